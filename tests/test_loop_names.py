@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tracejit.capture.syntax.loops import LoopNames, loop_names
+from tracejit.capture.syntax.loops import LoopNames, loop_names, private_lists
 
 LOCAL = {"h", "k", "t", "x", "xs", "outs", "n"}
 
@@ -86,3 +86,39 @@ def test_names_that_others_share_are_not_looked_at() -> None:
     assert names("for x in xs:\n    h = x", shared="h") is None
     assert names("for x in xs:\n    h = x", shared="x") is None
     assert names("for x in xs:\n    h = x", shared="n") is not None
+
+
+def private(source: str) -> frozenset[str]:
+    (node,) = ast.parse(textwrap.dedent(source)).body
+    assert isinstance(node, ast.FunctionDef)
+    return private_lists(node)
+
+
+@pytest.mark.parametrize("begin", ["outs = []", "h, outs = 0, []", "outs: list = []", "outs = []\n    outs = []"])
+@pytest.mark.parametrize("use", ["torch.stack(outs)", "stack(outs, 1)", "h + cat(outs, dim=n)", "None"])
+def test_a_list_that_is_appended_to_and_joined_is_private(begin: str, use: str) -> None:
+    assert private(f"def f(xs):\n    {begin}\n    for x in xs:\n        outs.append(g(x))\n    return {use}") == {"outs"}
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "return outs", "return stack(outs[1:])", "return len(outs)", "return stack([h, outs])", "return stack(tensors=outs)", "k = outs",
+        "for h in outs: g(h)", "outs += [h]", "outs.extend(h)", "h = outs.append", "del outs", "outs = [h]", "outs = k = []",
+        "return stack(h, outs)", "g(outs.append(h, 1))", "return [stack(h) for outs in h]", "return f'{outs}'", "return sum(outs)",
+    ],
+)  # fmt: skip
+def test_a_list_that_is_used_otherwise_is_not_private(use: str) -> None:
+    source = f"def f(xs):\n    outs = []\n    for x in xs:\n        outs.append(x)\n    {use}\n    return stack(outs)"
+    assert not private(source)
+
+
+def test_an_argument_is_no_private_list() -> None:
+    assert not private("def f(xs, outs):\n    outs = []\n    return stack(outs)")
+
+
+def test_a_loop_tells_private_lists_that_it_appends_to_from_those_that_it_does_not_name() -> None:
+    (node,) = ast.parse("for x in xs:\n    outs.append(x)").body
+    assert isinstance(node, ast.For)
+    found = loop_names(node, LOCAL, frozenset(), set(), frozenset({"outs", "others"}))
+    assert found == LoopNames(("x",), False, (), (), ("outs",), ("outs",), ("others",))

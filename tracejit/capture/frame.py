@@ -24,6 +24,7 @@ from tracejit.capture.handlers.patterns import (
     matched_mapping,
 )
 from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
+from tracejit.capture.joining import joined
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY, is_a, is_user_instance
 from tracejit.capture.repeating import Loop
 from tracejit.capture.syntax.loops import LoopNames
@@ -265,6 +266,11 @@ class Frame:
             return elements
         fixed = recorder.iteration.fixed(value, elements, bool(passing) and passing not in self._globals)
         return elements if fixed is None else loop.over(fixed)
+
+    def joining(self, function: Any) -> Any:
+        """What joins the items of a list that is private to the function."""
+        recorder = active()
+        return partial(joined, None if recorder is None else recorder.program, function, self.callee(function))
 
     def counting(self, loop: Loop | None, function: Any) -> Any:
         """What a loop calls that goes through what `range`, `enumerate` or `zip` gives, or something else of this name."""

@@ -1,8 +1,9 @@
 """Steps of a Python loop that do the same as one node of the graph, `loop` (ir/loop.py), and one step of the tape.
 
 That is as good as the steps themselves where nobody can ask for what they have made in between.  So carried is what a step reads of the
-step before; what steps make besides is nobody's, and a view at a place that moves with the steps is a slice of the loop.  Writes to all of a tensor that is carried carry on what they write.  Steps
-that write otherwise, append to lists, or check what is in tensors are none.
+step before; what steps make besides is nobody's, and a view at a place that moves with the steps is a slice of the loop.  Writes to all
+of a tensor that is carried carry on what they write.  What is appended to a list that nothing else sees stays in one piece (joining.py).
+Steps that write or append otherwise, or check what is in tensors, are none.
 
 The gradients are to have the bits of those of the steps, and a backward pass is to refuse where theirs would.  So the loop saves what the
 operations of the steps save (`Saved`); cotangents of a tensor that is shared go on from what has arrived before (the trait "accumulates");
@@ -19,6 +20,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracejit.autograd.tape import edge_of
+from tracejit.capture.joining import Stacked
 from tracejit.core.aval import ScalarAval
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
@@ -78,46 +80,54 @@ class Step:
         )
 
 
+class Left(NamedTuple):
+    """What a loop leaves: what is carried in the end, what it has collected, and what was carried before each step."""
+
+    ends: list[Tensor]
+    collected: list[Tensor]
+    history: dict[int, Tensor]
+
+
 def loop_node(
-    body: Graph,
-    entered: Sequence[Tensor],
-    sliced: Sequence[Tensor],
-    shared: Sequence[Any],
-    like: Sequence[bool],
-    count: int,
-    reverse: bool,
-) -> list[Tensor]:
-    """What is carried in the end by `count` steps that do what `body` says.  like: whether each of that requires grad.
+    body: Graph, entered: Sequence[Tensor], sliced: Sequence[Tensor], shared: Sequence[Any], count: int, reverse: bool
+) -> Left:
+    """What `count` steps leave that do what `body` says.  It carries on as many values as enter; of those that it collects, after them,
+    some may be carried on as well: for these there is the history instead.
 
     The loop saves what the operations of the steps would: where someone changes that, a backward pass says so, and not else."""
     carried, last = len(entered), len(entered) + len(sliced)
+    like = [x.requires_grad for x in entered]
+    ends, collected = body.outputs[:carried], body.outputs[carried:]
+    wanted: dict[Any, None] = {}  # values that the gradient needs
     tracked = state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in (*entered, *sliced, *shared))
     if tracked:
         roots, marked = memory_roots(body), body.requires_grad
         differentiable = [node for node in body.nodes if gradient_operands(node, marked) and not marked.isdisjoint(node.outputs)]
-        values = [v for node in differentiable for v in saved_values(body, node, marked)]
-        wanted = dict.fromkeys([roots.get(v, v) for v in values])
-        kept = [k for k in range(carried) if body.inputs[k] in wanted or body.outputs[k] in wanted]
-        order = [*kept, *[k for k in range(carried) if k not in kept]]
-        inputs, outputs = [body.inputs[k] for k in order], [body.outputs[k] for k in order]
-        residuals = [v for v in wanted if v not in body.inputs and v not in outputs]
+        wanted = dict.fromkeys([roots.get(v, v) for node in differentiable for v in saved_values(body, node, marked)])
+    kept = [k for k in range(carried) if body.inputs[k] in wanted or ends[k] in wanted or ends[k] in collected]
+    order = [*kept, *[k for k in range(carried) if k not in kept]]
+    inputs, outputs = [body.inputs[k] for k in order], [ends[k] for k in order]
+    collected = tuple([v for v in collected if v not in ends])
+    residuals = [v for v in wanted if v not in body.inputs and v not in outputs]
+    body = replace(body, inputs=(*inputs, *body.inputs[carried:]), outputs=(*outputs, *collected, *residuals))
+    if tracked:
         saved = Saved(
             operands=tuple([k for k in range(carried, len(body.inputs)) if body.inputs[k] in wanted]),
             after=tuple([k for k, v in enumerate(outputs) if v in wanted and v not in outputs[:k] and v not in inputs]),
-            results=carried,
+            results=carried + len(collected),
             residuals=len(residuals),
         )
         op = differentiable_loop(len(kept), saved)
-        body = replace(body, inputs=(*inputs, *body.inputs[carried:]), outputs=(*outputs, *residuals))
-        entered = [entered[k] for k in order]
     else:
-        op, order = loop(0), [*range(carried)]
-        body = replace(body, requires_grad=frozenset())
-    given = (*entered, *sliced, *shared)
+        op, body = loop(len(kept)), replace(body, requires_grad=frozenset())
+    given = (*[entered[k] for k in order], *sliced, *shared)
     found = op.of(*given, body=Body(body), carried=carried, sliced=last - carried, count=count, reverse=reverse)
-    ends = found[len(found) - len(body.outputs) :][:carried]
-    found = [x for _, x in sorted(zip(order, ends, strict=True), key=itemgetter(0))]
-    return [y if y.requires_grad == marked else detach(y) for y, marked in zip(found, like, strict=True)]
+    history, found = found[: len(kept)], found[len(kept) :]
+    results = [x for _, x in sorted(zip(order, found[:carried], strict=True), key=itemgetter(0))]
+    results = [y if y.requires_grad == marked else detach(y) for y, marked in zip(results, like, strict=True)]
+    rows = [y if v in body.requires_grad or not tracked else detach(y) for v, y in zip(collected, found[carried:], strict=False)]
+    before = {k: y if like[k] or not y.requires_grad else detach(y) for k, y in zip(kept, history, strict=True)}
+    return Left(results, rows, before)
 
 
 class Slices(NamedTuple):
@@ -194,7 +204,9 @@ class StepsAsLoop:
 
     def _is_possible(self) -> bool:
         """Whether a loop can do what the step does, and nothing that it makes besides what it carries on is anybody's."""
-        if any(self._step.appended) or not self.carried or min(self.carried) < self._elements:
+        if not self.carried or min(self.carried) < self._elements:
+            return False
+        if any(len(items) > 1 or not self._is_made(place) for items in self._step.appended for place in items):
             return False
         for i, a in enumerate(self._step.nodes):
             op = a.node.op
@@ -208,6 +220,10 @@ class StepsAsLoop:
             if not state.grad_enabled and any(requires for _, requires in a.kind):
                 return False
         return True
+
+    def _is_made(self, place: Place) -> bool:
+        """Whether a value is one that a step makes, and no slice."""
+        return place[0] == "made" and all(place != ("made", self._numbers[i]) for i in self._moving)
 
     def _stays(self, a: Applied) -> bool:
         """Whether a view at a place that moves is always one of the same tensor, of which places count from the front."""
@@ -227,7 +243,7 @@ class StepsAsLoop:
             if i in self._writes:
                 same["made", number] = nodes[-1].operands[1]
                 targets["made", number] = self._targets[i] = targets.get(a.operands[0], a.operands[0])
-        return Step(nodes, [same.get(x, x) for x in step.left], step.appended)
+        return Step(nodes, [same.get(x, x) for x in step.left], [[same.get(x, x) for x in items] for items in step.appended])
 
     def _is_of_all(self, i: int, a: Applied) -> bool:
         """Whether a write gives a tensor that is carried, and has memory of its own, other contents and their place on the tape."""
@@ -242,6 +258,8 @@ class StepsAsLoop:
     def _saves_what_is_written(self, step: Step) -> bool:
         """Whether something saves, or looks at, memory that is written: then a backward pass may refuse, or a view may change."""
         written = {a.operands[0] for a in self._writes.values()} | {("made", self._numbers[i]) for i in self._writes}
+        if any(place in written for items in step.appended for place in items):
+            return True
         for i, a in enumerate(step.nodes):
             if i in self._writes or written.isdisjoint(a.operands):
                 continue
@@ -252,8 +270,8 @@ class StepsAsLoop:
         return False
 
     # -- the node
-    def run(self, elements: Sequence[Slices], count: int) -> dict[int, Tensor] | None:
-        """What is at the places of `carried` after `count` steps; None where a node could not stand for them."""
+    def run(self, elements: Sequence[Slices], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
+        """(what is at the places of `carried` after `count` steps, what they have appended); None where a node could not stand for them."""
         begins = self._begins
         sliced: dict[Place, Slices] = {("given", k): x for k, x in enumerate(elements)}
         for i, distance in self._moving.items():
@@ -269,20 +287,35 @@ class StepsAsLoop:
         given = [others[x] for x in places if x in others]
         reverse = any(x.distance < 0 for x in rows.values())
         entered = [begins[k] for k in self.carried]
-        if reverse and any(x.distance > 0 for x in rows.values()):
+        if reverse and (any(x.distance > 0 for x in rows.values()) or any(self._step.appended)):
+            return None
+        if any(self._step.appended) and not count > 2:
             return None
         if not (_are_new(graph, entered) and _apart(list(rows.values()), given) and _is_one(graph, len(carried))):
             return None
         # Of slices of one tensor, a backward pass comes to that made last first: it has to be the one which later steps reach back to.
         order = sorted(rows, key=lambda place: -rows[place].at if rows[place].distance > 0 else rows[place].at)
         stacked = {place: rows[place].stacked(count) for place in order}
-        like = [x.requires_grad for x in entered]
-        found = loop_node(graph, entered, [stacked[place] for place in rows], given, like, count, reverse)
-        ends = dict(zip(self.carried, found, strict=True))
+        left = loop_node(graph, entered, [stacked[place] for place in rows], given, count, reverse)
+        ends = dict(zip(self.carried, left.ends, strict=True))
         for k, a in {self._targets[i][1]: a for i, a in self._writes.items()}.items():
             self._write(a, begins[k], ends[k])
             ends[k] = begins[k]
-        return ends
+        return ends, self._appended(left, ends, count)
+
+    def _appended(self, left: Left, ends: dict[int, Tensor], count: int) -> list[list[Any]]:
+        """What steps have appended to each list.  Of what is carried on, that is what came before the steps, but for the first, and then
+        what came in the end: so gradients of it arrive before those that the next step has."""
+        found: list[list[Any]] = []
+        collected = iter(left.collected)
+        for items in self._step.appended:
+            on = [n for n, k in enumerate(self.carried) if items and self._step.left[k - self._elements] == items[0]]
+            if on:
+                before = slice_.of(left.history[on[0]], dim=0, start=1, stop=count, step=1)
+                found.append([Stacked(before, count - 1), ends[self.carried[on[0]]]])
+            else:
+                found.append([Stacked(next(collected), count)] if items else [])
+        return found
 
     def _write(self, a: Applied, target: Tensor, value: Tensor) -> None:
         interpreter = self._interpreter
@@ -304,6 +337,7 @@ class StepsAsLoop:
                 made = tuple([ids["made", number + k] for k in range(len(a.kind))])
                 nodes.append(Node(a.node.op, operands, a.node.attributes, made, a.node.line))
         ends = tuple([ids[self._step.left[k - self._elements]] for k in self.carried])
+        ends += tuple([ids[place] for items in self._step.appended for place in items])
         marked = frozenset([v for place, v in ids.items() if self._kinds[place][1]])
         avals = {v: self._kinds[place][0] for place, v in ids.items()}
         graph = dce(Graph(tuple([ids[x] for x in inputs]), avals, tuple(nodes), ends, requires_grad=marked))
@@ -324,10 +358,15 @@ class StepsAsLoop:
 def _are_new(body: Graph, entered: Sequence[Tensor]) -> bool:
     """Whether what steps carry on are different tensors, row by row in memory that nothing else has, so that copies are as good."""
     carried, roots = body.inputs[: len(entered)], memory_roots(body)
-    memory = [roots.get(v, v) for v in body.outputs]  # type: ignore[arg-type]
-    if len(set(memory)) < len(memory) or not all(x._array.flags.c_contiguous for x in entered):
+    results = dict.fromkeys(body.outputs)
+    memory = [roots.get(v, v) for v in results]  # type: ignore[arg-type]
+    if (
+        len({*body.outputs[: len(entered)]}) < len(entered)
+        or len(set(memory)) < len(memory)
+        or not all(x._array.flags.c_contiguous for x in entered)
+    ):
         return False
-    return all(v in carried or root not in body.inputs for v, root in zip(body.outputs, memory, strict=True))
+    return all(v in carried or root not in body.inputs for v, root in zip(results, memory, strict=True))
 
 
 def _apart(rows: Sequence[Slices], others: Sequence[Any]) -> bool:
@@ -339,15 +378,16 @@ def _apart(rows: Sequence[Slices], others: Sequence[Any]) -> bool:
 
 
 def _is_one(body: Graph, carried: int) -> bool:
-    """Whether a backward pass through steps is one through the loop: from whatever is carried on, it comes to the same carried values in
-    all steps but the last two, and what it leaves out, no other pass enters alone."""
+    """Whether a backward pass through steps is one through the loop: from whatever is carried on or appended, it comes to the same carried
+    values in all steps but the last two, and what it leaves out, no other pass enters alone."""
     marked, reached = body.requires_grad, {v: 1 << k for k, v in enumerate(body.inputs[:carried])}
     for node in body.nodes:
         found = 0
         for x in gradient_operands(node, marked):
             found |= reached.get(x, 0)
         reached.update((v, found) for v in node.outputs if v in marked)
-    ends = [reached.get(v, 0) if v in marked else 0 for v in body.outputs]  # type: ignore[arg-type]
+    results = [reached.get(v, 0) if v in marked else 0 for v in body.outputs]  # type: ignore[arg-type]
+    ends = results[:carried]
 
     def before(places: int) -> int:
         found = 0
@@ -356,14 +396,15 @@ def _is_one(body: Graph, carried: int) -> bool:
         return found
 
     tracked = [k for k, v in enumerate(body.inputs[:carried]) if v in marked]
-    together = 0
-    for k in tracked:
-        twice = before(before(1 << k))
-        if before(twice) != twice:
+    if any(before(before(before(1 << k))) != before(before(1 << k)) for k in tracked):
+        return False
+    for v, there in zip(body.outputs[carried:], results[carried:], strict=True):
+        if v in marked and before(before(there)) & ~(before(there) | there):
             return False
-    for _ in tracked:  # which of them are linked to the first one
-        together = together or 1 << tracked[0]
-        for k in tracked:
-            if (ends[k] | 1 << k) & together:
-                together |= ends[k] | 1 << k
-    return together == sum(1 << k for k in tracked)
+    linked = [ends[k] | 1 << k for k in tracked]
+    linked += [there for v, there in zip(body.outputs[carried:], results[carried:], strict=True) if v in marked]
+    together = linked[0] if linked else 0
+    for _ in linked:  # which of them are linked to the first one
+        for places in linked:
+            together |= places if places & together else 0
+    return len(linked) < 2 or all(places & together for places in linked)

@@ -60,16 +60,19 @@ _TEMPORARY: Final = "__temporary_"
 
 class _Beginning:
     """What a step begins with.  elements: how many of the snapshot's tensors are those of the loop's element.  values: of the tensors.
-    nodes: how many there are.  lists: those that steps append to."""
+    nodes: how many there are.  lists: those that steps append to; private: whether these are private to the function."""
 
-    __slots__ = ("elements", "lengths", "lists", "nodes", "seen", "values")
+    __slots__ = ("elements", "lengths", "lists", "nodes", "private", "seen", "values")
 
-    def __init__(self, interpreter: RecordingInterpreter, seen: Snapshot, elements: int, lists: list[list[Any]]) -> None:
+    def __init__(
+        self, interpreter: RecordingInterpreter, seen: Snapshot, elements: int, lists: list[list[Any]], private: list[bool]
+    ) -> None:
         self.seen = seen
         self.values = [interpreter.values.get(id(x)) for x in seen.tensors]
         self.elements = elements
         self.nodes = len(interpreter.nodes)
         self.lists = lists
+        self.private = private
         self.lengths = list(map(len, lists))
 
 
@@ -350,10 +353,11 @@ class Loop:
         recorder = interpreter.recorder
         if state.top is not interpreter or not all(name in variables for name in names.stored):
             return None
-        lists = [variables[name] for name in names.appended if type(variables.get(name)) is list]
+        appended = [name for name in names.appended if type(variables.get(name)) is list]
+        lists = [variables[name] for name in appended]
         if any(map(recorder.is_outside, lists)):
             return None
-        apart = {*self._cells, *names.counters, *(() if names.unpacked else names.targets)}
+        apart = {*self._cells, *names.counters, *names.ignored, *(() if names.unpacked else names.targets)}
         looked_at = {
             name: value for name, value in variables.items() if not (name in apart or name.startswith((_TEMPORARY, CAPTURE)))
         }
@@ -363,7 +367,8 @@ class Loop:
             return None
         given = self._given(self._at)
         seen = snapshot(recorder, given, looked_at, [*around, *left_outside(recorder)], lists)
-        return None if seen is None else _Beginning(interpreter, seen, len(given), lists)
+        private = [name in names.private for name in appended]
+        return None if seen is None else _Beginning(interpreter, seen, len(given), lists, private)
 
     # -- what a step does
     def _done(self, before: _Beginning, now: _Beginning) -> Step | None:
@@ -455,6 +460,9 @@ class Loop:
     def _looped(self, step: Step, moves: list[int], now: _Beginning) -> list[Tensor] | None:
         """Have one node do all steps but the last two, if a loop can.  Returns what the first step that it has left begins with."""
         tensors, count = now.seen.tensors, self._count - (2 + self._at)
+        for items, private, made in zip(now.lists, now.private, step.appended, strict=True):
+            if made and not (private and items[-1]._array.flags.c_contiguous):
+                return None
         loop = StepsAsLoop(self._interpreter, step, moves, tensors, now.elements)
         if not loop.is_possible:
             return None
@@ -465,9 +473,12 @@ class Loop:
             elements = None
         else:
             elements = self._elements.slices(self._at)
-        ends = None if elements is None else loop.run(elements, count)
-        if ends is None:
+        left = None if elements is None else loop.run(elements, count)
+        if left is None:
             return None
+        ends, added = left
+        for items, more in zip(now.lists, added, strict=True):
+            items += more
         self._at = len(self._elements) - 2
         return [ends.get(k, x) for k, x in enumerate(tensors)][now.elements :]
 

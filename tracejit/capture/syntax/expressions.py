@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any
 
 from tracejit.capture.syntax.locate import FunctionNode, NotConvertible
-from tracejit.capture.syntax.loops import moves_with, positions
+from tracejit.capture.syntax.loops import is_joining, moves_with, positions, private_lists
 from tracejit.capture.syntax.scopes import bound_names, declared_names, gathered_names
 
 __all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_depth"]
@@ -61,6 +61,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.first_argument = arguments[0].arg if arguments else None
         self.globals, self.nonlocals = declared_names(node)
         self.gathered = gathered_names(node)
+        self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
@@ -234,7 +235,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         one = len(arguments) == 1 and not keywords and not isinstance(arguments[0], ast.Starred)
         if one and isinstance(function, ast.Name) and function.id == "vars" and "vars" not in self.local:  # it looks at no frame
             return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
-        callee = self.place(self.handler("callee", self.visit(function)), function)
+        joins = is_joining(node) and node.args[0].id in self.lists  # type: ignore[attr-defined]
+        callee = self.place(self.handler("joining" if joins else "callee", self.visit(function)), function)
         return self.place(ast.Call(callee, arguments, keywords), node)
 
     def argument(self, expression: ast.expr) -> ast.expr:

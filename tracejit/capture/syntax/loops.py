@@ -4,18 +4,22 @@ A step does not run where those before it show what it does (capture/repeating.p
 own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used in one way: as
 a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, which moves by a fixed distance from step to step.  A list that is appended to and
 used for nothing else in the body is not looked at.
+
+Lists that a function makes, appends to, and hands to `stack` and `cat` as all that there is to join, without ever using them otherwise
+(`private_lists`), need not hold their items one by one.
 """
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.scopes import names_stored_by
 
-__all__ = ["LoopNames", "loop_names", "moves_with", "positions"]
+__all__ = ["LoopNames", "is_joining", "loop_names", "moves_with", "positions", "private_lists"]
 
 _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 
@@ -23,18 +27,23 @@ _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 @dataclass(frozen=True, slots=True)
 class LoopNames:
     """The variables of a loop: its targets, what its steps store otherwise, the counters among the targets, and lists that are appended to.
-    unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored, too."""
+    unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored, too.  private: those lists
+    that are private to the function; ignored: other private lists, which the body does not name."""
 
     targets: tuple[str, ...]
     unpacked: bool
     stored: tuple[str, ...]
     counters: tuple[str, ...]
     appended: tuple[str, ...]
+    private: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
-def loop_names(node: ast.For, local: set[str], captured: frozenset[str], shared: set[str]) -> LoopNames | None:
+def loop_names(
+    node: ast.For, local: set[str], captured: frozenset[str], shared: set[str], lists: frozenset[str] = frozenset()
+) -> LoopNames | None:
     """The variables of a loop; None where all of its steps have to run.  local: names of the function's own; captured: those that nested
-    functions read; shared: names that it declares global or nonlocal."""
+    functions read; shared: names that it declares global or nonlocal; lists: its private lists."""
     parts = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
     targets = [part.id for part in parts if isinstance(part, ast.Name)]
     stored = names_stored_by(node.body)
@@ -46,7 +55,56 @@ def loop_names(node: ast.For, local: set[str], captured: frozenset[str], shared:
     appended = {name for name in private - stored - {*targets} if _only_appended_to(name, node.body)}
     unpacked = isinstance(node.target, ast.Tuple)
     stored = (stored | {*targets} if unpacked else stored - {*targets}) - counters
-    return LoopNames(tuple(targets), unpacked, tuple(sorted(stored)), tuple(sorted(counters)), tuple(sorted(appended)))
+    ignored = {name for name in lists if not _uses(name, [node])}
+    groups = stored, counters, appended, appended & lists, ignored
+    return LoopNames(tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups])
+
+
+def is_joining(node: ast.Call) -> bool:
+    """Whether what is called is, by its name, `stack` or `cat` of a variable and of what is no variable of this kind."""
+    name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    return name in ("stack", "cat") and bool(node.args) and isinstance(node.args[0], ast.Name)
+
+
+def private_lists(node: FunctionNode) -> frozenset[str]:
+    """Names of variables to which a function assigns nothing but `[]`, to which it appends, and which it hands to `stack` and `cat`."""
+    if isinstance(node, ast.Lambda):
+        return frozenset()
+    parts = [part for statement in node.body for part in ast.walk(statement)]
+    found = Counter([name for part in parts for name in _emptied(part)])
+    for part in parts:
+        name = None
+        if (
+            isinstance(part, ast.Expr)
+            and isinstance(part.value, ast.Call)
+            and len(part.value.args) == 1
+            and not part.value.keywords
+        ):
+            function = part.value.func
+            if isinstance(function, ast.Attribute) and function.attr == "append" and isinstance(function.value, ast.Name):
+                name = function.value.id
+        elif isinstance(part, ast.Call) and is_joining(part):
+            name = part.args[0].id  # type: ignore[attr-defined]
+        if name is not None and name in found:
+            found[name] += 1
+    arguments = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
+    return frozenset([name for name, count in found.items() if name not in arguments and _uses(name, node.body) == count])
+
+
+def _emptied(node: ast.AST) -> Iterator[str]:
+    """The names to which a statement assigns new lists without items."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target, value = node.targets[0], node.value
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        target, value = node.target, node.value
+    else:
+        return
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = list(zip(target.elts, value.elts, strict=True))
+    for part, made in pairs:
+        if isinstance(part, ast.Name) and isinstance(made, ast.List) and not made.elts:
+            yield part.id
 
 
 def positions(node: ast.Subscript) -> list[ast.expr]:

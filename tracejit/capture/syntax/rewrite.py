@@ -185,7 +185,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return self.place(ast.Name(name, ast.Store()), target), self.store(target, ast.Name(name, ast.Load()), node)
 
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
-        names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals)
+        names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists)
         if names is not None:
             return self.watched(node, names)
         iterable = self.visit(node.iter)

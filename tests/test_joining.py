@@ -1,0 +1,189 @@
+"""capture/joining.py: what steps of a loop append to private lists stays in one piece."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as tj
+from tests.test_repeating import COUNT, RUN, U, W, cell, loops, parameter, zeros
+from tracejit.capture.session import record
+from tracejit.core.tree import flatten
+
+V = parameter(4, 3, seed=9)
+
+
+def inputs(length: int = COUNT, seed: int = 10) -> Any:
+    return parameter(length, 2, 4, seed=seed).detach()
+
+
+def outputs(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h)
+    return tj.stack(outs)
+
+
+def along_dimensions(xs: Any) -> Any:
+    h, outs, ys = zeros(), [], []
+    for t in range(len(xs)):
+        h = cell(h, xs[t])
+        outs.append((h @ V).tanh())
+        ys.append(h)
+    return tj.stack(outs, dim=1), tj.cat(ys), h, tj.cat(ys, dim=1), tj.stack(ys, -1), tj.cat(outs, -1)
+
+
+def one_after_the_other(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h)
+    encoded = tj.stack(outs, 1)
+    decoded: list[Any] = []
+    for t, x in enumerate(xs):
+        h = cell(h, x) + encoded.mean(1) * xs[t]
+        decoded.append(h * 2)
+    return tj.stack(decoded)
+
+
+def into_the_same_list(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h)
+    for x in xs:
+        h = cell(h, x * 2)
+        outs.append(h)
+    return tj.cat(outs)
+
+
+def in_some_steps(xs: Any) -> Any:
+    h, outs, total = zeros(), [], zeros()
+    for k, x in enumerate(xs):
+        h = cell(h, x)
+        total += h
+        if xs.requires_grad is False:
+            outs.append(h * h)
+        h = h + xs[k] * 0.1
+    return tj.stack(outs), total
+
+
+FUNCTIONS = [outputs, along_dimensions, one_after_the_other, into_the_same_list, in_some_steps]
+
+
+def slopes(results: Any) -> list[Any]:
+    return [g.numpy() for g in tj.autograd.grad(sum((x * x).sum() for x in flatten(results)[0]), (W, U))]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_recorded_call_has_the_bits_of_an_eager_one(function: Callable[..., Any]) -> None:
+    recording, result = record(function, (inputs(),), {})
+    assert set(loops(recording)) == {COUNT - RUN - 1}
+    expected = function(inputs())
+    for x, y in zip(flatten(result)[0], flatten(expected)[0], strict=True):
+        assert x.detach().numpy().tobytes() == y.detach().numpy().tobytes()
+        assert (x.shape, x.stride(), x.requires_grad) == (y.shape, y.stride(), y.requires_grad)
+    for x, y in zip(slopes(result), slopes(expected), strict=True):
+        assert x.tobytes() == y.tobytes()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_another_number_of_items_is_no_other_recording(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    for k, length in enumerate((40, 25, 60, 13, 31, 80, 12, 55)):
+        results, expected = (call(inputs(length, k)) for call in (compiled, function))
+        for x, y in zip(flatten(results)[0], flatten(expected)[0], strict=True):
+            assert (x.shape, x.stride(), x.requires_grad) == (y.shape, y.stride(), y.requires_grad)
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+        for x, y in zip(slopes(results), slopes(expected), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+    assert compiled.stats.traces <= 3
+    assert compiled.stats.instances >= 5
+
+
+def stack(items: Any, scale: float = 1.0) -> Any:
+    """Another function of this name, which looks at items."""
+    return sum(items) * scale + items[2]
+
+
+def with_another_function(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h)
+    return stack(outs, 0.5)
+
+
+def with_keywords(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h)
+    return tj.stack(outs, axis=-1)
+
+
+def of_another_dtype_first(xs: Any) -> Any:
+    h, outs = zeros(), []
+    outs.append(zeros().float())
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h)
+    return tj.cat(outs).sum()
+
+
+def stopped(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h)
+    pickle.dumps(h.detach())
+    return tj.stack(outs)
+
+
+@pytest.mark.parametrize("function", [with_another_function, with_keywords, of_another_dtype_first, stopped])
+def test_whoever_wants_items_gets_items(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    for k, length in enumerate((40, 25, 25, 13, 40)):
+        x, y = (call(inputs(length, k)) for call in (compiled, function))
+        np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+        for a, b in zip(slopes(x), slopes(y), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    assert ("unknown_call" in compiled.explain()) == (function is stopped)
+
+
+def slices_appended(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(x)
+    return h, tj.stack(outs)
+
+
+def two_results(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(x @ W)
+    return h, tj.stack(outs)
+
+
+def written_after(xs: Any) -> Any:
+    h, total, outs = zeros(), zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        total += h
+        outs.append(total)
+    return tj.stack(outs)
+
+
+@pytest.mark.parametrize("function", [slices_appended, two_results, written_after])
+def test_what_a_loop_cannot_collect_is_appended_one_by_one(function: Callable[..., Any]) -> None:
+    recording, result = record(function, (inputs(),), {})
+    assert recording.left_out == COUNT - RUN and not loops(recording)
+    for x, y in zip(flatten(result)[0], flatten(function(inputs()))[0], strict=True):
+        assert x.detach().numpy().tobytes() == y.detach().numpy().tobytes()

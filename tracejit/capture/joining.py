@@ -1,0 +1,85 @@
+"""Items of private lists that nobody has made one by one.
+
+A list that a function only appends to, and hands to `stack` and `cat` (`private_lists` in syntax/loops.py), is seen by nothing else.  So
+where a node of the graph stands for many steps of a loop (loop_nodes.py), what they append may stay in one piece, `Stacked`, in the list,
+and be joined to the other items as it is, however many there are.  For any other function of these names, and where the recording
+has stopped, they become items like others: then their number is this one in all calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tracejit.core.interpreter import state
+from tracejit.ops.movement.copies import cat
+from tracejit.ops.movement.views import permute, reshape, select
+from tracejit.ops.public.derive import FUNCTIONS
+from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.tensors import RecordingInterpreter
+
+__all__ = ["Stacked", "joined"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stacked:
+    """So many items, which are the rows of a tensor."""
+
+    rows: Tensor
+    count: Any
+
+
+def joined(
+    interpreter: RecordingInterpreter | None, function: Any, callee: Any, items: Any, *arguments: Any, **keywords: Any
+) -> Any:
+    """function(items, ...).  callee: what to call for it."""
+    if type(items) is list and any(type(x) is Stacked for x in items):
+        found = None
+        if interpreter is not None and state.top is interpreter and not interpreter.recorder.stopped:
+            found = interpreter.recorder.containers.native(lambda: _joined(function, items, *arguments, **keywords))
+        if found is not None:
+            return found
+        items[:] = [x for item in items for x in _items(item)]
+    return callee(items, *arguments, **keywords)
+
+
+def _items(item: Any) -> list[Any]:
+    if type(item) is not Stacked:
+        return [item]
+    return [select.of(item.rows, k, dim=0) for k in range(int(item.count))]
+
+
+def _joined(function: Any, items: list[Any], dim: Any = 0, *others: Any, **keywords: Any) -> Tensor | None:
+    """What `stack` or `cat` makes of items; None where it takes the items themselves to say."""
+    is_new = function is FUNCTIONS["stack"]
+    if not (is_new or function is FUNCTIONS["cat"]) or others or keywords or type(dim) is not int:
+        return None
+    single = [x for x in items if type(x) is not Stacked]
+    like = next(x.rows for x in items if type(x) is Stacked)
+    shape, dtype = tuple(like.shape[1:]), like.dtype
+    if not all(isinstance(x, Tensor) and x.dtype is dtype and tuple(x.shape) == shape for x in single):
+        return None
+    ndim = len(shape) + is_new
+    if not -ndim <= dim < ndim:
+        return None
+    at = dim % ndim
+    return cat.of(*[_along(x, at, is_new) for x in items], dim=at)  # type: ignore[no-any-return]
+
+
+def _along(item: Any, at: int, is_new: bool) -> Tensor:
+    """An item, or several, along a dimension, which is a new one or one that items have."""
+    if type(item) is not Stacked:
+        if not is_new:
+            return item  # type: ignore[no-any-return]
+        shape = item.shape
+        return reshape.of(item, shape=(*shape[:at], 1, *shape[at:]))  # type: ignore[no-any-return]
+    rows = item.rows
+    if at:
+        rows = permute.of(rows, dims=(*range(1, at + 1), 0, *range(at + 1, rows.ndim))).contiguous()
+    if is_new:
+        return rows
+    shape = rows.shape
+    together = (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :])
+    return reshape.of(rows, shape=together)  # type: ignore[no-any-return]
