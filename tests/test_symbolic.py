@@ -26,6 +26,7 @@ from tracejit.core.symbolic import (
     Substitution,
     SymFloat,
     SymInt,
+    by_origin,
     cached,
     called,
     is_symbolic,
@@ -146,6 +147,36 @@ def test_a_cache_is_not_asked_with_symbolic_sizes() -> None:
     with env:
         assert type(twice((n, 1))) is SymInt and len(calls) == 2
     assert type(twice((6, 1))) is int and not env.relations
+
+
+def test_numbers_of_an_environment_that_is_over_are_plain_ones_to_another() -> None:
+    over, (old,) = environment(6)
+    with over:
+        known = {(old, 1): "six"}
+    env, (n, m) = environment(6, 4)
+    with env:
+        assert known.get((n, 1)) == "six" and known.get((m, 1)) is None
+        total = old + m
+    assert env.guards() == ["6 == n"] and not over.relations
+    assert type(total) is SymInt and env.values([6, 7])[total.number] == 13
+
+
+def test_expressions_are_made_of_the_sizes_of_another_environment_with_floats_on_the_left_as_well() -> None:
+    env, (n,) = environment(6)
+    with env:
+        half = env.compute("+", 0.5, n // 2)
+    other, (k,) = environment(8)
+    with other:
+        made = env.values([k])[half.number]
+    assert type(made) is SymFloat and made == 4.5 and other.values([20])[made.number] == 10.5
+
+
+def test_numbers_that_are_equal_by_chance_have_keys_of_their_own() -> None:
+    env, (n, m) = environment(6, 3)
+    with env:
+        keys = [by_origin(x) for x in (n, m * 2, n + m - m, 6)]
+        assert keys[0] == keys[2] and len(set(keys)) == 3
+    assert not env.relations and by_origin(n) == by_origin(6)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 import tracejit as T
 from tracejit import nn, optim
 from tracejit.config import override
+from tracejit.core.symbolic import SymInt
 from tracejit.llvm import driver
 from tracejit.lowering import memory
+from tracejit.lowering.elements import Parameters
 from tracejit.nn import functional as F
 
 SIZES = (5, 7, 9, 12, 33, 64, 9, 5)
@@ -592,6 +594,86 @@ def test_numbers_that_stay_for_some_sizes_are_others_for_further_ones(
         found = compiled(x)
         assert (found.dtype, found.shape, found.stride()) == (expected.dtype, expected.shape, expected.stride())
         assert T.allclose(found, expected, rtol=1e-6)
+
+
+def refuted(compiled: Any) -> list[Any]:
+    return [region for path in compiled._symbolic.paths for region in path.regions if region.is_refuted]
+
+
+def _pieces(x: T.Tensor) -> T.Tensor:
+    return x[1:][::3] * x.shape[0]
+
+
+def _running(x: T.Tensor) -> T.Tensor:
+    v = x.cumsum(0)
+    return T.cat([v, v])
+
+
+def _added(x: T.Tensor) -> T.Tensor:
+    return (x * (0.5 + x.shape[0] // 5)).sum(0).softmax(-1)
+
+
+@pytest.mark.parametrize(
+    "function, shapes, traces",
+    [
+        (_pieces, [(6, 12), (8, 16), (10, 20), (12, 24), (11, 7), (13, 9)], 2),  # m is 2 n at first
+        (_running, [(5, 6), (7, 8), (11, 10), (12, 13), (9, 4)], 2),  # m is n - 1 once
+        (_added, [(n, 4) for n in (5, 11, 16, 33, 23)], 2),
+    ],
+)
+def test_sizes_that_are_equal_by_chance_are_two(
+    function: Callable[[T.Tensor], T.Tensor], shapes: list[tuple[int, ...]], traces: int
+) -> None:
+    for _ in range(2):  # also where the process has met the same sizes in another program
+        compiled, fresh = T.compile(function), T.compile(lambda x: function(x))
+        for k, shape in enumerate(shapes):
+            x = T.arange(math.prod(shape)).float().reshape(shape)
+            result = compiled(x)
+            assert k < traces or plain(result) == plain(exact(function, x))
+            assert T.allclose(result, function(x), rtol=1e-5)
+            if k:
+                fresh(x)
+        assert not refuted(compiled) and not refuted(fresh)
+        assert (compiled.stats.traces, compiled.stats.instances) == (traces, len(shapes) - traces), compiled.explain()
+
+
+def test_a_number_that_has_lost_its_size_is_found_when_that_size_changes_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often another one did before: what is known of a program is known of each size."""
+    size = Parameters.size
+
+    def losing(self: Parameters, n: int) -> Any:
+        return size(self, int.__int__(n) if type(n) is SymInt and n.env.text(n.number) == "x.shape[1]" else n)
+
+    monkeypatch.setattr(Parameters, "size", losing)
+    with override(verify=False):
+        compiled = T.compile(lambda x: T.cat([x * 2, x], 1))
+        for shape in [(5, 4), (7, 6), *[(n, 6) for n in range(9, 20)], (8, 9), (15, 3)]:
+            x = T.arange(math.prod(shape)).float().reshape(shape)
+            assert plain(compiled(x)) == plain(T.cat([x * 2, x], 1)), shape
+    assert compiled.stats.instances > 8, compiled.explain()
+
+
+def test_programs_that_are_others_for_some_sizes_by_chance_serve_the_others() -> None:
+    def function(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        return (x.sum() / x.shape[0] + x) * 2 - x.sum() / y.shape[0]  # one quotient, where the sizes are equal
+
+    compiled = T.compile(function)
+    for n, m in ((5, 6), (7, 8), (9, 9), (11, 13), (10, 4)):
+        x, y = T.arange(n).float(), T.ones(m)
+        assert plain(compiled(x, y)) == plain(exact(function, x, y))
+    assert not refuted(compiled) and compiled.stats.traces == 2
+    assert sum(region.instances for path in compiled._symbolic.paths for region in path.regions) == 3, compiled.explain()
+
+
+def test_programs_with_steps_of_python_and_no_sizes_are_made_for_each_size() -> None:
+    def function(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        return y.sort().values
+
+    compiled = T.compile(function)
+    for n, m in ((5, 5), (6, 7), (9, 1), (4, 1), (9, 1)):
+        assert compiled(T.ones(n), T.arange(m).flip(0)).tolist() == list(range(m))
+    assert compiled.stats.traces == 3 and not refuted(compiled), compiled.explain()
+    assert all(path.needs_host for path in compiled._symbolic.paths)
 
 
 def test_errors_of_slices_are_eagers_errors_for_numbers_that_are_no_integers() -> None:

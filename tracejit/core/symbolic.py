@@ -24,7 +24,7 @@ import functools
 import math
 import operator
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "SymFloat",
     "SymInt",
     "active",
+    "by_origin",
     "cached",
     "called",
     "is_symbolic",
@@ -285,7 +286,7 @@ class ShapeEnv:
 
     # -- other sizes
     def values(self, sizes: Sequence[int]) -> list[Any]:
-        """The value of each expression for these sizes, as Python computes it."""
+        """The value of each expression for these sizes, as Python computes it; of sizes of another environment, in terms of these."""
         values: list[Any] = []
         for name, *operands in self.expressions:
             if name == "size":
@@ -299,7 +300,9 @@ class ShapeEnv:
             elif name == "polynomial":
                 values.append(sum([x * math.prod([values[i] for i in factors]) for factors, x in operands[0]]))
             else:
-                values.append(_FUNCTIONS[name](*[values[i] for i in operands]))
+                given = [values[i] for i in operands]
+                symbol = next((x for x in given if active(x)), None)  # a float on its left would not ask it
+                values.append(_FUNCTIONS[name](*given) if symbol is None else symbol.env.compute(name, *given))
         return values
 
     def evaluated(self, sizes: Sequence[int]) -> list[Any] | None:
@@ -374,6 +377,14 @@ class ShapeEnv:
         ]
 
 
+def _noting(one: Any, other: Any) -> ShapeEnv | None:
+    """The environment that takes notes of an operation on two numbers.  What is kept from call to call may hold numbers of an environment
+    that is over, and Python asks these, as keys of a dictionary, whether they equal one of another: to that they are plain numbers."""
+    if one.env.is_noting:
+        return one.env  # type: ignore[no-any-return]
+    return other.env if type(other) in SYMBOLIC and other.env.is_noting else None
+
+
 def _binary(name: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
     plain = BINARY[name]
 
@@ -384,9 +395,8 @@ def _binary(name: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
         if type(other) not in _NUMBERS:
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)
-        if not self.env.is_noting:
-            return plain(without_symbols(left), without_symbols(right))
-        return self.env.compute(name, left, right)
+        env = _noting(self, other)
+        return plain(without_symbols(left), without_symbols(right)) if env is None else env.compute(name, left, right)
 
     return method
 
@@ -406,8 +416,9 @@ def _comparison(name: str, negated: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if type(other) not in _NUMBERS:
             return NotImplemented
-        if self.env.is_noting:
-            return self.env.compare(name, self, other) is not negated
+        env = _noting(self, other)
+        if env is not None:
+            return env.compare(name, self, other) is not negated
         return plain(without_symbols(self), without_symbols(other)) is not negated
 
     return method
@@ -513,6 +524,12 @@ def is_symbolic(value: Any) -> bool:
 def active(value: Any) -> bool:
     """Whether this is a symbolic number of which notes are being taken."""
     return type(value) in SYMBOLIC and value.env.is_noting
+
+
+def by_origin(value: Any) -> Hashable:
+    """A key for a number, in tables where numbers of sizes that are equal in this run and were not computed in the same way are two:
+    nobody asks whether they are equal, so nothing is noted."""
+    return (type(value), value.number) if active(value) else value  # type: ignore[no-any-return]
 
 
 def called(function: Callable[..., Sequence[Any]], *operands: Any) -> list[Any]:

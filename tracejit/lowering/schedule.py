@@ -436,12 +436,10 @@ class _Nest(Elements):
     def _result(self, name: str) -> Scheduled:
         p = self.parameters
         body = tuple(self.scopes[0].statements)
-        nest = Nest(
-            name, tuple(p.buffers.values()), tuple(p.sizes.values()), tuple(p.scalars.values()), body, tuple(p.scratch.values())
-        )
+        nest = Nest(name, tuple(p.buffers), tuple(p.sizes), tuple(p.scalars.values()), body, tuple(p.scratch.values()))
         stores: dict[str, list[Index]] = {}
         exits = _collect(body, stores)
-        writes = {root: b for (root, _), b in p.buffers.items() if b.name in stores}
+        writes = {root: b for b, (root, _) in p.buffers.items() if b.name in stores}
         loaded = frozenset(self.reads)
         in_place = {}
         if len(self.passes) <= 1 and not self.accumulators:
@@ -449,7 +447,7 @@ class _Nest(Elements):
                 (index, *more) = stores[b.name]
                 if not more and product(self.sizes) == self.values.aval(root).size:
                     in_place[root] = frozenset(r for r in loaded if self._same_place(r, b, index))
-        arguments = [Argument(root, offset) for root, offset in p.buffers]
+        arguments = [Argument(root, offset) for root, offset in p.buffers.values()]
         arguments += [Argument(scratch) for scratch in p.scratch]
         late = {}
         for n, (buffer, _, _) in self.accumulators.items():
@@ -458,7 +456,7 @@ class _Nest(Elements):
         return Scheduled(
             nest,
             tuple(arguments),
-            tuple(p.sizes),
+            tuple(p.sizes.values()),
             tuple(v for v, _ in p.scalars),
             loaded,
             frozenset(writes),
@@ -470,11 +468,11 @@ class _Nest(Elements):
     def _same_place(self, root: int, target: Buffer, index: Index) -> bool:
         """Whether every load from `root` is of the element that the store writes, were the memory the same."""
         aval = self.values.aval(root)
-        buffers = [b for (r, offset), b in self.parameters.buffers.items() if r == root]
+        offsets = [offset for r, offset in self.parameters.buffers.values() if r == root]
         return (
             aval.dtype is target.dtype
-            and len(buffers) == 1
-            and (root, 0) in self.parameters.buffers
+            and len(offsets) == 1
+            and offsets[0] == 0
             and all(i.dynamic is None and i.terms == index.terms for i in self.reads[root])
         )
 
