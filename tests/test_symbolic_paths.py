@@ -156,7 +156,7 @@ def networks(name: str, **options: Any) -> Callable[[T.Tensor], Any]:
     return make
 
 
-LONG = (20, 31, 44, 57, 23, 80)
+LONG = (20, 31, 44, 57, 23, 80, 6, 5, 9)
 OVER_TIME: dict[str, Callable[[T.Tensor], Any]] = {
     "scan": scanned,
     "scan from the end": lambda xs: scanned(xs, reverse=True),
@@ -211,6 +211,86 @@ def test_a_training_step_with_batches_of_any_size_is_recorded_twice_and_trains_a
     np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-4)
     for a, b in zip(results[0][1], results[1][1], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+
+
+def test_an_epoch_with_a_smaller_last_batch_leaves_nothing_to_do_for_later_ones() -> None:
+    T.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 10))
+    optimizer = optim.Adam(model.parameters(), lr=2e-3)
+    images, labels = T.rand(4 * 32 + 13, 16), T.arange(4 * 32 + 13) % 10
+
+    @T.compile
+    def step(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def epoch(count: int) -> tuple[int, int, int]:
+        before, traces, served = driver.compilations(), step.stats.traces, step.stats.compiled_calls
+        order = T.randperm(count)
+        for i in range(0, count, 32):
+            rows = order[i : i + 32]
+            step(images[rows], labels[rows])
+        return step.stats.traces - traces, driver.compilations() - before, step.stats.compiled_calls - served
+
+    with override(cache=False):
+        assert epoch(4 * 32 + 13) == (2, 2, 3)
+        for count in (4 * 32 + 13, 4 * 32 + 13, 4 * 32 + 7, 4 * 32 + 11):  # other last batches as well
+            assert epoch(count) == (0, 0, 5), step.explain()
+    assert step.stats.instances == 2
+
+
+def _training_step() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    T.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 96), nn.ReLU(), nn.Linear(96, 3))
+    optimizer = optim.SGD(model.parameters(), lr=0.01)
+
+    def step(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda n: (*rows(n), T.arange(n) % 3)
+
+
+def _encoder() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    T.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+
+    def encode(x: T.Tensor) -> T.Tensor:
+        with T.no_grad():
+            return layer(x)
+
+    return encode, lambda n: (T.rand(2, n, 16),)
+
+
+def _lstm() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    T.manual_seed(0)
+    network = nn.LSTM(4, 11)
+
+    def gradients(x: T.Tensor) -> tuple[T.Tensor, ...]:
+        states = network(x[:, None])[0]
+        return T.autograd.grad((states * states).sum(), tuple(network.parameters()))
+
+    return gradients, rows
+
+
+@pytest.mark.parametrize("make", [_training_step, _encoder, _lstm])
+def test_kernels_are_compiled_for_two_sizes_of_thirty(
+    make: Callable[[], tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]],
+) -> None:
+    """The first one, and the one from which the others come: short ones as well."""
+    function, inputs = make()
+    compiled, before = T.compile(function), driver.compilations()
+    with override(cache=False):
+        for n in (50, 41, 32, 64, 16, 7, 96, 33, *range(20, 31), *range(66, 76)):
+            compiled(*inputs(n))
+    assert compiled.stats.traces == 2 and driver.compilations() - before <= 2, compiled.explain()
+    assert not refuted(compiled)
 
 
 def labelled(x: T.Tensor, y: T.Tensor) -> T.Tensor:

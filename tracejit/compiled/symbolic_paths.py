@@ -37,6 +37,7 @@ _MOST: Final = 8  # symbolic recordings of a function: branches of Python, modes
 _ATTEMPTS: Final = 4  # of them that nothing confirmed, and then no more are made
 _REGIONS: Final = 8
 _NARROW: Final = 3  # regions that have served no size but their first; then no more are made
+_UNROLLED: Final = 2  # regions of one size each, and no others
 _ENOUGH: Final = 3  # sizes for which something was as it should be, though not all that was computed of sizes was another number
 _FITS: Final = object()
 _making = Turn()
@@ -180,7 +181,6 @@ class SymbolicPath:
         self.recording = recording
         self.regions: tuple[Region, ...] = ()
         self.needs_host = False
-        self.is_unrolled = False  # there is another program for each size
 
     def executable(self, plain: Recording, shapes: Shapes, make: Callable[[Recording], Executable]) -> Executable | None:
         """The programs of `plain`, which is this recording for these shapes; None where they have to be made for these alone."""
@@ -190,9 +190,7 @@ class SymbolicPath:
                 return found
             if region.misfits(sizes):
                 return None
-        if self.needs_host or self.is_unrolled or any(region.is_refuted for region in self.regions):
-            return None
-        if len(self.regions) >= _REGIONS or sum(region.instances < 2 for region in self.regions) >= _NARROW:
+        if self.needs_host or not self._may_have_more():
             return None
         ticket = Ticket()
         try:
@@ -205,8 +203,18 @@ class SymbolicPath:
         finally:
             ticket.over = True
         self.regions = (*self.regions, region)
-        self.is_unrolled = region.is_pinned and len(self.regions) > 1
         return region.at(plain, sizes)
+
+    def _may_have_more(self) -> bool:
+        """Whether another region may pay.  One of a single size is of one that is equal to another size by chance, unless all are: then
+        something is unrolled."""
+        wide = [region for region in self.regions if not region.is_pinned]
+        return (
+            not any(region.is_refuted for region in self.regions)
+            and len(self.regions) - len(wide) < (_REGIONS if wide else _UNROLLED)
+            and len(wide) < _REGIONS
+            and sum(region.instances < 2 for region in wide) < _NARROW
+        )
 
 
 class SymbolicPaths:

@@ -28,6 +28,7 @@ __all__ = [
     "normalise_dims",
     "product",
     "quotient",
+    "same",
     "size_range",
     "slice_of",
 ]
@@ -41,7 +42,7 @@ def equal(a: Dim, b: Dim) -> bool:
 
 
 def same(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    """Whether two shapes are the same."""
+    """Whether two shapes are the same.  Tuples of other lengths would be compared element by element first."""
     return len(a) == len(b) and all(map(equal, a, b))
 
 
@@ -126,7 +127,7 @@ def broadcast_shapes(operation: str, *shapes: tuple[Dim, ...]) -> tuple[Dim, ...
     """The shape that `shapes` broadcast to.  Raises RuntimeError, as PyTorch does, naming the operation and the dimension."""
     first = shapes[0]
     for shape in shapes[1:]:
-        if shape != first:
+        if not same(shape, first):
             break
     else:
         return first

@@ -35,7 +35,9 @@ from tracejit.lowering.values import Values, combination, finds_position
 
 __all__ = ["Argument", "Scheduled", "schedule"]
 
+FEW_ROWS = 4  # the fewer numbers of rows there are for which programs are others, the more batches share one
 MANY_ROWS = 32
+SHORT_ROWS = 2048
 NEAR_ROWS = range(64, 1 << 15)  # elements of a row that is long enough for scratch to pay and stays in near caches
 
 
@@ -291,7 +293,8 @@ class _Nest(Elements):
         combined = combination(node)
         wide = dtypes.float64 if combined.in_blocks(dtype) and not across_vector else dtype
         # Scratch is aligned: sums that are added to many times are faster there, although they are copied in the end.
-        often = product(self.axes[a] for a in m.reduced) >= MANY_ROWS and NEAR_ROWS.start <= aval.size < NEAR_ROWS.stop
+        near = NEAR_ROWS.start <= aval.size < NEAR_ROWS.stop
+        often = near and product(self.axes[a] for a in m.reduced) >= (FEW_ROWS if aval.size < SHORT_ROWS else MANY_ROWS)
         direct = number in self.stored and wide is dtype and not often
         buffer = self.parameters.buffer(out, 0, dtype) if direct else self.parameters.temporary(Scratch(wide, aval.size))
         self.accumulators[number] = (buffer, wide, direct)
