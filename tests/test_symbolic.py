@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import math
 import operator
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracejit.core import symbolic
-from tracejit.core.shapes import broadcast_shapes, contiguous, equal_runs, memory_order, slice_of
+from tracejit.core.shapes import broadcast_shapes, contiguous, equal_runs, largest, memory_order, slice_of
 from tracejit.core.symbolic import (
     SYMBOLIC,
     ShapeEnv,
@@ -228,6 +229,66 @@ def test_what_was_computed_holds_for_all_sizes_that_satisfy_the_relations(first:
     values = env.evaluated(list(then))
     if values is not None:
         assert Substitution(env, values).of(found) == computed(then)
+
+
+def test_the_largest_of_sizes_is_known_without_their_order() -> None:
+    env, (n, m) = environment(6, 4)
+    with env:
+        most, least = largest([n, m, 3]), env.compute("min", n, m)
+        assert (most, least, largest([2, 3])) == (6, 4, 3)
+        env.relations.clear()  # of the comparison here
+        assert most >= n and most - m + 2 > 1 and m <= most and not most < 3 and least <= n and not least - m > 0
+        assert (
+            largest([most, n]).number == most.number
+            and largest([n, n - 1, 1]) is not n
+            and largest([n, n - 1, 1]).number == n.number
+        )
+        assert env.compute("max", 2, 1) == 2 and (most * n) // n == most and env.compute("min", n, 1) == 1
+    assert not env.relations
+    assert env.values([5, 9])[most.number] == 9 and env.values([2, 2])[most.number] == 3 and env.values([5, 9])[least.number] == 5
+    assert env.text(most.number) == "max(n, m, 3)"
+    with env:
+        assert most > n - 1 and most == n  # the first one is certain
+    assert env.guards() == ["max(n, m, 3) == n"] and env.evaluated([4, 6]) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(*[st.integers(-2, 2)] * 6), min_size=1, max_size=3),
+    st.sampled_from(["max", "min"]),
+    st.tuples(*[st.integers(2, 12)] * 3),
+    st.tuples(*[st.integers(2, 12)] * 3),
+)
+def test_bounds_of_differences_hold_for_all_sizes(
+    terms: list[tuple[int, ...]], name: str, first: tuple[int, ...], then: tuple[int, ...]
+) -> None:
+    """What is certain is not noted: so whatever comes out another way for other sizes has a relation."""
+
+    def outcomes(n: Any, m: Any, k: Any, extreme: Callable[..., Any]) -> list[bool]:
+        made = []
+        for a, b, c, d, e, f in terms:
+            one, other = extreme(n, m + a, k * 2), extreme(n * b, k, 3)
+            difference = one * c + other * d + n * e - m * f
+            made += [difference > a, difference >= 0, difference == b, one >= n + a, other <= one]
+        return made
+
+    env = ShapeEnv()
+    with env:
+        found = outcomes(*[env.size(n, f"s{k}") for k, n in enumerate(first)], lambda *x: env.compute(name, *x))
+    assert found == outcomes(*first, getattr(builtins, name))
+    if env.evaluated(list(then)) is not None:
+        assert found == outcomes(*then, getattr(builtins, name))
+
+
+def test_numbers_are_rounded_as_python_does_for_other_sizes() -> None:
+    env, (n,) = environment(7)
+    with env:
+        rounded = [env.compute(name, n / 2) for name in ("floor", "ceil", "trunc", "round", "float")]
+        assert env.compute("ceil", n) is n
+    assert rounded == [3, 4, 3, 4, 3.5] and all(type(x) in SYMBOLIC for x in rounded) and not env.relations
+    values = env.values([5])
+    assert [values[x.number] for x in rounded] == [2, 3, 2, 2, 2.5]
+    assert env.text(rounded[1].number) == "ceil((n / 2))"
 
 
 def test_symbolic_floats_are_floats() -> None:

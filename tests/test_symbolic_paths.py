@@ -339,6 +339,47 @@ def test_ragged_lists_need_two_recordings_for_all_their_lengths() -> None:
     assert compiled([*items, items[0] + 1]).shape == (4,) and compiled.stats.traces == 3  # one more of them
 
 
+@pytest.mark.parametrize("options", [{}, {"batch_first": True, "padding_value": 2.0}, {"padding_side": "left"}], ids=repr)
+def test_padded_sequences_need_no_recording_for_each_order_of_their_lengths(options: dict[str, Any]) -> None:
+    def function(items: list[T.Tensor]) -> tuple[T.Tensor, T.Tensor]:
+        padded = nn.utils.rnn.pad_sequence(items, **options)
+        return padded, (padded @ W).tanh().sum()
+
+    compiled = T.compile(function)
+    orders = ((9, 5, 7), (8, 6, 12), (20, 31, 4), (7, 7, 7), (5, 9, 8), (3, 2, 4), (30, 29, 5), (11, 11, 40))
+    for k, lengths in enumerate(orders):
+        items, others = ([rows(n)[0].requires_grad_() for n in lengths] for _ in range(2))
+        found, expected = compiled(items), function(others)
+        assert found[0].tolist() == expected[0].tolist() and (k < 2 or plain(found) == plain(exact(function, items)))
+        for value in (found[1], expected[1]):
+            value.backward()
+        for x, y in zip(items, others, strict=True):
+            assert x.grad is not None and y.grad is not None and T.allclose(x.grad, y.grad, rtol=1e-4, atol=1e-6)
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, len(orders) - 2), compiled.explain()
+    assert not refuted(compiled)
+
+
+def by_halves(x: T.Tensor) -> T.Tensor:
+    n = x.shape[0]
+    return (
+        x[: math.ceil(n / 2)].sum(0)
+        + x[n >> 1 :].sum(0) * 2
+        + x[: math.floor(n * 0.75)].sum(0)
+        + x[: int(n / 3)].mean(0) * float(n)
+    )
+
+
+def by_extremes(x: T.Tensor) -> T.Tensor:
+    n, m = x.shape[0], x.shape[0] * 2 - 12
+    return T.zeros(max(n, m), 4)[: min(n, m)].sum(0) + x[: min([n - 2, n // 2])].sum(0) + x.sum(0) / max(n, 2)
+
+
+@pytest.mark.parametrize("function", [by_halves, by_extremes])
+def test_rounded_quotients_shifts_and_extremes_of_sizes_are_sizes(function: Callable[[T.Tensor], T.Tensor]) -> None:
+    compiled = with_rows(function, (9, 14, 7, 30, 17, 33, 8, 21))
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, 6), compiled.explain()
+
+
 def test_what_else_is_in_a_container_is_guarded_in_instances() -> None:
     compiled = T.compile(lambda batch: batch["x"] * batch["k"] + (1 if "y" in batch else 2))
     for n in (5, 7, 9, 11):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracejit.core.numbers import RecordedNumber, settled
-from tracejit.core.symbolic import SymInt
+from tracejit.core.symbolic import SymInt, active
 from tracejit.core.symbolic import is_symbolic as has_symbols
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "equal_runs",
     "float_product",
     "integer",
+    "largest",
     "memory_order",
     "normalise_dim",
     "normalise_dims",
@@ -107,6 +108,12 @@ def product(sizes: Iterable[Dim]) -> Dim:
 def float_product(sizes: Iterable[Dim]) -> float:
     """The product of sizes as a float: what a mean divides by."""
     return product(sizes) * 1.0  # in this order: a float would convert a symbolic size without its notice
+
+
+def largest(sizes: Sequence[Dim]) -> Dim:
+    """The largest size; where some are symbolic, without a question which one that is."""
+    symbol = next((n for n in sizes if active(n)), None)
+    return max(sizes) if symbol is None else symbol.env.compute("max", *sizes)  # type: ignore[attr-defined, no-any-return]
 
 
 def quotient(a: Dim, b: Dim) -> Dim:

@@ -59,6 +59,8 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "**": operator.pow,
 }
 _UNARY: dict[str, Callable[[Any], Any]] = {"-x": operator.neg, "abs": abs}
+_ROUNDING: dict[str, Callable[[Any], Any]] = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round}
+_EXTREMES: dict[str, Callable[..., Any]] = {"max": max, "min": min}
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "<": operator.lt,
@@ -67,9 +69,11 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _OPPOSITE: Final = {"==": "!=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY, **_ROUNDING, **_EXTREMES, "float": float}
 _SMALLEST: Final = 2
 """Sizes of 0 and 1 are no variables."""
+_DEEPEST: Final = 2
+"""Extremes of which bounds are looked for in one difference."""
 _plain_int = int.__int__
 _plain_float = float.__float__
 
@@ -99,6 +103,7 @@ class ShapeEnv:
         self.problem = ""
         self.variables = 0
         self._numbers: dict[tuple[Any, ...], int] = {}
+        self._known_bounds: dict[Polynomial, tuple[int | None, int | None]] = {}
         self._thread: int | None = None
         self._paused = 0
 
@@ -157,6 +162,10 @@ class ShapeEnv:
             self.compare(">=", operands[0], 0)
         if name == "abs" and type(result) is int:
             return operands[0] if self.compare(">=", operands[0], 0) else self.compute("-x", operands[0])
+        if name in _ROUNDING and isinstance(operands[0], int):
+            return operands[0]
+        if name in _EXTREMES:
+            return self._extreme(name, result, operands)
         if name in ("//", "%") and (divided := self._divided(name, *operands)) is not None:
             return divided
         if type(result) is int:
@@ -202,24 +211,19 @@ class ShapeEnv:
             return None
         first: Polynomial = known[0] or ()
         second: Polynomial = (known[1] or ()) if len(known) > 1 else ()
-        total: dict[tuple[int, ...], int] = {}
         if name == "*":
-            for a, x in first:
-                for b, y in second:
-                    factors = tuple(sorted((*a, *b)))
-                    total[factors] = total.get(factors, 0) + x * y
-        else:
-            for factors, x in first:
-                total[factors] = -x if name == "-x" else x
-            for factors, x in second:
-                total[factors] = total.get(factors, 0) + (x if name == "+" else -x)
-        return tuple(sorted([(factors, x) for factors, x in total.items() if x], reverse=True))
+            return _product(first, second)
+        return _sum(
+            (*first, *second) if name == "+" else (*[(f, -x) for f, x in first],) if name == "-x" else _minus(first, second)
+        )
 
     def _divided(self, name: str, left: Any, right: Any) -> Any:
         """A quotient or remainder that comes out the same way for all sizes: of a multiple of the divisor, or of a number that is less than
         any size.  None for others."""
         whole, divisor = self._polynomial(left), self._polynomial(right)
-        if whole is None or divisor is None or len(divisor) != 1 or any(self.expressions[i][0] != "size" for i in divisor[0][0]):
+        if whole is None or divisor is None or len(divisor) != 1:
+            return None
+        if divisor[0][0] and (self._bounds(divisor)[0] or 0) < _SMALLEST:
             return None
         factors, coefficient = divisor[0]
         if not whole or (whole[0][0] == () and 0 < whole[0][1] < _SMALLEST and factors and coefficient > 0):
@@ -244,28 +248,72 @@ class ShapeEnv:
             return factors[0]
         return self._number(("polynomial", polynomial))
 
+    def _extreme(self, name: str, result: Any, operands: Sequence[Any]) -> Any:
+        """The largest or the smallest of integers; which of them that is, is not noted.  Of other numbers the operands are."""
+        if not all(python_type(x) is int for x in operands):
+            for x in operands:
+                self.settle(x)
+            return result
+        numbers: set[int] = set()
+        for number in map(self.number_of, operands):
+            kind, *inside = self.expressions[number]
+            numbers.update(inside if kind == name else (number,))
+        kept = sorted(numbers)
+        for i in sorted(numbers):  # one that is never alone the extreme goes
+            others = [(self._terms(j), self._terms(i)) for j in kept if j != i]
+            ahead = [self._bounds(_minus(a, b) if name == "max" else _minus(b, a))[0] for a, b in others]
+            if any(low is not None and low >= 0 for low in ahead):
+                kept.remove(i)
+        if len(kept) > 1:
+            return _integer(result, self, self._number((name, *kept)))
+        kind, *inside = self.expressions[kept[0]]
+        return inside[-1] if kind == "constant" else _integer(result, self, kept[0])
+
+    def _terms(self, number: int) -> Polynomial:
+        """An expression as a sum of products of others."""
+        kind, *inside = self.expressions[number]
+        if kind == "constant":
+            return (((), inside[-1]),) if inside[-1] else ()
+        return inside[0] if kind == "polynomial" else (((number,), 1),)
+
     def _is_certain(self, name: str, difference: Polynomial) -> bool:
-        """Whether a comparison comes out the same for all sizes: where the difference of its operands is a constant, or of one sign, as it
-        is if the coefficients are when it is written in how much larger sizes are than the smallest."""
-        if any(self.expressions[i][0] != "size" for factors, _ in difference for i in factors):
-            return False
-        total: dict[tuple[int, ...], int] = {}
-        for factors, x in difference:
-            parts: dict[tuple[int, ...], int] = {(): x}
-            for i in factors:
-                more = {(*own, i): y for own, y in parts.items()}
-                parts = {own: y * _SMALLEST for own, y in parts.items()}
-                for own, y in more.items():
-                    parts[own] = parts.get(own, 0) + y
-            for own, y in parts.items():
-                total[own] = total.get(own, 0) + y
-        least = total.pop((), 0)
-        signs = {y > 0 for y in total.values() if y}
-        if not signs:
+        """Whether a comparison comes out the same for all sizes, as the difference of its operands shows."""
+        low, high = self._bounds(difference)
+        above, below = low is not None and low > 0, high is not None and high < 0
+        if above or below or low == high == 0:
             return True
-        if len(signs) > 1 or (least and (least > 0) not in signs):
-            return False
-        return least != 0 or name in (("<", ">=") if signs.pop() else (">", "<="))
+        return (low == 0 and name in ("<", ">=")) or (high == 0 and name in (">", "<="))
+
+    def _bounds(self, terms: Polynomial) -> tuple[int | None, int | None]:
+        """The least and the greatest value for all sizes, where there are some that are known."""
+        known = self._known_bounds.get(terms)
+        if known is None:
+            known = self._known_bounds[terms] = self._found_bounds(terms, 0)
+        return known
+
+    def _found_bounds(self, terms: Polynomial, depth: int) -> tuple[int | None, int | None]:
+        """Those of a constant, and of what grows, or shrinks, with all that sizes are larger than the smallest.  The largest of some
+        numbers is any one of these and something; negative numbers of expressions stand for that."""
+        met = {i for factors, _ in terms for i in factors}
+        extreme = next((i for i in sorted(met) if i >= 0 and self.expressions[i][0] in _EXTREMES), None)
+        if extreme is not None:
+            name, *operands = self.expressions[extreme]
+            more = (((-1 - depth,), 1 if name == "max" else -1),)
+            found: list[tuple[int | None, int | None]] = []
+            if depth < _DEEPEST:
+                found = [
+                    self._found_bounds(_replaced(terms, extreme, _sum((*self._terms(j), *more))), depth + 1) for j in operands
+                ]
+            lows, highs = [x for x, _ in found if x is not None], [x for _, x in found if x is not None]
+            return max(lows, default=None), min(highs, default=None)
+        if any(i >= 0 and self.expressions[i][0] != "size" for i in met):
+            return None, None
+        for i in met:
+            if i >= 0:
+                terms = _replaced(terms, i, (((i,), 1), ((), _SMALLEST)))
+        constant = sum([x for factors, x in terms if not factors])
+        signs = {x > 0 for factors, x in terms if factors}
+        return (None if False in signs else constant), (None if True in signs else constant)
 
     def settle(self, value: Any) -> Any:
         """The plain number, which it has to be in all that this environment stands for."""
@@ -357,8 +405,10 @@ class ShapeEnv:
         if name == "item":
             return f"{self.text(operands[0])}[{operands[1]}]"
         parts = [self.text(i) for i in operands]
-        if name in _UNARY:
-            return f"-{parts[0]}" if name == "-x" else f"abs({parts[0]})"
+        if name == "-x":
+            return f"-{parts[0]}"
+        if name not in BINARY:
+            return f"{name}({', '.join(parts)})"
         return "(" + f" {name} ".join(parts) + ")"
 
     def guards(self) -> list[str]:
@@ -383,6 +433,33 @@ def _noting(one: Any, other: Any) -> ShapeEnv | None:
     if one.env.is_noting:
         return one.env  # type: ignore[no-any-return]
     return other.env if type(other) in SYMBOLIC and other.env.is_noting else None
+
+
+def _sum(terms: Iterable[tuple[tuple[int, ...], int]]) -> Polynomial:
+    """The one form of a sum of products."""
+    total: dict[tuple[int, ...], int] = {}
+    for factors, x in terms:
+        total[factors] = total.get(factors, 0) + x
+    return tuple(sorted([(factors, x) for factors, x in total.items() if x], reverse=True))
+
+
+def _minus(first: Polynomial, second: Polynomial) -> Polynomial:
+    return _sum((*first, *[(factors, -x) for factors, x in second]))
+
+
+def _product(first: Polynomial, second: Polynomial) -> Polynomial:
+    return _sum([(tuple(sorted((*a, *b))), x * y) for a, x in first for b, y in second])
+
+
+def _replaced(terms: Polynomial, number: int, instead: Polynomial) -> Polynomial:
+    """A polynomial with another one in the places of a factor."""
+    made: list[tuple[tuple[int, ...], int]] = []
+    for factors, x in terms:
+        part: Polynomial = ((tuple([i for i in factors if i != number]), x),)
+        for _ in range(factors.count(number)):
+            part = _product(part, instead)
+        made += part
+    return _sum(made)
 
 
 def _binary(name: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
