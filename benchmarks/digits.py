@@ -28,12 +28,14 @@ _CURVES = 0.01  # rounding differs, and 1,350 steps of Adam amplify it; a step g
 
 @dataclass(frozen=True)
 class Training:
-    """One run: losses of every step, accuracy on held-out digits, seconds of the first epoch and of all."""
+    """One run: losses of every step, accuracy on held-out digits, seconds of the first epoch and of all; (recordings, programs) of
+    the first epoch and of all, where there are some."""
 
     losses: np.ndarray
     accuracy: float
     first_epoch: float
     seconds: float
+    made: tuple[tuple[int, int], ...] = ()
 
 
 def split_of(number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -64,6 +66,7 @@ def train(transform: Any, epochs: int, description: str, split: int = 0) -> Trai
     random = np.random.default_rng(0)
     losses: list[float] = []
     start, first_epoch = time.perf_counter(), 0.0
+    made: list[tuple[int, int]] = []
     with tqdm(total=epochs, desc=description, unit="epoch", leave=False, mininterval=0.5) as progress:
         for epoch in range(epochs):
             order = random.permutation(len(train_x))
@@ -72,12 +75,14 @@ def train(transform: Any, epochs: int, description: str, split: int = 0) -> Trai
                 losses.append(step(tracejit.from_numpy(train_x[rows]), tracejit.from_numpy(train_y[rows])).item())
             if epoch == 0:
                 first_epoch = time.perf_counter() - start
+            if epoch in (0, epochs - 1) and (stats := getattr(step, "stats", None)) is not None:
+                made.append((stats.traces, stats.programs_compiled))
             progress.set_postfix(loss=f"{losses[-1]:.4f}")
             progress.update()
     seconds = time.perf_counter() - start
     with tracejit.no_grad():
         accuracy = (model(tracejit.from_numpy(test_x)).argmax(1).numpy() == test_y).mean()
-    return Training(np.array(losses), float(accuracy), first_epoch, seconds)
+    return Training(np.array(losses), float(accuracy), first_epoch, seconds, tuple(made))
 
 
 def compare(epochs: int) -> tuple[str, list[str]]:
@@ -100,6 +105,11 @@ def compare(epochs: int) -> tuple[str, list[str]]:
             f"in all {duration(float(np.median([run.seconds for run in runs])))}"
         )
     gap = max(float(np.abs(a.losses - b.losses).max()) for a, b in zip(eager, compiled, strict=True))
+    (recordings, programs), (all_recordings, all_programs) = max(run.made for run in compiled)
+    lines.append(
+        f"  first epoch {recordings} recordings and {programs} programs, for whole batches and the smaller one; "
+        f"in later epochs {all_recordings - recordings} and {all_programs - programs}"
+    )
     lines.append(f"  greatest difference of the loss curves {gap:.1e}")
     problems = []
     if not gap <= _CURVES:

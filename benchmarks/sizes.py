@@ -1,8 +1,8 @@
 """What a function costs whose sizes change: batches, and sequences, of 30 sizes in random order.
 
-Run as `python -m benchmarks.sizes`.  The cache of compiled code is off.  Each size is called until it is served by machine code; then its
-calls are timed against those of another compiled function that has met no other size, and their results are compared: the same size again
-and again, and another one in each call.
+Run as `python -m benchmarks.sizes`.  The cache of compiled code is off, and paths become machine code after four calls.  Each size is
+called until it is served by machine code; then its calls are timed against those of another compiled function that has met no other size,
+and their results are compared: the same size again and again, and another one in each call.
 """
 
 from __future__ import annotations
@@ -108,6 +108,27 @@ def _network() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
     return _trained(lambda xs: network(xs)[0], list(network.parameters()))
 
 
+def _ragged() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    """A training step of a layer over sequences of several lengths, which are padded."""
+    tracejit.manual_seed(0)
+    read = nn.Linear(16, 1)
+    optimizer = optim.SGD(read.parameters(), lr=0.0)
+
+    def step(sequences: list[Any]) -> Any:
+        optimizer.zero_grad()
+        loss = (read(nn.utils.rnn.pad_sequence(sequences)) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def lists(n: int) -> tuple[Any, ...]:
+        generator = np.random.default_rng(n)
+        lengths = generator.integers(2, n + 2, 4)
+        return ([tracejit.tensor(generator.normal(size=(length, 16)).astype(np.float32)) for length in lengths],)
+
+    return step, lists
+
+
 def _median(call: Callable[[], Any]) -> float:
     times = []
     for _ in range(60):
@@ -174,11 +195,12 @@ def main() -> None:
     print(
         f"{'':<26}{'recordings':>11}{'programs':>10}{'first size':>14}{'size to come':>16}{'later calls':>16}{'most':>8}{'in turn':>12}"
     )
-    with tracejit.config.override(cache=False, compile_wait=math.inf):
+    with tracejit.config.override(cache=False, compile_wait=math.inf, hot_calls=4):
         _measure("training step, batches", _training, sizes)
         _measure("transformer layer, lengths", _attention, sizes)
         _measure("LSTM, lengths", _network, sizes)
         _measure("scan, lengths", _scanned, sizes)
+        _measure("ragged lists", _ragged, sizes)
         _measure("recurrent step, lengths", _recurrent, sizes)
 
 

@@ -105,7 +105,10 @@ def test_column_sums_accumulate_over_the_inner_dimension() -> None:
     assert kinds(nest, For)[-1].vector
 
 
-@pytest.mark.parametrize(("shape", "scratch"), [((64, 64), True), ((8, 64), False), ((64, 32), False)])
+@pytest.mark.parametrize(
+    ("shape", "scratch"),
+    [((64, 64), True), ((4, 64), True), ((3, 64), False), ((8, 4096), False), ((64, 32), False)],
+)
 def test_many_rows_are_added_up_in_aligned_scratch(shape: tuple[int, int], scratch: bool) -> None:
     nest = only_nest(lambda x: (op("sum", x * 2.0, dims=(0,), keepdim=False), op("exp", x)), f32(*shape))
     (store,) = [s for s in kinds(nest, Store) if s.accumulate]

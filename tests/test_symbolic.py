@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import math
 import operator
@@ -19,13 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracejit.core import symbolic
-from tracejit.core.shapes import broadcast_shapes, contiguous, equal_runs, memory_order, slice_of
+from tracejit.core.shapes import broadcast_shapes, contiguous, equal_runs, largest, memory_order, slice_of
 from tracejit.core.symbolic import (
     SYMBOLIC,
     ShapeEnv,
     Substitution,
     SymFloat,
     SymInt,
+    by_origin,
     cached,
     called,
     is_symbolic,
@@ -148,6 +150,36 @@ def test_a_cache_is_not_asked_with_symbolic_sizes() -> None:
     assert type(twice((6, 1))) is int and not env.relations
 
 
+def test_numbers_of_an_environment_that_is_over_are_plain_ones_to_another() -> None:
+    over, (old,) = environment(6)
+    with over:
+        known = {(old, 1): "six"}
+    env, (n, m) = environment(6, 4)
+    with env:
+        assert known.get((n, 1)) == "six" and known.get((m, 1)) is None
+        total = old + m
+    assert env.guards() == ["6 == n"] and not over.relations
+    assert type(total) is SymInt and env.values([6, 7])[total.number] == 13
+
+
+def test_expressions_are_made_of_the_sizes_of_another_environment_with_floats_on_the_left_as_well() -> None:
+    env, (n,) = environment(6)
+    with env:
+        half = env.compute("+", 0.5, n // 2)
+    other, (k,) = environment(8)
+    with other:
+        made = env.values([k])[half.number]
+    assert type(made) is SymFloat and made == 4.5 and other.values([20])[made.number] == 10.5
+
+
+def test_numbers_that_are_equal_by_chance_have_keys_of_their_own() -> None:
+    env, (n, m) = environment(6, 3)
+    with env:
+        keys = [by_origin(x) for x in (n, m * 2, n + m - m, 6)]
+        assert keys[0] == keys[2] and len(set(keys)) == 3
+    assert not env.relations and by_origin(n) == by_origin(6)
+
+
 @dataclass(frozen=True)
 class Pair:
     left: Any
@@ -197,6 +229,66 @@ def test_what_was_computed_holds_for_all_sizes_that_satisfy_the_relations(first:
     values = env.evaluated(list(then))
     if values is not None:
         assert Substitution(env, values).of(found) == computed(then)
+
+
+def test_the_largest_of_sizes_is_known_without_their_order() -> None:
+    env, (n, m) = environment(6, 4)
+    with env:
+        most, least = largest([n, m, 3]), env.compute("min", n, m)
+        assert (most, least, largest([2, 3])) == (6, 4, 3)
+        env.relations.clear()  # of the comparison here
+        assert most >= n and most - m + 2 > 1 and m <= most and not most < 3 and least <= n and not least - m > 0
+        assert (
+            largest([most, n]).number == most.number
+            and largest([n, n - 1, 1]) is not n
+            and largest([n, n - 1, 1]).number == n.number
+        )
+        assert env.compute("max", 2, 1) == 2 and (most * n) // n == most and env.compute("min", n, 1) == 1
+    assert not env.relations
+    assert env.values([5, 9])[most.number] == 9 and env.values([2, 2])[most.number] == 3 and env.values([5, 9])[least.number] == 5
+    assert env.text(most.number) == "max(n, m, 3)"
+    with env:
+        assert most > n - 1 and most == n  # the first one is certain
+    assert env.guards() == ["max(n, m, 3) == n"] and env.evaluated([4, 6]) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(*[st.integers(-2, 2)] * 6), min_size=1, max_size=3),
+    st.sampled_from(["max", "min"]),
+    st.tuples(*[st.integers(2, 12)] * 3),
+    st.tuples(*[st.integers(2, 12)] * 3),
+)
+def test_bounds_of_differences_hold_for_all_sizes(
+    terms: list[tuple[int, ...]], name: str, first: tuple[int, ...], then: tuple[int, ...]
+) -> None:
+    """What is certain is not noted: so whatever comes out another way for other sizes has a relation."""
+
+    def outcomes(n: Any, m: Any, k: Any, extreme: Callable[..., Any]) -> list[bool]:
+        made = []
+        for a, b, c, d, e, f in terms:
+            one, other = extreme(n, m + a, k * 2), extreme(n * b, k, 3)
+            difference = one * c + other * d + n * e - m * f
+            made += [difference > a, difference >= 0, difference == b, one >= n + a, other <= one]
+        return made
+
+    env = ShapeEnv()
+    with env:
+        found = outcomes(*[env.size(n, f"s{k}") for k, n in enumerate(first)], lambda *x: env.compute(name, *x))
+    assert found == outcomes(*first, getattr(builtins, name))
+    if env.evaluated(list(then)) is not None:
+        assert found == outcomes(*then, getattr(builtins, name))
+
+
+def test_numbers_are_rounded_as_python_does_for_other_sizes() -> None:
+    env, (n,) = environment(7)
+    with env:
+        rounded = [env.compute(name, n / 2) for name in ("floor", "ceil", "trunc", "round", "float")]
+        assert env.compute("ceil", n) is n
+    assert rounded == [3, 4, 3, 4, 3.5] and all(type(x) in SYMBOLIC for x in rounded) and not env.relations
+    values = env.values([5])
+    assert [values[x.number] for x in rounded] == [2, 3, 2, 2, 2.5]
+    assert env.text(rounded[1].number) == "ceil((n / 2))"
 
 
 def test_symbolic_floats_are_floats() -> None:

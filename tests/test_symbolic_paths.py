@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 import tracejit as T
 from tracejit import nn, optim
 from tracejit.config import override
+from tracejit.core.symbolic import SymInt
 from tracejit.llvm import driver
 from tracejit.lowering import memory
+from tracejit.lowering.elements import Parameters
 from tracejit.nn import functional as F
 
 SIZES = (5, 7, 9, 12, 33, 64, 9, 5)
@@ -154,7 +156,7 @@ def networks(name: str, **options: Any) -> Callable[[T.Tensor], Any]:
     return make
 
 
-LONG = (20, 31, 44, 57, 23, 80)
+LONG = (20, 31, 44, 57, 23, 80, 6, 5, 9)
 OVER_TIME: dict[str, Callable[[T.Tensor], Any]] = {
     "scan": scanned,
     "scan from the end": lambda xs: scanned(xs, reverse=True),
@@ -211,6 +213,86 @@ def test_a_training_step_with_batches_of_any_size_is_recorded_twice_and_trains_a
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
 
 
+def test_an_epoch_with_a_smaller_last_batch_leaves_nothing_to_do_for_later_ones() -> None:
+    T.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 10))
+    optimizer = optim.Adam(model.parameters(), lr=2e-3)
+    images, labels = T.rand(4 * 32 + 13, 16), T.arange(4 * 32 + 13) % 10
+
+    @T.compile
+    def step(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def epoch(count: int) -> tuple[int, int, int]:
+        before, traces, served = driver.compilations(), step.stats.traces, step.stats.compiled_calls
+        order = T.randperm(count)
+        for i in range(0, count, 32):
+            rows = order[i : i + 32]
+            step(images[rows], labels[rows])
+        return step.stats.traces - traces, driver.compilations() - before, step.stats.compiled_calls - served
+
+    with override(cache=False):
+        assert epoch(4 * 32 + 13) == (2, 2, 3)
+        for count in (4 * 32 + 13, 4 * 32 + 13, 4 * 32 + 7, 4 * 32 + 11):  # other last batches as well
+            assert epoch(count) == (0, 0, 5), step.explain()
+    assert step.stats.instances == 2
+
+
+def _training_step() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    T.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 96), nn.ReLU(), nn.Linear(96, 3))
+    optimizer = optim.SGD(model.parameters(), lr=0.01)
+
+    def step(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda n: (*rows(n), T.arange(n) % 3)
+
+
+def _encoder() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    T.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+
+    def encode(x: T.Tensor) -> T.Tensor:
+        with T.no_grad():
+            return layer(x)
+
+    return encode, lambda n: (T.rand(2, n, 16),)
+
+
+def _lstm() -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
+    T.manual_seed(0)
+    network = nn.LSTM(4, 11)
+
+    def gradients(x: T.Tensor) -> tuple[T.Tensor, ...]:
+        states = network(x[:, None])[0]
+        return T.autograd.grad((states * states).sum(), tuple(network.parameters()))
+
+    return gradients, rows
+
+
+@pytest.mark.parametrize("make", [_training_step, _encoder, _lstm])
+def test_kernels_are_compiled_for_two_sizes_of_thirty(
+    make: Callable[[], tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]],
+) -> None:
+    """The first one, and the one from which the others come: short ones as well."""
+    function, inputs = make()
+    compiled, before = T.compile(function), driver.compilations()
+    with override(cache=False):
+        for n in (50, 41, 32, 64, 16, 7, 96, 33, *range(20, 31), *range(66, 76)):
+            compiled(*inputs(n))
+    assert compiled.stats.traces == 2 and driver.compilations() - before <= 2, compiled.explain()
+    assert not refuted(compiled)
+
+
 def labelled(x: T.Tensor, y: T.Tensor) -> T.Tensor:
     return F.cross_entropy(x @ W, y)
 
@@ -255,6 +337,47 @@ def test_ragged_lists_need_two_recordings_for_all_their_lengths() -> None:
         np.testing.assert_allclose(compiled(items).numpy(), expected.numpy(), rtol=1e-4, atol=1e-5)
     assert compiled.stats.traces == 2 and compiled.stats.instances == 10
     assert compiled([*items, items[0] + 1]).shape == (4,) and compiled.stats.traces == 3  # one more of them
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_first": True, "padding_value": 2.0}, {"padding_side": "left"}], ids=repr)
+def test_padded_sequences_need_no_recording_for_each_order_of_their_lengths(options: dict[str, Any]) -> None:
+    def function(items: list[T.Tensor]) -> tuple[T.Tensor, T.Tensor]:
+        padded = nn.utils.rnn.pad_sequence(items, **options)
+        return padded, (padded @ W).tanh().sum()
+
+    compiled = T.compile(function)
+    orders = ((9, 5, 7), (8, 6, 12), (20, 31, 4), (7, 7, 7), (5, 9, 8), (3, 2, 4), (30, 29, 5), (11, 11, 40))
+    for k, lengths in enumerate(orders):
+        items, others = ([rows(n)[0].requires_grad_() for n in lengths] for _ in range(2))
+        found, expected = compiled(items), function(others)
+        assert found[0].tolist() == expected[0].tolist() and (k < 2 or plain(found) == plain(exact(function, items)))
+        for value in (found[1], expected[1]):
+            value.backward()
+        for x, y in zip(items, others, strict=True):
+            assert x.grad is not None and y.grad is not None and T.allclose(x.grad, y.grad, rtol=1e-4, atol=1e-6)
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, len(orders) - 2), compiled.explain()
+    assert not refuted(compiled)
+
+
+def by_halves(x: T.Tensor) -> T.Tensor:
+    n = x.shape[0]
+    return (
+        x[: math.ceil(n / 2)].sum(0)
+        + x[n >> 1 :].sum(0) * 2
+        + x[: math.floor(n * 0.75)].sum(0)
+        + x[: int(n / 3)].mean(0) * float(n)
+    )
+
+
+def by_extremes(x: T.Tensor) -> T.Tensor:
+    n, m = x.shape[0], x.shape[0] * 2 - 12
+    return T.zeros(max(n, m), 4)[: min(n, m)].sum(0) + x[: min([n - 2, n // 2])].sum(0) + x.sum(0) / max(n, 2)
+
+
+@pytest.mark.parametrize("function", [by_halves, by_extremes])
+def test_rounded_quotients_shifts_and_extremes_of_sizes_are_sizes(function: Callable[[T.Tensor], T.Tensor]) -> None:
+    compiled = with_rows(function, (9, 14, 7, 30, 17, 33, 8, 21))
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, 6), compiled.explain()
 
 
 def test_what_else_is_in_a_container_is_guarded_in_instances() -> None:
@@ -592,6 +715,86 @@ def test_numbers_that_stay_for_some_sizes_are_others_for_further_ones(
         found = compiled(x)
         assert (found.dtype, found.shape, found.stride()) == (expected.dtype, expected.shape, expected.stride())
         assert T.allclose(found, expected, rtol=1e-6)
+
+
+def refuted(compiled: Any) -> list[Any]:
+    return [region for path in compiled._symbolic.paths for region in path.regions if region.is_refuted]
+
+
+def _pieces(x: T.Tensor) -> T.Tensor:
+    return x[1:][::3] * x.shape[0]
+
+
+def _running(x: T.Tensor) -> T.Tensor:
+    v = x.cumsum(0)
+    return T.cat([v, v])
+
+
+def _added(x: T.Tensor) -> T.Tensor:
+    return (x * (0.5 + x.shape[0] // 5)).sum(0).softmax(-1)
+
+
+@pytest.mark.parametrize(
+    "function, shapes, traces",
+    [
+        (_pieces, [(6, 12), (8, 16), (10, 20), (12, 24), (11, 7), (13, 9)], 2),  # m is 2 n at first
+        (_running, [(5, 6), (7, 8), (11, 10), (12, 13), (9, 4)], 2),  # m is n - 1 once
+        (_added, [(n, 4) for n in (5, 11, 16, 33, 23)], 2),
+    ],
+)
+def test_sizes_that_are_equal_by_chance_are_two(
+    function: Callable[[T.Tensor], T.Tensor], shapes: list[tuple[int, ...]], traces: int
+) -> None:
+    for _ in range(2):  # also where the process has met the same sizes in another program
+        compiled, fresh = T.compile(function), T.compile(lambda x: function(x))
+        for k, shape in enumerate(shapes):
+            x = T.arange(math.prod(shape)).float().reshape(shape)
+            result = compiled(x)
+            assert k < traces or plain(result) == plain(exact(function, x))
+            assert T.allclose(result, function(x), rtol=1e-5)
+            if k:
+                fresh(x)
+        assert not refuted(compiled) and not refuted(fresh)
+        assert (compiled.stats.traces, compiled.stats.instances) == (traces, len(shapes) - traces), compiled.explain()
+
+
+def test_a_number_that_has_lost_its_size_is_found_when_that_size_changes_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often another one did before: what is known of a program is known of each size."""
+    size = Parameters.size
+
+    def losing(self: Parameters, n: int) -> Any:
+        return size(self, int.__int__(n) if type(n) is SymInt and n.env.text(n.number) == "x.shape[1]" else n)
+
+    monkeypatch.setattr(Parameters, "size", losing)
+    with override(verify=False):
+        compiled = T.compile(lambda x: T.cat([x * 2, x], 1))
+        for shape in [(5, 4), (7, 6), *[(n, 6) for n in range(9, 20)], (8, 9), (15, 3)]:
+            x = T.arange(math.prod(shape)).float().reshape(shape)
+            assert plain(compiled(x)) == plain(T.cat([x * 2, x], 1)), shape
+    assert compiled.stats.instances > 8, compiled.explain()
+
+
+def test_programs_that_are_others_for_some_sizes_by_chance_serve_the_others() -> None:
+    def function(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        return (x.sum() / x.shape[0] + x) * 2 - x.sum() / y.shape[0]  # one quotient, where the sizes are equal
+
+    compiled = T.compile(function)
+    for n, m in ((5, 6), (7, 8), (9, 9), (11, 13), (10, 4)):
+        x, y = T.arange(n).float(), T.ones(m)
+        assert plain(compiled(x, y)) == plain(exact(function, x, y))
+    assert not refuted(compiled) and compiled.stats.traces == 2
+    assert sum(region.instances for path in compiled._symbolic.paths for region in path.regions) == 3, compiled.explain()
+
+
+def test_programs_with_steps_of_python_and_no_sizes_are_made_for_each_size() -> None:
+    def function(x: T.Tensor, y: T.Tensor) -> T.Tensor:
+        return y.sort().values
+
+    compiled = T.compile(function)
+    for n, m in ((5, 5), (6, 7), (9, 1), (4, 1), (9, 1)):
+        assert compiled(T.ones(n), T.arange(m).flip(0)).tolist() == list(range(m))
+    assert compiled.stats.traces == 3 and not refuted(compiled), compiled.explain()
+    assert all(path.needs_host for path in compiled._symbolic.paths)
 
 
 def test_errors_of_slices_are_eagers_errors_for_numbers_that_are_no_integers() -> None:

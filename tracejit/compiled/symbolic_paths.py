@@ -37,6 +37,7 @@ _MOST: Final = 8  # symbolic recordings of a function: branches of Python, modes
 _ATTEMPTS: Final = 4  # of them that nothing confirmed, and then no more are made
 _REGIONS: Final = 8
 _NARROW: Final = 3  # regions that have served no size but their first; then no more are made
+_UNROLLED: Final = 2  # regions of one size each, and no others
 _ENOUGH: Final = 3  # sizes for which something was as it should be, though not all that was computed of sizes was another number
 _FITS: Final = object()
 _making = Turn()
@@ -53,18 +54,27 @@ class Region:
     """The programs of a symbolic recording, and for which sizes they are those that would be made for these alone."""
 
     def __init__(self, path: SymbolicPath, shapes: Shapes, make: Callable[[Recording], Executable]) -> None:
-        """make: programs of a recording.  Raises what that raises."""
+        """make: programs of a recording.  Raises what that raises, and NeedsHost where not all that they do is one program."""
         self.env = ShapeEnv()
         self.instances = 0
-        self.is_refuted = False  # something that was made of it was not what would have been made for these sizes alone
         self._own = path.recording.sizes(shapes)
-        self._compared: set[Any] = set()  # what was compared with that for its own sizes
-        self._confirmed: set[Any] = set()  # the same for other ones
-        self._confirmations: dict[Any, int] = {}  # how often
+        self._confirmations: dict[Any, _Confirmations] = {}  # of the forward program, and of backward ones
+        self._misfits: list[tuple[Any, list[int]]] = []  # what was not what is made for these sizes alone
         self._clean: set[int] = set()
         self._backward: dict[tuple[Mask, Mask], tuple[Graph, Program | None]] = {}
         with self.env:
             self._executable = make(path.recording.in_terms_of(self.env, shapes))
+        if not isinstance(self._executable.program, Program):  # nothing of it has symbolic sizes
+            raise NeedsHost(f"{self._executable.name} has steps of Python")
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether it is used no more: what was made of it was not what would have been made for these sizes alone, and not by chance."""
+        return len(self._misfits) >= _ENOUGH
+
+    def misfits(self, sizes: list[int]) -> bool:
+        """Whether it stands for these sizes, and is not used for them."""
+        return ("forward", sizes) in self._misfits
 
     @property
     def is_pinned(self) -> bool:
@@ -77,7 +87,7 @@ class Region:
 
     def at(self, recording: Recording, sizes: list[int]) -> Executable | None:
         """The programs of the recording for these sizes; None where they are not in the region."""
-        numbers = None if self.is_refuted else self._numbers(sizes)
+        numbers = None if self.is_refuted or self.misfits(sizes) else self._numbers(sizes)
         if numbers is None:
             return None
         made = self._executable.at(recording, numbers, _Origin(self, sizes))
@@ -116,21 +126,39 @@ class Region:
 
     def _is_right(self, what: Any, sizes: list[int], is_as_made: Callable[[], bool]) -> bool:
         """Whether a program is what would have been made for these sizes alone.  C code may have looked at a symbolic number unnoticed, or
-        taken it for another kind of number; so it is compared, for its own sizes and until it was twice for other ones,
-        the last time for such as change all that is computed of them: a number that stands there, and should be another one, is seen."""
-        is_own = sizes == self._own
-        if what in (self._compared if is_own else self._confirmed) and not config.verify:
+        taken it for another kind of number; so it is compared, for its own sizes and, for each variable, until it was several times for
+        other ones: a number that stands there, and should be another one, is seen.
+
+        Numbers that are equal for these sizes by chance may be one where they are alone, and the program another one, which does the same.
+        So it takes several misfits until none of it is used."""
+        known = self._confirmations.setdefault(what, _Confirmations())
+        moved = frozenset([k for k, (a, b) in enumerate(zip(self._own, sizes, strict=True)) if a != b])
+        if not config.verify and (moved <= known.variables if moved else known.own):
             return True
         if not is_as_made():
-            self.is_refuted = True
+            self._misfits.append((what, sizes))
+            self._confirmations.clear()
             return False
-        if is_own:
-            self._compared.add(what)
-            return True
-        compared = self._confirmations[what] = self._confirmations.get(what, 0) + 1
-        if compared >= _ENOUGH or (compared > 1 and self.env.have_moved(self.env.values(self._own), self.env.values(sizes))):
-            self._confirmed.add(what)
+        known.add(moved, not moved or self.env.have_moved(self.env.values(self._own), self.env.values(sizes)))
         return True
+
+
+class _Confirmations:
+    """How often a program was what is made for some sizes alone.  own: whether it was for those that it was made for; variables: those
+    for which it is known, whatever size they have."""
+
+    def __init__(self) -> None:
+        self.own = False
+        self.variables: frozenset[int] = frozenset()
+        self._times: dict[int, int] = {}
+
+    def add(self, moved: frozenset[int], everything: bool) -> None:
+        """It was, where these variables had other sizes; everything: and all that is computed of sizes was another number."""
+        if not moved:
+            self.own = True
+        for k in moved:
+            self._times[k] = self._times.get(k, 0) + 1
+        self.variables |= {k for k in moved if self._times[k] >= _ENOUGH or (everything and self._times[k] > 1)}
 
 
 class _Origin:
@@ -153,7 +181,6 @@ class SymbolicPath:
         self.recording = recording
         self.regions: tuple[Region, ...] = ()
         self.needs_host = False
-        self.is_unrolled = False  # there is another program for each size
 
     def executable(self, plain: Recording, shapes: Shapes, make: Callable[[Recording], Executable]) -> Executable | None:
         """The programs of `plain`, which is this recording for these shapes; None where they have to be made for these alone."""
@@ -161,9 +188,9 @@ class SymbolicPath:
         for region in self.regions:
             if (found := region.at(plain, sizes)) is not None:
                 return found
-        if self.needs_host or self.is_unrolled or any(region.is_refuted for region in self.regions):
-            return None
-        if len(self.regions) >= _REGIONS or sum(region.instances < 2 for region in self.regions) >= _NARROW:
+            if region.misfits(sizes):
+                return None
+        if self.needs_host or not self._may_have_more():
             return None
         ticket = Ticket()
         try:
@@ -176,8 +203,18 @@ class SymbolicPath:
         finally:
             ticket.over = True
         self.regions = (*self.regions, region)
-        self.is_unrolled = region.is_pinned and len(self.regions) > 1
         return region.at(plain, sizes)
+
+    def _may_have_more(self) -> bool:
+        """Whether another region may pay.  One of a single size is of one that is equal to another size by chance, unless all are: then
+        something is unrolled."""
+        wide = [region for region in self.regions if not region.is_pinned]
+        return (
+            not any(region.is_refuted for region in self.regions)
+            and len(self.regions) - len(wide) < (_REGIONS if wide else _UNROLLED)
+            and len(wide) < _REGIONS
+            and sum(region.instances < 2 for region in wide) < _NARROW
+        )
 
 
 class SymbolicPaths:
@@ -234,15 +271,11 @@ class SymbolicPaths:
 
     def _confirm(self, symbolic: SymbolicRecording, recording: Recording, shapes: Shapes) -> None:
         """Trust a symbolic recording that says what was recorded for other sizes than its own: for one for which all that is computed of
-        sizes is another number, or for several."""
-        if (
-            symbolic.is_trusted
-            or symbolic.sizes(shapes) in (*symbolic.explained, symbolic.own)
-            or not symbolic.explains(recording, shapes)
-        ):
+        sizes is another number, or for several; and of these for the variables that had another size in one."""
+        if symbolic.sizes(shapes) in (*symbolic.explained, symbolic.own) or not symbolic.explains(recording, shapes):
             return
         symbolic.explained.append(symbolic.sizes(shapes))
-        if len(symbolic.explained) >= _ENOUGH or symbolic.differs(shapes):
+        if not symbolic.is_trusted and (len(symbolic.explained) >= _ENOUGH or symbolic.differs(shapes)):
             symbolic.is_trusted = True
             self._unconfirmed = 0
 
@@ -271,7 +304,11 @@ class SymbolicPaths:
         """What a call of these sizes would be recorded as, if one of the symbolic recordings tells, and of which it is."""
         for path in self.paths:
             symbolic = path.recording
-            if symbolic.is_trusted and (recording := symbolic.at(shapes)) is not None and _serves(recording, args, kwargs):
+            if (
+                symbolic.is_trusted_for(shapes)
+                and (recording := symbolic.at(shapes)) is not None
+                and _serves(recording, args, kwargs)
+            ):
                 return recording, path
         return None
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tracejit.core.numbers import RecordedNumber, settled
-from tracejit.core.symbolic import SymInt
+from tracejit.core.symbolic import SymInt, active
 from tracejit.core.symbolic import is_symbolic as has_symbols
 
 __all__ = [
@@ -23,11 +23,13 @@ __all__ = [
     "equal_runs",
     "float_product",
     "integer",
+    "largest",
     "memory_order",
     "normalise_dim",
     "normalise_dims",
     "product",
     "quotient",
+    "same",
     "size_range",
     "slice_of",
 ]
@@ -41,7 +43,7 @@ def equal(a: Dim, b: Dim) -> bool:
 
 
 def same(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    """Whether two shapes are the same."""
+    """Whether two shapes are the same.  Tuples of other lengths would be compared element by element first."""
     return len(a) == len(b) and all(map(equal, a, b))
 
 
@@ -108,6 +110,12 @@ def float_product(sizes: Iterable[Dim]) -> float:
     return product(sizes) * 1.0  # in this order: a float would convert a symbolic size without its notice
 
 
+def largest(sizes: Sequence[Dim]) -> Dim:
+    """The largest size; where some are symbolic, without a question which one that is."""
+    symbol = next((n for n in sizes if active(n)), None)
+    return max(sizes) if symbol is None else symbol.env.compute("max", *sizes)  # type: ignore[attr-defined, no-any-return]
+
+
 def quotient(a: Dim, b: Dim) -> Dim:
     """`a / b`, which must be exact.  Raises ValueError otherwise."""
     if b == 0 or a % b:
@@ -126,7 +134,7 @@ def broadcast_shapes(operation: str, *shapes: tuple[Dim, ...]) -> tuple[Dim, ...
     """The shape that `shapes` broadcast to.  Raises RuntimeError, as PyTorch does, naming the operation and the dimension."""
     first = shapes[0]
     for shape in shapes[1:]:
-        if shape != first:
+        if not same(shape, first):
             break
     else:
         return first

@@ -24,7 +24,7 @@ import functools
 import math
 import operator
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "SymFloat",
     "SymInt",
     "active",
+    "by_origin",
     "cached",
     "called",
     "is_symbolic",
@@ -58,6 +59,8 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "**": operator.pow,
 }
 _UNARY: dict[str, Callable[[Any], Any]] = {"-x": operator.neg, "abs": abs}
+_ROUNDING: dict[str, Callable[[Any], Any]] = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round}
+_EXTREMES: dict[str, Callable[..., Any]] = {"max": max, "min": min}
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "<": operator.lt,
@@ -66,9 +69,11 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _OPPOSITE: Final = {"==": "!=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY, **_ROUNDING, **_EXTREMES, "float": float}
 _SMALLEST: Final = 2
 """Sizes of 0 and 1 are no variables."""
+_DEEPEST: Final = 2
+"""Extremes of which bounds are looked for in one difference."""
 _plain_int = int.__int__
 _plain_float = float.__float__
 
@@ -98,6 +103,7 @@ class ShapeEnv:
         self.problem = ""
         self.variables = 0
         self._numbers: dict[tuple[Any, ...], int] = {}
+        self._known_bounds: dict[Polynomial, tuple[int | None, int | None]] = {}
         self._thread: int | None = None
         self._paused = 0
 
@@ -156,6 +162,10 @@ class ShapeEnv:
             self.compare(">=", operands[0], 0)
         if name == "abs" and type(result) is int:
             return operands[0] if self.compare(">=", operands[0], 0) else self.compute("-x", operands[0])
+        if name in _ROUNDING and isinstance(operands[0], int):
+            return operands[0]
+        if name in _EXTREMES:
+            return self._extreme(name, result, operands)
         if name in ("//", "%") and (divided := self._divided(name, *operands)) is not None:
             return divided
         if type(result) is int:
@@ -201,24 +211,19 @@ class ShapeEnv:
             return None
         first: Polynomial = known[0] or ()
         second: Polynomial = (known[1] or ()) if len(known) > 1 else ()
-        total: dict[tuple[int, ...], int] = {}
         if name == "*":
-            for a, x in first:
-                for b, y in second:
-                    factors = tuple(sorted((*a, *b)))
-                    total[factors] = total.get(factors, 0) + x * y
-        else:
-            for factors, x in first:
-                total[factors] = -x if name == "-x" else x
-            for factors, x in second:
-                total[factors] = total.get(factors, 0) + (x if name == "+" else -x)
-        return tuple(sorted([(factors, x) for factors, x in total.items() if x], reverse=True))
+            return _product(first, second)
+        return _sum(
+            (*first, *second) if name == "+" else (*[(f, -x) for f, x in first],) if name == "-x" else _minus(first, second)
+        )
 
     def _divided(self, name: str, left: Any, right: Any) -> Any:
         """A quotient or remainder that comes out the same way for all sizes: of a multiple of the divisor, or of a number that is less than
         any size.  None for others."""
         whole, divisor = self._polynomial(left), self._polynomial(right)
-        if whole is None or divisor is None or len(divisor) != 1 or any(self.expressions[i][0] != "size" for i in divisor[0][0]):
+        if whole is None or divisor is None or len(divisor) != 1:
+            return None
+        if divisor[0][0] and (self._bounds(divisor)[0] or 0) < _SMALLEST:
             return None
         factors, coefficient = divisor[0]
         if not whole or (whole[0][0] == () and 0 < whole[0][1] < _SMALLEST and factors and coefficient > 0):
@@ -243,28 +248,72 @@ class ShapeEnv:
             return factors[0]
         return self._number(("polynomial", polynomial))
 
+    def _extreme(self, name: str, result: Any, operands: Sequence[Any]) -> Any:
+        """The largest or the smallest of integers; which of them that is, is not noted.  Of other numbers the operands are."""
+        if not all(python_type(x) is int for x in operands):
+            for x in operands:
+                self.settle(x)
+            return result
+        numbers: set[int] = set()
+        for number in map(self.number_of, operands):
+            kind, *inside = self.expressions[number]
+            numbers.update(inside if kind == name else (number,))
+        kept = sorted(numbers)
+        for i in sorted(numbers):  # one that is never alone the extreme goes
+            others = [(self._terms(j), self._terms(i)) for j in kept if j != i]
+            ahead = [self._bounds(_minus(a, b) if name == "max" else _minus(b, a))[0] for a, b in others]
+            if any(low is not None and low >= 0 for low in ahead):
+                kept.remove(i)
+        if len(kept) > 1:
+            return _integer(result, self, self._number((name, *kept)))
+        kind, *inside = self.expressions[kept[0]]
+        return inside[-1] if kind == "constant" else _integer(result, self, kept[0])
+
+    def _terms(self, number: int) -> Polynomial:
+        """An expression as a sum of products of others."""
+        kind, *inside = self.expressions[number]
+        if kind == "constant":
+            return (((), inside[-1]),) if inside[-1] else ()
+        return inside[0] if kind == "polynomial" else (((number,), 1),)
+
     def _is_certain(self, name: str, difference: Polynomial) -> bool:
-        """Whether a comparison comes out the same for all sizes: where the difference of its operands is a constant, or of one sign, as it
-        is if the coefficients are when it is written in how much larger sizes are than the smallest."""
-        if any(self.expressions[i][0] != "size" for factors, _ in difference for i in factors):
-            return False
-        total: dict[tuple[int, ...], int] = {}
-        for factors, x in difference:
-            parts: dict[tuple[int, ...], int] = {(): x}
-            for i in factors:
-                more = {(*own, i): y for own, y in parts.items()}
-                parts = {own: y * _SMALLEST for own, y in parts.items()}
-                for own, y in more.items():
-                    parts[own] = parts.get(own, 0) + y
-            for own, y in parts.items():
-                total[own] = total.get(own, 0) + y
-        least = total.pop((), 0)
-        signs = {y > 0 for y in total.values() if y}
-        if not signs:
+        """Whether a comparison comes out the same for all sizes, as the difference of its operands shows."""
+        low, high = self._bounds(difference)
+        above, below = low is not None and low > 0, high is not None and high < 0
+        if above or below or low == high == 0:
             return True
-        if len(signs) > 1 or (least and (least > 0) not in signs):
-            return False
-        return least != 0 or name in (("<", ">=") if signs.pop() else (">", "<="))
+        return (low == 0 and name in ("<", ">=")) or (high == 0 and name in (">", "<="))
+
+    def _bounds(self, terms: Polynomial) -> tuple[int | None, int | None]:
+        """The least and the greatest value for all sizes, where there are some that are known."""
+        known = self._known_bounds.get(terms)
+        if known is None:
+            known = self._known_bounds[terms] = self._found_bounds(terms, 0)
+        return known
+
+    def _found_bounds(self, terms: Polynomial, depth: int) -> tuple[int | None, int | None]:
+        """Those of a constant, and of what grows, or shrinks, with all that sizes are larger than the smallest.  The largest of some
+        numbers is any one of these and something; negative numbers of expressions stand for that."""
+        met = {i for factors, _ in terms for i in factors}
+        extreme = next((i for i in sorted(met) if i >= 0 and self.expressions[i][0] in _EXTREMES), None)
+        if extreme is not None:
+            name, *operands = self.expressions[extreme]
+            more = (((-1 - depth,), 1 if name == "max" else -1),)
+            found: list[tuple[int | None, int | None]] = []
+            if depth < _DEEPEST:
+                found = [
+                    self._found_bounds(_replaced(terms, extreme, _sum((*self._terms(j), *more))), depth + 1) for j in operands
+                ]
+            lows, highs = [x for x, _ in found if x is not None], [x for _, x in found if x is not None]
+            return max(lows, default=None), min(highs, default=None)
+        if any(i >= 0 and self.expressions[i][0] != "size" for i in met):
+            return None, None
+        for i in met:
+            if i >= 0:
+                terms = _replaced(terms, i, (((i,), 1), ((), _SMALLEST)))
+        constant = sum([x for factors, x in terms if not factors])
+        signs = {x > 0 for factors, x in terms if factors}
+        return (None if False in signs else constant), (None if True in signs else constant)
 
     def settle(self, value: Any) -> Any:
         """The plain number, which it has to be in all that this environment stands for."""
@@ -285,7 +334,7 @@ class ShapeEnv:
 
     # -- other sizes
     def values(self, sizes: Sequence[int]) -> list[Any]:
-        """The value of each expression for these sizes, as Python computes it."""
+        """The value of each expression for these sizes, as Python computes it; of sizes of another environment, in terms of these."""
         values: list[Any] = []
         for name, *operands in self.expressions:
             if name == "size":
@@ -299,7 +348,9 @@ class ShapeEnv:
             elif name == "polynomial":
                 values.append(sum([x * math.prod([values[i] for i in factors]) for factors, x in operands[0]]))
             else:
-                values.append(_FUNCTIONS[name](*[values[i] for i in operands]))
+                given = [values[i] for i in operands]
+                symbol = next((x for x in given if active(x)), None)  # a float on its left would not ask it
+                values.append(_FUNCTIONS[name](*given) if symbol is None else symbol.env.compute(name, *given))
         return values
 
     def evaluated(self, sizes: Sequence[int]) -> list[Any] | None:
@@ -354,8 +405,10 @@ class ShapeEnv:
         if name == "item":
             return f"{self.text(operands[0])}[{operands[1]}]"
         parts = [self.text(i) for i in operands]
-        if name in _UNARY:
-            return f"-{parts[0]}" if name == "-x" else f"abs({parts[0]})"
+        if name == "-x":
+            return f"-{parts[0]}"
+        if name not in BINARY:
+            return f"{name}({', '.join(parts)})"
         return "(" + f" {name} ".join(parts) + ")"
 
     def guards(self) -> list[str]:
@@ -374,6 +427,41 @@ class ShapeEnv:
         ]
 
 
+def _noting(one: Any, other: Any) -> ShapeEnv | None:
+    """The environment that takes notes of an operation on two numbers.  What is kept from call to call may hold numbers of an environment
+    that is over, and Python asks these, as keys of a dictionary, whether they equal one of another: to that they are plain numbers."""
+    if one.env.is_noting:
+        return one.env  # type: ignore[no-any-return]
+    return other.env if type(other) in SYMBOLIC and other.env.is_noting else None
+
+
+def _sum(terms: Iterable[tuple[tuple[int, ...], int]]) -> Polynomial:
+    """The one form of a sum of products."""
+    total: dict[tuple[int, ...], int] = {}
+    for factors, x in terms:
+        total[factors] = total.get(factors, 0) + x
+    return tuple(sorted([(factors, x) for factors, x in total.items() if x], reverse=True))
+
+
+def _minus(first: Polynomial, second: Polynomial) -> Polynomial:
+    return _sum((*first, *[(factors, -x) for factors, x in second]))
+
+
+def _product(first: Polynomial, second: Polynomial) -> Polynomial:
+    return _sum([(tuple(sorted((*a, *b))), x * y) for a, x in first for b, y in second])
+
+
+def _replaced(terms: Polynomial, number: int, instead: Polynomial) -> Polynomial:
+    """A polynomial with another one in the places of a factor."""
+    made: list[tuple[tuple[int, ...], int]] = []
+    for factors, x in terms:
+        part: Polynomial = ((tuple([i for i in factors if i != number]), x),)
+        for _ in range(factors.count(number)):
+            part = _product(part, instead)
+        made += part
+    return _sum(made)
+
+
 def _binary(name: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
     plain = BINARY[name]
 
@@ -384,9 +472,8 @@ def _binary(name: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
         if type(other) not in _NUMBERS:
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)
-        if not self.env.is_noting:
-            return plain(without_symbols(left), without_symbols(right))
-        return self.env.compute(name, left, right)
+        env = _noting(self, other)
+        return plain(without_symbols(left), without_symbols(right)) if env is None else env.compute(name, left, right)
 
     return method
 
@@ -406,8 +493,9 @@ def _comparison(name: str, negated: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if type(other) not in _NUMBERS:
             return NotImplemented
-        if self.env.is_noting:
-            return self.env.compare(name, self, other) is not negated
+        env = _noting(self, other)
+        if env is not None:
+            return env.compare(name, self, other) is not negated
         return plain(without_symbols(self), without_symbols(other)) is not negated
 
     return method
@@ -513,6 +601,12 @@ def is_symbolic(value: Any) -> bool:
 def active(value: Any) -> bool:
     """Whether this is a symbolic number of which notes are being taken."""
     return type(value) in SYMBOLIC and value.env.is_noting
+
+
+def by_origin(value: Any) -> Hashable:
+    """A key for a number, in tables where numbers of sizes that are equal in this run and were not computed in the same way are two:
+    nobody asks whether they are equal, so nothing is noted."""
+    return (type(value), value.number) if active(value) else value  # type: ignore[no-any-return]
 
 
 def called(function: Callable[..., Sequence[Any]], *operands: Any) -> list[Any]:

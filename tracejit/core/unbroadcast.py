@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.core.op import REGISTRY
+from tracejit.core.shapes import same
 
 __all__ = ["sum_to"]
 
 
 def sum_to(g: Any, shape: tuple[int, ...]) -> Any:
     """The cotangent `g` of an operand of `shape`, summed to that."""
-    if g.shape == shape:
+    if same(g.shape, shape):
         return g
     lead = len(g.shape) - len(shape)
     dims = tuple(range(lead)) + tuple(i + lead for i, s in enumerate(shape) if s == 1 and g.shape[i + lead] != 1)

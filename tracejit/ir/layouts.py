@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind, Op
 from tracejit.core.shapes import contiguous, product
-from tracejit.core.symbolic import SymInt
+from tracejit.core.symbolic import SymInt, cached
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
 __all__ = [
@@ -219,7 +218,7 @@ def strided_view(node: Node, base: Strided, shape: Shape, result: Shape) -> Stri
     return Strided(base.root, base.offset + offset if product(result) else 0, strides)
 
 
-@lru_cache(4096)
+@cached(4096)
 def _view_layout(
     op: Op, numbers: tuple[Operand, ...], attributes: tuple[tuple[str, Hashable], ...], base: Shape, shape: Shape, result: Shape
 ) -> tuple[int, Shape] | None:

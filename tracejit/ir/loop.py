@@ -33,8 +33,8 @@ from tracejit.ir.interpreter import NodeFailed, StepFailed, run_nodes
 
 __all__ = ["DIFFERENTIABLE", "FEWEST", "WHILE", "Saved", "loop"]
 
-FEWEST: Final = 8
-"""Steps of a loop of the library that is written out: so few run faster side by side."""
+FEWEST: Final = 2
+"""Steps of a loop of the library that is written out: the first one stays as it is, and one more is no loop."""
 DIFFERENTIABLE: list[Callable[[int], Op]] = []
 """`loop` with a vjp: put here once, by passes/loop_gradient.py."""
 

@@ -11,7 +11,7 @@ Stores, reductions and the order of loops belong to schedule.py; memory and addr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from tracejit.core import dtypes
 from tracejit.core.aval import ScalarAval
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Kind
+from tracejit.core.symbolic import by_origin
 from tracejit.core.symbolic import python_type as number_type
 from tracejit.ir.graph import Literal, Node, Operand
 from tracejit.ir.layouts import Position, Positions, Source, Strided, linear
@@ -67,18 +68,22 @@ def python_dtype(python_type: type) -> DType:
 
 @dataclass(slots=True, eq=False)
 class Parameters:
-    """The parameters of a nest, named in order of appearance so that nests of one form have one text."""
+    """The parameters of a nest, named in order of appearance so that nests of one form have one text.
 
-    buffers: dict[tuple[Any, int], Buffer] = field(default_factory=dict)
+    Equal numbers have one parameter if they are the same for all sizes: those that are equal by chance have two (`by_origin`)."""
+
+    buffers: dict[Buffer, tuple[int, int]] = field(default_factory=dict)  # the root and the offset of each
     scratch: dict[Scratch, Buffer] = field(default_factory=dict)
-    sizes: dict[int, Size] = field(default_factory=dict)
+    sizes: dict[Size, int] = field(default_factory=dict)
     scalars: dict[tuple[int, DType], Scalar] = field(default_factory=dict)
+    known: dict[Hashable, Any] = field(default_factory=dict)  # root and offset, or number -> buffer or size
 
     def buffer(self, root: int, offset: int, dtype: DType) -> Buffer:
-        key = (root, offset)
-        if key not in self.buffers:
-            self.buffers[key] = Buffer(f"p{len(self.buffers)}", dtype)
-        return self.buffers[key]
+        key = (root, by_origin(offset))
+        if key not in self.known:
+            made = self.known[key] = Buffer(f"p{len(self.buffers)}", dtype)
+            self.buffers[made] = root, offset
+        return self.known[key]  # type: ignore[no-any-return]
 
     def temporary(self, scratch: Scratch) -> Buffer:
         if scratch not in self.scratch:
@@ -89,9 +94,11 @@ class Parameters:
         """0 and 1 are part of a nest's form, other sizes are parameters."""
         if n in (0, 1):
             return n
-        if n not in self.sizes:
-            self.sizes[n] = Size(f"n{len(self.sizes)}")
-        return self.sizes[n]
+        key = by_origin(n)
+        if key not in self.known:
+            made = self.known[key] = Size(f"n{len(self.sizes)}")
+            self.sizes[made] = n
+        return self.known[key]  # type: ignore[no-any-return]
 
     def stride(self, n: int) -> int | Size:
         """A stride of the innermost loop.  Backwards and small ones are part of a nest's form, for there are vectors of such."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tracejit.core.op import Kind
-from tracejit.core.shapes import product
+from tracejit.core.shapes import product, same
 from tracejit.core.symbolic import cached
 from tracejit.ir.graph import Node
 from tracejit.ir.layouts import ZERO, Position, Positions, beyond_view
@@ -358,7 +358,7 @@ class _Partition:
         plain = g.inner is None and all(m.level == INNER for m in g.members.values())
         if plain and len(shape) > rank > 0 and shape[:rank] == g.axes and product(shape[rank:]) >= GROWTH:
             yield shape, rank
-        if node.op.kind is Kind.REDUCTION and g.inner is not None and shape == g.axes:
+        if node.op.kind is Kind.REDUCTION and g.inner is not None and same(shape, g.axes):
             (at,) = matches(iteration_shape(self.values, node), g.axes, 1)
             reduced = frozenset(_axes_of(tuple(at[d] for d in reduced_dims(node))))
             if reduced and g.natural_split(reduced) > g.inner:

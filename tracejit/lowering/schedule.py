@@ -35,7 +35,9 @@ from tracejit.lowering.values import Values, combination, finds_position
 
 __all__ = ["Argument", "Scheduled", "schedule"]
 
+FEW_ROWS = 4  # the fewer numbers of rows there are for which programs are others, the more batches share one
 MANY_ROWS = 32
+SHORT_ROWS = 2048
 NEAR_ROWS = range(64, 1 << 15)  # elements of a row that is long enough for scratch to pay and stays in near caches
 
 
@@ -291,7 +293,8 @@ class _Nest(Elements):
         combined = combination(node)
         wide = dtypes.float64 if combined.in_blocks(dtype) and not across_vector else dtype
         # Scratch is aligned: sums that are added to many times are faster there, although they are copied in the end.
-        often = product(self.axes[a] for a in m.reduced) >= MANY_ROWS and NEAR_ROWS.start <= aval.size < NEAR_ROWS.stop
+        near = NEAR_ROWS.start <= aval.size < NEAR_ROWS.stop
+        often = near and product(self.axes[a] for a in m.reduced) >= (FEW_ROWS if aval.size < SHORT_ROWS else MANY_ROWS)
         direct = number in self.stored and wide is dtype and not often
         buffer = self.parameters.buffer(out, 0, dtype) if direct else self.parameters.temporary(Scratch(wide, aval.size))
         self.accumulators[number] = (buffer, wide, direct)
@@ -436,12 +439,10 @@ class _Nest(Elements):
     def _result(self, name: str) -> Scheduled:
         p = self.parameters
         body = tuple(self.scopes[0].statements)
-        nest = Nest(
-            name, tuple(p.buffers.values()), tuple(p.sizes.values()), tuple(p.scalars.values()), body, tuple(p.scratch.values())
-        )
+        nest = Nest(name, tuple(p.buffers), tuple(p.sizes), tuple(p.scalars.values()), body, tuple(p.scratch.values()))
         stores: dict[str, list[Index]] = {}
         exits = _collect(body, stores)
-        writes = {root: b for (root, _), b in p.buffers.items() if b.name in stores}
+        writes = {root: b for b, (root, _) in p.buffers.items() if b.name in stores}
         loaded = frozenset(self.reads)
         in_place = {}
         if len(self.passes) <= 1 and not self.accumulators:
@@ -449,7 +450,7 @@ class _Nest(Elements):
                 (index, *more) = stores[b.name]
                 if not more and product(self.sizes) == self.values.aval(root).size:
                     in_place[root] = frozenset(r for r in loaded if self._same_place(r, b, index))
-        arguments = [Argument(root, offset) for root, offset in p.buffers]
+        arguments = [Argument(root, offset) for root, offset in p.buffers.values()]
         arguments += [Argument(scratch) for scratch in p.scratch]
         late = {}
         for n, (buffer, _, _) in self.accumulators.items():
@@ -458,7 +459,7 @@ class _Nest(Elements):
         return Scheduled(
             nest,
             tuple(arguments),
-            tuple(p.sizes),
+            tuple(p.sizes.values()),
             tuple(v for v, _ in p.scalars),
             loaded,
             frozenset(writes),
@@ -470,11 +471,11 @@ class _Nest(Elements):
     def _same_place(self, root: int, target: Buffer, index: Index) -> bool:
         """Whether every load from `root` is of the element that the store writes, were the memory the same."""
         aval = self.values.aval(root)
-        buffers = [b for (r, offset), b in self.parameters.buffers.items() if r == root]
+        offsets = [offset for r, offset in self.parameters.buffers.values() if r == root]
         return (
             aval.dtype is target.dtype
-            and len(buffers) == 1
-            and (root, 0) in self.parameters.buffers
+            and len(offsets) == 1
+            and offsets[0] == 0
             and all(i.dynamic is None and i.terms == index.terms for i in self.reads[root])
         )
 

@@ -110,12 +110,12 @@ class Writer:
 
     def finish(self, name: str) -> Scheduled:
         p = self.parameters
-        nest = Nest(name, tuple(p.buffers.values()), tuple(p.sizes.values()), tuple(p.scalars.values()), tuple(self.body))
-        arguments = tuple(Argument(root, offset) for root, offset in p.buffers)
+        nest = Nest(name, tuple(p.buffers), tuple(p.sizes), tuple(p.scalars.values()), tuple(self.body))
+        arguments = tuple(Argument(root, offset) for root, offset in p.buffers.values())
         return Scheduled(
             nest,
             arguments,
-            tuple(p.sizes),
+            tuple(p.sizes.values()),
             tuple(v for v, _ in p.scalars),
             frozenset(self.reads),
             frozenset(self.writes),

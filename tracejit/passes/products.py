@@ -17,7 +17,7 @@ from typing import Any
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY, Kind
-from tracejit.core.shapes import contiguous, product
+from tracejit.core.shapes import contiguous, product, same
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.ir.layouts import Strided, is_fixed_view, strided_view
@@ -174,7 +174,7 @@ class _Rewriter(GraphBuilder):
                     continue
                 base, added = sorted((first, second), key=lambda term: (_is_product(term[1]), term[0]))
                 out, total = node.outputs[0], base[1].outputs[0]
-                if not _is_product(added[1]) or self.aval(total).shape != self.aval(added[1].outputs[0]).shape:
+                if not _is_product(added[1]) or not same(self.aval(total).shape, self.aval(added[1].outputs[0]).shape):
                     continue
                 found[added[0]] = None
                 both = Node(REGISTRY["matmul_add"], (*added[1].operands, total), (), (out,), added[1].line)
@@ -196,7 +196,7 @@ class _Rewriter(GraphBuilder):
     def _product(self, name: str, matmul: Node, operands: tuple[int, ...], shape: Shape, result: int) -> None:
         """Append a product of `shape`, and the reshape to that of the result if it is another one."""
         aval = self.aval(result)
-        made = result if aval.shape == shape else self.fresh(Aval(shape, aval.dtype))
+        made = result if same(aval.shape, shape) else self.fresh(Aval(shape, aval.dtype))
         self.nodes.append(Node(REGISTRY[name], operands, (), (made,), matmul.line))
         if made != result:
             self.nodes.append(Node(REGISTRY["reshape"], (made,), (("shape", aval.shape),), (result,)))

@@ -489,4 +489,5 @@ class CallHandlers(Handlers):
         if is_late(number):
             late = recorder.leaving.late_function(cls, (number,), result)
             return cls(concrete(number)) if late is None else late
-        return recorder.define_number(Name(cls.__name__).call(number._name), result, check_type=False)
+        sized = recorder.sizes.computed_by(cls, (number,))
+        return recorder.define_number(Name(cls.__name__).call(number._name), result, check_type=False) if sized is None else sized

@@ -74,6 +74,8 @@ class NumberCallHandlers(Handlers):
             return found[0] if len(found) == 1 else recorder.made(found)
         if any(map(is_late, arguments)):
             return recorder.leaving.late_function(function, arguments, result)
+        if (sized := recorder.sizes.computed_by(function, arguments)) is not None:
+            return sized
         expression = recorder.constant(function).call(
             *[a._name if is_symbolic(a) else recorder.number_expression(a) for a in arguments]
         )
@@ -100,6 +102,8 @@ class NumberCallHandlers(Handlers):
             late = recorder.leaving.late_function(function, tuple(values), function(map(plain, values)))
             if late is not None:
                 return late
+        if several and all(map(_is_number, values)) and (sized := recorder.sizes.computed_by(function, values)) is not None:
+            return sized
         symbol = ">" if function is builtins.max else "<"
         found = False
         best = best_key = None

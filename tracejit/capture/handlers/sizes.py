@@ -10,13 +10,14 @@ Without an environment, as in the first recording of a function, all of this doe
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.places import user_line
-from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymFloat, SymInt, shape_of, strides_of, without_symbols
+from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymFloat, SymInt, python_type, shape_of, strides_of, without_symbols
 from tracejit.replay.ir import Arithmetic, Compare, Constant, Expr, Name, Unary
 from tracejit.tensor import Tensor
 from tracejit.tensor.size import Size
@@ -170,6 +171,11 @@ class SizeHandlers(Handlers):
         if type(expression) is Arithmetic and expression.symbol in _ARITHMETIC:
             operands: tuple[Any, ...] = (self._known(expression.left), self._known(expression.right))
             name = expression.symbol
+        elif type(expression) is Arithmetic and expression.symbol in _SHIFTS:
+            value, bits = self._known(expression.left), self._known(expression.right)
+            if type(value) is not SymInt or type(bits) is not int or bits < 0:
+                return None
+            operands, name = (value, 1 << bits), _SHIFTS[expression.symbol]
         elif type(expression) is Unary and expression.symbol == "-":
             operands, name = (self._known(expression.value),), "-x"
         else:
@@ -178,6 +184,19 @@ class SizeHandlers(Handlers):
             return None
         found = self.env.compute(name, *operands)
         return found if type(found) in SYMBOLIC else None
+
+    def computed_by(self, function: Any, arguments: Sequence[Any]) -> Any:
+        """What a function of numbers gives, if it is of sizes alone, and one of which another size has another value; else None."""
+        name = _FUNCTIONS.get(function)
+        if name is None or not self._symbols or not self.are_noted or (name not in ("max", "min") and len(arguments) != 1):
+            return None
+        operands = [self.symbol(x) if is_symbolic(x) else x for x in arguments]
+        if SYMBOLIC.isdisjoint(map(type, operands)) or not all(python_type(x) in (int, float) for x in operands):
+            return None
+        if name in ("max", "min") and not all(python_type(x) is int for x in operands):
+            return None  # an int or a float, whichever it is
+        assert self.env is not None
+        return self.admitted(self.env.compute(name, *operands))
 
     def _known(self, expression: Expr) -> Any:
         if type(expression) is Constant:
@@ -233,6 +252,11 @@ class _Unknown:
 
 _UNKNOWN = _Unknown()
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
+_SHIFTS = {">>": "//", "<<": "*"}
+"""What shifts are, of a power of two."""
+_FUNCTIONS: dict[Any, str] = {
+    math.floor: "floor", math.ceil: "ceil", math.trunc: "trunc", int: "trunc", float: "float", round: "round", max: "max", min: "min",
+}  # fmt: skip
 
 
 def _same(some: Any, others: Any) -> bool:

@@ -89,6 +89,13 @@ class SymbolicRecording:
         """Whether it may stand for other sizes than its own."""
         return not self.problem and len(self._pinned) < len(self.dynamic)
 
+    def is_trusted_for(self, shapes: Shapes) -> bool:
+        """Whether it is trusted, and was right of other sizes of all variables that have another one here."""
+        return self.is_trusted and all(
+            n == own or any(sizes[k] != own for sizes in self.explained)
+            for k, (n, own) in enumerate(zip(self.sizes(shapes), self.own, strict=False))
+        )
+
     def at(self, shapes: Shapes) -> Recording | None:
         """The recording for arguments of these shapes; None where it is not known what these would lead to."""
         if not self.fits(shapes):

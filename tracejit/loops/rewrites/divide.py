@@ -21,6 +21,7 @@ from functools import partial
 from typing import Final
 
 from tracejit.core.dtypes import DType
+from tracejit.core.symbolic import SYMBOLIC
 from tracejit.loops.combinations import COMBINATIONS, Combination
 from tracejit.loops.expressions import Apply, AxisValue, Expr, Load, ScalarParam, SizeValue, Var, builder, topological
 from tracejit.loops.language import (
@@ -86,7 +87,8 @@ def divide(
     """The nests that do what `nest` does; None if it had better stay whole.  spaces: the elements of its temporaries.  late: buffers that
     iterations accumulate in, with the combination and how many elements."""
     divider = _Divider(nest, sizes, spaces, late)
-    if not any(divider.iterations(s) * DEAREST >= WORTH for s in nest.body):
+    cheap = SYMBOLIC.isdisjoint(map(type, sizes.values()))  # else it would be a relation that decides nothing
+    if cheap and not any(divider.iterations(s) * DEAREST >= WORTH for s in nest.body):
         return None
     cuts = [divider.cut(s) for s in nest.body]
     return divider.assemble(cuts) if any(cuts) else None

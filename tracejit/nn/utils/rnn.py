@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tracejit.core.dtypes import int64
+from tracejit.core.shapes import largest
+from tracejit.ops.movement.copies import pad
+from tracejit.ops.movement.views import slice_
 from tracejit.ops.public.creation import full
 from tracejit.ops.public.movement import cat, stack
 from tracejit.tensor import Tensor, tensor
@@ -141,13 +144,14 @@ def pad_sequence(
         raise RuntimeError(f"Expected padding_side to be 'left' or 'right', but got {padding_side!r}")
     if not items:
         raise RuntimeError("received an empty list of sequences")
-    longest = max(x.shape[0] for x in items)
+    longest = largest([x.shape[0] for x in items])
     filled = []
     for x in items:
-        if x.shape[0] < longest:
-            gap = full((longest - x.shape[0], *x.shape[1:]), padding_value, dtype=x.dtype)
-            x = cat([x, gap] if padding_side == "right" else [gap, x])
-        filled.append(x)
+        # Two elements more than are needed: a recording for many lengths does not depend on which is the longest.
+        missing, none = (longest - x.shape[0] + 2, *[0] * (x.ndim - 1)), (0,) * x.ndim
+        low, high = (none, missing) if padding_side == "right" else (missing, none)
+        longer, start = pad.of(x, padding_value, low=low, high=high), 0 if padding_side == "right" else 2
+        filled.append(slice_.of(longer, dim=0, start=start, stop=start + longest, step=1))
     return stack(filled, 0 if batch_first else 1)
 
 

@@ -147,9 +147,11 @@ def _pad_rule(x: Aval, value: Any, low: tuple[int, ...], high: tuple[int, ...]) 
 )
 def pad(x: Any, value: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Any:
     """`x` with low[d] elements of `value` before and high[d] after it along each dimension d; none negative."""
-    if not x.ndim:
-        return np.array(x)
-    return np.pad(x, tuple(zip(low, high, strict=True)), constant_values=value)
+    out = np.full(
+        tuple(map(sum, zip(low, x.shape, high, strict=True))), value, x.dtype
+    )  # np.pad takes ten times as long for small ones
+    out[tuple([slice(a, a + n) for a, n in zip(low, x.shape, strict=True)])] = x
+    return out
 
 
 pad.named("ConstantPadNdBackward0")
