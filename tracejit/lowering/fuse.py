@@ -424,18 +424,15 @@ class _Partition:
 
     def merge_siblings(self) -> None:
         """Merge groups over the same space that read the same memory."""
-        readers: dict[int, dict[Group, None]] = {}
+        values, readers = self.values, dict[int, dict[Group, None]]()
         for g in self.groups:
-            if g.is_nest:
-                for n in g.members:
-                    for o in self.values.nodes[n].operands:
-                        if self.values.is_tensor(o):
-                            root = self.values.root(o)  # type: ignore[arg-type]
-                            found = readers.setdefault(root, {})
-                            if not is_single(self.values.shape(root)):
-                                found[g] = None
-        for groups in readers.values():
-            self.merge_readers(groups)
+            for n in g.members if g.is_nest else ():
+                for o in values.nodes[n].operands:
+                    if values.is_tensor(o):
+                        readers.setdefault(values.root(o), {})[g] = None  # type: ignore[arg-type]
+        for root, groups in readers.items():
+            if len(groups) > 1 and not is_single(values.shape(root)):
+                self.merge_readers(groups)
 
     def merge_readers(self, readers: Iterable[Group]) -> None:
         """Merge each of these groups with the first of those before it that it may be merged with."""
