@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product
@@ -109,7 +110,7 @@ class Group:
         shape = iteration_shape(values, node)
         direct = self.members.get(values.producer.get(node.operands[0], -1)) if self.turned else None  # type: ignore[arg-type]
         first = () if direct is None or node.op.kind is not Kind.REDUCTION else (direct.out,)
-        for at in (*first, *matches(shape, self.axes), *self._followed(number, shape)):
+        for at in chain(first, matches(shape, self.axes), self._followed(number, shape)):
             used = _axes_of(at)
             if len(used) == len(self.axes):
                 level = INNER if self.inner is None or self.inner < len(self.axes) else OUTER
