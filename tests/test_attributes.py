@@ -293,3 +293,29 @@ def test_names_that_are_no_identifiers_are_read_and_stored():
     compiled = T.compile(f)
     assert [compiled(T.ones(1), n).item() for n in range(4)] == [3.0, 3.0, 5.0, 7.0]
     assert compiled.stats.traces == 1 and getattr(Box, "x y") == 3
+
+
+def test_a_class_that_gets_an_attribute_between_calls_is_another_one() -> None:
+    class Scaled:
+        def __init__(self) -> None:
+            self.factor = 2.0
+
+    class Deep(Scaled):
+        pass
+
+    scales = [Deep() for _ in range(3)]
+
+    @T.compile
+    def step(x):
+        for scale in scales:
+            x = x * scale.factor
+        return x
+
+    x = T.tensor([1.0, 3.0])
+    for _ in range(CALLS):
+        assert step(x).tolist() == [8.0, 24.0]
+    assert step.stats.traces == 1 and step.stats.compiled_calls == CALLS - 1
+    Scaled.factor = property(lambda self: 10.0)
+    for _ in range(CALLS):
+        assert step(x).tolist() == [1000.0, 3000.0]
+    assert step.stats.traces == 2

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracejit
 from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY, Kind
+from tracejit.ir.interpreter import interpret
 from tracejit.ir.tracer import trace
+from tracejit.ir.verifier import verify
 from tracejit.passes.expand import expand
 from tracejit.passes.pipeline import optimise, prepare
 
@@ -30,6 +33,42 @@ def test_a_program_holds_what_a_composite_stands_for() -> None:
 def test_a_graph_without_composites_is_itself() -> None:
     graph = trace(lambda x: x * 2.0, [Aval((2,), tracejit.float32)])
     assert expand(graph) is graph
+
+
+def test_composites_that_are_alike_are_expanded_once_and_each_on_its_own_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    def softmaxes(x: Any, y: Any) -> Any:
+        softmax = REGISTRY["softmax"]
+        first = softmax.of(x, dim=1)
+        return softmax.of(first + y, dim=1), softmax.of(x * y, dim=0), softmax.of(y, dim=1)
+
+    asked: list[int] = []
+    expansion: Any = REGISTRY["softmax"].expansion
+
+    def counted(x: Any, dim: int) -> Any:
+        asked.append(dim)
+        return expansion(x, dim=dim)
+
+    graph = trace(softmaxes, [Aval((2, 3), tracejit.float32)] * 2)
+    monkeypatch.setattr(REGISTRY["softmax"], "expansion", counted)
+    expanded = verify(expand(graph))
+    assert asked == [1, 0]
+    assert [node.op.name for node in expanded.nodes].count("exp") == 4
+    given = [np.random.default_rng(k).normal(size=(2, 3)).astype(np.float32) for k in range(2)]
+    for found, expected in zip(interpret(expanded, given), interpret(graph, given), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_composites_of_one_value_twice_are_not_like_those_of_two() -> None:
+    def products(x: Any, y: Any) -> Any:
+        addmm = REGISTRY["addmm"]
+        return addmm.of(x, x, y), addmm.of(y, y, y), addmm.of(x, y, x)
+
+    graph = trace(products, [Aval((3, 3), tracejit.float32)] * 2)
+    given = [np.random.default_rng(k).normal(size=(3, 3)).astype(np.float32) for k in range(2)]
+    expanded = verify(expand(graph))
+    assert not any(node.op.kind is Kind.COMPOSITE for node in expanded.nodes)
+    for found, expected in zip(interpret(expanded, given), interpret(graph, given), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_an_expansion_that_disagrees_with_the_shape_rule_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from against_torch import numbers
 
 import tracejit
 from tracejit import nn, optim
+from tracejit.functional.updates import adam_update
 
 OPTIMIZERS = [
     ("SGD", {"lr": 0.1}), ("SGD", {"lr": 0.1, "momentum": 0.9}), ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3}),
@@ -174,6 +175,23 @@ def test_parameters_without_gradient_stay_and_their_steps_do_not_count() -> None
     optimizer.step()
     assert q.item() == 1.0
     assert (optimizer.state[p]["step"], optimizer.state[q]["step"]) == (1, 0)
+
+
+def test_parameters_that_have_taken_as_many_steps_are_updated_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    together: list[int] = []
+
+    def update(members: Any, *numbers: Any, **options: Any) -> None:
+        together.append(len(members))
+        adam_update(members, *numbers, **options)
+
+    monkeypatch.setattr("tracejit.optim.adam.adam_update", update)
+    parameters = [tracejit.ones(2, requires_grad=True) for _ in range(5)]
+    adam = optim.Adam(parameters)
+    for count in (2, 5, 5):
+        adam.zero_grad()
+        sum((p**2).sum() for p in parameters[:count]).backward()
+        adam.step()
+    assert together == [2, 2, 3, 2, 3]
 
 
 def test_a_frozen_parameter_has_no_state_until_it_is_thawed() -> None:

@@ -35,7 +35,8 @@ from tracejit.replay.ir import (
     renamed,
     tuple_of,
 )
-from tracejit.replay.python import load
+from tracejit.replay.python import load, render
+from tracejit.replay.repeats import Repeat, repeats
 from tracejit.replay.verify import InvalidFunction, verify
 
 X, Y = Name("x"), Name("y")
@@ -113,6 +114,65 @@ def test_an_error_in_a_guard_is_a_guard_that_fails_where_the_function_says_so() 
     assert catching([1], 0) == [1] and catching([None], 0) is MISSED and catching([], 0) is MISSED
     with pytest.raises(IndexError):
         load(function(guards=guards, catches=False), "entry", {"MISS": MISSED}, "test")([], 0)
+
+
+def parts(count: int, skipped: int = -1) -> tuple[Statement, ...]:
+    """Guards that take the items of `x` apart, and compare each with one of `y`; one of them otherwise."""
+    found: list[Statement] = []
+    for k in range(count):
+        found += [Define(f"v{k}", X.at(k)), Miss(Name(f"v{k}").compared("<" if k == skipped else ">", Y.at(count - 1 - k)))]
+        found += [Define(f"w{k}", Name(f"v{k}").of("+", k)), Miss(Name(f"w{k}").is_same(None))]
+    return tuple(found)
+
+
+def test_guards_that_repeat_themselves_are_a_loop_that_answers_what_they_answer() -> None:
+    count = 40
+    sums = Return(tuple_of(*[Name(f"{letter}{k}") for letter in "vw" for k in range(count)]))
+    f = Function(("x", "y"), parts(count), (sums,), Name("MISS"))
+    (loop,) = repeats(f.guards, True)
+    assert isinstance(loop, Repeat) and len(loop.body) == 4 and len(loop.made) == count
+    text, _ = render(f, "entry")
+    assert text.count("for ") == 1 and text.count("return MISS") == 3  # two guards, and the handler
+    entry, x, y = load(f, "entry", {"MISS": MISSED}, "test"), [*range(count)], [100] * count
+    assert entry(x, y) == (*x, *[2 * k for k in x])
+    for k in range(count):
+        assert entry(x, [*y[:k], -1, *y[k + 1 :]]) is MISSED
+        assert entry(x[:k], y) is MISSED
+
+
+@given(st.integers(0, 39))
+def test_a_guard_among_those_that_repeat_themselves_which_is_another_one_stays(skipped: int) -> None:
+    guards = parts(40, skipped)
+    found = repeats(guards, True)
+    assert len(found) < 40 and sum(len(r.body) * len(r.made) if isinstance(r, Repeat) else 1 for r in found) == len(guards)
+    entry = load(Function(("x", "y"), guards, (Return(X),), Name("MISS")), "entry", {"MISS": MISSED}, "test")
+    x, y = [*range(40)], [100] * 40
+    assert entry(x, y) is MISSED
+    y[39 - skipped] = -1
+    assert entry(x, y) is x
+
+
+def test_statements_that_go_on_with_what_the_time_before_has_made_are_no_loop() -> None:
+    chain = [Define("v0", X)]
+    chain += [Define(f"v{k + 1}", Name(f"v{k}").at(0)) for k in range(3000)]
+    assert repeats(chain, True) == chain
+
+
+def test_effects_are_no_loop_but_for_those_on_what_it_makes() -> None:
+    made = [
+        statement
+        for k in range(30)
+        for statement in (Define(f"v{k}", Name("new").call()), SetAttribute(Name(f"v{k}"), "a", Constant(k)))
+    ]
+    given_away = [SetAttribute(X.at(k), "a", Name(f"v{k}")) for k in range(30)]
+    renamed_first = [statement for k in range(30) for statement in (Define(f"w{k}", Name(f"v{k}")), SetItem(X, Constant(k), Y))]
+    loop, *rest = repeats([*made, *given_away, *renamed_first], False)
+    assert isinstance(loop, Repeat) and len(loop.made) == 30 and rest == [*given_away, *renamed_first]
+    body = (*made, Return(tuple_of(*[Name(f"v{k}") for k in range(30)])))
+    results = load(Function(("x", "y"), (), body, Name("MISS")), "entry", {"MISS": MISSED, "new": type("T", (), {})}, "test")(
+        0, 0
+    )
+    assert [result.a for result in results] == list(range(30)) and len(set(map(id, results))) == 30
 
 
 SOUND: list[Function] = [

@@ -58,6 +58,8 @@ _BOUNDS: dict[str, tuple[int, int]] = {
 }
 _ANY_INTEGER = _BOUNDS["int64"]
 _NUMBERS_OF_RECORDINGS = frozenset((SymbolicNumber, *SYMBOLIC))
+_TENSORS = frozenset({Tensor})
+_PLAIN = frozenset({Tensor, float, int, bool, type(None)})
 _SIMPLE = frozenset({int, bool, float, str, type(None), DType})
 _F32 = float32.numpy
 
@@ -131,19 +133,23 @@ class RecordingInterpreter(StateRecorder):
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
         if attributes:
             attributes = {k: _attribute(v) for k, v in attributes.items()}
-        all_tensors = all(map(issubclass, map(type, operands), repeat(Tensor)))  # as mostly: then nothing below is of numbers
-        if not all_tensors and any(map(is_late, operands)):
-            operands = tuple([recorder.leaving.before(x) if is_late(x) else x for x in operands])
-            if (
-                "uniform" in op.traits
-                and is_late(operands[0])
-                and (made := self._full_of_late(operands[0], attributes)) is not None
-            ):
-                return made
-            operands = self._with_late(op, operands)
-        if not all_tensors:
+        kinds = set(map(type, operands))
+        all_tensors = kinds <= _TENSORS or all(
+            map(issubclass, kinds, repeat(Tensor))
+        )  # as mostly: then nothing below is of numbers
+        all_plain = all_tensors or kinds <= _PLAIN  # nor of numbers that are none of Python's own
+        if not all_plain:
+            if any(map(is_late, operands)):
+                operands = tuple([recorder.leaving.before(x) if is_late(x) else x for x in operands])
+                if (
+                    "uniform" in op.traits
+                    and is_late(operands[0])
+                    and (made := self._full_of_late(operands[0], attributes)) is not None
+                ):
+                    return made
+                operands = self._with_late(op, operands)
             operands = tuple(map(settled, operands))
-        recordable = all_tensors or all(x is None or isinstance(x, (Tensor, int, float)) for x in operands)
+        recordable = all_plain or all(x is None or isinstance(x, (Tensor, int, float)) for x in operands)
         if recordable:  # else the eager interpreter raises
             if op.promotion is not Promotion.NONE and not is_settled(
                 op, [x._array if isinstance(x, Tensor) else x for x in operands]
@@ -156,18 +162,22 @@ class RecordingInterpreter(StateRecorder):
             operands = tuple(map(concrete, operands))
         recorded: tuple[Operand, ...] = ()
         if recordable:
-            bounds = _integer_bounds(op, operands, attributes) if any(map(_is_integer, operands)) else _ANY_INTEGER
+            has_integers = not all_tensors and any(map(_is_integer, operands))
+            bounds = _integer_bounds(op, operands, attributes) if has_integers else _ANY_INTEGER
             known = self.values.get  # ids of tensors that live: those of nothing else are among them
             recorded = tuple([self._operand(op, x, bounds) if (v := known(id(x))) is None else v for x in operands])
-        is_plain_write, env = self._is_plain_write(op, operands), recorder.sizes.env
+        is_plain_write = op.effect is Effect.IN_PLACE and self._is_plain_write(op, operands)
+        env, base = recorder.sizes.env, state.base
+        given = operands if all_plain else tuple(map(plain, operands))
         recorder.native_depth += 1
         try:
-            state.top = state.base  # what runs meanwhile is no part of the program: signal handlers, finalizers
-            given = operands if all_tensors else tuple(map(plain, operands))
-            run = partial(state.base.bind, op, given, attributes)
+            state.top = base  # what runs meanwhile is no part of the program: signal handlers, finalizers
             if env is not None:
                 env.pause()
-            result = recorder.unwatched(run) if _OWN_CODE in op.traits else run()
+            if _OWN_CODE in op.traits:
+                result = recorder.unwatched(partial(base.bind, op, given, attributes))
+            else:
+                result = base.bind(op, given, attributes)
         except Exception:
             if env is not None:
                 env.resume()

@@ -87,6 +87,10 @@ Polynomial = tuple[tuple[tuple[int, ...], int], ...]
 """Sorted (monomial, coefficient) pairs; a monomial is the sorted numbers of its factors."""
 
 
+_exist: Final = [False]
+"""Whether there was an environment in this process: until then there are no symbolic numbers to look for."""
+
+
 class ShapeEnv:
     """What was computed of symbolic sizes, and what was found out about them.
 
@@ -96,6 +100,7 @@ class ShapeEnv:
     names: of the variables, for a reader.  problem: why none of this holds for other sizes."""
 
     def __init__(self) -> None:
+        _exist[0] = True
         self.expressions: list[tuple[Any, ...]] = []
         self.relations: dict[tuple[str, int, int, bool], str] = {}
         self.locate: Callable[[], str] = str
@@ -590,6 +595,8 @@ def python_type(value: Any) -> type:
 
 def is_symbolic(value: Any) -> bool:
     """Whether there is a symbolic number in a value, or among the elements of tuples, lists and slices."""
+    if not _exist[0]:
+        return False
     kind = type(value)
     if kind in SYMBOLIC:
         return True
@@ -624,7 +631,7 @@ def cached(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return function(*args, **kwargs) if is_symbolic(args) else known(*args, **kwargs)  # type: ignore[arg-type]
+            return function(*args, **kwargs) if _exist[0] and is_symbolic(args) else known(*args, **kwargs)  # type: ignore[arg-type]
 
         return call
 

@@ -8,11 +8,13 @@ nodes and to nothing constant; only floating-point tensors require grad.  With `
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from operator import itemgetter
 
 from tracejit.core.aval import UNKNOWN, Aval, ScalarAval
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
+from tracejit.core.symbolic import is_symbolic
 from tracejit.ir.graph import Graph, Literal, Node, operand_aval
 from tracejit.ir.printer import node_text
 
@@ -28,8 +30,9 @@ def verify(graph: Graph, functional: bool = False) -> Graph:
     _verify_inputs(graph)
     defined = {*graph.inputs, *graph.constants}
     read_only = set(graph.constants)
+    agreed: set[Hashable] = set()
     for position, node in enumerate(graph.nodes):
-        _verify_node(graph, position, node, defined)
+        _verify_node(graph, position, node, defined, agreed)
         if functional and node.op.effect is Effect.IN_PLACE:
             _fail(graph, position, node, "writes to memory; in a functional graph only Graph.writes do")
         if node.op.kind in (Kind.VIEW, Kind.WRITE) and node.operands[0] in read_only:
@@ -79,7 +82,8 @@ def _verify_inputs(graph: Graph) -> None:
             raise VerificationError(f"constant v{v} is declared {aval}, its data are {data.dtype}{list(data.shape)}")
 
 
-def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> None:
+def _verify_node(graph: Graph, position: int, node: Node, defined: set[int], agreed: set[Hashable]) -> None:
+    """agreed: what earlier nodes were found right to be (`_likeness`); most nodes are like another one."""
     for i, operand in enumerate(node.operands):
         if type(operand) is int:
             if operand not in defined:
@@ -89,6 +93,43 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
             _fail(
                 graph, position, node, f"operand {i} is {operand!r}; expected a value id, a Literal bool, int or float, or None"
             )
+    for v in node.outputs:
+        if v in defined:
+            _fail(graph, position, node, f"v{v} is defined a second time")
+        if v not in graph.avals:
+            _fail(graph, position, node, f"v{v} has no aval")
+    if len(node.outputs) > 1 and len(set(node.outputs)) != len(node.outputs):
+        _fail(graph, position, node, "outputs are not distinct")
+    if (known := _likeness(graph, node)) not in agreed:
+        _verify_shapes(graph, position, node)
+        if known is not None:
+            agreed.add(known)
+    if node.op.kind is Kind.GUARD:
+        _verify_guard(graph, position, node)
+    elif node.op.kind is Kind.WRITE:
+        _verify_write_node(graph, position, node)
+    elif node.op.kind is Kind.LOOP:
+        verify(node.attrs["body"].graph, functional=True)
+
+
+def _likeness(graph: Graph, node: Node) -> Hashable:
+    """What decides whether a node's attributes and avals are right: most avals are one object, which is sooner found than its equal.  None
+    for a node with symbolic sizes among its attributes, which are not to be compared, or with some that are odd."""
+    if node.attributes and is_symbolic(node.attributes):
+        return None
+    avals = [id(graph.avals[x]) if type(x) is int else type(x.value) if isinstance(x, Literal) else None for x in node.operands]
+    known = id(node.op), node.attributes, tuple(avals), tuple([id(graph.avals[v]) for v in node.outputs])
+    try:
+        hash(known)
+    except TypeError as error:
+        if is_foreign(error):
+            raise
+        return None
+    return known
+
+
+def _verify_shapes(graph: Graph, position: int, node: Node) -> None:
+    """Attributes, and the avals of outputs."""
     if len(node.attributes) > 1 and list(node.attributes) != sorted(node.attributes, key=itemgetter(0)):
         _fail(graph, position, node, "attributes are not sorted by name")
     try:
@@ -97,13 +138,6 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
         if is_foreign(error):
             raise
         _fail(graph, position, node, f"attributes are not hashable ({error})")
-    for v in node.outputs:
-        if v in defined:
-            _fail(graph, position, node, f"v{v} is defined a second time")
-        if v not in graph.avals:
-            _fail(graph, position, node, f"v{v} has no aval")
-    if len(node.outputs) > 1 and len(set(node.outputs)) != len(node.outputs):
-        _fail(graph, position, node, "outputs are not distinct")
     try:
         inferred = node.op.infer_tuple([operand_aval(x, graph.avals) for x in node.operands], node.attrs)
     except Exception as error:
@@ -120,12 +154,6 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int]) -> 
             node,
             f"its shape rule says ({', '.join(map(str, inferred))}), recorded is ({', '.join(map(str, recorded))})",
         )
-    if node.op.kind is Kind.GUARD:
-        _verify_guard(graph, position, node)
-    elif node.op.kind is Kind.WRITE:
-        _verify_write_node(graph, position, node)
-    elif node.op.kind is Kind.LOOP:
-        verify(node.attrs["body"].graph, functional=True)
 
 
 def _allows(inferred: tuple[Aval, ...], recorded: tuple[Aval | ScalarAval, ...]) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product, same
@@ -109,7 +110,7 @@ class Group:
         shape = iteration_shape(values, node)
         direct = self.members.get(values.producer.get(node.operands[0], -1)) if self.turned else None  # type: ignore[arg-type]
         first = () if direct is None or node.op.kind is not Kind.REDUCTION else (direct.out,)
-        for at in (*first, *matches(shape, self.axes), *self._followed(number, shape)):
+        for at in chain(first, matches(shape, self.axes), self._followed(number, shape)):
             used = _axes_of(at)
             if len(used) == len(self.axes):
                 level = INNER if self.inner is None or self.inner < len(self.axes) else OUTER
@@ -424,18 +425,15 @@ class _Partition:
 
     def merge_siblings(self) -> None:
         """Merge groups over the same space that read the same memory."""
-        readers: dict[int, dict[Group, None]] = {}
+        values, readers = self.values, dict[int, dict[Group, None]]()
         for g in self.groups:
-            if g.is_nest:
-                for n in g.members:
-                    for o in self.values.nodes[n].operands:
-                        if self.values.is_tensor(o):
-                            root = self.values.root(o)  # type: ignore[arg-type]
-                            found = readers.setdefault(root, {})
-                            if not is_single(self.values.shape(root)):
-                                found[g] = None
-        for groups in readers.values():
-            self.merge_readers(groups)
+            for n in g.members if g.is_nest else ():
+                for o in values.nodes[n].operands:
+                    if values.is_tensor(o):
+                        readers.setdefault(values.root(o), {})[g] = None  # type: ignore[arg-type]
+        for root, groups in readers.items():
+            if len(groups) > 1 and not is_single(values.shape(root)):
+                self.merge_readers(groups)
 
     def merge_readers(self, readers: Iterable[Group]) -> None:
         """Merge each of these groups with the first of those before it that it may be merged with."""

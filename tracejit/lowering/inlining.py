@@ -38,7 +38,7 @@ def inlined_nodes(values: Values) -> frozenset[int]:
             kept.update(p for p in producers(node.operands) if p >= 0 and "uniform" not in values.nodes[p].op.traits)
     inlined: set[int] = set()
     for number, node in enumerate(values.nodes):
-        if number not in kept and _is_free(values, node) and all(p in inlined for p in producers(node.operands)):
+        if number not in kept and all(p in inlined for p in producers(node.operands)) and _is_free(values, node):
             inlined.add(number)
     return frozenset(inlined)
 

@@ -169,11 +169,18 @@ class _Lowering:
         groups = partition(values, self.inlined)
         stored = stored_nodes(values, groups, self.inlined)
         schedules = Schedules(values, stored, self.inlined, self.exit_code)
+        first_units: dict[int, _Unit] = {}  # by id of what `schedules` keeps
         for k, group in enumerate(groups):
             if group.is_nest:
-                done = schedules.scheduled(group, f"nest{k}")
-                label = ", ".join(values.nodes[n].op.name for n in sorted(group.members))
-                self.units.append(self._nest_unit(label, done, (o for n in group.members for o in values.nodes[n].operands)))
+                done, first = schedules.scheduled(group, f"nest{k}")
+                known = first_units.get(id(first))
+                if known is None:
+                    label = ", ".join(values.nodes[n].op.name for n in sorted(group.members))
+                    operands = (o for n in group.members for o in values.nodes[n].operands)
+                    made = first_units[id(first)] = self._nest_unit(label, done, self._bytes_of(operands, done.reads))
+                else:
+                    made = self._nest_unit(known.label, done, known.read_bytes)
+                self.units.append(made)
                 continue
             (number,) = group.members
             node = values.nodes[number]
@@ -183,13 +190,13 @@ class _Lowering:
                 self._product_unit(node, k)
             else:
                 self.units.append(
-                    self._nest_unit(node.op.name, special(values, number, self.exit_code, f"nest{k}"), node.operands)
+                    self._special_unit(node.op.name, special(values, number, self.exit_code, f"nest{k}"), node.operands)
                 )
         for product, out in reversed(self.accumulated.items()):
             self.owners[product] = self._owner(out)
         self.destinations = list(map(self._destination, self.writes, self.regions))
         for step in (step for _, moving in self.destinations for step in moving):
-            self.units.append(self._nest_unit("check", check_nest(values, step, self.codes[id(step.node)], "check"), ()))
+            self.units.append(self._special_unit("check", check_nest(values, step, self.codes[id(step.node)], "check"), ()))
 
     def _destination(self, write: tuple[int, int], region: Region | None) -> tuple[Strided, tuple[Moving, ...]]:
         """Where the contents of a write go."""
@@ -199,12 +206,17 @@ class _Lowering:
         layout, moving = region.layout(layout)
         return layout, tuple([replace(step, operand=self.places.get(step.operand, step.operand)) for step in moving])
 
-    def _nest_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
+    def _nest_unit(self, label: str, done: Scheduled, read_bytes: int) -> _Unit:
         parts = self._pieces(done)
         scratch = list(dict.fromkeys(a.root for part in parts for a in part.buffers if isinstance(a.root, Scratch)))
-        read = self._bytes_of(operands, done.reads)
         codes, self.met_codes = tuple(self.met_codes), []
-        return _Unit(label, done.reads, done.writes, done.exits, codes, nest=done, pieces=parts, scratch=scratch, read_bytes=read)
+        return _Unit(
+            label, done.reads, done.writes, done.exits, codes, nest=done, pieces=parts, scratch=scratch, read_bytes=read_bytes
+        )
+
+    def _special_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
+        """The unit of a node that is no member of a group."""
+        return self._nest_unit(label, done, self._bytes_of(operands, done.reads))
 
     def _pieces(self, done: Scheduled) -> tuple[Piece, ...]:
         """The nests that do what a scheduled one does; where the library verifies itself, well formed and within their buffers."""
@@ -237,10 +249,12 @@ class _Lowering:
         inner = values.shape(a)[-1]  # type: ignore[arg-type]
         if not added and inner and is_tiny(values.shape(a), values.shape(b)):  # type: ignore[arg-type]
             number = values.producer[out]
-            self.units.append(self._nest_unit("tiny matmul", special(values, number, self.exit_code, f"nest{k}"), node.operands))
+            self.units.append(
+                self._special_unit("tiny matmul", special(values, number, self.exit_code, f"nest{k}"), node.operands)
+            )
             return
         if not added and not inner:
-            self.units.append(self._nest_unit("matmul of nothing", fill_nest(values, out, 0, f"nest{k}"), ()))
+            self.units.append(self._nest_unit("matmul of nothing", fill_nest(values, out, 0, f"nest{k}"), 0))
             return
         reads = frozenset(values.root(o) for o in node.operands)  # type: ignore[arg-type]
         for total in added:

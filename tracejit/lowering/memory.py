@@ -12,7 +12,6 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Final
 
 from tracejit.core.aval import Aval
@@ -58,14 +57,14 @@ class _Plan:
     def __call__(self, *sizes: int) -> list[int]:
         """The offset of each, then the size of the arena."""
         lives, offsets, total = self.lives, [0] * len(sizes), 0
-        everything: list[tuple[int, int, int]] = []  # in order of start, as are those of each stretch
-        stretches: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        everything: list[tuple[int, int, int, int]] = []  # (start, stop, first, last) in order, as are those of each stretch
+        stretches: defaultdict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
         for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], lives[k][0])):
             first, last = lives[k]
             size, offset = aligned(sizes[k]), 0
             begins, ends = first // HALF, last // HALF
-            for start, stop, other in stretches[begins] if ends <= begins + 1 else everything:
-                if lives[other][1] < first or last < lives[other][0]:
+            for start, stop, begun, ended in stretches[begins] if ends <= begins + 1 else everything:
+                if ended < first or last < begun:
                     continue
                 if offset + size <= start:
                     break
@@ -73,7 +72,7 @@ class _Plan:
             offsets[k] = offset
             if size:
                 for placed in (everything, *[stretches[n] for n in range(begins - 1, ends + 1)]):
-                    insort(placed, (offset, offset + size, k), key=itemgetter(0))
+                    insort(placed, (offset, offset + size, first, last))
             total = max(total, offset + size)
         return [*offsets, total]
 

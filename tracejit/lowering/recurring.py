@@ -31,17 +31,18 @@ class Schedules:
         self._exit_code = exit_code
         self._known: dict[Hashable, tuple[Scheduled, Sequence[int]]] = {}
 
-    def scheduled(self, group: Group, name: str) -> Scheduled:
-        """What `schedule` makes of a group; the nest of an earlier one has that one's name."""
+    def scheduled(self, group: Group, name: str) -> tuple[Scheduled, Scheduled]:
+        """What `schedule` makes of a group, and what it made of the first one that this is like, itself or an earlier one: the nest has the
+        name of that."""
         description, mentioned = self._described(group)
         found = self._known.get(description)
         if found is not None:
             first, before = found
-            return _renamed(first, dict(zip(before, mentioned, strict=True)))
+            return _renamed(first, dict(zip(before, mentioned, strict=True))), first
         done = schedule(self._values, group, self._stored, self._inlined, self._exit_code, name)
         if not done.exits:
             self._known[description] = done, mentioned
-        return done
+        return done, done
 
     def _described(self, group: Group) -> tuple[Hashable, list[int]]:
         """All that the nest of a group depends on, and the values that it mentions, in order.

@@ -48,22 +48,28 @@ class Values:
         self.nodes: list[Node] = []
         self.producer: dict[int, int] = {}
         self.sources: list[tuple[int, ...]] = []
-        self.strided = given_layouts(graph, layouts)
+        self.strided = strided = given_layouts(graph, layouts)
+        producer, avals, dense = self.producer, graph.avals, dict[int, Shape]()  # strides by id of an aval: many are one object
         for node in graph.nodes:
             if is_fixed_view(node):
                 (out,), base = node.outputs, node.operands[0]
                 assert isinstance(base, int)
-                layout = strided_view(node, self.strided[base], self.shape(base), self.shape(out))
+                layout = strided_view(node, strided[base], self.shape(base), self.shape(out))
                 assert layout is not None, f"{node.op.name} of value {base} needs a copy"
-                self.strided[out] = layout
+                strided[out] = layout
             else:
-                self.strided.update({o: Strided(o, 0, contiguous(self.shape(o))) for o in node.outputs})
+                for o in node.outputs:
+                    aval = self.aval(o)
+                    if id(aval) not in dense:
+                        dense[id(aval)] = contiguous(aval.shape)
+                    strided[o] = Strided(o, 0, dense[id(aval)])
             if is_constant(node):
                 self.constants[node.outputs[0]] = node.attrs["array"].array
                 continue
-            read = [self.producer.get(self.strided[o].root) for o in node.operands if self.is_tensor(o)]  # type: ignore[index]
-            self.sources.append(tuple(dict.fromkeys([p for p in read if p is not None])))
-            self.producer.update(dict.fromkeys(node.outputs, len(self.nodes)))
+            read = [producer.get(strided[o].root) for o in node.operands if type(o) is int and type(avals[o]) is Aval]
+            self.sources.append(tuple([p for p in dict.fromkeys(read) if p is not None]))
+            for o in node.outputs:
+                producer[o] = len(self.nodes)
             self.nodes.append(node)
 
     def aval(self, v: int) -> Aval:

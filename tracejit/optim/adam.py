@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tracejit.functional.updates import adam_update
 from tracejit.ops.public.creation import zeros
 from tracejit.optim.optimizer import Optimizer, execution, require
 
@@ -68,35 +69,33 @@ class Adam(Optimizer):
         decays = weight_decay != 0
         decoupled = decays and group["decoupled_weight_decay"]
         known: Any = None
+        batches: list[tuple[Any, Any, list[Any]]] = []
         for parameter, gradient, state in members:
             step = state["step"] + 1
             state["step"] = step
             if known is None or step != known:
                 known = step
-                step_size = lr / (1 - beta1**step)
-                correction = math.sqrt(1 - beta2**step)
-            mean = state["exp_avg"]
-            square = state["exp_avg_sq"]
+                batches.append((lr / (1 - beta1**step), math.sqrt(1 - beta2**step), []))
+            mean, square = state["exp_avg"], state["exp_avg_sq"]
             if mean.dtype is not parameter.dtype:
                 raise RuntimeError(
                     f"{type(self).__name__}: the parameter is {parameter.dtype.name} now, its state {mean.dtype.name}; "
                     "construct the optimizer after converting the model"
                 )
-            if maximize:
-                gradient = -gradient
-            start = parameter
-            if decoupled:
-                start = parameter * (1 - lr * weight_decay)
-            elif decays:
-                gradient = gradient + parameter * weight_decay
-            mean.copy_(mean + (gradient - mean) * (1 - beta1))
-            square.copy_(square * beta2 + gradient * gradient * (1 - beta2))
-            largest = square
-            if amsgrad:
-                largest = state["max_exp_avg_sq"]
-                largest.copy_(largest.maximum(square))
-            denominator = largest.sqrt() / correction + eps
-            parameter.copy_(start - mean * step_size / denominator)
+            batches[-1][2].append((parameter, gradient, mean, square, state["max_exp_avg_sq"] if amsgrad else None))
+        for step_size, correction, alike in batches:
+            adam_update(
+                alike,
+                step_size,
+                correction,
+                eps,
+                taken=1 - beta1,
+                squares_kept=beta2,
+                squares_taken=1 - beta2,
+                scale=1 - lr * weight_decay if decoupled else None,
+                weight_decay=weight_decay if decays else None,
+                maximize=maximize,
+            )
 
 
 class AdamW(Adam):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tracejit.functional.updates import sgd_update
 from tracejit.ops.public.creation import zeros
 from tracejit.optim.optimizer import Optimizer, execution, require
 
@@ -56,18 +57,16 @@ class SGD(Optimizer):
         momentum, weight_decay = group["momentum"], group["weight_decay"]
         moves, decays = momentum != 0, weight_decay != 0
         dampening, nesterov = (group["dampening"], group["nesterov"]) if moves else (0, False)
-        for parameter, gradient, state in members:
-            if maximize:
-                gradient = -gradient
-            if decays:
-                gradient = gradient + parameter * weight_decay
-            if moves:
-                velocity = state["momentum_buffer"]
-                if velocity is None:
-                    velocity = gradient.clone()
+        velocities = sgd_update(
+            [(parameter, gradient, state["momentum_buffer"] if moves else None) for parameter, gradient, state in members],
+            lr,
+            weight_decay=weight_decay if decays else None,
+            momentum=momentum if moves else None,
+            incoming=1 - dampening if dampening != 0 else None,
+            nesterov=nesterov,
+            maximize=maximize,
+        )
+        if moves:
+            for (_, _, state), velocity in zip(members, velocities, strict=True):
+                if state["momentum_buffer"] is None:
                     state["momentum_buffer"] = velocity
-                else:
-                    incoming = gradient if dampening == 0 else gradient * (1 - dampening)
-                    velocity.copy_(velocity * momentum + incoming)
-                gradient = gradient + velocity * momentum if nesterov else velocity
-            parameter.copy_(parameter - gradient * lr)

@@ -122,27 +122,31 @@ class _Sequence:
         """Replace the stretches of the shortest period that makes loops; False where there is none."""
         self.made = {v: (i, k) for i, node in enumerate(self.nodes) for k, v in enumerate(node.outputs)}
         self.readers = self._all_readers()
-        for exact in (True, False):
-            numbers: dict[Any, int] = {}
-            labels = np.array([numbers.setdefault(self._label(node, exact), len(numbers)) for node in self.nodes])
-            for period, found in stretches(labels, FEWEST_STEPS):
-                folded = [self._folded(begin, end, period) for begin, end in reversed(found)]
-                if any(folded):
-                    self.folded = True
-                    return True
-            if len(self.nodes) < LARGE:
-                break
+        labels = list(map(self._label, self.nodes))
+        exact = _numbered(labels)
+        if self._fold_any(exact):
+            return True
+        if len(self.nodes) < LARGE:
+            return False
+        others = _numbered(list(map(_without_numbers, self.nodes, labels)))
+        return not np.array_equal(exact, others) and self._fold_any(others)
+
+    def _fold_any(self, labels: np.ndarray[Any, Any]) -> bool:
+        """The same where nodes that may be the same step's have the same label."""
+        for period, found in stretches(labels, FEWEST_STEPS):
+            folded = [self._folded(begin, end, period) for begin, end in reversed(found)]
+            if any(folded):
+                self.folded = True
+                return True
         return False
 
-    def _label(self, node: Node, exact: bool) -> Any:
-        """What nodes that may be the same step's of two steps have in common.  exact: numbers are the same, too."""
+    def _label(self, node: Node) -> Any:
+        """What nodes that may be the same step's of two steps have in common."""
         kind = self._kind
         is_pure = node.op.effect in (Effect.PURE, Effect.VIEW) or node.op.kind is Kind.RANDOM  # a draw is a function of the state
         if node.op.kind in _REFUSED or not is_pure or "dynamic shape" in node.op.traits or self._is_empty(node):
             return id(node)  # like no other
-        operands: tuple[Any, ...] = tuple([kind(x) if type(x) is int else x for x in node.operands])
-        if not exact and _takes_tensors_of_numbers(node):
-            operands = tuple([type(x.value) if isinstance(x, Literal) else x for x in operands])
+        operands = tuple([kind(x) if type(x) is int else x for x in node.operands])
         return node.op, operands, node.attributes, tuple([kind(v) for v in node.outputs])
 
     def _kind(self, v: int) -> int:
@@ -323,6 +327,20 @@ class _Sequence:
             have(v)
         constants = {**self.original.constants, **self.builder.constants}
         return rebuild(replace(self.original, constants=constants), nodes, avals=self.builder.avals, outputs=tuple(outputs))
+
+
+def _numbered(labels: list[Any]) -> np.ndarray[Any, Any]:
+    """The same number for equal labels."""
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(label, len(numbers)) for label in labels])
+
+
+def _without_numbers(node: Node, label: Any) -> Any:
+    """The label of a node where Python numbers may be other ones in each step."""
+    if type(label) is not tuple or Literal not in map(type, node.operands) or not _takes_tensors_of_numbers(node):
+        return label
+    op, operands, *others = label
+    return op, tuple([type(x.value) if type(x) is Literal else x for x in operands]), *others
 
 
 def _takes_tensors_of_numbers(node: Node) -> bool:

@@ -629,7 +629,16 @@ def walk(node: Any) -> list[Node]:
 
 def names(*nodes: Any) -> set[str]:
     """The names in expressions and statements, but not those that they define."""
-    return {node.name for node in walk(nodes) if type(node) is Name}
+    found: set[str] = set()
+    waiting: list[Any] = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        kind = type(node)
+        if kind is Name:
+            found.add(node[1])
+        elif kind is not Constant and isinstance(node, tuple):
+            waiting += node
+    return found
 
 
 def defined(statement: Node) -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tracejit.config import config
 from tracejit.replay.ir import CAUGHT, Either, Function, Miss, Run, Statement, When
+from tracejit.replay.repeats import Repeat, repeats
 from tracejit.replay.verify import verify
 
 __all__ = ["load", "render"]
@@ -31,6 +32,26 @@ class _Rendering:
     def __init__(self, missed: str) -> None:
         self.missed = missed
         self.objects: dict[str, Any] = {}
+
+    def folded(self, statements: Sequence[Statement], are_guards: bool) -> list[str]:
+        """The lines of a part of a function, with loops for what repeats itself."""
+        made: list[str] = []
+        for is_repeat, some in groupby(repeats(statements, are_guards), lambda x: isinstance(x, Repeat)):
+            if is_repeat:
+                made += [line for x in some if isinstance(x, Repeat) for line in self._loop(x)]
+            else:
+                made += self.lines([x for x in some if not isinstance(x, Repeat)])
+        return made
+
+    def _loop(self, loop: Repeat) -> list[str]:
+        names, columns = ", ".join(name for name, _ in loop.each), [list(map(str, column)) for _, column in loop.each]
+        rows = ", ".join(columns[0] if len(columns) == 1 else [f"({', '.join(row)})" for row in zip(*columns, strict=True)])
+        body = self.lines(loop.body)
+        if not loop.made[0]:
+            return [f"for {names} in ({rows}):", *[f"    {line}" for line in body]]
+        body.append(f"p_made.append({_row(loop.made[0])})")
+        results = f"({', '.join(map(_row, loop.made))}) = p_made"
+        return ["p_made = []", f"for {names} in ({rows}):", *[f"    {line}" for line in body], results]
 
     def lines(self, statements: Sequence[Statement]) -> list[str]:
         """Guards that follow each other are one statement: Python compiles it in less time than several."""
@@ -56,18 +77,23 @@ class _Rendering:
     def _run(self, run: Run) -> list[str]:
         self.objects.update(p_empty=np.empty, p_run=run.program.run)
         lines = []
-        for k, (name, shape, dtype) in enumerate(run.fresh):
-            self.objects |= {f"p_shape{k}": shape, f"p_dtype{k}": dtype}
-            lines.append(f"{name} = p_empty(p_shape{k}, p_dtype{k})")
+        if run.fresh:
+            names, shapes, dtypes = zip(*run.fresh, strict=True)
+            self.objects |= {"p_shapes": shapes, "p_dtypes": dtypes}
+            lines.append(f"({', '.join(names)},) = map(p_empty, p_shapes, p_dtypes)")
         arrays, numbers = ("".join(f"{value}, " for value in values) for values in (run.arrays, [n for _, _, n in run.numbers]))
         code = f"{run.refused}" if run.marks else f"p_run(({arrays}), ({numbers}))"
         return [*lines, f"p_code = {code}", f"if p_code: return {run.leave}[p_code]"]
 
 
+def _row(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+
 def render(function: Function, name: str) -> tuple[str, dict[str, Any]]:
     """The source of `function` under a name, and the objects that it names besides those of its namespace."""
     rendering = _Rendering(str(function.missed))
-    guards, body = rendering.lines(function.guards), rendering.lines(function.body)
+    guards, body = rendering.folded(function.guards, True), rendering.folded(function.body, False)
     if function.catches and guards:
         handler = [f"except {_ERRORS} as error:", f"    {_SENT}: raise", f"    return {function.missed}"]
         guards = ["try:", *[f"    {line}" for line in guards], *handler]

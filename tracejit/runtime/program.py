@@ -82,7 +82,7 @@ class Program(LoweredProgram):
     """Machine code of a graph.  `run(arrays, scalars)` runs it; `machine_calls` is how many calls into machine code one run makes;
     `inline` makes a run part of another function of replay."""
 
-    __slots__ = ("_arena", "_code", "_compiled", "_source", "machine_calls", "run", "seconds")
+    __slots__ = ("_arena", "_code", "_compiled", "_run", "_source", "machine_calls", "seconds")
 
     def __init__(self, lowered: Lowered, compiled: CompiledProgram, arena: Arena, source: Source | None = None) -> None:
         """source: what was lowered, where that has symbolic sizes."""
@@ -94,7 +94,7 @@ class Program(LoweredProgram):
         constants = tuple((slot, _constant(array)) for slot, array in lowered.constants)
         new_frame = partial(Frame, self._compiled.template, arena, lowered.arena_slot, lowered.arena_bytes, constants)
         self._code = _Code(self._compiled.run, new_frame, lowered)
-        self.run: Runner = self._run_function()
+        self._run: Runner | None = None
 
     @classmethod
     def made(
@@ -121,6 +121,14 @@ class Program(LoweredProgram):
             return True
         found = source.lower()
         return same_program(found, replace(self.lowered, spec=replace(self.lowered.spec, resident=found.spec.resident)))
+
+    @property
+    def run(self) -> Runner:
+        """`run(arrays, scalars)`: a function of its own, made when somebody asks for it."""
+        made = self._run
+        if made is None:
+            made = self._run = self._run_function()
+        return made
 
     def inline(
         self,
@@ -157,7 +165,6 @@ class Program(LoweredProgram):
         return Fragment(run, literals, tuple(results))
 
     def _run_function(self) -> Runner:
-        """`run(arrays, scalars)`: a function of its own."""
         arrays, numbers = [f"a{i}" for i in range(self.lowered.arrays)], [f"s{i}" for i in range(len(self.lowered.scalars))]
         fragment = self.inline([ir.Name(a) for a in arrays], [ir.Name(n) for n in numbers])
         unpacked = [

@@ -100,7 +100,19 @@ class AttributeHandlers(Handlers):
     def lookup(self, cls: type, name: str) -> tuple[Any, Expr | None]:
         """(attribute, its expression), guarded along the MRO; ABSENT where there is none.  The expression is None where no such class can
         change, and that of nothing where this run has set it.  Data has still to be read, by whoever needs it."""
-        return self._lookup_in(self.read_mro(cls), name)
+        recorder, mro = self.recorder, self.read_mro(cls)
+        known = recorder.class_misses.get((cls, name))
+        if known is not None and known[0] is mro:
+            written = recorder.effects.written
+            for owner, dictionary in zip(mro, known[1], strict=True):
+                if name in dictionary or (id(owner), name) in written:
+                    break
+            else:
+                return ABSENT, None
+        found = self._lookup_in(mro, name)
+        if found[0] is ABSENT:
+            recorder.class_misses[cls, name] = mro, list(map(self.class_dictionary, mro))
+        return found
 
     def read_mro(self, cls: type) -> tuple[type, ...]:
         """The classes that `cls` inherits from, guarded."""
@@ -161,6 +173,10 @@ class AttributeHandlers(Handlers):
         cls: Any = type(owner)
         if type(name) is not str:
             return getattr(concrete(owner), concrete(name))
+        if recorder.plain_classes.get(cls) is _class_mro(cls) and type(cls.__getattribute__) is not types.FunctionType:
+            if recorder.effects.changed and self._is_changed(owner, name):
+                recorder.stop("read_after_change", f"a {cls.__name__}")
+            return self.instance_attribute(owner, name)
         if cls is SuperProxy:
             return self._super_attribute(owner, name)
         if recorder.arrays.is_array(owner) and (not recorder.is_outside(owner) or recorder.arrays.asks_contents(owner, name)):
@@ -190,6 +206,8 @@ class AttributeHandlers(Handlers):
             return self._or_fallback(lambda: recorder.calls.call(found, (owner, name), {}), owner, name)
         if recorder.first_time("getattribute", cls):
             self.lookup(cls, "__getattribute__")
+        if builtin_base(cls) is object:
+            recorder.plain_classes[cls] = _class_mro(cls)
         return self.instance_attribute(owner, name)
 
     def _looks_up_as_usual(self, cls: type) -> bool:

@@ -74,10 +74,12 @@ class CallHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
+        self._followed: dict[int, FunctionType] = {}  # by id: those that are called as instrumented code
         self._prepared: dict[int, tuple[Any, ...]] = {}  # id of a function -> it, what it consisted of, the instrumented one
 
     def release(self) -> None:
         """No function is called any more."""
+        self._followed.clear()
         self._prepared.clear()
 
     def callee(self, function: Any) -> Any:
@@ -103,10 +105,12 @@ class CallHandlers(Handlers):
         return part(method, "__func__", method.__func__), part(method, "__self__", method.__self__)
 
     def _converted(self, function: FunctionType) -> Any:
-        if self._runs_natively(function) or of_numpy(function) or draws(function) or self.recorder.standard_call(function):
-            return None
-        if function.__code__.co_filename == "<string>":
-            return None
+        if id(function) not in self._followed:
+            if self._runs_natively(function) or of_numpy(function) or draws(function) or self.recorder.standard_call(function):
+                return None
+            if function.__code__.co_filename == "<string>":
+                return None
+            self._followed[id(function)] = function
         return self.prepare(function)
 
     @staticmethod

@@ -119,6 +119,12 @@ class Recorder(Origins):
         self.class_reads: dict[
             tuple[type, str], tuple[Any, Expr]
         ] = {}  # functions and the like in classes, and their expressions
+        self.class_misses: dict[
+            tuple[type, str], tuple[tuple[type, ...], list[Any]]
+        ] = {}  # what no class of an MRO has: the MRO, and the dictionaries of its classes
+        self.plain_classes: dict[
+            type, tuple[type, ...]
+        ] = {}  # those whose instances are looked at in Python's own way -> their MRO
         self._variables = 0
         self.sizes = SizeHandlers(self)
         self.in_program = InProgramHandlers(self)
@@ -180,6 +186,8 @@ class Recorder(Origins):
         self.effects.release()
         self.keep.clear()
         self.class_reads.clear()
+        self.class_misses.clear()
+        self.plain_classes.clear()
         self.namespace.clear()
 
     # -- who handles what
@@ -234,7 +242,15 @@ class Recorder(Origins):
 
     def read_again(self) -> None:
         """What has been read so far may be something else from here on: another read of it is one of its own."""
-        for known in (self._expressions, self._symbolic, self._once, self._variables_of, self.class_reads):
+        for known in (
+            self._expressions,
+            self._symbolic,
+            self._once,
+            self._variables_of,
+            self.class_reads,
+            self.class_misses,
+            self.plain_classes,
+        ):
             known.clear()
 
     # -- symbolic numbers

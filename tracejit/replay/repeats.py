@@ -1,0 +1,183 @@
+"""Statements that repeat themselves on other names and constants: equal layers have equal guards, parameters equal results.
+
+`repeats` finds them, so that a rendering has them once and goes through the rest as data: Python's compiler takes far longer for a
+statement than for a row of a table.  What is done, and in which order, is the same.
+
+Only what defines, compares, and fills objects that the repetition itself has made is repeated.  Effects that stand next to each other
+without a call between them are one step for signals and threads; they stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from tracejit.replay.ir import Attribute, Call, Constant, Define, Expr, Miss, Name, SetAttribute, Statement
+
+__all__ = ["Repeat", "repeats"]
+
+_FEWEST: Final = 3  # times
+_SAVED: Final = 16  # statements, at least
+_LOOKED_AT: Final = 8  # statements in a row that look the same where a repetition may begin
+_CANDIDATES: Final = 3  # of places where they come again
+_IN_VAIN: Final = 16  # times as many statements as there are may be compared and found to differ
+
+
+class Repeat(NamedTuple):
+    """Some statements, done again and again.
+
+    body: the statements of the first time.  each: names in it that stand for something else each time, with what they are, in order;
+    all of it is known before.  made: what the body defines, by the names that it has after each time."""
+
+    body: tuple[Statement, ...]
+    each: tuple[tuple[str, tuple[Expr, ...]], ...]
+    made: tuple[tuple[str, ...], ...]
+
+
+def repeats(statements: Sequence[Statement], are_guards: bool) -> list[Statement | Repeat]:
+    """The statements, with `Repeat` in the place of those that repeat themselves."""
+    numbers: dict[Any, int] = {}
+    labels = [numbers.setdefault(look, len(numbers)) for look in _looks(statements, are_guards)]
+    heads = list(zip(*[labels[k:] for k in range(_LOOKED_AT)], strict=False))
+    places: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)  # of each head, from the last on
+    for k in reversed(range(len(heads))):
+        places[heads[k]].append(k)
+    found: list[Statement | Repeat] = []
+    k, left = 0, _IN_VAIN * len(statements)
+    while k < len(statements):
+        end = k + 1
+        if k < len(heads) and len(places[heads[k]]) > 1 and left > 0:
+            for period, times in _candidates(labels, k, places[heads[k]]):
+                made = _repeat(statements, k, period, 2) and _repeat(
+                    statements, k, period, times
+                )  # two tell what all would, mostly
+                if made is not None:
+                    found.append(made)
+                    end = k + period * times
+                    break
+                left -= period * times
+        if end == k + 1:
+            found.append(statements[k])
+        for head in heads[k:end]:
+            places[head].pop()
+        k = end
+    return found
+
+
+def _looks(statements: Sequence[Statement], are_guards: bool) -> Iterator[Any]:
+    """What each statement looks like, equal for those that do the same to other things; one that must not be repeated is like none."""
+    filled: Expr | None = None  # the object that was made last
+    for k, statement in enumerate(statements):
+        kind = type(statement)
+        if kind is Define:
+            value = statement[2]
+            filled = Name(statement[1]) if type(value) is Call else None
+            yield (kind, type(value), value[2] if type(value) is Attribute else None) if are_guards or filled else k
+        elif kind is SetAttribute and statement[1] == filled:
+            yield kind, statement[2]
+        elif kind is Miss and are_guards:
+            yield kind, *_look(statement[1])
+        else:
+            yield k
+
+
+def _look(condition: Expr) -> Iterator[Any]:
+    """The kinds of the outermost nodes of a condition, and the attribute that it asks for."""
+    node: Any = condition
+    while isinstance(node, Expr):
+        kind = type(node)
+        yield kind
+        if kind is Attribute:
+            yield node[2]
+        if kind is Attribute or kind is Name or kind is Constant:
+            return
+        node = node[1]
+    if type(node) is str:  # of a comparison
+        yield node
+
+
+def _candidates(labels: list[int], first: int, places: list[int]) -> list[tuple[int, int]]:
+    """(statements, times) of what may repeat itself from here on, what saves most first.  places: where what is here comes again, from the
+    last on to here."""
+    found: list[tuple[int, int]] = []
+    for place in places[-2 : -2 - _CANDIDATES : -1]:
+        period, end, window = place - first, place, labels[first:place]
+        while labels[end : end + period] == window:
+            end += period
+        times = (end - first) // period
+        if times >= _FEWEST and period * (times - 1) >= _SAVED:
+            found.append((period, times))
+    return sorted(found, key=lambda x: x[0] * (x[1] - 1), reverse=True)
+
+
+def _repeat(statements: Sequence[Statement], first: int, period: int, count: int) -> Repeat | None:
+    """What does the same as so many statements, so many times; None where they are not the same but for names and constants that are
+    known before."""
+    times = [statements[k : k + period] for k in range(first, first + period * count, period)]
+    made = [tuple([statement[1] for statement in statements if type(statement) is Define]) for statements in times]
+    merging = _Merging(made)
+    try:
+        body = tuple([merging.statement(column) for column in zip(*times, strict=True)])
+    except _Unlike:
+        return None
+    owners = [statement[1] for statement in body if type(statement) is SetAttribute]
+    if not {owner[1] for owner in owners} <= merging.own[0].keys():
+        return None
+    return Repeat(body, tuple([(name.name, column) for column, name in merging.each.items()]), tuple(made))
+
+
+class _Unlike(Exception):
+    """Statements do not repeat themselves."""
+
+
+class _Merging:
+    """Makes one statement of those that stand for it each time.  All columns here have an entry for each time."""
+
+    def __init__(self, made: Sequence[tuple[str, ...]]) -> None:
+        """made: the names that are defined each time."""
+        self.own = [{name: k for k, name in enumerate(names)} for names in made]
+        self.each: dict[tuple[Expr, ...], Name] = {}
+        self._everywhere = set(chain.from_iterable(made))
+
+    def statement(self, column: tuple[Any, ...]) -> Any:
+        first = column[0]
+        if type(first) is Define:
+            return Define(first.name, self.part(tuple([statement[2] for statement in column])))
+        return self.part(column)
+
+    def part(self, column: tuple[Any, ...]) -> Any:
+        first = column[0]
+        kind = type(first)
+        if len(set(map(type, column))) > 1:
+            raise _Unlike
+        if kind is Name:
+            return self._name(column)
+        if kind is Constant:
+            return first if column.count(first) == len(column) else self._other(column)
+        if not isinstance(first, tuple):
+            if column.count(first) == len(column):
+                return first
+            raise _Unlike
+        if len(set(map(len, column))) > 1:
+            raise _Unlike
+        inner = zip(*column, strict=True)
+        if kind is tuple:
+            return tuple(map(self.part, inner))
+        next(inner)  # the class
+        return kind(*map(self.part, inner))
+
+    def _name(self, column: tuple[Any, ...]) -> Expr:
+        first: Expr = column[0]
+        names = [name for _, name in column]
+        if self._everywhere.isdisjoint(names):
+            return first if names.count(names[0]) == len(names) else self._other(column)
+        places = [own.get(name, -1) for own, name in zip(self.own, names, strict=True)]
+        if -1 in places or len(set(places)) > 1:
+            raise _Unlike  # it goes on with what another time has made
+        return first
+
+    def _other(self, column: tuple[Expr, ...]) -> Expr:
+        """What is something else each time."""
+        return self.each.setdefault(column, Name(f"p_each{len(self.each)}"))
