@@ -436,6 +436,24 @@ def test_gradients_after_the_call_come_of_programs_that_are_instances_too() -> N
     assert compiled.stats.traces == 2 and sum(counts[4:]) == 0
 
 
+def test_gradients_of_gradients_after_the_call_are_those_of_its_sizes() -> None:
+    w = T.linspace(-1, 1, 4).requires_grad_()
+
+    def function(x: T.Tensor) -> T.Tensor:
+        return (x * w).exp().mean() + (x[1:] * x[:-1]).square().sum()
+
+    compiled = T.compile(function)
+    for n in (20, 31, 26, 40, 37):
+        found = []
+        for call in (compiled, function):
+            x = rows(n)[0].double().requires_grad_()
+            (slope,) = T.autograd.grad(call(x), x, create_graph=True)
+            found.append((slope, *T.autograd.grad(slope.square().sum(), (x, w))))
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9)
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, 3)
+
+
 def test_python_that_asks_for_the_number_itself_is_recorded_for_each_size() -> None:
     asked: list[str] = []
 

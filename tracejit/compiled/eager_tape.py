@@ -65,8 +65,9 @@ class EagerTape:
             marked, stale = self.graph.requires_grad, self.graph.stale
             values: dict[int, None] = {}
             for step in self.split.paths.steps:
-                if step.position not in freed and stale.isdisjoint(step.node.outputs):
-                    values.update(dict.fromkeys(saved_values(self.graph, step.node, marked)))
+                node = self.graph.nodes[step.position]
+                if step.position not in freed and stale.isdisjoint(node.outputs):
+                    values.update(dict.fromkeys(saved_values(self.graph, node, marked)))
             known = self._contents[freed] = tuple(values), self.split.contents(tuple(values))
         return known
 
@@ -90,15 +91,15 @@ class _Making:
     def run(self) -> tuple[Place | None, ...]:
         graph, steps = self.graph, self.tape.split.paths.steps
         for number, step in enumerate(steps):
-            v = step.node.outputs[0]
-            same = self.tape.split.places.get(v)
+            outputs = graph.nodes[step.position].outputs
+            same = self.tape.split.places.get(outputs[0])
             if same is not None:  # no node of its own: other contents of the same tensor
-                self.places[v] = self._place(same)
+                self.places[outputs[0]] = self._place(same)
                 continue
             # between the nodes made before the call and the one that stands for it
             sequence = self.call.sequence - 1 + (number + 1) / (len(steps) + 1)
             node = self._node(step, sequence)
-            self.places.update((x, (node, k)) for k, x in enumerate(step.node.outputs) if x in graph.requires_grad)
+            self.places.update((x, (node, k)) for k, x in enumerate(outputs) if x in graph.requires_grad)
         differentiable = self.tape.split.differentiable
         return tuple([self._place(v) if d else None for v, d in zip(graph.outputs, differentiable, strict=True)])
 
@@ -141,7 +142,8 @@ class _Making:
         return tensor
 
     def _node(self, step: Step, sequence: float) -> OpNode:
-        graph, call, recorded = self.graph, self.call, step.node
+        graph, call = self.graph, self.call
+        recorded = graph.nodes[step.position]
         op = recorded.op
         made: OpNode = object.__new__(class_of(op))
         made.op, made.attributes, made.hooks, made.sequence = op, recorded.attrs, None, sequence

@@ -181,9 +181,10 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
     needed: dict[int, int] = {}  # what vjp rules may read -> the steps that do, as bits
     numbers: set[int] = set()
     for i, step in enumerate(paths.steps):
-        for v in saved_values(graph, step.node, active):
+        node = graph.nodes[step.position]
+        for v in saved_values(graph, node, active):
             needed[v] = needed.get(v, 0) | 1 << i
-        numbers.update(x for x in step.node.operands if type(x) is int and isinstance(graph.avals[x], ScalarAval))
+        numbers.update(x for x in node.operands if type(x) is int and isinstance(graph.avals[x], ScalarAval))
     chosen = choose_residuals(graph, needed, _direct(graph, needed, paths))
     residuals = tuple(sorted(chosen))
     read = direct_reads(graph, needed, chosen) | numbers
@@ -212,7 +213,7 @@ def _direct(graph: Graph, needed: dict[int, int], paths: Paths) -> set[int]:
     marked, roots = graph.requires_grad, memory_roots(graph)
     noticing: dict[int, int] = {}  # memory -> the steps that check it, as bits
     for i, step in enumerate(paths.steps):
-        for v in saved_values(graph, step.node, marked):
+        for v in saved_values(graph, graph.nodes[step.position], marked):
             memory = roots.get(v, v)
             noticing[memory] = noticing.get(memory, 0) | 1 << i
     written = {target for target, _ in graph.writes}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from tracejit.ir.graph import Graph, Node
+from tracejit.ir.graph import Graph
 from tracejit.passes.backward import gradient_operands, visited_nodes
 
 __all__ = ["Paths", "Step"]
@@ -19,10 +19,10 @@ __all__ = ["Paths", "Step"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A node that passes enter.  position: in the graph.  before: which steps made its operands.  reach: the targets it leads to."""
+    """A node that passes enter.  position: in the graph, and in the same graph of other sizes.  before: which steps made its operands.
+    reach: the targets it leads to."""
 
     position: int
-    node: Node
     before: tuple[int, ...]
     reach: int
 
@@ -48,7 +48,7 @@ class Paths:
             for i in before:
                 reach |= self.steps[i].reach
             self._number.update(dict.fromkeys(node.outputs, len(self.steps)))
-            self.steps.append(Step(position, node, before, reach))
+            self.steps.append(Step(position, before, reach))
         made = [self._number.get(v) for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int]
         self.ends = [i for i in made if i is not None]
 
