@@ -398,7 +398,7 @@ def test_steps_that_do_the_same_run_four_times(
     [
         (recurrent, 1), (gradients_of_weights, 2), (gradients_of_slices, 2), (second_derivatives, 4), (by_position, 1),
         (by_second_position, 2), (backwards, 1), (solver, 2), (lstm, 2), (state_in_a_tuple, 1), (loss_in_each_step, 2), (training, 2),
-        (some_detached, 2), (in_branches, 1), (gru_with_outputs, 0), (writing, 1), (losses_added_in_place, 2), (writing_rows, 0),
+        (some_detached, 2), (in_branches, 1), (gru_with_outputs, 0), (writing, 1), (losses_added_in_place, 2), (writing_rows, 1),
     ],
 )  # fmt: skip
 def test_steps_that_carry_tensors_on_and_leave_nothing_else_are_one_node(function: Callable[..., Any], expected: int) -> None:
@@ -453,6 +453,31 @@ def saved_and_written(xs: Any) -> Any:
     return k
 
 
+def rows_read_again(xs: Any) -> Any:
+    h, out = zeros(), tj.zeros(COUNT, 2, WIDTH, dtype=tj.float64)
+    for t in range(1, COUNT):
+        h = cell(h, xs[t]) + out[t - 1]
+        out[t] = h
+    return out
+
+
+def rows_that_are_viewed(xs: Any) -> Any:
+    h, out = zeros(), tj.zeros(COUNT, 2, WIDTH, dtype=tj.float64)
+    first = out[:, 0]
+    for t, x in enumerate(xs):
+        h = cell(h, x)
+        out[t] = h
+    return out, first
+
+
+def rows_of_numbers(xs: Any) -> Any:
+    h, out = zeros(), tj.zeros(COUNT, 2, WIDTH, dtype=tj.float64)
+    for t, x in enumerate(xs):
+        h = cell(h, x)
+        out[t] = 2.0
+    return out + h
+
+
 def written_and_viewed(xs: Any) -> Any:
     h, total = zeros(), zeros()
     first = total[0]
@@ -463,7 +488,19 @@ def written_and_viewed(xs: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "function", [saved_and_written, written_and_viewed, chains, by_turns, slices_that_are_shared, views_carried_on, columns]
+    "function",
+    [
+        saved_and_written,
+        written_and_viewed,
+        rows_read_again,
+        rows_that_are_viewed,
+        rows_of_numbers,
+        chains,
+        by_turns,
+        slices_that_are_shared,
+        views_carried_on,
+        columns,
+    ],
 )
 def test_a_node_would_not_be_as_good_as_these_steps(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert steps_left_out(function, monkeypatch) >= COUNT - RUN - 1
@@ -488,7 +525,7 @@ def neighbours(xs: Any) -> Any:
     return loss * h
 
 
-@pytest.mark.parametrize("function", [recurrent, state_in_a_tuple, backwards, by_position, neighbours])
+@pytest.mark.parametrize("function", [recurrent, state_in_a_tuple, backwards, by_position, neighbours, writing, writing_rows])
 @pytest.mark.parametrize("seed", range(3))
 def test_gradients_of_a_recorded_call_have_the_bits_of_eager_ones(function: Callable[..., Any], seed: int) -> None:
     def slopes(call: Callable[..., Any], earlier: bool) -> Any:
@@ -564,6 +601,23 @@ def with_both(xs: Any) -> Any:
     return h, total, total.sum() * t
 
 
+def rows_of_two(xs: Any) -> Any:
+    h, out, other = zeros(), xs.new_zeros(len(xs) + 2, 2, WIDTH), tj.zeros(2, len(xs), 3, dtype=tj.float64)
+    for t in range(len(xs)):
+        h = cell(h, xs[t])
+        out[t + 1] = h
+        other[:, t] = h[:, :3]
+        h = h + h * h
+    return out, other, h
+
+
+def mapped(xs: Any) -> Any:
+    out = tj.zeros_like(xs)
+    for t, x in enumerate(xs):
+        out[t] = (x @ W).tanh() + xs[t]
+    return out * 2
+
+
 def until_the_end(xs: Any) -> Any:
     h = zeros()
     for x in xs:
@@ -577,7 +631,7 @@ def until_the_end(xs: Any) -> Any:
     "function",
     [
         recurrent, gradients_of_weights, second_derivatives, lstm, loss_in_each_step, some_detached, by_length, from_the_second_on,
-        along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both,
+        along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both, rows_of_two, mapped,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:

@@ -2,8 +2,9 @@
 
 That is as good as the steps themselves where nobody can ask for what they have made in between.  So carried is what a step reads of the
 step before; what steps make besides is nobody's, and a view at a place that moves with the steps is a slice of the loop.  Writes to all
-of a tensor that is carried carry on what they write.  What is appended to a list that nothing else sees stays in one piece (joining.py).
-Steps that write or append otherwise, or check what is in tensors, are none.
+of a tensor that is carried carry on what they write, and rows that are written one by one (`out[t] = h`) are written together.  What is
+appended to a list that nothing else sees stays in one piece (joining.py).  Steps that write or append otherwise, or check what is in
+tensors, are none.
 
 The gradients are to have the bits of those of the steps, and a backward pass is to refuse where theirs would.  So the loop saves what the
 operations of the steps save (`Saved`); cotangents of a tensor that is shared go on from what has arrived before (the trait "accumulates");
@@ -13,7 +14,8 @@ several ways (`_apart`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import itemgetter
@@ -26,6 +28,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.loop import Saved, loop
+from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, permute, slice_
 from tracejit.passes.backward import gradient_operands
 from tracejit.passes.dce import dce
@@ -169,11 +172,13 @@ class StepsAsLoop:
         self._kinds: dict[Place, tuple[Any, bool]] = {("given", k): self._kind(x) for k, x in enumerate(begins)}
         for a, number in zip(step.nodes, self._numbers, strict=True):
             self._kinds.update((("made", number + k), kind) for k, kind in enumerate(a.kind))
-        self._writes = {i: a for i, a in enumerate(step.nodes) if a.node.op.kind is Kind.WRITE}
-        self._targets: dict[int, Place] = {}  # of writes: the tensor, as the step begins with it
+        self._rows = self._rows_written(step)  # writes -> nodes that look at the rows
+        self._writes = {i: a for i, a in enumerate(step.nodes) if a.node.op.kind is Kind.WRITE and i not in self._rows}
+        self._targets: dict[int, Place] = {}  # of writes to all of a tensor: which, as the step begins with it
         self._step = self._without_writes(step)
-        computing = [a for i, a in enumerate(self._step.nodes) if i not in self._moving and i not in self._writes]
-        self._read = dict.fromkeys([x for a in computing for x in a.operands if type(x) is tuple])
+        computing = [(i, a) for i, a in enumerate(self._step.nodes) if i not in self._moving and i not in self._writes]
+        operands = [x for i, a in computing for x in (a.operands[1:] if i in self._rows else a.operands)]
+        self._read = dict.fromkeys([x for x in operands if type(x) is tuple])
         self._others = {x: self._outside(x) for x in self._read if x not in self._kinds}
         self._kinds.update((x, self._kind(y)) for x, y in self._others.items())
         self.carried = self._live()
@@ -204,14 +209,15 @@ class StepsAsLoop:
 
     def _is_possible(self) -> bool:
         """Whether a loop can do what the step does, and nothing that it makes besides what it carries on is anybody's."""
-        if not self.carried or min(self.carried) < self._elements:
+        collects = any(self._step.appended) or bool(self._rows)
+        if not (self.carried or collects) or any(k < self._elements for k in self.carried):
             return False
         if any(len(items) > 1 or not self._is_made(place) for items in self._step.appended for place in items):
             return False
         for i, a in enumerate(self._step.nodes):
             op = a.node.op
-            if i in self._writes:
-                if not self._is_of_all(i, a):
+            if i in self._writes or i in self._rows:
+                if not (self._is_of_all(i, a) if i in self._writes else self._is_of_a_row(i, a)):
                     return False
             elif op.effect not in (Effect.PURE, Effect.VIEW) or op.kind is Kind.OPAQUE or op.may_exit:
                 return False
@@ -252,7 +258,32 @@ class StepsAsLoop:
             return False
         if a.kind[0][1] and not a.with_grad:
             return False
-        x = self._begins[target[1]]
+        return self._has_own_memory(self._begins[target[1]])
+
+    def _rows_written(self, step: Step) -> dict[int, int]:
+        """Writes to views at places that move with the steps, `out[t] = h`, where the step does nothing else with the tensor."""
+        uses = Counter([x for a in step.nodes for x in a.operands if type(x) is tuple])
+        uses.update([place for k, place in enumerate(step.left, self._elements) if place != ("given", k)])
+        uses.update([place for items in step.appended for place in items])
+        views = {("made", self._numbers[i]): i for i in self._moving}
+        found = {}
+        for i, a in enumerate(step.nodes):
+            view = views.get(a.operands[0]) if a.node.op.kind is Kind.WRITE else None
+            if view is None or uses[a.operands[0]] > 1 or uses["made", self._numbers[i]]:
+                continue
+            if uses[step.nodes[view].operands[0]] == 1:
+                found[i] = view
+        return found
+
+    def _is_of_a_row(self, i: int, a: Applied) -> bool:
+        """Whether a write gives a row of a tensor of the call's, which has memory of its own, other contents and their place on the
+        tape."""
+        (kind, k), value = self._step.nodes[self._rows[i]].operands[0], a.operands[1]
+        if kind != "given" or a.with_grad is not state.grad_enabled or type(value) is not tuple:
+            return False
+        return self._kinds[value] == a.kind[0] and self._has_own_memory(self._begins[k])
+
+    def _has_own_memory(self, x: Tensor) -> bool:
         return x._base is None and all(y is x or y._storage is None or y._storage is not x._storage for y in self._begins)
 
     def _saves_what_is_written(self, step: Step) -> bool:
@@ -287,9 +318,11 @@ class StepsAsLoop:
         given = [others[x] for x in places if x in others]
         reverse = any(x.distance < 0 for x in rows.values())
         entered = [begins[k] for k in self.carried]
-        if reverse and (any(x.distance > 0 for x in rows.values()) or any(self._step.appended)):
+        written = {i: sliced["made", self._numbers[view]] for i, view in self._rows.items()}
+        collects = any(self._step.appended) or bool(written)
+        if reverse and (any(x.distance > 0 for x in rows.values()) or collects):
             return None
-        if any(self._step.appended) and not count > 2:
+        if collects and (any(x.distance < 0 for x in written.values()) or not count > 2):
             return None
         if not (_are_new(graph, entered) and _apart(list(rows.values()), given) and _is_one(graph, len(carried))):
             return None
@@ -301,13 +334,16 @@ class StepsAsLoop:
         for k, a in {self._targets[i][1]: a for i, a in self._writes.items()}.items():
             self._write(a, begins[k], ends[k])
             ends[k] = begins[k]
-        return ends, self._appended(left, ends, count)
+        collected = iter(left.collected)
+        appended = self._appended(left, ends, collected, count)
+        for i, x in written.items():
+            self._write(self._step.nodes[i], x.stacked(count), next(collected))
+        return ends, appended
 
-    def _appended(self, left: Left, ends: dict[int, Tensor], count: int) -> list[list[Any]]:
+    def _appended(self, left: Left, ends: dict[int, Tensor], collected: Iterator[Tensor], count: int) -> list[list[Any]]:
         """What steps have appended to each list.  Of what is carried on, that is what came before the steps, but for the first, and then
         what came in the end: so gradients of it arrive before those that the next step has."""
         found: list[list[Any]] = []
-        collected = iter(left.collected)
         for items in self._step.appended:
             on = [n for n, k in enumerate(self.carried) if items and self._step.left[k - self._elements] == items[0]]
             if on:
@@ -330,7 +366,9 @@ class StepsAsLoop:
         ids = {place: v for v, place in enumerate(dict.fromkeys((*inputs, *outputs)))}
         nodes = []
         for i, (a, number) in enumerate(zip(self._step.nodes, self._numbers, strict=True)):
-            if i not in self._moving and i not in self._writes:
+            if i in self._rows:  # a value of its own: gradients of the row arrive where it was written
+                nodes.append(Node(clone, (ids[a.operands[1]],), (), (ids["made", number],), a.node.line))
+            elif i not in self._moving and i not in self._writes:
                 operands = tuple([ids[x] if type(x) is tuple else x for x in a.operands])
                 if a.position is not None:
                     operands = (operands[0], Literal(a.position))
@@ -338,6 +376,7 @@ class StepsAsLoop:
                 nodes.append(Node(a.node.op, operands, a.node.attributes, made, a.node.line))
         ends = tuple([ids[self._step.left[k - self._elements]] for k in self.carried])
         ends += tuple([ids[place] for items in self._step.appended for place in items])
+        ends += tuple([ids["made", self._numbers[i]] for i in self._rows])
         marked = frozenset([v for place, v in ids.items() if self._kinds[place][1]])
         avals = {v: self._kinds[place][0] for place, v in ids.items()}
         graph = dce(Graph(tuple([ids[x] for x in inputs]), avals, tuple(nodes), ends, requires_grad=marked))
