@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -187,3 +188,85 @@ def test_what_a_loop_cannot_collect_is_appended_one_by_one(function: Callable[..
     assert recording.left_out == COUNT - RUN and not loops(recording)
     for x, y in zip(flatten(result)[0], flatten(function(inputs()))[0], strict=True):
         assert x.detach().numpy().tobytes() == y.detach().numpy().tobytes()
+
+
+class Others:
+    """Has a function of this name, too."""
+
+    @staticmethod
+    def stack(items: Any) -> Any:
+        return sum(items)
+
+
+def items_without_gradients(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h * 2)
+    with tj.no_grad():
+        total = Others.stack(outs)
+    return tj.stack(outs), total
+
+
+def test_items_require_grad_as_they_were_appended() -> None:
+    recording, result = record(items_without_gradients, (inputs(),), {})
+    assert loops(recording) == [COUNT - RUN - 1]
+    expected = items_without_gradients(inputs())
+    assert [x.requires_grad for x in result] == [x.requires_grad for x in expected] == [True, False]
+    for x, y in zip(slopes(result), slopes(expected), strict=True):
+        assert x.tobytes() == y.tobytes()
+
+
+def item_of_the_caller() -> Any:
+    return sys._getframe(1).f_locals["outs"][5]
+
+
+def looked_at_from_inside(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h)
+    return item_of_the_caller(), tj.stack(outs)
+
+
+def looked_at_in_a_generator(xs: Any) -> Any:
+    def steps() -> Any:
+        h, outs = zeros(), []
+        for x in xs:
+            h = cell(h, x)
+            outs.append(h)
+        yield h
+        yield tj.stack(outs)
+
+    generator = steps()
+    next(generator)
+    found = generator.gi_frame.f_locals["outs"][5]
+    return found, next(generator)
+
+
+@pytest.mark.parametrize("function", [looked_at_from_inside, looked_at_in_a_generator])
+def test_who_looks_into_a_frame_finds_items(function: Callable[..., Any]) -> None:
+    recording, (item, stacked) = record(function, (inputs(),), {})
+    assert recording.reason is not None
+    assert item.detach().numpy().tobytes() == stacked[5].detach().numpy().tobytes()
+    expected = function(inputs())
+    for x, y in zip((item, stacked), expected, strict=True):
+        assert x.detach().numpy().tobytes() == y.detach().numpy().tobytes()
+
+
+def fails_after_its_loop(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h)
+    if len(xs) > 3:
+        raise ValueError("found")
+    return tj.stack(outs)
+
+
+def test_who_looks_into_the_frames_of_an_exception_finds_items() -> None:
+    with pytest.raises(ValueError, match="found") as caught:
+        record(fails_after_its_loop, (inputs(),), {})
+    frames = [entry.frame.f_locals for entry in caught.traceback if "outs" in entry.frame.f_locals]
+    assert [len(variables["outs"]) for variables in frames] == [COUNT]
+    assert all(type(x) is tj.Tensor for x in frames[0]["outs"])

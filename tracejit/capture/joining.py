@@ -1,9 +1,9 @@
 """Items of private lists that nobody has made one by one.
 
-A list that a function only appends to, and hands to `stack` and `cat` (`private_lists` in syntax/loops.py), is seen by nothing else.  So
-where a node of the graph stands for many steps of a loop (loop_nodes.py), what they append may stay in one piece, `Stacked`, in the list,
-and be joined to the other items as it is, however many there are.  For any other function of these names, and where the recording
-has stopped, they become items like others: then their number is this one in all calls.
+A list that a function only appends to, and hands to `stack` and `cat` (`private_lists` in syntax/loops.py), is seen by nothing else.
+So where a node of the graph stands for many steps of a loop (loop_nodes.py), what they append may stay in one piece, `Stacked`, in the
+list, and be joined to the other items as it is, however many there are.  For any other function of these names they become items like
+others: then their number is this one in all calls.  So they do where the recording stops, since what runs then may look into frames.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["Stacked", "joined"]
+__all__ = ["Stacked", "joined", "take_apart"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,8 +41,19 @@ def joined(
             found = interpreter.recorder.containers.native(lambda: _joined(function, items, *arguments, **keywords))
         if found is not None:
             return found
-        items[:] = [x for item in items for x in _items(item)]
+        take_apart(items)
     return callee(items, *arguments, **keywords)
+
+
+def take_apart(items: list[Any]) -> None:
+    """Have a list hold its items one by one.  They require grad as they did where they were appended, whatever the mode is now."""
+    if not any(type(x) is Stacked for x in items):
+        return
+    grad_enabled, state.grad_enabled = state.grad_enabled, True
+    try:
+        items[:] = [x for item in items for x in _items(item)]
+    finally:
+        state.grad_enabled = grad_enabled
 
 
 def _items(item: Any) -> list[Any]:

@@ -58,6 +58,7 @@ from tracejit.capture.handlers.standard_calls import StandardCallHandlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, released, settle_closure
 from tracejit.capture.handlers.texts import TextHandlers
 from tracejit.capture.handlers.type_calls import TypeCallHandlers
+from tracejit.capture.joining import take_apart
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import (
     IDENTITY_TYPES,
@@ -163,6 +164,8 @@ class Recorder(Origins):
         """From now on what this run made is for anybody."""
         self.settle_closures()
         for value in self.made_here.values():
+            if type(value) is list:
+                take_apart(value)
             released(value, self.is_outside)
 
     def settle_closures(self) -> None:
