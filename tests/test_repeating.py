@@ -443,20 +443,41 @@ def columns(xs: Any) -> Any:
     return h
 
 
-@pytest.mark.parametrize("function", [chains, by_turns, slices_that_are_shared, views_carried_on, columns])
+def one_without_anything_saved(xs: Any) -> Any:
+    h, k = zeros(), zeros()
+    for x in xs:
+        k = k * 0.9 + B
+        h = cell(h, x) + k
+    return h, k
+
+
+@pytest.mark.parametrize(
+    "function", [chains, by_turns, slices_that_are_shared, views_carried_on, columns, one_without_anything_saved]
+)
 def test_a_node_would_not_be_as_good_as_these_steps(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert steps_left_out(function, monkeypatch) >= COUNT - RUN - 1
     recording, _ = record(function, (inputs(),), {})
     assert not loops(recording)
 
 
-def test_passes_from_either_of_two_chains_need_no_retained_graph() -> None:
-    compiled = tj.compile(chains)
+def two_operands_apart(xs: Any) -> Any:
+    total = zeros()
+    for x in xs:
+        total = total + (x @ W).sin() + (x * B).cos()
+    return (total,)
+
+
+@pytest.mark.parametrize(
+    ("function", "of"), [(chains, (U, U)), (one_without_anything_saved, (W, B)), (two_operands_apart, (W, B))]
+)
+def test_passes_that_meet_nothing_of_each_other_need_no_retained_graph(function: Callable[..., Any], of: tuple[Any, Any]) -> None:
+    compiled = tj.compile(function)
     for _ in range(3):
-        results, expected = compiled(inputs()), chains(inputs())
-        for x, y in zip(results, expected, strict=True):
-            slopes = [tj.autograd.grad(v.sum(), U)[0].numpy() for v in (x, y)]
-            np.testing.assert_allclose(*slopes, rtol=1e-9)
+        for order in (1, -1):
+            results = compiled(inputs()), function(inputs())
+            for k, operand in [*enumerate(of)][::order]:
+                slopes = [tj.autograd.grad(found[k % len(found)].sum(), operand)[0].numpy() for found in results]
+                np.testing.assert_allclose(*slopes, rtol=1e-9)
 
 
 def neighbours(xs: Any) -> Any:
@@ -467,7 +488,28 @@ def neighbours(xs: Any) -> Any:
     return loss * h
 
 
-@pytest.mark.parametrize("function", [recurrent, state_in_a_tuple, backwards, by_position, neighbours])
+def read_as_a_whole_at_first(xs: Any) -> Any:
+    h, before = zeros(), None
+    for x in xs:
+        if before is None:
+            h = h + xs.mean(0) + xs[-1] * xs.sum(0)
+        before = h = cell(h, x)
+    return h
+
+
+def written_to_at_first(xs: Any) -> Any:
+    xs, h, before = xs * 2, zeros(), None
+    for x in xs:
+        if before is None:
+            xs.mul_(0.5)
+        before = h = cell(h, x)
+    return h
+
+
+@pytest.mark.parametrize(
+    "function",
+    [recurrent, state_in_a_tuple, backwards, by_position, neighbours, read_as_a_whole_at_first, written_to_at_first],
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_gradients_of_a_recorded_call_have_the_bits_of_eager_ones(function: Callable[..., Any], seed: int) -> None:
     def slopes(call: Callable[..., Any], earlier: bool) -> Any:

@@ -122,20 +122,27 @@ def loop_node(
 
 
 class Slices(NamedTuple):
-    """One tensor for each step: slices of `base` along `dim`, the first one at `at`, the next one `distance` further."""
+    """One tensor for each step: slices of `base` along `dim`, the first one at `at`, the next one `distance` further.  since: when they
+    were made, by the numbers of the tape, where that was before the steps."""
 
     base: Tensor
     dim: int
     at: int
     distance: int
+    since: float | None = None
 
     def stacked(self, count: int) -> Tensor:
         """Those of so many steps along the first dimension, as they lie there: a view."""
         last = self.at + self.distance * (count - 1)
         start, stop = (self.at, last + 1) if self.distance > 0 else (last, self.at + 1)
         rows = slice_.of(self.base, dim=self.dim, start=start, stop=stop, step=abs(self.distance))
+        places = [rows._node]
         if self.dim:
             rows = permute.of(rows, dims=(self.dim, *[d for d in range(rows.ndim) if d != self.dim]))
+            places.append(rows._node)
+        if self.since is not None and rows.requires_grad:  # cotangents of `base` are added up in the order of these numbers
+            for k, node in enumerate(places, 1):
+                node.sequence = self.since + k / 4
         return rows  # type: ignore[no-any-return]
 
 
@@ -293,30 +300,41 @@ def _apart(rows: Sequence[Slices], others: Sequence[Any]) -> bool:
 
 def _is_one(body: Graph, carried: int) -> bool:
     """Whether a backward pass through steps is one through the loop: from whatever is carried on, it comes to the same carried values in
-    all steps but the last two, and what it leaves out, no other pass enters alone."""
-    marked, reached = body.requires_grad, {v: 1 << k for k, v in enumerate(body.inputs[:carried])}
-    for node in body.nodes:
+    all steps but the last two; and of any two passes, from one of these to one operand or to all, the second one meets something that the
+    first one has freed, as it does where they go through the loop; or nothing is saved."""
+    marked, inputs = body.requires_grad, body.inputs
+    nodes = [node for node in body.nodes if gradient_operands(node, marked) and not marked.isdisjoint(node.outputs)]
+    leading = {v: 1 << k for k, v in enumerate(inputs) if v in marked}  # the inputs of a step that gradients come to, as bits
+    for node in nodes:
         found = 0
         for x in gradient_operands(node, marked):
-            found |= reached.get(x, 0)
-        reached.update((v, found) for v in node.outputs if v in marked)
-    ends = [reached.get(v, 0) if v in marked else 0 for v in body.outputs]  # type: ignore[arg-type]
+            found |= leading[x]
+        leading.update((v, found) for v in node.outputs if v in marked)
+    ends = [leading.get(v, 0) for v in body.outputs]  # type: ignore[arg-type]
+    states = (1 << carried) - 1
 
     def before(places: int) -> int:
         found = 0
         for k, there in enumerate(ends):
             found |= there if places >> k & 1 else 0
-        return found
+        return found & states
 
-    tracked = [k for k, v in enumerate(body.inputs[:carried]) if v in marked]
-    together = 0
-    for k in tracked:
-        twice = before(before(1 << k))
+    savers = [k for k, node in enumerate(nodes) if saved_values(body, node, marked)]
+    passes: list[int] = []  # which of these they meet, as bits
+    for end in [k for k, v in enumerate(inputs[:carried]) if v in marked]:
+        twice = before(before(1 << end))
         if before(twice) != twice:
             return False
-    for _ in tracked:  # which of them are linked to the first one
-        together = together or 1 << tracked[0]
-        for k in tracked:
-            if (ends[k] | 1 << k) & together:
-                together |= ends[k] | 1 << k
-    return together == sum(1 << k for k in tracked)
+        there = {v for k, v in enumerate(body.outputs) if (twice or 1 << end) >> k & 1}
+        visited = set()
+        for k in range(len(nodes) - 1, -1, -1):
+            if not there.isdisjoint(nodes[k].outputs):
+                visited.add(k)
+                there.update(gradient_operands(nodes[k], marked))
+        for operands in (~0, *[1 << k for k in range(carried, len(inputs)) if inputs[k] in marked]):
+            while (more := operands | sum(1 << k for k, there in enumerate(ends) if there & operands)) != operands:
+                operands = more  # what is carried leads to them from earlier steps
+            entered = [k for k in visited if any(leading.get(v, 0) & operands for v in nodes[k].outputs)]
+            if entered:
+                passes.append(sum(1 << k for k in entered if k in savers))
+    return not savers or all(a & b for k, a in enumerate(passes) for b in passes[: k + 1])
