@@ -566,6 +566,14 @@ def from_the_second_on(xs: Any) -> Any:
     return h / n
 
 
+def loss_of_the_next_row(xs: Any) -> Any:
+    h, loss = zeros(), 0.0
+    for t in range(len(xs) - 1):
+        h = cell(h, xs[t])
+        loss = loss + (h - xs[t + 1]).square().mean()
+    return loss
+
+
 def along_the_second_dimension(xs: Any) -> Any:
     xs, h = xs.transpose(0, 1), zeros()
     for t in range(xs.size(1)):
@@ -586,7 +594,7 @@ def until_the_end(xs: Any) -> Any:
     "function",
     [
         recurrent, gradients_of_weights, second_derivatives, lstm, loss_in_each_step, some_detached, by_length, from_the_second_on,
-        along_the_second_dimension, until_the_end,
+        loss_of_the_next_row, along_the_second_dimension, until_the_end,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:
