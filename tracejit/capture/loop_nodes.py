@@ -222,8 +222,7 @@ class StepsAsLoop:
         entered = [begins[k] for k in self.carried]
         if reverse and any(x.distance > 0 for x in rows.values()):
             return None
-        of = [*[x.base for x in rows.values()], *given]
-        if not (_are_new(graph, entered) and _apart(list(rows.values()), given) and _is_one(graph, len(carried), of)):
+        if not (_are_new(graph, entered) and _apart(list(rows.values()), given) and _is_one(graph, len(carried))):
             return None
         # Of slices of one tensor, a backward pass comes to that made last first: it has to be the one which later steps reach back to.
         order = sorted(rows, key=lambda place: -rows[place].at if rows[place].distance > 0 else rows[place].at)
@@ -299,49 +298,37 @@ def _apart(rows: Sequence[Slices], others: Sequence[Any]) -> bool:
     return len({(id(target), k) for target, k in places}) == len(places)
 
 
-def _is_one(body: Graph, carried: int, of: Sequence[Any]) -> bool:
+def _is_one(body: Graph, carried: int) -> bool:
     """Whether a backward pass through steps is one through the loop: from whatever is carried on, it comes to the same carried values in
-    all steps but the last two; and of any two passes, from one of these to one tensor or to all, the second one meets something that the
-    first one has freed, as it does where they go through the loop; or nothing is saved.  of: the tensors that the inputs which are not
-    carried are, or are slices of."""
+    all steps but the last two; and of any two passes, from one or the other of these, the second one meets something that the first one
+    has freed, as it does where they go through the loop; or nothing is saved."""
     marked, inputs = body.requires_grad, body.inputs
     nodes = [node for node in body.nodes if gradient_operands(node, marked) and not marked.isdisjoint(node.outputs)]
-    leading = {v: 1 << k for k, v in enumerate(inputs) if v in marked}  # the inputs of a step that gradients come to, as bits
+    leading = {v: 1 << k for k, v in enumerate(inputs[:carried])}  # the carried values that gradients come to, as bits
     for node in nodes:
         found = 0
         for x in gradient_operands(node, marked):
             found |= leading.get(x, 0)
         leading.update((v, found) for v in node.outputs if v in marked)
-    ends = [leading.get(v, 0) for v in body.outputs]  # type: ignore[arg-type]
-    states = (1 << carried) - 1
+    ends = [leading.get(v, 0) if v in marked else 0 for v in body.outputs]  # type: ignore[arg-type]
 
     def before(places: int) -> int:
         found = 0
         for k, there in enumerate(ends):
             found |= there if places >> k & 1 else 0
-        return found & states
+        return found
 
-    targets: dict[tuple[int, int], int] = {}  # the inputs that lead to one tensor, as bits
-    for k, x in enumerate(of, carried):
-        if inputs[k] in marked:
-            target, index = edge_of(x)  # type: ignore[misc]
-            targets[id(target), index] = targets.get((id(target), index), 0) | 1 << k
-    savers = [k for k, node in enumerate(nodes) if saved_values(body, node, marked)]
-    passes: list[int] = []  # which of these they meet, as bits
+    savers = {k for k, node in enumerate(nodes) if saved_values(body, node, marked)}
+    passes: list[set[int]] = []  # which of these they meet
     for first in [k for k, v in enumerate(inputs[:carried]) if v in marked]:
         twice = before(before(1 << first))
         if before(twice) != twice:
             return False
         there = {v for k, v in enumerate(body.outputs) if (twice or 1 << first) >> k & 1}
-        visited = set()
+        met = set()
         for k in range(len(nodes) - 1, -1, -1):
             if not there.isdisjoint(nodes[k].outputs):
-                visited.add(k)
+                met.add(k)
                 there.update(gradient_operands(nodes[k], marked))
-        for operands in (~0, *targets.values()):
-            while (more := operands | sum(1 << k for k, end in enumerate(ends) if end & operands)) != operands:
-                operands = more  # what is carried leads to them from earlier steps
-            entered = [k for k in visited if any(leading.get(v, 0) & operands for v in nodes[k].outputs)]
-            if entered:
-                passes.append(sum(1 << k for k in entered if k in savers))
-    return not savers or all(a & b for k, a in enumerate(passes) for b in passes[: k + 1])
+        passes.append(met & savers)
+    return not savers or not any(a.isdisjoint(b) for k, a in enumerate(passes) for b in passes[: k + 1])
