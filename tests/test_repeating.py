@@ -393,12 +393,22 @@ def test_steps_that_do_the_same_run_four_times(
 # -- steps that are one node
 
 
+def two_layers(xs: Any) -> Any:
+    h, k, loss = zeros(), zeros(), 0.0
+    for x in xs:
+        h = cell(h, x)
+        k = (k @ U + h).tanh()
+        loss = loss + (k @ W - x).square().mean()
+    return h, k, loss
+
+
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
         (recurrent, 1), (gradients_of_weights, 2), (gradients_of_slices, 2), (second_derivatives, 4), (by_position, 1),
         (by_second_position, 2), (backwards, 1), (solver, 2), (lstm, 2), (state_in_a_tuple, 1), (loss_in_each_step, 2), (training, 2),
-        (some_detached, 2), (in_branches, 1), (gru_with_outputs, 0), (writing, 1), (losses_added_in_place, 2), (writing_rows, 1),
+        (some_detached, 2), (in_branches, 1), (two_layers, 1), (gru_with_outputs, 0), (writing, 1), (losses_added_in_place, 2),
+        (writing_rows, 1),
     ],
 )  # fmt: skip
 def test_steps_that_carry_tensors_on_and_leave_nothing_else_are_one_node(function: Callable[..., Any], expected: int) -> None:
@@ -487,34 +497,36 @@ def written_and_viewed(xs: Any) -> Any:
     return h, total, first
 
 
+def one_without_anything_saved(xs: Any) -> Any:
+    h, k = zeros(), zeros()
+    for x in xs:
+        k = k * 0.9 + B
+        h = cell(h, x) + k
+    return h, k
+
+
 @pytest.mark.parametrize(
     "function",
     [
-        saved_and_written,
-        written_and_viewed,
-        rows_read_again,
-        rows_that_are_viewed,
-        rows_of_numbers,
-        chains,
-        by_turns,
-        slices_that_are_shared,
-        views_carried_on,
-        columns,
+        saved_and_written, written_and_viewed, rows_read_again, rows_that_are_viewed, rows_of_numbers, chains, by_turns,
+        slices_that_are_shared, views_carried_on, columns, one_without_anything_saved,
     ],
-)
+)  # fmt: skip
 def test_a_node_would_not_be_as_good_as_these_steps(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert steps_left_out(function, monkeypatch) >= COUNT - RUN - 1
     recording, _ = record(function, (inputs(),), {})
     assert not loops(recording)
 
 
-def test_passes_from_either_of_two_chains_need_no_retained_graph() -> None:
-    compiled = tj.compile(chains)
+@pytest.mark.parametrize(("function", "of"), [(chains, (U, U)), (one_without_anything_saved, (W, B))])
+def test_passes_that_meet_nothing_of_each_other_need_no_retained_graph(function: Callable[..., Any], of: tuple[Any, Any]) -> None:
+    compiled = tj.compile(function)
     for _ in range(3):
-        results, expected = compiled(inputs()), chains(inputs())
-        for x, y in zip(results, expected, strict=True):
-            slopes = [tj.autograd.grad(v.sum(), U)[0].numpy() for v in (x, y)]
-            np.testing.assert_allclose(*slopes, rtol=1e-9)
+        for order in (1, -1):
+            results = compiled(inputs()), function(inputs())
+            for k, operand in [*enumerate(of)][::order]:
+                slopes = [tj.autograd.grad(found[k].sum(), operand)[0].numpy() for found in results]
+                np.testing.assert_allclose(*slopes, rtol=1e-9)
 
 
 def neighbours(xs: Any) -> Any:
@@ -525,7 +537,31 @@ def neighbours(xs: Any) -> Any:
     return loss * h
 
 
-@pytest.mark.parametrize("function", [recurrent, state_in_a_tuple, backwards, by_position, neighbours, writing, writing_rows])
+def read_as_a_whole_at_first(xs: Any) -> Any:
+    h, before = zeros(), None
+    for x in xs:
+        if before is None:
+            h = h + xs.mean(0) + xs[-1] * xs.sum(0)
+        before = h = cell(h, x)
+    return h
+
+
+def written_to_at_first(xs: Any) -> Any:
+    xs, h, before = xs * 2, zeros(), None
+    for x in xs:
+        if before is None:
+            xs.mul_(0.5)
+        before = h = cell(h, x)
+    return h
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        recurrent, state_in_a_tuple, backwards, by_position, neighbours, read_as_a_whole_at_first, written_to_at_first, writing,
+        writing_rows,
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("seed", range(3))
 def test_gradients_of_a_recorded_call_have_the_bits_of_eager_ones(function: Callable[..., Any], seed: int) -> None:
     def slopes(call: Callable[..., Any], earlier: bool) -> Any:
@@ -582,6 +618,14 @@ def from_the_second_on(xs: Any) -> Any:
     return h / n
 
 
+def loss_of_the_next_row(xs: Any) -> Any:
+    h, loss = zeros(), 0.0
+    for t in range(len(xs) - 1):
+        h = cell(h, xs[t])
+        loss = loss + (h - xs[t + 1]).square().mean()
+    return loss
+
+
 def along_the_second_dimension(xs: Any) -> Any:
     xs, h = xs.transpose(0, 1), zeros()
     for t in range(xs.size(1)):
@@ -631,7 +675,7 @@ def until_the_end(xs: Any) -> Any:
     "function",
     [
         recurrent, gradients_of_weights, second_derivatives, lstm, loss_in_each_step, some_detached, by_length, from_the_second_on,
-        along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both, rows_of_two, mapped,
+        loss_of_the_next_row, along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both, rows_of_two, mapped,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:

@@ -363,10 +363,10 @@ class OpNode(Node):
         for tensor, version in self.saved:
             storage = tensor._storage
             if storage is not None and storage.version != version and self._holds(tensor._array):
-                raise changed_in_place(op.name, self.out_meta[0])
+                raise changed_in_place(op.title, self.out_meta[0])
         for storage, version in self.storages:
             if storage.version != version:
-                raise changed_in_place(op.name, self.out_meta[0])
+                raise changed_in_place(op.title, self.out_meta[0])
         rule = op.vjp_rule
         assert rule is not None, op.name
         context = self.tensor_context() if tensors else self

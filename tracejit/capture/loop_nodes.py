@@ -134,20 +134,27 @@ def loop_node(
 
 
 class Slices(NamedTuple):
-    """One tensor for each step: slices of `base` along `dim`, the first one at `at`, the next one `distance` further."""
+    """One tensor for each step: slices of `base` along `dim`, the first one at `at`, the next one `distance` further.  since: when they
+    were made, by the numbers of the tape, where that was before the steps."""
 
     base: Tensor
     dim: int
     at: int
     distance: int
+    since: float | None = None
 
     def stacked(self, count: int) -> Tensor:
         """Those of so many steps along the first dimension, as they lie there: a view."""
         last = self.at + self.distance * (count - 1)
         start, stop = (self.at, last + 1) if self.distance > 0 else (last, self.at + 1)
         rows = slice_.of(self.base, dim=self.dim, start=start, stop=stop, step=abs(self.distance))
+        places = [rows._node]
         if self.dim:
             rows = permute.of(rows, dims=(self.dim, *[d for d in range(rows.ndim) if d != self.dim]))
+            places.append(rows._node)
+        if self.since is not None and rows.requires_grad:  # cotangents of `base` are added up in the order of these numbers
+            for k, node in enumerate(places, 1):
+                node.sequence = self.since + k / 4
         return rows  # type: ignore[no-any-return]
 
 
@@ -417,15 +424,18 @@ def _apart(rows: Sequence[Slices], others: Sequence[Any]) -> bool:
 
 
 def _is_one(body: Graph, carried: int) -> bool:
-    """Whether a backward pass through steps is one through the loop: from whatever is carried on or appended, it comes to the same carried
-    values in all steps but the last two, and what it leaves out, no other pass enters alone."""
-    marked, reached = body.requires_grad, {v: 1 << k for k, v in enumerate(body.inputs[:carried])}
-    for node in body.nodes:
+    """Whether a backward pass through steps is one through the loop: from whatever is carried on or collected, it comes to the same carried
+    values in all steps but the last two; and of any two passes, from one or the other of these, the second one meets something that the
+    first one has freed, as it does where they go through the loop; or nothing is saved."""
+    marked, inputs = body.requires_grad, body.inputs
+    nodes = [node for node in body.nodes if gradient_operands(node, marked) and not marked.isdisjoint(node.outputs)]
+    leading = {v: 1 << k for k, v in enumerate(inputs[:carried])}  # the carried values that gradients come to, as bits
+    for node in nodes:
         found = 0
         for x in gradient_operands(node, marked):
-            found |= reached.get(x, 0)
-        reached.update((v, found) for v in node.outputs if v in marked)
-    results = [reached.get(v, 0) if v in marked else 0 for v in body.outputs]  # type: ignore[arg-type]
+            found |= leading.get(x, 0)
+        leading.update((v, found) for v in node.outputs if v in marked)
+    results = [leading.get(v, 0) if v in marked else 0 for v in body.outputs]  # type: ignore[arg-type]
     ends = results[:carried]
 
     def before(places: int) -> int:
@@ -434,16 +444,29 @@ def _is_one(body: Graph, carried: int) -> bool:
             found |= there if places >> k & 1 else 0
         return found
 
-    tracked = [k for k, v in enumerate(body.inputs[:carried]) if v in marked]
-    if any(before(before(before(1 << k))) != before(before(1 << k)) for k in tracked):
-        return False
-    for v, there in zip(body.outputs[carried:], results[carried:], strict=True):
-        if v in marked and before(before(there)) & ~(before(there) | there):
+    savers = {k for k, node in enumerate(nodes) if saved_values(body, node, marked)}
+    passes: list[set[int]] = []  # which of these they meet
+    for first, v in enumerate(body.outputs):
+        if first < carried:
+            if inputs[first] not in marked:
+                continue
+            through = before(before(1 << first))
+            there = {*[body.outputs[k] for k in _bits(through or 1 << first)]}
+        elif v in marked:
+            through = results[first] | before(results[first])
+            there = {v, *[body.outputs[k] for k in _bits(through)]}
+        else:
+            continue
+        if before(through) & ~through or (first < carried and before(through) != through):
             return False
-    linked = [ends[k] | 1 << k for k in tracked]
-    linked += [there for v, there in zip(body.outputs[carried:], results[carried:], strict=True) if v in marked]
-    together = linked[0] if linked else 0
-    for _ in linked:  # which of them are linked to the first one
-        for places in linked:
-            together |= places if places & together else 0
-    return len(linked) < 2 or all(places & together for places in linked)
+        met = set()
+        for k in range(len(nodes) - 1, -1, -1):
+            if not there.isdisjoint(nodes[k].outputs):
+                met.add(k)
+                there.update(gradient_operands(nodes[k], marked))
+        passes.append(met & savers)
+    return not savers or not any(a.isdisjoint(b) for k, a in enumerate(passes) for b in passes[: k + 1])
+
+
+def _bits(number: int) -> list[int]:
+    return [k for k in range(number.bit_length()) if number >> k & 1]

@@ -26,7 +26,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.loop_nodes import Applied, Place, Slices, Step, StepsAsLoop
-from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
+from tracejit.capture.snapshots import DICTIONARIES, Snapshot, is_behind, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.core.interpreter import state
@@ -140,7 +140,7 @@ class _AnyNumber:
 
     def slices(self, at: int) -> list[Slices]:
         """The tensors of elements from one on."""
-        return [Slices(part.base, 0, at, 1) for part in self._parts if type(part) is _Rows]
+        return [Slices(part.base, 0, at, 1, _since(part[at])) for part in self._parts if type(part) is _Rows]
 
     def complete(self) -> None:
         """Make all."""
@@ -499,7 +499,8 @@ class Loop:
             if len(known) < len(seen) or len({x[:2] for x in known}) > 1 or len(moves) > 1 or 0 in moves:
                 return None
             base, dim, at = known[0]
-            found.append(Slices(interpreter.defined[base], dim, at, *moves))
+            (distance,) = moves
+            found.append(Slices(interpreter.defined[base], dim, at, distance, _since(column[0])))
         return found
 
     def _passed(self, repeating: _Repeating, begin: int, found: list[Tensor], lists: list[list[Any]]) -> list[Tensor]:
@@ -518,6 +519,11 @@ class Loop:
                 items += more
         self._at = end
         return found
+
+
+def _since(x: Tensor) -> float | None:
+    """When a tensor was made, by the numbers of the tape; None where its place on it is still to be made, or there is none."""
+    return None if x._node is None or is_behind(x) else x._node.sequence
 
 
 class _Repeating:

@@ -33,6 +33,7 @@ __all__ = [
     "VALUES",
     "Same",
     "Snapshot",
+    "is_behind",
     "is_constant",
     "kind_of",
     "left_outside",
@@ -193,11 +194,15 @@ class _Walk:
 
 def kind_of(x: Tensor) -> tuple[Any, ...]:
     """What there is to know of a tensor, but for its contents and for other objects that it leads to."""
-    node, base = x._node, x._base
-    # Where its root has been written to, a view gets its place on the tape when it is used next: not by being looked at.
-    is_behind = base is not None and base._storage is not None and x._seen != base._storage.version
-    place = type(node), getattr(node, "op", None), x._index, is_behind
+    node = x._node
+    place = type(node), getattr(node, "op", None), x._index, is_behind(x)
     return (type(x), x._aval, x._array.strides, x._requires_grad, type(x._storage), *place)
+
+
+def is_behind(x: Tensor) -> bool:
+    """Whether `x` is a view whose root has been written to: it gets its place on the tape when it is used next, not by being looked at."""
+    base = x._base
+    return base is not None and base._storage is not None and x._seen != base._storage.version
 
 
 def left_outside(recorder: Recorder) -> list[Any]:

@@ -188,6 +188,11 @@ class Op:
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return self.name if self.kind is not Kind.LOOP else "a loop"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _lookup, (self.name,)
 
