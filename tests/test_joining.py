@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tracejit as tj
-from tests.test_repeating import COUNT, RUN, U, W, cell, loops, parameter, zeros
+from tests.test_repeating import COUNT, GRU, RUN, U, W, cell, loops, parameter, zeros
 from tracejit.capture.session import record
 from tracejit.core.tree import flatten
 
@@ -270,3 +270,44 @@ def test_who_looks_into_the_frames_of_an_exception_finds_items() -> None:
     frames = [entry.frame.f_locals for entry in caught.traceback if "outs" in entry.frame.f_locals]
     assert [len(variables["outs"]) for variables in frames] == [COUNT]
     assert all(type(x) is tj.Tensor for x in frames[0]["outs"])
+
+
+def read_more_than_once(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = GRU(x, h)
+        outs.append(h)
+    return tj.stack(outs)
+
+
+def read_by_the_next_step(xs: Any) -> Any:
+    h, outs, ys, zs = zeros(), [], [], []
+    for x in xs:
+        before = h
+        h = cell(h, x)
+        outs.append(h)
+        ys.append(h + before)
+        zs.append(before * 2)
+    return tj.stack(outs), tj.stack(ys), tj.cat(zs)
+
+
+def kept_from_the_first_step(xs: Any) -> Any:
+    h, first = zeros(), None
+    for x in xs:
+        h = GRU(x, h) * 0.5 + h
+        first = h if first is None else first
+    return h, first
+
+
+@pytest.mark.parametrize("function", [read_more_than_once, read_by_the_next_step, kept_from_the_first_step])
+def test_gradients_of_what_enters_a_loop_begin_with_those_that_have_arrived(function: Callable[..., Any]) -> None:
+
+    def of_parameters(results: Any) -> list[Any]:
+        found = tj.autograd.grad(sum((x * x).sum() for x in flatten(results)[0]), (W, U, *GRU.parameters()), allow_unused=True)
+        return [g.numpy() for g in found if g is not None]
+
+    for seed in range(4):
+        recording, result = record(function, (inputs(seed=seed),), {})
+        assert len(loops(recording)) == 1
+        for x, y in zip(of_parameters(result), of_parameters(function(inputs(seed=seed))), strict=True):
+            assert x.tobytes() == y.tobytes()

@@ -152,6 +152,19 @@ def test_a_guard_among_those_that_repeat_themselves_which_is_another_one_stays(s
     assert entry(x, y) is x
 
 
+def test_statements_that_repeat_themselves_with_the_same_names_and_constants_are_a_loop() -> None:
+    guards = [Miss(X.at(0).is_same(None))] * 60
+    made = [statement for k in range(30) for statement in (Define(f"v{k}", X.at(0)), Miss(Name(f"v{k}").is_same(None)))]
+    sums = Return(tuple_of(*[Name(f"v{k}") for k in range(30)]))
+    for statements, result in ((guards, Return(X)), (made, sums)):
+        (loop,) = repeats(statements, True)
+        assert isinstance(loop, Repeat) and loop.each == ()
+        f = Function(("x", "y"), tuple(statements), (result,), Name("MISS"))
+        entry = load(f, "entry", {"MISS": MISSED}, "test")
+        assert entry([1, 2], [1, 2]) == ([1, 2] if statements is guards else (1,) * 30)
+        assert entry([None, 2], [1, 2]) is MISSED
+
+
 def test_statements_that_go_on_with_what_the_time_before_has_made_are_no_loop() -> None:
     chain = [Define("v0", X)]
     chain += [Define(f"v{k + 1}", Name(f"v{k}").at(0)) for k in range(3000)]

@@ -6,7 +6,8 @@ Revolve, 2000), or has what the step has saved (`Saved`), pulls the cotangents b
 step before, and collects those of slices.  What is shared has cotangents that steps add to: they are carried, too, and begin with what has
 arrived before.
 
-The order in which cotangents are added is that of the loop written out: what steps have added up so far comes before what a step adds.
+The order in which cotangents are added is that of the loop written out: what steps have added up so far comes before what a step adds,
+and so does what has arrived of what enters the first step (`_beginning_with`).
 A sum that nothing has arrived for begins with -0.0, to which any number can be added without changing it.
 """
 
@@ -59,8 +60,13 @@ def _pulled_back(saved: Saved | None, c: Any, *cotangents: Any) -> tuple[Any, ..
         raise RuntimeError(
             "backward(): a loop that kept nothing has no derivative; this is a defect of tracejit, please report it"
         )
-    of_history = (*cotangents[:kept], *[None] * (carried - kept))
     of_end, of_collected = cotangents[kept : kept + carried], cotangents[kept + carried :]
+    reference = next(x for x in cotangents if x is not None)
+    result: list[Any] = [*(c.accumulated or [None] * len(graph.inputs))]
+    of_history = [*cotangents[:kept], *[None] * (carried - kept)]
+    for k, arrived in enumerate(result[:carried]):
+        if arrived is not None and _is_read_twice(body, k):
+            of_history[k], result[k] = _beginning_with(arrived, of_history[k], attributes["count"], attributes["reverse"]), None
     wanted = tuple([k for k in range(carried, len(graph.inputs)) if c.needs[k] and _is_float(graph.avals[graph.inputs[k]])])
     seen = [tuple([g is not None for g in given]) for given in (of_history, of_end, of_collected)]
     floats, reached = _reached(body, carried, wanted, *seen)
@@ -75,8 +81,6 @@ def _pulled_back(saved: Saved | None, c: Any, *cotangents: Any) -> tuple[Any, ..
         slices += c.outputs[kept + saved.results : kept + saved.results + saved.residuals]
     step = _step(body, carried, floats, wanted, seen[0], seen[2], carried + sliced, at_hand, made)
     shared = [c.inputs[k] for k in at_hand if k >= carried + sliced]
-    reference = next(x for x in cotangents if x is not None)
-    result: list[Any] = [*(c.accumulated or [None] * len(graph.inputs))]
 
     def zeros(k: int) -> Any:
         return _nothing(reference, graph.avals[graph.inputs[k]])
@@ -112,6 +116,27 @@ def _after(history: Any, end: Any, reverse: bool) -> Any:
     first, last = (0, history.shape[0] - 1) if reverse else (1, history.shape[0])
     rows = REGISTRY["slice"].of(history, dim=0, start=first, stop=last, step=1)
     return REGISTRY["cat"].of(*((end, rows) if reverse else (rows, end)), dim=0)
+
+
+@lru_cache(maxsize=256)
+def _is_read_twice(body: Body, k: int) -> bool:
+    """Whether a step adds several cotangents for what is carried: then it matters what their sum begins with."""
+    v = body.graph.inputs[k]
+    readers = [node.op for node in body.graph.nodes for x in node.operands if type(x) is int and x == v and node.op.is_differentiable]
+    return len(readers) > 1 or any("accumulates" in op.traits for op in readers)
+
+
+def _beginning_with(arrived: Any, history: Any, count: Any, reverse: bool) -> Any:
+    """The cotangents of what was carried before each step, where some have arrived of what was carried before the first one.  history:
+    those that there are so far."""
+    first = REGISTRY["reshape"].of(arrived, shape=(1, *arrived.shape))
+    if history is None:
+        others = REGISTRY["full"].beside(arrived, -0.0, shape=(count - 1, *arrived.shape), dtype=arrived.dtype)
+    else:
+        ends = ((0, count - 1), (count - 1, count)) if reverse else ((1, count), (0, 1))
+        others, own = (REGISTRY["slice"].of(history, dim=0, start=start, stop=stop, step=1) for start, stop in ends)
+        first = REGISTRY["acc"].of(first, own)
+    return REGISTRY["cat"].of(*((others, first) if reverse else (first, others)), dim=0)
 
 
 def _nothing(reference: Any, aval: Any) -> Any:

@@ -46,12 +46,13 @@ class _Rendering:
     def _loop(self, loop: Repeat) -> list[str]:
         names, columns = ", ".join(name for name, _ in loop.each), [list(map(str, column)) for _, column in loop.each]
         rows = ", ".join(columns[0] if len(columns) == 1 else [f"({', '.join(row)})" for row in zip(*columns, strict=True)])
+        head = f"for {names} in ({rows}):" if names else f"for p_time in (0,) * {len(loop.made)}:"
         body = self.lines(loop.body)
         if not loop.made[0]:
-            return [f"for {names} in ({rows}):", *[f"    {line}" for line in body]]
+            return [head, *[f"    {line}" for line in body]]
         body.append(f"p_made.append({_row(loop.made[0])})")
         results = f"({', '.join(map(_row, loop.made))}) = p_made"
-        return ["p_made = []", f"for {names} in ({rows}):", *[f"    {line}" for line in body], results]
+        return ["p_made = []", head, *[f"    {line}" for line in body], results]
 
     def lines(self, statements: Sequence[Statement]) -> list[str]:
         """Guards that follow each other are one statement: Python compiles it in less time than several."""
