@@ -122,7 +122,9 @@ def _after(history: Any, end: Any, reverse: bool) -> Any:
 def _is_read_twice(body: Body, k: int) -> bool:
     """Whether a step adds several cotangents for what is carried: then it matters what their sum begins with."""
     v = body.graph.inputs[k]
-    readers = [node.op for node in body.graph.nodes for x in node.operands if type(x) is int and x == v and node.op.is_differentiable]
+    readers = [
+        node.op for node in body.graph.nodes for x in node.operands if type(x) is int and x == v and node.op.is_differentiable
+    ]
     return len(readers) > 1 or any("accumulates" in op.traits for op in readers)
 
 
