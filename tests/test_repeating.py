@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -1317,3 +1318,70 @@ def agrees_by_chance(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_loops_by_chance_are_recorded_as_if_all_steps_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left_out = [agrees_by_chance(seed, tmp_path, monkeypatch) for seed in range(60)]
     assert sum(count > 0 for count in left_out) >= 5
+
+
+# -- loops of any length, all steps of which run after all
+
+
+def stopping_rows(xs: Any) -> Any:
+    h = zeros()
+    for x in xs:
+        h = cell(h, x)
+        if SETTINGS.stops:
+            pickle.dumps(h.detach())
+    return h
+
+
+def stopping_numbered_rows(xs: Any) -> Any:
+    h, kinds = zeros(), []
+    for k, x in enumerate(xs, 2):
+        h = cell(h, x)
+        if SETTINGS.stops:
+            kinds.append(type(k))
+            pickle.dumps(h.detach())
+    return h, k, kinds
+
+
+def stopping_positions(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        h = cell(h, xs[t])
+        if SETTINGS.stops:
+            pickle.dumps(h.detach())
+    return h, t
+
+
+@pytest.mark.parametrize("function", [stopping_rows, stopping_numbered_rows, stopping_positions])
+def test_a_recording_may_stop_within_a_loop_of_any_length(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SETTINGS, "stops", False, raising=False)
+    compiled = tj.compile(function, wait=True)
+    for length, stops in ((40, False), (25, False), (13, True), (30, True), (50, False)):
+        SETTINGS.stops = stops
+        xs = parameter(length, 2, WIDTH, seed=length).detach()
+        found, expected = flatten(compiled(xs))[0], flatten(function(xs))[0]
+        np.testing.assert_allclose(found[0].detach().numpy(), expected[0].detach().numpy(), rtol=1e-9, atol=1e-12)
+        assert found[1:] == expected[1:]
+    assert "unknown_call" in compiled.explain() and compiled.stats.traces > 2
+
+
+def changing_grad_mode(xs: Any) -> Any:
+    h, rows = zeros(), []
+    for x in xs * W.sum():
+        h = cell(h, x)
+        rows.append(x)
+        if SETTINGS.stops:
+            tj.set_grad_enabled(False)
+    tj.set_grad_enabled(True)
+    return h, [row.requires_grad for row in rows]
+
+
+def test_elements_of_a_loop_require_grad_as_where_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SETTINGS, "stops", False, raising=False)
+    compiled = tj.compile(changing_grad_mode, wait=True)
+    for length, stops in ((40, False), (25, False), (13, True), (30, True)):
+        SETTINGS.stops = stops
+        xs = parameter(length, 2, WIDTH, seed=length).detach()
+        (h, found), (other, expected) = compiled(xs), changing_grad_mode(xs)
+        assert found == expected == [True] * length
+        np.testing.assert_allclose(h.detach().numpy(), other.detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.stats.traces > 2

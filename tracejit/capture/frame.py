@@ -280,7 +280,10 @@ class Frame:
 
     def repeats(self, loop: Loop | None) -> bool:
         """Whether all steps up to the last have been left out, at the beginning of one."""
-        if loop is None or not loop.is_watched() or active() is None:
+        if loop is None or not loop.is_watched():
+            return False
+        if active() is None:
+            loop.run_all()
             return False
         variables = sys._getframe(1).f_locals
         try:

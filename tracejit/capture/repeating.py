@@ -119,6 +119,7 @@ class _AnyNumber:
         self._length = int(without_symbols(count))
         self._parts = parts
         self._unpacked = unpacked
+        self._grad_enabled = state.grad_enabled
         for part in parts:
             for k in (*range(_FEWEST + 1), self._length - 2, self._length - 1):
                 part.make(k, self.place(k))
@@ -143,11 +144,15 @@ class _AnyNumber:
         return [Slices(part.base, 0, at, 1, _since(part[at])) for part in self._parts if type(part) is _Rows]
 
     def complete(self) -> None:
-        """Make all."""
+        """Make all, as where the loop began: steps may have changed grad mode."""
         int(self.count)
-        for part in self._parts:
-            for k in range(_FEWEST + 1, self._length):
-                part.make(k, k)
+        grad_enabled, state.grad_enabled = state.grad_enabled, self._grad_enabled
+        try:
+            for part in self._parts:
+                for k in range(_FEWEST + 1, self._length):
+                    part.make(k, k)
+        finally:
+            state.grad_enabled = grad_enabled
 
 
 class Loop:
