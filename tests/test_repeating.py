@@ -1385,3 +1385,19 @@ def test_elements_of_a_loop_require_grad_as_where_it_began(monkeypatch: pytest.M
         assert found == expected == [True] * length
         np.testing.assert_allclose(h.detach().numpy(), other.detach().numpy(), rtol=1e-9, atol=1e-12)
     assert compiled.stats.traces > 2
+
+
+def divided_by_the_length(xs: Any) -> Any:
+    h, loss = zeros(), 0
+    for x in xs:
+        h = cell(h, x)
+        loss = loss + h.sum() / len(xs)
+    return loss
+
+
+def test_steps_that_ask_for_a_length_again_repeat_each_other() -> None:
+    compiled = tj.compile(divided_by_the_length, wait=True)
+    for length in (40, 25, 13, 60, 31):
+        xs = parameter(length, 2, WIDTH, seed=length).detach()
+        np.testing.assert_allclose(compiled(xs).item(), divided_by_the_length(xs).item(), rtol=1e-9)
+    assert compiled.stats.traces <= 3 and compiled.stats.instances >= 2

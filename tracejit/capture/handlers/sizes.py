@@ -40,6 +40,7 @@ class SizeHandlers(Handlers):
         self.inputs: dict[int, tuple[int, ...]] = {}  # id of an argument -> its symbolic shape
         self._tensors: list[Tensor] = []  # the arguments, and what is in them
         self._symbols: dict[Name, Any] = {}  # a variable of the prologue -> what it stands for
+        self._names: dict[tuple[type, int], Name] = {}  # the other way round, of what the library has answered
         self._mixed: dict[Name, tuple[str, Any, Any]] = {}  # how a variable is computed of sizes and of other numbers
 
     # -- from start to end
@@ -114,9 +115,11 @@ class SizeHandlers(Handlers):
         return value
 
     def _number(self, symbol: Any) -> SymbolicNumber:
-        recorder = self.recorder
-        name = recorder.define(Constant(symbol))
-        self._symbols[name] = symbol
+        recorder, key = self.recorder, (type(symbol), symbol.number)
+        name = self._names.get(key)
+        if name is None:  # steps of a loop that ask again have nothing new
+            name = self._names[key] = recorder.define(Constant(symbol))
+            self._symbols[name] = symbol
         return SymbolicNumber(recorder, name, without_symbols(symbol))
 
     # -- from the program
