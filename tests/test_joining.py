@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tracejit as tj
-from tests.test_repeating import COUNT, GRU, RUN, U, W, cell, loops, parameter, zeros
+from tests.loop_programs import COUNT, GRU, RUN, U, W, cell, loops, parameter, zeros
 from tracejit.capture.session import record
 from tracejit.core.tree import flatten
 

@@ -2,372 +2,69 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tracejit as tj
-from tracejit import nn, optim
+from tests import loop_programs
+from tests.loop_programs import (
+    BUFFER,
+    COUNT,
+    RUN,
+    SETTINGS,
+    WIDTH,
+    W,
+    backwards,
+    by_position,
+    by_second_position,
+    cell,
+    gradients,
+    gradients_of_slices,
+    gradients_of_weights,
+    gru_with_outputs,
+    in_a_loop,
+    in_branches,
+    inputs,
+    loops,
+    loss_in_each_step,
+    losses_added_in_place,
+    lstm,
+    numbers_downwards,
+    numbers_in_rows,
+    one_before_the_last,
+    outputs_of_two_lists,
+    parameter,
+    recurrent,
+    same,
+    second_derivatives,
+    solver,
+    some_detached,
+    state_changed_in_place,
+    state_in_a_tuple,
+    states_in_a_list,
+    steps_left_out,
+    tape,
+    training,
+    unpacked_rows,
+    used_afterwards,
+    views_of_parts,
+    with_neighbours,
+    with_numbers,
+    writing,
+    writing_rows,
+    zeros,
+)
+from tracejit import nn
 from tracejit.capture import repeating
 from tracejit.capture.session import record
-from tracejit.core.op import Kind
 from tracejit.core.tree import flatten
 from tracejit.tensor import Tensor
-
-COUNT, WIDTH = 40, 4
-RUN = 4
-"""Steps that run: the first, two that do the same, and the last."""
-
-
-def parameter(*shape: int, seed: int = 0) -> Any:
-    return tj.tensor(np.random.default_rng(seed).normal(0, 0.4, shape), requires_grad=True)
-
-
-W, U, B = parameter(WIDTH, WIDTH), parameter(WIDTH, WIDTH, seed=1), parameter(WIDTH, seed=2)
-LSTM = nn.LSTMCell(WIDTH, WIDTH).double()
-GRU = nn.GRUCell(WIDTH, WIDTH).double()
-LINEAR = nn.Linear(WIDTH, WIDTH).double()
-OPTIMIZER = optim.SGD(LINEAR.parameters(), lr=0.0)
-BUFFER = tj.zeros(2)
-SETTINGS = SimpleNamespace(rate=0.1, times=3)
-
-
-def inputs(seed: int = 10) -> Any:
-    return parameter(COUNT, 2, WIDTH, seed=seed).detach()
-
-
-def zeros() -> Any:
-    return tj.zeros(2, WIDTH, dtype=tj.float64)
-
-
-def cell(h: Any, x: Any) -> Any:
-    return (h @ W + x @ U + B).tanh()
-
-
-def same(a: Any, b: Any) -> None:
-    """Equal bits, and what else there is to tensors."""
-    found, expected = flatten(a)[0], flatten(b)[0]
-    assert len(found) == len(expected)
-    for x, y in zip(found, expected, strict=True):
-        if not isinstance(y, Tensor):
-            assert x == y
-            continue
-        assert (x.shape, x.dtype, x.requires_grad, x.is_leaf, x.stride()) == (
-            y.shape,
-            y.dtype,
-            y.requires_grad,
-            y.is_leaf,
-            y.stride(),
-        )
-        assert x.detach().numpy().tobytes() == y.detach().numpy().tobytes()
-        assert type(x.grad_fn).__name__ == type(y.grad_fn).__name__
-
-
-def tape(x: Any) -> list[str]:
-    """The names of the operations behind a tensor."""
-    names: list[str] = []
-    waiting, seen = [x.grad_fn], {}
-    while waiting:
-        node = waiting.pop()
-        if node is not None and id(node) not in seen:
-            seen[id(node)] = node
-            names.append(node.name())
-            waiting += [before for before, _ in node.next_functions]
-    return names
-
-
-def loops(recording: Any) -> list[int]:
-    """The steps of the loops in a graph."""
-    nodes = () if recording.graph is None else recording.graph.nodes
-    return [node.attrs["count"] for node in nodes if node.op.kind is Kind.LOOP]
-
-
-def steps_left_out(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many steps a recorded call leaves out.  It has to be the same call as one that leaves out none, and as an eager one, and replays
-    have to give what eager calls do."""
-    recording, result = record(function, (inputs(),), {})
-    same(result, function(inputs()))
-    with monkeypatch.context() as patched:
-        patched.setattr(repeating, "_TRIES", 0)
-        complete, expected = record(function, (inputs(),), {})
-    assert complete.left_out == 0
-    same(result, expected)
-    assert (recording.reason and recording.reason.code) == (complete.reason and complete.reason.code)
-    if recording.graph is not None and complete.graph is not None and not loops(recording):
-        assert recording.graph == complete.graph
-        assert [node.line for node in recording.graph.nodes] == [node.line for node in complete.graph.nodes]
-    for x, y in zip(flatten(result)[0], flatten(expected)[0], strict=True):
-        if isinstance(y, Tensor) and not loops(recording):
-            assert tape(x) == tape(y)
-    compiled = tj.compile(function)
-    for k in range(4):
-        for x, y in zip(flatten(compiled(inputs(k % 2)))[0], flatten(function(inputs(k % 2)))[0], strict=True):
-            if isinstance(y, Tensor):
-                assert (x.shape, x.dtype, x.requires_grad) == (y.shape, y.dtype, y.requires_grad)
-                np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
-            else:
-                assert x == y
-    return recording.left_out
-
-
-def gradients(value: Any, *of: Any) -> Any:
-    return tj.autograd.grad(value, of or (W, U, B))
-
-
-# -- programs whose steps repeat
-
-
-def recurrent(xs: Any) -> Any:
-    h = zeros()
-    for x in xs:
-        h = cell(h, x)
-    return h
-
-
-def gradients_of_weights(xs: Any) -> Any:
-    return gradients((recurrent(xs) ** 2).sum())
-
-
-def gradients_of_slices(xs: Any) -> Any:
-    xs = xs.clone().requires_grad_()
-    return gradients((recurrent(xs) ** 2).sum(), xs)
-
-
-def second_derivatives(xs: Any) -> Any:
-    (slope,) = tj.autograd.grad((recurrent(xs) ** 2).sum(), W, create_graph=True)
-    return gradients((slope * slope).sum())
-
-
-def by_position(xs: Any) -> Any:
-    h = zeros()
-    for t in range(len(xs)):
-        h = cell(h, xs[t])
-    return h, t
-
-
-def by_second_position(xs: Any) -> Any:
-    xs = xs.transpose(0, 1)
-    h = zeros()
-    for t in range(xs.shape[1]):
-        h = cell(h, xs[:, t])
-    return h, gradients(h.sum())
-
-
-def backwards(xs: Any) -> Any:
-    h, n = zeros(), len(xs)
-    for t in range(n):
-        h = cell(h, xs[n - 1 - t]) + xs[-1 - t]
-    return h
-
-
-def with_neighbours(xs: Any) -> Any:
-    h = zeros()
-    for t in range(1, len(xs) - 1):
-        h = cell(h, xs[t - 1]) * xs[t + 1] + xs[0]
-    return h, t
-
-
-def numbers_downwards(xs: Any) -> Any:
-    h = zeros()
-    for t in range(len(xs) - 1, -1, -1):
-        h = cell(h, xs[t])
-    return h, t
-
-
-def solver(xs: Any) -> Any:
-    y = xs[0]
-    for _ in range(COUNT):
-        k = (y @ W).sin() - y
-        y = y + 0.05 * ((y + 0.05 * k).sin() + k)
-    return y, k, gradients(y.sum(), W)
-
-
-def lstm(xs: Any) -> Any:
-    h = c = zeros()
-    for x in xs:
-        h, c = LSTM(x, (h, c))
-    return h, c, gradients((h + c).sum(), *LSTM.parameters())
-
-
-def state_in_a_tuple(xs: Any) -> Any:
-    state = (zeros(), zeros())
-    for x in xs:
-        state = LSTM(x, state)
-        h, c = state
-    return state, h, c, h is state[0]
-
-
-def states_in_a_list(xs: Any) -> Any:
-    states = [zeros(), zeros()]
-    named = {"h": zeros()}
-    for x in xs:
-        for k in range(2):
-            x = states[k] = cell(states[k], x)
-        named["h"] = named["h"] * 0.5 + x
-    return states, named, gradients(named["h"].sum())
-
-
-def gru_with_outputs(xs: Any) -> Any:
-    h, outs = zeros(), []
-    for x in xs:
-        h = GRU(x, h)
-        outs.append(h)
-    return tj.stack(outs), outs[3], outs[-1] is h, len(outs), gradients(tj.stack(outs).sum(), *GRU.parameters())
-
-
-def outputs_of_two_lists(xs: Any) -> Any:
-    h, outs, others = zeros(), [xs[0]], []
-    for x in xs:
-        h = cell(h, x)
-        outs.append(h * 2)
-        others.append(h.detach())
-        outs.append(x)
-    return outs, others
-
-
-def loss_in_each_step(xs: Any) -> Any:
-    h, loss = zeros(), 0.0
-    for x in xs:
-        h = cell(h, x)
-        loss = loss + ((h - x) ** 2).mean()
-    return loss, gradients(loss)
-
-
-def one_before_the_last(xs: Any) -> Any:
-    a, b = zeros(), zeros() + 1
-    for x in xs:
-        a, b = b, cell(a, x) + b
-    return a, b
-
-
-def training(xs: Any) -> Any:
-    OPTIMIZER.zero_grad()
-    h, total = zeros(), zeros().sum()
-    for x in xs:
-        h = LINEAR(h + x).tanh()
-        total = total + (h * h).sum()
-    total.backward()
-    OPTIMIZER.step()
-    return total.detach(), LINEAR.weight.grad.clone()
-
-
-def some_detached(xs: Any) -> Any:
-    h = zeros()
-    for x in xs:
-        with tj.no_grad():
-            scale = (h @ W).abs().mean()
-        h = cell(h, x) * scale + h.detach()
-    return h, gradients(h.sum())
-
-
-def with_numbers(xs: Any) -> Any:
-    h = zeros()
-    for x in xs:
-        step = SETTINGS.rate / 2
-        h = h + step * (x @ W).sin() * SETTINGS.times
-    return h
-
-
-def unpacked_rows(xs: Any) -> Any:
-    h = zeros()
-    for a, b in zip(xs, xs * 2, strict=False):
-        h = cell(h, a) + b
-    for t, x in enumerate(xs):
-        h = cell(h, x) + xs[t]
-    return h, t, a, b
-
-
-def numbers_in_rows(xs: Any) -> Any:
-    h = zeros()
-    for t, x in enumerate(xs[4:], 4):
-        h = cell(h, x) * xs[t - 4]
-    for t, _ in enumerate(xs):
-        h = cell(h, xs[t])
-    for s, t, x in zip(range(2 * COUNT, 0, -2), range(COUNT), xs, strict=False):
-        h = cell(h, x) + xs[t] + tj.cat([xs, xs])[s - 1]
-    return h, s, t
-
-
-def in_branches(xs: Any) -> Any:
-    h = zeros()
-    for x in xs:
-        if SETTINGS.times == 3:
-            h = cell(h, x)
-        else:
-            break
-        if h.shape[0] > 5:
-            continue
-        h = h * 0.5
-    else:
-        h = h + 1
-    return h
-
-
-def used_afterwards(xs: Any) -> Any:
-    h = zeros()
-    for x in xs:
-        before, y = h, x @ U
-        h = cell(h, y)
-    return h, y, x, before
-
-
-def in_a_loop(xs: Any) -> Any:
-    h = zeros()
-    for _ in range(3):
-        for x in xs:
-            h = cell(h, x)
-        h = h * 0.5
-    return h
-
-
-def views_of_parts(xs: Any) -> Any:
-    h = zeros()
-    for x in xs:
-        a, b = (h @ W + x).chunk(2, 1)
-        h = tj.cat([a.sigmoid(), b.tanh()], 1)
-    return h, a, b, gradients(h.sum(), W)
-
-
-def writing(xs: Any) -> Any:
-    h, total = zeros(), zeros()
-    for x in xs:
-        h = cell(h, x)
-        total += h * x
-    return h, total
-
-
-def writing_rows(xs: Any) -> Any:
-    h, out = zeros(), tj.zeros(COUNT, 2, WIDTH, dtype=tj.float64)
-    for t, x in enumerate(xs):
-        h = cell(h, x)
-        out[t] = h
-    return out
-
-
-def losses_added_in_place(xs: Any) -> Any:
-    h, loss = zeros(), 0
-    for x in xs:
-        h = cell(h, x)
-        loss += (h * x).sum()
-    return loss, gradients(loss)
-
-
-def state_changed_in_place(xs: Any) -> Any:
-    h, parts = zeros(), tj.zeros(2, 2 * WIDTH, dtype=tj.float64)
-    first = parts[:, :WIDTH]
-    for x in xs:
-        h = cell(h, x)
-        with tj.no_grad():
-            first.mul_(0.5).add_(h)
-            parts[:, WIDTH:] += x
-    return h, parts, first
 
 
 @pytest.mark.parametrize(
@@ -389,319 +86,6 @@ def test_steps_that_do_the_same_run_four_times(
     function: Callable[..., Any], left_out: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert steps_left_out(function, monkeypatch) == left_out
-
-
-# -- steps that are one node
-
-
-def two_layers(xs: Any) -> Any:
-    h, k, loss = zeros(), zeros(), 0.0
-    for x in xs:
-        h = cell(h, x)
-        k = (k @ U + h).tanh()
-        loss = loss + (k @ W - x).square().mean()
-    return h, k, loss
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        (recurrent, 1), (gradients_of_weights, 2), (gradients_of_slices, 2), (second_derivatives, 4), (by_position, 1),
-        (by_second_position, 2), (backwards, 1), (solver, 2), (lstm, 2), (state_in_a_tuple, 1), (loss_in_each_step, 2), (training, 2),
-        (some_detached, 2), (in_branches, 1), (two_layers, 1), (gru_with_outputs, 0), (writing, 1), (losses_added_in_place, 2),
-        (writing_rows, 1),
-    ],
-)  # fmt: skip
-def test_steps_that_carry_tensors_on_and_leave_nothing_else_are_one_node(function: Callable[..., Any], expected: int) -> None:
-    recording, _ = record(function, (inputs(),), {})
-    count = COUNT - RUN - 1 - (function is losses_added_in_place)  # whose first step makes what the others write to
-    assert loops(recording) == [count] * expected
-
-
-def chains(xs: Any) -> Any:
-    h, k = zeros(), zeros()
-    for x in xs:
-        h = cell(h, x)
-        k = (k @ U + x).sin()
-    return h, k
-
-
-def by_turns(xs: Any) -> Any:
-    a, b, h = zeros() @ W, zeros() @ W + 1, zeros() @ W
-    for x in xs:
-        a, b = b * 0.5 + x @ W, a
-        h = h * 0.5 + a
-    return a, h
-
-
-def slices_that_are_shared(xs: Any) -> Any:
-    xs, h = xs @ W, zeros()
-    for t in range(COUNT):
-        h = cell(h, xs[t]) + xs.mean()
-    return h
-
-
-def views_carried_on(xs: Any) -> Any:
-    h, before, last = zeros(), xs[0], xs[0]
-    for x in xs:
-        h, before, last = cell(h, last), last, x
-    return h, before
-
-
-def columns(xs: Any) -> Any:
-    h = zeros()
-    for x in xs:
-        h = (h @ W + x).tanh().mT.contiguous().mT
-    return h
-
-
-def saved_and_written(xs: Any) -> Any:
-    h, k = zeros() @ W, zeros()
-    for x in xs:
-        h = cell(h, x)
-        k = h.exp()
-        h *= 2.0
-    return k
-
-
-def rows_read_again(xs: Any) -> Any:
-    h, out = zeros(), tj.zeros(COUNT, 2, WIDTH, dtype=tj.float64)
-    for t in range(1, COUNT):
-        h = cell(h, xs[t]) + out[t - 1]
-        out[t] = h
-    return out
-
-
-def rows_that_are_viewed(xs: Any) -> Any:
-    h, out = zeros(), tj.zeros(COUNT, 2, WIDTH, dtype=tj.float64)
-    first = out[:, 0]
-    for t, x in enumerate(xs):
-        h = cell(h, x)
-        out[t] = h
-    return out, first
-
-
-def rows_of_numbers(xs: Any) -> Any:
-    h, out = zeros(), tj.zeros(COUNT, 2, WIDTH, dtype=tj.float64)
-    for t, x in enumerate(xs):
-        h = cell(h, x)
-        out[t] = 2.0
-    return out + h
-
-
-def written_and_viewed(xs: Any) -> Any:
-    h, total = zeros(), zeros()
-    first = total[0]
-    for x in xs:
-        h = cell(h, x)
-        total += h
-    return h, total, first
-
-
-def one_without_anything_saved(xs: Any) -> Any:
-    h, k = zeros(), zeros()
-    for x in xs:
-        k = k * 0.9 + B
-        h = cell(h, x) + k
-    return h, k
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        saved_and_written, written_and_viewed, rows_read_again, rows_that_are_viewed, rows_of_numbers, chains, by_turns,
-        slices_that_are_shared, views_carried_on, columns, one_without_anything_saved,
-    ],
-)  # fmt: skip
-def test_a_node_would_not_be_as_good_as_these_steps(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert steps_left_out(function, monkeypatch) >= COUNT - RUN - 1
-    recording, _ = record(function, (inputs(),), {})
-    assert not loops(recording)
-
-
-@pytest.mark.parametrize(("function", "of"), [(chains, (U, U)), (one_without_anything_saved, (W, B))])
-def test_passes_that_meet_nothing_of_each_other_need_no_retained_graph(function: Callable[..., Any], of: tuple[Any, Any]) -> None:
-    compiled = tj.compile(function)
-    for _ in range(3):
-        for order in (1, -1):
-            results = compiled(inputs()), function(inputs())
-            for k, operand in [*enumerate(of)][::order]:
-                slopes = [tj.autograd.grad(found[k].sum(), operand)[0].numpy() for found in results]
-                np.testing.assert_allclose(*slopes, rtol=1e-9)
-
-
-def neighbours(xs: Any) -> Any:
-    h, loss = xs[0], 0.0
-    for t in range(1, COUNT - 1):
-        h = cell(h, xs[t]) + xs[t - 1] * 0.1 + xs[t + 1] * xs[t]
-        loss = loss + (h - W[0]).square().mean()
-    return loss * h
-
-
-def read_as_a_whole_at_first(xs: Any) -> Any:
-    h, before = zeros(), None
-    for x in xs:
-        if before is None:
-            h = h + xs.mean(0) + xs[-1] * xs.sum(0)
-        before = h = cell(h, x)
-    return h
-
-
-def written_to_at_first(xs: Any) -> Any:
-    xs, h, before = xs * 2, zeros(), None
-    for x in xs:
-        if before is None:
-            xs.mul_(0.5)
-        before = h = cell(h, x)
-    return h
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        recurrent, state_in_a_tuple, backwards, by_position, neighbours, read_as_a_whole_at_first, written_to_at_first, writing,
-        writing_rows,
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("seed", range(3))
-def test_gradients_of_a_recorded_call_have_the_bits_of_eager_ones(function: Callable[..., Any], seed: int) -> None:
-    def slopes(call: Callable[..., Any], earlier: bool) -> Any:
-        xs = inputs(seed).requires_grad_()
-        result = flatten(call(xs))[0][0]
-        loss = (result * result).sum() + ((result @ W).sin() * xs[20] @ U * earlier).sum()
-        return tj.autograd.grad(loss, (W, U, B, xs, *LSTM.parameters()), allow_unused=True)
-
-    for earlier in (False, True):
-        for x, y in zip(slopes(tj.compile(function), earlier), slopes(function, earlier), strict=True):
-            assert (x is None) == (y is None)
-            if x is not None:
-                assert x.numpy().tobytes() == y.numpy().tobytes()
-
-
-@pytest.mark.parametrize("what", ["weight", "bias", "inputs"])
-@pytest.mark.parametrize("times", [1, 2, 3])
-def test_a_loop_has_saved_what_its_steps_would_and_nothing_else(what: str, times: int) -> None:
-    def function(xs: Any, weight: Any, bias: Any) -> Any:
-        h = zeros()
-        for x in xs:
-            h = (h @ weight + x + bias).tanh()
-        return h.sum()
-
-    compiled = tj.compile(function)
-    for call in (compiled, function):
-        given = {"weight": parameter(WIDTH, WIDTH), "bias": parameter(WIDTH), "inputs": inputs()}
-        for _ in range(times):
-            loss = call(given["inputs"], given["weight"], given["bias"])
-        with tj.no_grad():
-            given[what].mul_(2.0)
-        if what == "weight":
-            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-                loss.backward()
-        else:
-            loss.backward()
-    assert compiled.stats.traces == 1
-
-
-# -- other numbers of steps
-
-
-def by_length(xs: Any) -> Any:
-    h = zeros()
-    for t in range(xs.shape[0]):
-        h = cell(h, xs[t])
-    return h, h.sum() * t
-
-
-def from_the_second_on(xs: Any) -> Any:
-    h, n = xs[0], len(xs)
-    for t in range(1, n):
-        h = cell(h, xs[t]) + xs[t - 1] * 0.1
-    return h / n
-
-
-def loss_of_the_next_row(xs: Any) -> Any:
-    h, loss = zeros(), 0.0
-    for t in range(len(xs) - 1):
-        h = cell(h, xs[t])
-        loss = loss + (h - xs[t + 1]).square().mean()
-    return loss
-
-
-def along_the_second_dimension(xs: Any) -> Any:
-    xs, h = xs.transpose(0, 1), zeros()
-    for t in range(xs.size(1)):
-        h = cell(h, xs[:, t])
-    return h
-
-
-def with_both(xs: Any) -> Any:
-    h, total = zeros(), zeros()
-    for t, x in enumerate(xs):
-        h = cell(h, x) + xs[t] * 0.1
-        total += h
-    for x, y in zip(xs, xs * 2, strict=True):
-        h = cell(h, x) * y
-    for t, x in enumerate(xs * 3, 1):
-        h = cell(h, x) * xs[t - 1]
-    return h, total, total.sum() * t
-
-
-def rows_of_two(xs: Any) -> Any:
-    h, out, other = zeros(), xs.new_zeros(len(xs) + 2, 2, WIDTH), tj.zeros(2, len(xs), 3, dtype=tj.float64)
-    for t in range(len(xs)):
-        h = cell(h, xs[t])
-        out[t + 1] = h
-        other[:, t] = h[:, :3]
-        h = h + h * h
-    return out, other, h
-
-
-def mapped(xs: Any) -> Any:
-    out = tj.zeros_like(xs)
-    for t, x in enumerate(xs):
-        out[t] = (x @ W).tanh() + xs[t]
-    return out * 2
-
-
-def until_the_end(xs: Any) -> Any:
-    h = zeros()
-    for x in xs:
-        h = cell(h, x)
-    else:
-        h = h * 2
-    return h, x
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        recurrent, gradients_of_weights, second_derivatives, lstm, loss_in_each_step, some_detached, by_length, from_the_second_on,
-        loss_of_the_next_row, along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both, rows_of_two, mapped,
-    ],
-)  # fmt: skip
-def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:
-    compiled = tj.compile(function)
-    for k, length in enumerate((40, 25, 60, 13, 31, 80, 12, 55)):
-        xs = parameter(length, 2, WIDTH, seed=k).detach().requires_grad_()
-        for x, y in zip(flatten(compiled(xs))[0], flatten(function(xs))[0], strict=True):
-            assert (x.shape, x.dtype, x.requires_grad, x.stride()) == (y.shape, y.dtype, y.requires_grad, y.stride())
-            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
-            if x.requires_grad and function not in (lstm, loss_in_each_step, some_detached, losses_added_in_place):
-                slopes = [tj.autograd.grad((v * v).sum(), xs, retain_graph=True)[0].numpy() for v in (x, y)]
-                np.testing.assert_allclose(*slopes, rtol=1e-9, atol=1e-12)
-    assert compiled.stats.traces <= 3
-    assert compiled.stats.instances >= 5
-
-
-@pytest.mark.parametrize("function", [gru_with_outputs, outputs_of_two_lists])
-def test_steps_that_are_no_node_are_those_of_one_number(function: Callable[..., Any]) -> None:
-    compiled = tj.compile(function)
-    for k, length in enumerate((40, 25, 60, 13, 25)):
-        xs = parameter(length, 2, WIDTH, seed=k).detach()
-        for x, y in zip(flatten(compiled(xs))[0], flatten(function(xs))[0], strict=True):
-            if isinstance(y, Tensor):
-                np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
-    assert not compiled.stats.instances
 
 
 # -- programs whose steps do more, or are other ones
@@ -1277,7 +661,7 @@ def written(seed: int, folder: Path) -> Callable[..., Any]:
     """A function by chance, whose source stands in a file."""
     path = folder / f"loop_by_chance_{seed}.py"
     path.write_text(Author(seed).program())
-    names: dict[str, Any] = {**globals(), "__name__": path.stem, "__file__": str(path)}
+    names: dict[str, Any] = {**vars(loop_programs), "__name__": path.stem, "__file__": str(path)}
     exec(compile(path.read_text(), str(path), "exec", dont_inherit=True), names)
     function: Callable[..., Any] = names["function"]
     return function
@@ -1318,86 +702,3 @@ def agrees_by_chance(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_loops_by_chance_are_recorded_as_if_all_steps_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left_out = [agrees_by_chance(seed, tmp_path, monkeypatch) for seed in range(60)]
     assert sum(count > 0 for count in left_out) >= 5
-
-
-# -- loops of any length, all steps of which run after all
-
-
-def stopping_rows(xs: Any) -> Any:
-    h = zeros()
-    for x in xs:
-        h = cell(h, x)
-        if SETTINGS.stops:
-            pickle.dumps(h.detach())
-    return h
-
-
-def stopping_numbered_rows(xs: Any) -> Any:
-    h, kinds = zeros(), []
-    for k, x in enumerate(xs, 2):
-        h = cell(h, x)
-        if SETTINGS.stops:
-            kinds.append(type(k))
-            pickle.dumps(h.detach())
-    return h, k, kinds
-
-
-def stopping_positions(xs: Any) -> Any:
-    h = zeros()
-    for t in range(len(xs)):
-        h = cell(h, xs[t])
-        if SETTINGS.stops:
-            pickle.dumps(h.detach())
-    return h, t
-
-
-@pytest.mark.parametrize("function", [stopping_rows, stopping_numbered_rows, stopping_positions])
-def test_a_recording_may_stop_within_a_loop_of_any_length(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SETTINGS, "stops", False, raising=False)
-    compiled = tj.compile(function, wait=True)
-    for length, stops in ((40, False), (25, False), (13, True), (30, True), (50, False)):
-        SETTINGS.stops = stops
-        xs = parameter(length, 2, WIDTH, seed=length).detach()
-        found, expected = flatten(compiled(xs))[0], flatten(function(xs))[0]
-        np.testing.assert_allclose(found[0].detach().numpy(), expected[0].detach().numpy(), rtol=1e-9, atol=1e-12)
-        assert found[1:] == expected[1:]
-    assert "unknown_call" in compiled.explain() and compiled.stats.traces > 2
-
-
-def changing_grad_mode(xs: Any) -> Any:
-    h, rows = zeros(), []
-    for x in xs * W.sum():
-        h = cell(h, x)
-        rows.append(x)
-        if SETTINGS.stops:
-            tj.set_grad_enabled(False)
-    tj.set_grad_enabled(True)
-    return h, [row.requires_grad for row in rows]
-
-
-def test_elements_of_a_loop_require_grad_as_where_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SETTINGS, "stops", False, raising=False)
-    compiled = tj.compile(changing_grad_mode, wait=True)
-    for length, stops in ((40, False), (25, False), (13, True), (30, True)):
-        SETTINGS.stops = stops
-        xs = parameter(length, 2, WIDTH, seed=length).detach()
-        (h, found), (other, expected) = compiled(xs), changing_grad_mode(xs)
-        assert found == expected == [True] * length
-        np.testing.assert_allclose(h.detach().numpy(), other.detach().numpy(), rtol=1e-9, atol=1e-12)
-    assert compiled.stats.traces > 2
-
-
-def divided_by_the_length(xs: Any) -> Any:
-    h, loss = zeros(), 0
-    for x in xs:
-        h = cell(h, x)
-        loss = loss + h.sum() / len(xs)
-    return loss
-
-
-def test_steps_that_ask_for_a_length_again_repeat_each_other() -> None:
-    compiled = tj.compile(divided_by_the_length, wait=True)
-    for length in (40, 25, 13, 60, 31):
-        xs = parameter(length, 2, WIDTH, seed=length).detach()
-        np.testing.assert_allclose(compiled(xs).item(), divided_by_the_length(xs).item(), rtol=1e-9)
-    assert compiled.stats.traces <= 3 and compiled.stats.instances >= 2

@@ -224,13 +224,12 @@ class _Pass:
             if selective is not None and not selective.expanded:
                 handed = selective.backward_to(None if allowed is None else tuple(map(self.leads, node.edges)), slots, retain)
             else:
-                backward: Any = node.backward
-                if node.accumulates:
-                    backward = functools.partial(node.onto, self.taken(node))  # type: ignore[attr-defined]
-                if watched is None:
-                    gradients = backward(slots, tensors)
+                if watched is None and not node.accumulates:
+                    gradients = node.backward(slots, tensors)
                 else:
-                    gradients = watched.checked(node, functools.partial(backward, slots, tensors))
+                    backward = functools.partial(node.onto, self.taken(node)) if node.accumulates else node.backward  # type: ignore[attr-defined]
+                    run = functools.partial(backward, slots, tensors)
+                    gradients = run() if watched is None else watched.checked(node, run)
                 handed = zip(node.edges, gradients)  # noqa: B905  (lengths agree by construction)
                 if not retain:
                     node.release()

@@ -8,7 +8,7 @@ lists is put there.  The last step runs as Python again, and with it whatever co
 
 Where steps leave nothing but tensors that they carry on, one node stands for all of them but the one before the last (loop_nodes.py).
 Then there may be any number of them, too: of a loop over the rows of a tensor, or over the numbers up to a size, the first elements are
-those that count from the front, the last two those that count from the end (`_AnyNumber`), and what has been shown of one step holds
+those that count from the front, the last two those that count from the end (elements.py), and what has been shown of one step holds
 for each that lies between them in another call.
 
 Else operations are evaluated one by one, as ever: tensors, their places on the tape and the graph are those of a loop that ran, and each
@@ -25,20 +25,20 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from tracejit.capture.elements import MORE_THAN, AnyNumber, Numbers, Rows, made_at
 from tracejit.capture.loop_nodes import Applied, Place, Slices, Step, StepsAsLoop
-from tracejit.capture.snapshots import DICTIONARIES, Snapshot, is_behind, kind_of, left_outside, recorded, snapshot
+from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
-from tracejit.core.symbolic import SymInt, without_symbols
+from tracejit.core.symbolic import SymInt
 from tracejit.ir.graph import Literal, Node
 from tracejit.ops.movement.views import select
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = ["Loop"]
@@ -76,85 +76,6 @@ class _Beginning:
         self.lengths = list(map(len, lists))
 
 
-class _Rows:
-    """The rows of a tensor, as far as they are made."""
-
-    def __init__(self, base: Tensor) -> None:
-        self.base = base
-        self._made: dict[int, Tensor] = {}
-
-    def make(self, k: int, place: Any) -> None:
-        """Make row `k` of this call, which is the one at `place` in each."""
-        if k not in self._made:
-            self._made[k] = select.of(self.base, place, dim=0)
-
-    def __getitem__(self, k: int) -> Tensor:
-        return self._made[k]
-
-
-class _Numbers:
-    """Numbers that count steps."""
-
-    def __init__(self, recorder: Recorder, start: int) -> None:
-        self._recorder = recorder
-        self._start = start
-        self._made: dict[int, Any] = {}
-
-    def make(self, k: int, place: Any) -> None:
-        """Number `k` of this call is the one at `place` in each."""
-        self._made[k] = self._start + place
-
-    def __getitem__(self, k: int) -> Any:
-        return self._recorder.sizes.admitted(self._made[k])
-
-
-class _AnyNumber:
-    """Elements of a loop of which another call may have another number: the first ones count from the front, the last two from the end.
-    Others are made only if all steps are to run: then the number is this one in all calls."""
-
-    def __init__(self, recorder: Recorder, count: SymInt, parts: Sequence[_Rows | _Numbers], unpacked: bool) -> None:
-        """count: more than _FEWEST + 2.  parts: of each element, which is a tuple of them if it is unpacked."""
-        self._recorder = recorder
-        self.count = count
-        self._length = int(without_symbols(count))
-        self._parts = parts
-        self._unpacked = unpacked
-        self._grad_enabled = state.grad_enabled
-        for part in parts:
-            for k in (*range(_FEWEST + 1), self._length - 2, self._length - 1):
-                part.make(k, self.place(k))
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, k: int) -> Any:
-        found = tuple([part[k] for part in self._parts])
-        return self._recorder.made(found) if self._unpacked else found[0]
-
-    def place(self, k: int) -> Any:
-        """Which element the one at `k` is, in each call."""
-        return k if k <= _FEWEST else self.count - (self._length - k)
-
-    def tensors(self, k: int) -> list[Tensor]:
-        """Those of an element."""
-        return [part[k] for part in self._parts if type(part) is _Rows]
-
-    def slices(self, at: int) -> list[Slices]:
-        """The tensors of elements from one on."""
-        return [Slices(part.base, 0, at, 1, _since(part[at])) for part in self._parts if type(part) is _Rows]
-
-    def complete(self) -> None:
-        """Make all, as where the loop began: steps may have changed grad mode."""
-        int(self.count)
-        grad_enabled, state.grad_enabled = state.grad_enabled, self._grad_enabled
-        try:
-            for part in self._parts:
-                for k in range(_FEWEST + 1, self._length):
-                    part.make(k, k)
-        finally:
-            state.grad_enabled = grad_enabled
-
-
 class Loop:
     """One run of a `for` statement, and the iterator of its elements where steps may be left out."""
 
@@ -163,7 +84,7 @@ class Loop:
         self._interpreter = interpreter
         self._cells = cells
         self._names = names
-        self._elements: Sequence[Any] | _AnyNumber = ()
+        self._elements: Sequence[Any] | AnyNumber = ()
         self._at = -1
         self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
         self._tries = 0
@@ -186,7 +107,7 @@ class Loop:
 
     def over(self, elements: Any) -> Any:
         """`elements`, or the loop itself if they are many, and nothing but their contents and counters can tell which is which."""
-        if len(elements) <= _FEWEST + 2 or self._interpreter.recorder.sizes.are_noted:  # steps may then differ at other sizes
+        if len(elements) <= MORE_THAN or self._interpreter.recorder.sizes.are_noted:  # steps may then differ at other sizes
             return elements
         if isinstance(elements, range):
             can_tell = self._names.unpacked or self._names.counters != self._names.targets
@@ -201,7 +122,7 @@ class Loop:
     def goes_through(self, value: Any) -> bool:
         """Whether this is the iterator of the rows of a tensor, of which there may be another number in later calls."""
         count = self._count_of(value) if not self._names.unpacked else None
-        return count is not None and self._begin(count, [_Rows(value)])
+        return count is not None and self._begin(count, [Rows(value)])
 
     def counts(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
         """What `function`, one of `range`, `enumerate` and `zip`, makes of arguments; or this, as the iterator of as many elements, where
@@ -215,13 +136,13 @@ class Loop:
         names = self._names
         if names.unpacked or names.counters != names.targets or type(start) is not int or type(stop) is not SymInt:
             return False
-        return self._begin(stop - start, [_Numbers(self._interpreter.recorder, start)])
+        return self._begin(stop - start, [Numbers(self._interpreter.recorder, start)])
 
     def _enumerated(self, value: Any, start: Any = 0) -> bool:
         names, count = self._names, self._count_of(value)
         if count is None or type(start) is not int or len(names.targets) != 2 or names.targets[0] not in names.counters:
             return False
-        return self._begin(count, [_Numbers(self._interpreter.recorder, start), _Rows(value)])
+        return self._begin(count, [Numbers(self._interpreter.recorder, start), Rows(value)])
 
     def _side_by_side(self, *values: Any) -> bool:
         counts = [self._count_of(x) for x in values]
@@ -229,7 +150,7 @@ class Loop:
             return False
         first = counts[0]
         return (
-            first is not None and all(x is not None and x == first for x in counts) and self._begin(first, [*map(_Rows, values)])
+            first is not None and all(x is not None and x == first for x in counts) and self._begin(first, [*map(Rows, values)])
         )
 
     def _count_of(self, value: Any) -> SymInt | None:
@@ -242,21 +163,21 @@ class Loop:
         count: Any = value.shape[0]
         return count if type(count) is SymInt else None
 
-    def _begin(self, count: Any, parts: Sequence[_Rows | _Numbers]) -> bool:
+    def _begin(self, count: Any, parts: Sequence[Rows | Numbers]) -> bool:
         """Go through so many elements, if these are enough in each call."""
         interpreter = self._interpreter
-        if state.top is not interpreter or type(count) is not SymInt or not count > _FEWEST + 2:
+        if state.top is not interpreter or type(count) is not SymInt or not count > MORE_THAN:
             return False
         for part in parts:
-            if type(part) is _Rows:
+            if type(part) is Rows:
                 interpreter.recorder.inspect(part.base)
         self._units = {1}
-        self._elements, self._tries = _AnyNumber(interpreter.recorder, count, parts, self._names.unpacked), _TRIES
+        self._elements, self._tries = AnyNumber(interpreter.recorder, count, parts, self._names.unpacked), _TRIES
         return True
 
     def run_all(self) -> None:
-        """From here on all steps run."""
-        if isinstance(self._elements, _AnyNumber) and self._tries:
+        """From here on all steps run, if they are still looked at."""
+        if self._tries and isinstance(self._elements, AnyNumber):
             self._elements.complete()
         self._close()
 
@@ -286,7 +207,7 @@ class Loop:
         step = None if before is None else self._done(before, now)
         remaining = len(self._elements) - 1 - self._at
         known = None
-        any_number = isinstance(self._elements, _AnyNumber)
+        any_number = isinstance(self._elements, AnyNumber)
         least = 1 if any_number else max(_WORTH, 2 * len(self._interpreter.recorder.prologue))
         if step is not None and remaining * len(step.nodes) >= least:
             known = recorded(self._interpreter)
@@ -294,18 +215,18 @@ class Loop:
                 moves = self._moves(self._step, step)
                 if moves is not None and self._leave_out(step, moves, now, variables):
                     return True
-        self._tries -= before is not None
-        if self._tries <= 0 or remaining < (_FEWEST_LEFT if any_number else _FEWEST):
-            self._tries = max(self._tries, 1)
+        tries = self._tries - (before is not None)
+        if not tries or remaining < (_FEWEST_LEFT if any_number else _FEWEST):
             self.run_all()
             return False
+        self._tries = tries
         self._before, self._step, self._recorded = now, step, known
         return False
 
     @property
     def _count(self) -> Any:
         """How many steps there are."""
-        return self._elements.count if isinstance(self._elements, _AnyNumber) else len(self._elements)
+        return self._elements.count if isinstance(self._elements, AnyNumber) else len(self._elements)
 
     # -- what a step begins with
     def _are_alike(self, elements: Sequence[Any]) -> bool:
@@ -348,7 +269,7 @@ class Loop:
         """The tensors of the element of a step."""
         if type(self._elements) is range:
             return []
-        if isinstance(self._elements, _AnyNumber):
+        if isinstance(self._elements, AnyNumber):
             return self._elements.tensors(at)
         return self._tensors_of(self._elements[at]) or []
 
@@ -450,7 +371,7 @@ class Loop:
         before = now.seen.tensors[now.elements :]
         entered = self._looped(step, moves, now)
         if entered is None:
-            if isinstance(self._elements, _AnyNumber):
+            if isinstance(self._elements, AnyNumber):
                 return False
             entered = before
         repeating = _Repeating(interpreter, step, moves, now.elements)
@@ -472,7 +393,7 @@ class Loop:
         if not loop.is_possible:
             return None
         elements: list[Slices] | None
-        if not isinstance(self._elements, _AnyNumber):
+        if not isinstance(self._elements, AnyNumber):
             elements = self._slices(now.elements, count) if count >= _FEWEST_LOOPED else None
         elif count < 1:
             elements = None
@@ -505,14 +426,14 @@ class Loop:
                 return None
             base, dim, at = known[0]
             (distance,) = moves
-            found.append(Slices(interpreter.defined[base], dim, at, distance, _since(column[0])))
+            found.append(Slices(interpreter.defined[base], dim, at, distance, made_at(column[0])))
         return found
 
     def _passed(self, repeating: _Repeating, begin: int, found: list[Tensor], lists: list[list[Any]]) -> list[Tensor]:
         """What is found in the place of `found` at the beginning of the first step that has to run."""
         end = len(self._elements) - 1
         for at in range(self._at, end):
-            place = self._elements.place(at) if isinstance(self._elements, _AnyNumber) else at
+            place = self._elements.place(at) if isinstance(self._elements, AnyNumber) else at
             try:
                 found, added = repeating.once(place - begin + 1, [*self._given(at), *found])
             except Exception as error:
@@ -524,11 +445,6 @@ class Loop:
                 items += more
         self._at = end
         return found
-
-
-def _since(x: Tensor) -> float | None:
-    """When a tensor was made, by the numbers of the tape; None where its place on it is still to be made, or there is none."""
-    return None if x._node is None or is_behind(x) else x._node.sequence
 
 
 class _Repeating:

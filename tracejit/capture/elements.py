@@ -1,0 +1,111 @@
+"""Elements of a `for` loop of which another call may have another number: rows of a tensor, numbers up to a size, and tuples of these.
+
+The first ones count from the front, the last two from the end, so that each is the same one in all calls.  Those between are made only if
+all steps are to run: then the number is this one in all calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tracejit.capture.loop_nodes import Slices
+from tracejit.capture.snapshots import is_behind
+from tracejit.core.interpreter import state
+from tracejit.core.symbolic import SymInt, without_symbols
+from tracejit.ops.movement.views import select
+from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
+
+__all__ = ["MORE_THAN", "AnyNumber", "Numbers", "Rows", "made_at"]
+
+MORE_THAN: Final = 10
+"""There are more elements in loops whose steps are looked at."""
+_FIRST: Final = MORE_THAN - 1
+"""Those that count from the front."""
+
+
+def made_at(x: Tensor) -> float | None:
+    """When a tensor was made, by the numbers of the tape; None where its place on it is still to be made, or there is none."""
+    return None if x._node is None or is_behind(x) else x._node.sequence
+
+
+class Rows:
+    """The rows of a tensor, as far as they are made."""
+
+    def __init__(self, base: Tensor) -> None:
+        self.base = base
+        self._made: dict[int, Tensor] = {}
+
+    def make(self, k: int, place: Any) -> None:
+        """Make row `k` of this call, which is the one at `place` in each."""
+        if k not in self._made:
+            self._made[k] = select.of(self.base, place, dim=0)
+
+    def __getitem__(self, k: int) -> Tensor:
+        return self._made[k]
+
+
+class Numbers:
+    """Numbers that count steps."""
+
+    def __init__(self, recorder: Recorder, start: int) -> None:
+        self._recorder = recorder
+        self._start = start
+        self._made: dict[int, Any] = {}
+
+    def make(self, k: int, place: Any) -> None:
+        """Number `k` of this call is the one at `place` in each."""
+        self._made[k] = self._start + place
+
+    def __getitem__(self, k: int) -> Any:
+        return self._recorder.sizes.admitted(self._made[k])
+
+
+class AnyNumber:
+    """Elements of a loop of which another call may have another number: the first ones count from the front, the last two from the end.
+    Others are made only if all steps are to run: then the number is this one in all calls."""
+
+    def __init__(self, recorder: Recorder, count: SymInt, parts: Sequence[Rows | Numbers], unpacked: bool) -> None:
+        """count: more than MORE_THAN.  parts: of each element, which is a tuple of them if it is unpacked."""
+        self._recorder = recorder
+        self.count = count
+        self._length = int(without_symbols(count))
+        self._parts = parts
+        self._unpacked = unpacked
+        self._grad_enabled = state.grad_enabled
+        for part in parts:
+            for k in (*range(_FIRST), self._length - 2, self._length - 1):
+                part.make(k, self.place(k))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, k: int) -> Any:
+        found = tuple([part[k] for part in self._parts])
+        return self._recorder.made(found) if self._unpacked else found[0]
+
+    def place(self, k: int) -> Any:
+        """Which element the one at `k` is, in each call."""
+        return k if k < _FIRST else self.count - (self._length - k)
+
+    def tensors(self, k: int) -> list[Tensor]:
+        """Those of an element."""
+        return [part[k] for part in self._parts if type(part) is Rows]
+
+    def slices(self, at: int) -> list[Slices]:
+        """The tensors of elements from one on."""
+        return [Slices(part.base, 0, at, 1, made_at(part[at])) for part in self._parts if type(part) is Rows]
+
+    def complete(self) -> None:
+        """Make all, as where the loop began: steps may have changed grad mode."""
+        int(self.count)
+        grad_enabled, state.grad_enabled = state.grad_enabled, self._grad_enabled
+        try:
+            for part in self._parts:
+                for k in range(_FIRST, self._length):
+                    part.make(k, k)
+        finally:
+            state.grad_enabled = grad_enabled
