@@ -19,12 +19,12 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["MORE_THAN", "AnyNumber", "Numbers", "Rows", "made_at"]
+__all__ = ["FIRST", "MORE_THAN", "AnyNumber", "Numbers", "Rows", "made_at"]
 
-MORE_THAN: Final = 10
-"""There are more elements in loops whose steps are looked at."""
-_FIRST: Final = MORE_THAN - 1
-"""Those that count from the front."""
+FIRST: Final = 5
+"""Elements that count from the front: enough to compare a step with the one before at two places."""
+MORE_THAN: Final = FIRST + 1
+"""There are more elements: those, the one before the last, and the last."""
 
 
 def made_at(x: Tensor) -> float | None:
@@ -77,7 +77,7 @@ class AnyNumber:
         self._unpacked = unpacked
         self._grad_enabled = state.grad_enabled
         for part in parts:
-            for k in (*range(_FIRST), self._length - 2, self._length - 1):
+            for k in (*range(FIRST), self._length - 2, self._length - 1):
                 part.make(k, self.place(k))
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class AnyNumber:
 
     def place(self, k: int) -> Any:
         """Which element the one at `k` is, in each call."""
-        return k if k < _FIRST else self.count - (self._length - k)
+        return k if k < FIRST else self.count - (self._length - k)
 
     def tensors(self, k: int) -> list[Tensor]:
         """Those of an element."""
@@ -105,7 +105,7 @@ class AnyNumber:
         grad_enabled, state.grad_enabled = state.grad_enabled, self._grad_enabled
         try:
             for part in self._parts:
-                for k in range(_FIRST, self._length):
+                for k in range(FIRST, self._length):
                     part.make(k, k)
         finally:
             state.grad_enabled = grad_enabled

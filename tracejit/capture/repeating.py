@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from tracejit.capture.elements import MORE_THAN, AnyNumber, Numbers, Rows, made_at
+from tracejit.capture.elements import FIRST, MORE_THAN, AnyNumber, Numbers, Rows, made_at
 from tracejit.capture.loop_nodes import Applied, Place, Slices, Step, StepsAsLoop
 from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.syntax.expressions import CAPTURE
@@ -107,7 +107,7 @@ class Loop:
 
     def over(self, elements: Any) -> Any:
         """`elements`, or the loop itself if they are many, and nothing but their contents and counters can tell which is which."""
-        if len(elements) <= MORE_THAN or self._interpreter.recorder.sizes.are_noted:  # steps may then differ at other sizes
+        if len(elements) < _FEWEST + 3 or self._interpreter.recorder.sizes.are_noted:  # steps may then differ at other sizes
             return elements
         if isinstance(elements, range):
             can_tell = self._names.unpacked or self._names.counters != self._names.targets
@@ -172,7 +172,7 @@ class Loop:
             if type(part) is Rows:
                 interpreter.recorder.inspect(part.base)
         self._units = {1}
-        self._elements, self._tries = AnyNumber(interpreter.recorder, count, parts, self._names.unpacked), _TRIES
+        self._elements, self._tries = AnyNumber(interpreter.recorder, count, parts, self._names.unpacked), FIRST - 2
         return True
 
     def run_all(self) -> None:
