@@ -321,6 +321,56 @@ def mapped(xs: Any) -> Any:
     return out * 2
 
 
+def from_the_end(xs: Any) -> Any:
+    h, n = zeros(), xs.shape[0]
+    out = tj.zeros_like(xs)
+    for t in range(n - 1, -1, -1):
+        h = cell(h, xs[t])
+        out[t] = h + 1
+    return h, out, h.sum() * t
+
+
+def in_a_list_from_the_end(xs: Any) -> Any:
+    h, states, squares = zeros(), [], []
+    for t in reversed(range(1, len(xs))):
+        h = cell(h, xs[t]) + xs[t - 1] * 0.1
+        states.append(h)
+        squares.append(h * h)
+    return tj.stack(states).flip(0), tj.stack(squares)
+
+
+def with_the_row_after(xs: Any) -> Any:
+    h, n = zeros(), len(xs) - 1
+    for t in reversed(range(n)):
+        h = 0.9 * h + xs[t] - 0.5 * xs[t + 1]
+    return h
+
+
+def by_its_shape(xs: Any) -> Any:
+    h, loss = zeros(), 0.0
+    for x in xs:
+        h = cell(h, x.view(-1, x.shape[-1])) + tj.ones(xs.shape[1], WIDTH, dtype=tj.float64)
+        loss = loss + h.sum() / xs.shape[0]
+    return loss
+
+
+def at_mirrored_places(xs: Any) -> Any:
+    h, n, out = zeros(), len(xs), tj.zeros_like(xs)
+    for t in range(n):
+        h = cell(h, xs[n - 1 - t])
+        out[t] = h
+    return h, out
+
+
+def in_both_directions(xs: Any) -> Any:
+    data, forth, back, n, out = xs.detach(), zeros(), zeros(), len(xs), tj.zeros_like(xs)
+    for t in range(n):
+        forth = (0.5 * forth + data[t]).sin()
+        back = (0.5 * back + data[n - t - 1]).cos()
+        out[n - 1 - t] = forth * back
+    return forth + back + xs.sum(), out + xs
+
+
 def until_the_end(xs: Any) -> Any:
     h = zeros()
     for x in xs:
@@ -335,6 +385,7 @@ def until_the_end(xs: Any) -> Any:
     [
         recurrent, gradients_of_weights, second_derivatives, lstm, loss_in_each_step, some_detached, by_length, from_the_second_on,
         loss_of_the_next_row, along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both, rows_of_two, mapped,
+        from_the_end, in_a_list_from_the_end, with_the_row_after, by_its_shape, at_mirrored_places, in_both_directions,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:

@@ -56,6 +56,13 @@ def filled(x: T.Tensor) -> T.Tensor:
     return out
 
 
+def at_constant_places(x: T.Tensor) -> T.Tensor:
+    n = x.shape[0]
+    last = n - 1
+    first, offset = last - (n - 1), n - (n - 2)
+    return x[first] + x[offset] * (offset + n) + x[:, offset].sum() / max(first, 1)
+
+
 def causal(x: T.Tensor) -> T.Tensor:
     n = x.shape[0]
     return (x @ x.T).masked_fill(T.ones(n, n).tril() == 0, -1e9).softmax(-1)
@@ -74,6 +81,7 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "last row": lambda x: x[-1] + x[x.shape[0] - 1],
     "half": lambda x: x[: x.shape[0] // 2].sum(0),
     "turned": lambda x: x.flip(0)[1:],
+    "places that come to constants": at_constant_places,
     "causal": causal,
     "a shape and more": lambda x: x.reshape(*x.shape[:-1], 2, 2).sum((1, 2)),
     "view of a size": lambda x: x.view(x.size()).t().contiguous(),

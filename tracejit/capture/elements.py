@@ -49,16 +49,19 @@ class Rows:
 
 
 class Numbers:
-    """Numbers that count steps."""
+    """Numbers that count steps, up or down."""
 
-    def __init__(self, recorder: Recorder, start: int) -> None:
+    def __init__(self, recorder: Recorder, start: Any, step: int = 1) -> None:
+        """start: a number, or a size.  step: 1 or -1."""
         self._recorder = recorder
         self._start = start
+        self._step = step
         self._made: dict[int, Any] = {}
 
     def make(self, k: int, place: Any) -> None:
-        """Number `k` of this call is the one at `place` in each."""
-        self._made[k] = self._start + place
+        """Number `k` of this call is the one at `place` in each.  It is a number of the recording from now on: no step has one more."""
+        self._made[k] = self._start + self._step * place
+        self[k]
 
     def __getitem__(self, k: int) -> Any:
         return self._recorder.sizes.admitted(self._made[k])

@@ -136,6 +136,14 @@ class Frame:
         recorder = active()
         return stored(owner)[stored(key)] if recorder is None else recorder.admitted(recorder.containers.get_item(owner, key))
 
+    def item_of_shape(self, owner: Any, key: int) -> Any:
+        """`owner.shape[key]`: of a tensor whose sizes may be others in the next call, the size alone, as `owner.size(key)` gives it.  Steps
+        of a loop that ask for it again have made nothing new, then."""
+        recorder = active()
+        if recorder is not None and type(owner) is Tensor and recorder.sizes.are_noted and -owner.ndim <= key < owner.ndim:
+            return recorder.admitted(recorder.calls.call(recorder.attributes.get_attribute(owner, "size"), (key,), {}))
+        return self.item(self.attribute(owner, "shape"), key)
+
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
         recorder = active()
         if recorder is not None:
@@ -278,6 +286,13 @@ class Frame:
         known = function is range or function is enumerate or function is zip
         return partial(loop.counts, function, callee) if known and loop is not None and active() is not None else callee
 
+    def counting_backwards(self, loop: Loop | None, reverse: Any, function: Any) -> Any:
+        """What a loop calls that goes through `reversed(range(...))`, or something else of these names."""
+        outer, inner = self.callee(reverse), self.callee(function)
+        if reverse is reversed and function is range and loop is not None and active() is not None:
+            return partial(loop.counts_backwards, inner, outer)
+        return lambda *arguments: outer(inner(*arguments))
+
     def repeats(self, loop: Loop | None) -> bool:
         """Whether all steps up to the last have been left out, at the beginning of one."""
         if loop is None or not loop.is_watched():
@@ -311,6 +326,10 @@ class Frame:
     def moved(self, symbol: str, left: Any, right: Any, *loops: Loop | None) -> Any:
         """Part of such a place: a sum or a difference of integers."""
         if type(left) is not int or type(right) is not int:
+            if len(loops) == 1 and loops[0] is not None and active() is not None:
+                found = loops[0].place(symbol, left, right)
+                if found is not None:
+                    return found
             _run_all(loops)
         return self.binary(symbol, left, right)
 

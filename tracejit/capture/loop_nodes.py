@@ -28,7 +28,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.loop import Saved, loop
-from tracejit.ops.movement.copies import clone
+from tracejit.ops.movement.copies import clone, flip
 from tracejit.ops.movement.views import detach, permute, slice_
 from tracejit.passes.backward import gradient_operands
 from tracejit.passes.dce import dce
@@ -143,19 +143,25 @@ class Slices(NamedTuple):
     distance: int
     since: float | None = None
 
-    def stacked(self, count: int) -> Tensor:
-        """Those of so many steps along the first dimension, as they lie there: a view."""
+    def stacked(self, count: int, reverse: bool | None = None) -> Tensor:
+        """Those of so many steps along the first dimension.  reverse: the direction in which a loop goes through them; without one they are
+        in the order of their places: a view."""
         last = self.at + self.distance * (count - 1)
         start, stop = (self.at, last + 1) if self.distance > 0 else (last, self.at + 1)
-        rows = slice_.of(self.base, dim=self.dim, start=start, stop=stop, step=abs(self.distance))
-        places = [rows._node]
+        made = [slice_.of(self.base, dim=self.dim, start=start, stop=stop, step=abs(self.distance))]
         if self.dim:
-            rows = permute.of(rows, dims=(self.dim, *[d for d in range(rows.ndim) if d != self.dim]))
-            places.append(rows._node)
-        if self.since is not None and rows.requires_grad:  # cotangents of `base` are added up in the order of these numbers
-            for k, node in enumerate(places, 1):
-                node.sequence = self.since + k / 4
-        return rows  # type: ignore[no-any-return]
+            made.append(permute.of(made[-1], dims=(self.dim, *[d for d in range(made[-1].ndim) if d != self.dim])))
+        if reverse is not None and (self.distance < 0) is not reverse:
+            made.append(flip.of(made[-1], dims=(0,)))
+        if self.since is not None and made[-1].requires_grad:  # cotangents of `base` are added up in the order of these numbers
+            for k, x in enumerate(made, 1):
+                x._node.sequence = self.since + k / 4
+        return made[-1]  # type: ignore[no-any-return]
+
+
+def _turned(rows: Tensor, other: bool) -> Tensor:
+    """Rows in the other order, if so."""
+    return flip.of(rows, dims=(0,)) if other else rows  # type: ignore[no-any-return]
 
 
 class StepsAsLoop:
@@ -323,41 +329,42 @@ class StepsAsLoop:
         graph, places = self._body(carried, [*sliced], [*others])
         rows = {x: sliced[x] for x in places if x in sliced}
         given = [others[x] for x in places if x in others]
-        reverse = any(x.distance < 0 for x in rows.values())
         entered = [begins[k] for k in self.carried]
         written = {i: sliced["made", self._numbers[view]] for i, view in self._rows.items()}
-        collects = any(self._step.appended) or bool(written)
-        if reverse and (any(x.distance > 0 for x in rows.values()) or collects):
-            return None
-        if collects and (any(x.distance < 0 for x in written.values()) or not count > 2):
+        distances = [x.distance for x in (*rows.values(), *written.values())]
+        reverse = bool(distances) and max(distances) < 0
+        if (any(self._step.appended) or written) and not count > 2:
             return None
         if not (_are_new(graph, entered) and _apart(list(rows.values()), given) and _is_one(graph, len(carried))):
             return None
         # Of slices of one tensor, a backward pass comes to that made last first: it has to be the one which later steps reach back to.
         order = sorted(rows, key=lambda place: -rows[place].at if rows[place].distance > 0 else rows[place].at)
-        stacked = {place: rows[place].stacked(count) for place in order}
+        stacked = {place: rows[place].stacked(count, reverse) for place in order}
         left = loop_node(graph, entered, [stacked[place] for place in rows], given, count, reverse)
         ends = dict(zip(self.carried, left.ends, strict=True))
         for k, a in {self._targets[i][1]: a for i, a in self._writes.items()}.items():
             self._write(a, begins[k], ends[k])
             ends[k] = begins[k]
         collected = iter(left.collected)
-        appended = self._appended(left, ends, collected, count)
+        appended = self._appended(left, ends, collected, count, reverse)
         for i, x in written.items():
-            self._write(self._step.nodes[i], x.stacked(count), next(collected))
+            self._write(self._step.nodes[i], x.stacked(count), _turned(next(collected), (x.distance < 0) is not reverse))
         return ends, appended
 
-    def _appended(self, left: Left, ends: dict[int, Tensor], collected: Iterator[Tensor], count: int) -> list[list[Any]]:
-        """What steps have appended to each list.  Of what is carried on, that is what came before the steps, but for the first, and then
-        what came in the end: so gradients of it arrive before those that the next step has."""
+    def _appended(
+        self, left: Left, ends: dict[int, Tensor], collected: Iterator[Tensor], count: int, reverse: bool
+    ) -> list[list[Any]]:
+        """What steps have appended to each list, in the order of the steps.  Of what is carried on, that is what came before the steps, but
+        for the first, and then what came in the end: so gradients of it arrive before those that the next step has."""
         found: list[list[Any]] = []
         for items in self._step.appended:
             on = [n for n, k in enumerate(self.carried) if items and self._step.left[k - self._elements] == items[0]]
             if on:
-                before = slice_.of(left.history[on[0]], dim=0, start=1, stop=count, step=1)
-                found.append([Stacked(before, count - 1), ends[self.carried[on[0]]]])
+                start, stop = (0, count - 1) if reverse else (1, count)
+                before = slice_.of(left.history[on[0]], dim=0, start=start, stop=stop, step=1)
+                found.append([Stacked(_turned(before, reverse), count - 1), ends[self.carried[on[0]]]])
             else:
-                found.append([Stacked(next(collected), count)] if items else [])
+                found.append([Stacked(_turned(next(collected), reverse), count)] if items else [])
         return found
 
     def _write(self, a: Applied, target: Tensor, value: Tensor) -> None:

@@ -7,9 +7,9 @@ them.  So what they would have done to tensors is done by the interpreter, witho
 lists is put there.  The last step runs as Python again, and with it whatever comes after the loop.
 
 Where steps leave nothing but tensors that they carry on, one node stands for all of them but the one before the last (loop_nodes.py).
-Then there may be any number of them, too: of a loop over the rows of a tensor, or over the numbers up to a size, the first elements are
-those that count from the front, the last two those that count from the end (elements.py), and what has been shown of one step holds
-for each that lies between them in another call.
+Then there may be any number of them, too: of a loop over the rows of a tensor, or over the numbers up to a size or down from one, the
+first elements are those that count from the front, the last two those that count from the end (elements.py), and what has been shown
+of one step holds for each that lies between them in another call.
 
 Else operations are evaluated one by one, as ever: tensors, their places on the tape and the graph are those of a loop that ran, and each
 number of steps is a recording.  So nothing of what a recording means depends on this, and it can be left out anywhere.
@@ -21,7 +21,7 @@ with, and where it may ask which step it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +33,7 @@ from tracejit.capture.syntax.loops import LoopNames
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
-from tracejit.core.symbolic import SymInt
+from tracejit.core.symbolic import SymInt, python_type
 from tracejit.ir.graph import Literal, Node
 from tracejit.ops.movement.views import select
 from tracejit.tensor import Tensor
@@ -127,16 +127,42 @@ class Loop:
     def counts(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
         """What `function`, one of `range`, `enumerate` and `zip`, makes of arguments; or this, as the iterator of as many elements, where
         another call may have more or less.  callee: what to call.  keywords: `strict`, if any."""
-        numbered = {range: self._numbered, enumerate: self._enumerated, zip: self._side_by_side}
+        numbered: dict[Any, Callable[..., bool]] = {range: self._numbered, enumerate: self._enumerated, zip: self._side_by_side}
         return self if numbered[function](*arguments) else callee(*arguments, **keywords)
 
-    def _numbered(self, *arguments: Any) -> bool:
-        stop = self._interpreter.recorder.sizes.symbol(arguments[-1])
-        start = arguments[0] if len(arguments) > 1 else 0
+    def counts_backwards(self, callee: Any, reverse: Any, *arguments: Any) -> Any:
+        """The same for `reversed(range(...))`.  reverse: what to call with what `callee` gives."""
+        return self if self._numbered(*arguments, backwards=True) else reverse(callee(*arguments))
+
+    def _numbered(self, *arguments: Any, backwards: bool = False) -> bool:
         names = self._names
-        if names.unpacked or names.counters != names.targets or type(start) is not int or type(stop) is not SymInt:
+        start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
+        if names.unpacked or names.counters != names.targets or type(step) is not int or abs(step) != 1:
             return False
-        return self._begin(stop - start, [Numbers(self._interpreter.recorder, start)])
+        first, end = self._size(start), self._size(stop)
+        if first is None or end is None:
+            return False
+        count = (end - first) * step
+        if backwards:
+            first, step = first + (count - 1) * step, -step
+        return self._begin(count, [Numbers(self._interpreter.recorder, first, step)])
+
+    def place(self, symbol: str, left: Any, right: Any) -> Any:
+        """The sum or difference of a counter and another number, where one of them is a size; None where it is none of sizes alone."""
+        sizes = self._interpreter.recorder.sizes
+        a, b = self._size(left), self._size(right)
+        if a is None or b is None or not self._tries or not isinstance(self._elements, AnyNumber):
+            return None
+        found = a + b if symbol == "+" else a - b
+        if not sizes.is_known(found):  # no step that follows has one more
+            for distance in range(-FIRST, FIRST + 1):
+                sizes.admitted(found + distance)
+        return sizes.admitted(found)
+
+    def _size(self, x: Any) -> Any:
+        """An integer of the program's, as a size; None of what is none."""
+        found = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x)
+        return found if type(found) in (int, SymInt) else None
 
     def _enumerated(self, value: Any, start: Any = 0) -> bool:
         names, count = self._names, self._count_of(value)
@@ -344,7 +370,7 @@ class Loop:
             else:
                 operands.append(x)
         position = None
-        if op is select and isinstance(operands[1], Literal) and type(operands[1].value) is int:
+        if op is select and isinstance(operands[1], Literal) and python_type(operands[1].value) is int:
             position, operands[1] = operands[1].value, None
         kind = tuple([(interpreter.avals[v], v in interpreter.requires_grad) for v in node.outputs])
         return Applied(node, tuple(operands), with_grad, kind, position)  # type: ignore[arg-type]

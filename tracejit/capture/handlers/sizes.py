@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.places import user_line
-from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymFloat, SymInt, python_type, shape_of, strides_of, without_symbols
+from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymInt, python_type, shape_of, strides_of, without_symbols
 from tracejit.replay.ir import Arithmetic, Compare, Constant, Expr, Name, Unary
 from tracejit.tensor import Tensor
 from tracejit.tensor.size import Size
@@ -114,6 +114,10 @@ class SizeHandlers(Handlers):
                     value[k] = other
         return value
 
+    def is_known(self, value: Any) -> bool:
+        """Whether a number has no name of its own to get in the recording."""
+        return type(value) not in SYMBOLIC or (type(value), value.number) in self._names
+
     def _number(self, symbol: Any) -> SymbolicNumber:
         recorder, key = self.recorder, (type(symbol), symbol.number)
         name = self._names.get(key)
@@ -123,9 +127,10 @@ class SizeHandlers(Handlers):
         return SymbolicNumber(recorder, name, without_symbols(symbol))
 
     # -- from the program
-    def symbol(self, value: Any, settling: bool = False) -> SymInt | SymFloat | None:
-        """What a number of the program's was computed of, if it was of sizes alone.  settling: an integer that was computed of other
-        numbers, too, is a size where these are guarded by their values."""
+    def symbol(self, value: Any, settling: bool = False) -> int | float | None:
+        """What a number of the program's was computed of, if it was of sizes alone: a symbolic number, or a plain one if it comes to the
+        same at all sizes (`n - n`).  settling: an integer that was computed of other numbers, too, is a size where these are guarded by
+        their values."""
         if not is_symbolic(value) or value._late is not None or not self.are_noted:
             return None
         known = self._symbols.get(value._name)
@@ -134,7 +139,8 @@ class SizeHandlers(Handlers):
             symbol, *operands = self._mixed[value._name]
             parts = [concrete(x) if (part := self.symbol(x, settling)) is None else part for x in operands]
             found = self.env.compute(symbol, *parts)
-            known = self._symbols[value._name] = found if type(found) is SymInt else None
+            if python_type(found) is int:
+                known = self._symbols[value._name] = found
         return known
 
     def note_computed(self, made: SymbolicNumber, symbol: str, left: Any, right: Any) -> None:
@@ -167,7 +173,8 @@ class SizeHandlers(Handlers):
 
     # -- what the program computes
     def computed(self, expression: Expr) -> Any:
-        """The symbolic number that an expression of the prologue comes to, if all that it is computed of are sizes."""
+        """The number that an expression of the prologue comes to, if all that it is computed of are sizes: symbolic, or the same at all
+        sizes; else None."""
         if not self._symbols or not self.are_noted:
             return None
         assert self.env is not None
@@ -186,7 +193,7 @@ class SizeHandlers(Handlers):
         if SYMBOLIC.isdisjoint(map(type, operands)) or any(x is _UNKNOWN for x in operands):
             return None
         found = self.env.compute(name, *operands)
-        return found if type(found) in SYMBOLIC else None
+        return found if python_type(found) in (int, float) else None
 
     def computed_by(self, function: Any, arguments: Sequence[Any]) -> Any:
         """What a function of numbers gives, if it is of sizes alone, and one of which another size has another value; else None."""
@@ -194,7 +201,7 @@ class SizeHandlers(Handlers):
         if name is None or not self._symbols or not self.are_noted or (name not in ("max", "min") and len(arguments) != 1):
             return None
         operands = [self.symbol(x) if is_symbolic(x) else x for x in arguments]
-        if SYMBOLIC.isdisjoint(map(type, operands)) or not all(python_type(x) in (int, float) for x in operands):
+        if not any(map(is_symbolic, arguments)) or not all(python_type(x) in (int, float) for x in operands):
             return None
         if name in ("max", "min") and not all(python_type(x) is int for x in operands):
             return None  # an int or a float, whichever it is
@@ -207,7 +214,7 @@ class SizeHandlers(Handlers):
         return self._symbols.get(expression, _UNKNOWN) if type(expression) is Name else _UNKNOWN
 
     def define(self, variable: Name, symbol: Any) -> None:
-        """A variable of the prologue stands for a symbolic number."""
+        """A variable of the prologue stands for a number of sizes."""
         self._symbols[variable] = symbol
 
     def decides(self, condition: Expr, outcome: bool) -> bool:
@@ -245,7 +252,8 @@ class SizeHandlers(Handlers):
         symbol = self.symbol(number)
         if symbol is None:
             return False
-        symbol.env.settle(symbol)
+        if type(symbol) in SYMBOLIC:
+            symbol.env.settle(symbol)  # type: ignore[union-attr]
         return True
 
 

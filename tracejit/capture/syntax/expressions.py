@@ -40,6 +40,13 @@ _WITHOUT_NUMBERS: tuple[type[ast.AST], ...] = (
 """Expressions that have no stand-in of a number as value once the recording has stopped."""
 
 
+def _is_integer(node: ast.expr) -> bool:
+    """Whether an expression is an integer that is written down."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
 def target_depth(target: ast.expr) -> int:
     """How many levels of unpacking a target asks for."""
     if isinstance(target, ast.Tuple | ast.List):
@@ -137,6 +144,10 @@ class ExpressionRewriter(ast.NodeTransformer):
         loops = self.loops_along(node)
         if loops:
             return self.place(self.handler("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and _is_integer(node.slice):
+            shape = self.visit(node.value)
+            assert isinstance(shape, ast.Call)
+            return self.place(self.handler("item_of_shape", shape.args[0], self.visit(node.slice)), node)
         return self.place(self.handler("item", self.visit(node.value), self.visit(node.slice)), node)
 
     def visit_Slice(self, node: ast.Slice) -> ast.expr:

@@ -206,8 +206,13 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             and header.func.id in _PASSING - self.local - self.free
         ):
             passing = header.func.id
-        iterable = self.visit(header)
-        if self.is_counted(header):
+        counted = self.counted_backwards(header)
+        iterable = self.visit(header if counted is None else counted)
+        if counted is not None:
+            assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
+            functions = map(self.shared_name, (header.func, counted.func))  # type: ignore[arg-type]
+            iterable.func = self.place(self.handler("counting_backwards", ast.Name(loop, ast.Load()), *functions), header.func)
+        elif self.is_counted(header):
             assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
             counting = self.handler("counting", ast.Name(loop, ast.Load()), self.shared_name(header.func))  # type: ignore[arg-type]
             iterable.func = self.place(counting, header.func)
@@ -238,7 +243,17 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             return False
         if any(function.id != "zip" or part.arg != "strict" for part in header.keywords):
             return False
-        return count in {"range": (1, 2), "enumerate": (1, 2), "zip": range(1, 9)}.get(function.id, ())
+        return count in {"range": (1, 2, 3), "enumerate": (1, 2), "zip": range(1, 9)}.get(function.id, ())
+
+    def counted_backwards(self, header: ast.expr) -> ast.Call | None:
+        """The call of `range` in `reversed(range(...))`, where a loop goes through that."""
+        if not isinstance(header, ast.Call) or not isinstance(header.func, ast.Name) or header.func.id != "reversed":
+            return None
+        if header.keywords or len(header.args) != 1 or "reversed" in self.local | self.free:
+            return None
+        inner = header.args[0]
+        counts = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "range"
+        return inner if counts and self.is_counted(inner) else None  # type: ignore[return-value]
 
     def visit_While(self, node: Any) -> ast.stmt:
         node.test = self.truth(node.test)
