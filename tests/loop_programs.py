@@ -364,3 +364,29 @@ def state_changed_in_place(xs: Any) -> Any:
             first.mul_(0.5).add_(h)
             parts[:, WIDTH:] += x
     return h, parts, first
+
+
+def from_the_end(xs: Any) -> Any:
+    h, n = zeros(), xs.shape[0]
+    out = tj.zeros_like(xs)
+    for t in range(n - 1, -1, -1):
+        h = cell(h, xs[t])
+        out[t] = h + 1
+    return h, out, h.sum() * t
+
+
+def in_a_list_from_the_end(xs: Any) -> Any:
+    h, states, squares = zeros(), [], []
+    for t in reversed(range(1, len(xs))):
+        h = cell(h, xs[t]) + xs[t - 1] * 0.1
+        states.append(h)
+        squares.append(h * h)
+    return tj.stack(states).flip(0), tj.stack(squares)
+
+
+def from_the_last_item(xs: Any) -> Any:
+    states, others = [zeros()], [xs[0] * 0.5]
+    for x in xs:
+        states.append(cell(states[-1], x) + others[-1])
+        others.append(states[-1] * others[-1] * 0.5)
+    return tj.stack(states), tj.cat(others), states[-1]

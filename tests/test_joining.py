@@ -12,6 +12,8 @@ import pytest
 
 import tracejit as tj
 from tests.loop_programs import COUNT, GRU, RUN, U, W, cell, loops, parameter, zeros
+from tracejit.capture.frame import Frame
+from tracejit.capture.joining import Stacked
 from tracejit.capture.session import record
 from tracejit.core.tree import flatten
 
@@ -311,3 +313,12 @@ def test_gradients_of_what_enters_a_loop_begin_with_those_that_have_arrived(func
         assert len(loops(recording)) == 1
         for x, y in zip(of_parameters(result), of_parameters(function(inputs(seed=seed))), strict=True):
             assert x.tobytes() == y.tobytes()
+
+
+def test_the_last_item_is_one_even_where_it_is_a_row_of_several() -> None:
+    rows = inputs(3)
+    items = [rows[0], Stacked(rows, 3)]
+    found = Frame({}, {}).last_item(items)
+    assert found is items[-1] and len(items) == 4
+    for x, row in zip(items[1:], rows, strict=True):
+        assert np.array_equal(x.numpy(), row.numpy())

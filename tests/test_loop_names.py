@@ -62,7 +62,8 @@ def test_a_list_that_is_only_appended_to_is_named() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "h = outs.append(x)", "outs.append(x, h)", "outs.append(outs)", "outs.append(x); h = outs[-1]", "outs.extend(x)", "outs = [x]",
+        "h = outs.append(x)", "outs.append(x, h)", "outs.append(outs)", "outs.append(x); h = outs[-2]", "h = outs[-1]",
+        "outs.extend(x)", "outs = [x]",
         "outs.append(x); h = lambda: outs", "h = outs",
     ],
 )  # fmt: skip
@@ -94,8 +95,8 @@ def private(source: str) -> frozenset[str]:
     return private_lists(node)
 
 
-@pytest.mark.parametrize("begin", ["outs = []", "h, outs = 0, []", "outs: list = []", "outs = []\n    outs = []"])
-@pytest.mark.parametrize("use", ["torch.stack(outs)", "stack(outs, 1)", "h + cat(outs, dim=n)", "None"])
+@pytest.mark.parametrize("begin", ["outs = []", "h, outs = 0, []", "outs: list = []", "outs = []\n    outs = [h]"])
+@pytest.mark.parametrize("use", ["torch.stack(outs)", "stack(outs, 1)", "h + cat(outs, dim=n)", "outs[-1]", "None"])
 def test_a_list_that_is_appended_to_and_joined_is_private(begin: str, use: str) -> None:
     assert private(f"def f(xs):\n    {begin}\n    for x in xs:\n        outs.append(g(x))\n    return {use}") == {"outs"}
 
@@ -104,13 +105,21 @@ def test_a_list_that_is_appended_to_and_joined_is_private(begin: str, use: str) 
     "use",
     [
         "return outs", "return stack(outs[1:])", "return len(outs)", "return stack([h, outs])", "return stack(tensors=outs)", "k = outs",
-        "for h in outs: g(h)", "outs += [h]", "outs.extend(h)", "h = outs.append", "del outs", "outs = [h]", "outs = k = []",
+        "for h in outs: g(h)", "outs += [h]", "outs.extend(h)", "h = outs.append", "del outs", "outs = [*h]", "outs = [outs]",
+        "outs = k = []", "h = outs[0]", "h = outs[-2]", "h = outs[-1.0]", "h = outs[:-1]", "outs[-1] = h", "outs[-1] += h", "del outs[-1]",
         "return stack(h, outs)", "g(outs.append(h, 1))", "return [stack(h) for outs in h]", "return f'{outs}'", "return sum(outs)",
     ],
 )  # fmt: skip
 def test_a_list_that_is_used_otherwise_is_not_private(use: str) -> None:
     source = f"def f(xs):\n    outs = []\n    for x in xs:\n        outs.append(x)\n    {use}\n    return stack(outs)"
     assert not private(source)
+
+
+def test_a_loop_names_the_lists_of_which_it_reads_the_last_item() -> None:
+    (node,) = ast.parse("for x in xs:\n    outs.append(x * outs[-1])\n    others.append(x)").body
+    assert isinstance(node, ast.For)
+    found = loop_names(node, LOCAL | {"others"}, frozenset(), set(), frozenset({"outs"}))
+    assert found == LoopNames(("x",), False, (), (), ("others", "outs"), ("outs",), (), ("outs",))
 
 
 def test_an_argument_is_no_private_list() -> None:

@@ -23,9 +23,12 @@ from tests.loop_programs import (
     by_position,
     by_second_position,
     cell,
+    from_the_end,
+    from_the_last_item,
     gradients_of_slices,
     gradients_of_weights,
     gru_with_outputs,
+    in_a_list_from_the_end,
     in_branches,
     inputs,
     loops,
@@ -67,7 +70,7 @@ def two_layers(xs: Any) -> Any:
         (recurrent, 1), (gradients_of_weights, 2), (gradients_of_slices, 2), (second_derivatives, 4), (by_position, 1),
         (by_second_position, 2), (backwards, 1), (solver, 2), (lstm, 2), (state_in_a_tuple, 1), (loss_in_each_step, 2), (training, 2),
         (some_detached, 2), (in_branches, 1), (two_layers, 1), (gru_with_outputs, 0), (writing, 1), (losses_added_in_place, 2),
-        (writing_rows, 1),
+        (writing_rows, 1), (from_the_end, 1), (from_the_last_item, 1),
     ],
 )  # fmt: skip
 def test_steps_that_carry_tensors_on_and_leave_nothing_else_are_one_node(function: Callable[..., Any], expected: int) -> None:
@@ -218,7 +221,7 @@ def written_to_at_first(xs: Any) -> Any:
     "function",
     [
         recurrent, state_in_a_tuple, backwards, by_position, neighbours, read_as_a_whole_at_first, written_to_at_first, writing,
-        writing_rows,
+        writing_rows, from_the_end, in_a_list_from_the_end, from_the_last_item,
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("seed", range(3))
@@ -321,24 +324,6 @@ def mapped(xs: Any) -> Any:
     return out * 2
 
 
-def from_the_end(xs: Any) -> Any:
-    h, n = zeros(), xs.shape[0]
-    out = tj.zeros_like(xs)
-    for t in range(n - 1, -1, -1):
-        h = cell(h, xs[t])
-        out[t] = h + 1
-    return h, out, h.sum() * t
-
-
-def in_a_list_from_the_end(xs: Any) -> Any:
-    h, states, squares = zeros(), [], []
-    for t in reversed(range(1, len(xs))):
-        h = cell(h, xs[t]) + xs[t - 1] * 0.1
-        states.append(h)
-        squares.append(h * h)
-    return tj.stack(states).flip(0), tj.stack(squares)
-
-
 def with_the_row_after(xs: Any) -> Any:
     h, n = zeros(), len(xs) - 1
     for t in reversed(range(n)):
@@ -385,7 +370,7 @@ def until_the_end(xs: Any) -> Any:
     [
         recurrent, gradients_of_weights, second_derivatives, lstm, loss_in_each_step, some_detached, by_length, from_the_second_on,
         loss_of_the_next_row, along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both, rows_of_two, mapped,
-        from_the_end, in_a_list_from_the_end, with_the_row_after, by_its_shape, at_mirrored_places, in_both_directions,
+        from_the_end, in_a_list_from_the_end, with_the_row_after, from_the_last_item, by_its_shape, at_mirrored_places, in_both_directions,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:

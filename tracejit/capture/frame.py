@@ -24,7 +24,7 @@ from tracejit.capture.handlers.patterns import (
     matched_mapping,
 )
 from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
-from tracejit.capture.joining import joined
+from tracejit.capture.joining import Stacked, joined, take_apart
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY, is_a, is_user_instance
 from tracejit.capture.repeating import Loop
 from tracejit.capture.syntax.loops import LoopNames
@@ -279,6 +279,12 @@ class Frame:
         """What joins the items of a list that is private to the function."""
         recorder = active()
         return partial(joined, None if recorder is None else recorder.program, function, self.callee(function))
+
+    def last_item(self, items: Any) -> Any:
+        """The last item of such a list."""
+        if type(items) is list and items and type(items[-1]) is Stacked:
+            take_apart(items)
+        return self.item(items, -1)
 
     def counting(self, loop: Loop | None, function: Any) -> Any:
         """What a loop calls that goes through what `range`, `enumerate` or `zip` gives, or something else of this name."""

@@ -313,6 +313,9 @@ class Loop:
         looked_at = {
             name: value for name, value in variables.items() if not (name in apart or name.startswith((_TEMPORARY, CAPTURE)))
         }
+        looked_at.update(
+            (f"{name}[-1]", items[-1]) for name, items in zip(appended, lists, strict=True) if items and name in names.last
+        )
         try:
             around = [cell.cell_contents for name, cell in self._cells.items() if name != "__class__"]
         except ValueError:  # one has no value yet

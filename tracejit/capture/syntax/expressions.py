@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any
 
 from tracejit.capture.syntax.locate import FunctionNode, NotConvertible
-from tracejit.capture.syntax.loops import is_joining, moves_with, positions, private_lists
+from tracejit.capture.syntax.loops import is_joining, moves_with, positions, private_lists, reads_last
 from tracejit.capture.syntax.scopes import bound_names, declared_names, gathered_names
 
 __all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_depth"]
@@ -144,6 +144,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         loops = self.loops_along(node)
         if loops:
             return self.place(self.handler("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
+        if reads_last(node) in self.lists:
+            return self.place(self.handler("last_item", self.visit(node.value)), node)
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and _is_integer(node.slice):
             shape = self.visit(node.value)
             assert isinstance(shape, ast.Call)

@@ -2,11 +2,11 @@
 
 A step does not run where those before it show what it does (capture/repeating.py).  That needs a body whose variables are the function's
 own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used in one way: as
-a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, which moves by a fixed distance from step to step.  A list that is appended to and
-used for nothing else in the body is not looked at.
+a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, which moves by a fixed distance from step to step.  Of a list that is appended to and
+used for nothing else in the body no more than the last item is looked at, if the body reads it.
 
-Lists that a function makes, appends to, and hands to `stack` and `cat` as all that there is to join, without ever using them otherwise
-(`private_lists`), need not hold their items one by one.
+Lists that a function makes, appends to, and hands to `stack` and `cat` as all that there is to join, without ever using them otherwise but
+for their last item (`private_lists`), need not hold their items one by one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.scopes import names_stored_by
 
-__all__ = ["LoopNames", "is_joining", "loop_names", "moves_with", "positions", "private_lists"]
+__all__ = ["LoopNames", "is_joining", "loop_names", "moves_with", "positions", "private_lists", "reads_last"]
 
 _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 
@@ -28,7 +28,8 @@ _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 class LoopNames:
     """The variables of a loop: its targets, what its steps store otherwise, the counters among the targets, and lists that are appended to.
     unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored, too.  private: those lists
-    that are private to the function; ignored: other private lists, which the body does not name."""
+    that are private to the function; ignored: other private lists, which the body does not name; last: those lists of which the body
+    reads the last item."""
 
     targets: tuple[str, ...]
     unpacked: bool
@@ -37,6 +38,7 @@ class LoopNames:
     appended: tuple[str, ...]
     private: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
 
 
 def loop_names(
@@ -56,7 +58,8 @@ def loop_names(
     unpacked = isinstance(node.target, ast.Tuple)
     stored = (stored | {*targets} if unpacked else stored - {*targets}) - counters
     ignored = {name for name in lists if not _uses(name, [node])}
-    groups = stored, counters, appended, appended & lists, ignored
+    last = {name for name in appended if any(reads_last(part) == name for part in inside)}
+    groups = stored, counters, appended, appended & lists, ignored, last
     return LoopNames(tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups])
 
 
@@ -67,13 +70,14 @@ def is_joining(node: ast.Call) -> bool:
 
 
 def private_lists(node: FunctionNode) -> frozenset[str]:
-    """Names of variables to which a function assigns nothing but `[]`, to which it appends, and which it hands to `stack` and `cat`."""
+    """Names of variables to which a function assigns nothing but lists that it writes down, to which it appends, of which it reads the last
+    item, and which it hands to `stack` and `cat`."""
     if isinstance(node, ast.Lambda):
         return frozenset()
     parts = [part for statement in node.body for part in ast.walk(statement)]
-    found = Counter([name for part in parts for name in _emptied(part)])
+    found = Counter([name for part in parts for name in _written_down(part)])
     for part in parts:
-        name = None
+        name = reads_last(part)
         if (
             isinstance(part, ast.Expr)
             and isinstance(part.value, ast.Call)
@@ -91,8 +95,8 @@ def private_lists(node: FunctionNode) -> frozenset[str]:
     return frozenset([name for name, count in found.items() if name not in arguments and _uses(name, node.body) == count])
 
 
-def _emptied(node: ast.AST) -> Iterator[str]:
-    """The names to which a statement assigns new lists without items."""
+def _written_down(node: ast.AST) -> Iterator[str]:
+    """The names to which a statement assigns new lists."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target, value = node.targets[0], node.value
     elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -103,7 +107,7 @@ def _emptied(node: ast.AST) -> Iterator[str]:
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         pairs = list(zip(target.elts, value.elts, strict=True))
     for part, made in pairs:
-        if isinstance(part, ast.Name) and isinstance(made, ast.List) and not made.elts:
+        if isinstance(part, ast.Name) and isinstance(made, ast.List) and not any(isinstance(x, ast.Starred) for x in made.elts):
             yield part.id
 
 
@@ -148,14 +152,24 @@ def _uses_once(name: str, place: ast.expr) -> bool:
     return bool(moves_with(place, {name})) and _uses(name, [ast.Expr(place)]) == 1
 
 
+def reads_last(node: ast.AST) -> str | None:
+    """The name of which an expression reads the last item, `name[-1]`."""
+    if not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name)):
+        return None
+    place = node.slice
+    is_last = isinstance(place, ast.UnaryOp) and isinstance(place.op, ast.USub) and isinstance(place.operand, ast.Constant)
+    return node.value.id if is_last and repr(place.operand.value) == "1" else None  # type: ignore[attr-defined]
+
+
 def _only_appended_to(name: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether each use of a name, of which there are some, is a statement `name.append(value)`."""
-    count = 0
+    """Whether each use of a name is a statement `name.append(value)`, of which there are some, or reads the last item."""
+    appended = read = 0
     for statement in body:
         for part in _own_parts(statement):
+            read += reads_last(part) == name
             if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and len(part.value.args) == 1):
                 continue
             function = part.value.func
             if isinstance(function, ast.Attribute) and function.attr == "append" and isinstance(function.value, ast.Name):
-                count += function.value.id == name
-    return count > 0 and count == _uses(name, body)
+                appended += function.value.id == name
+    return appended > 0 and appended + read == _uses(name, body)
