@@ -331,6 +331,18 @@ def with_the_row_after(xs: Any) -> Any:
     return h
 
 
+def along_dimensions(xs: Any) -> Any:
+    h, n, out = zeros(), len(xs), tj.zeros_like(xs)
+    for x in xs.transpose(0, 2).unbind(-1):
+        h = cell(h, x.t())
+    for t, x in enumerate(xs.unbind()):
+        h = cell(h, x)
+        out[t] = h
+    for x, y in zip(xs.unbind(dim=0), (xs * 2).transpose(0, 1).unbind(1), strict=True):
+        h = cell(h, x) * y
+    return h / n, out
+
+
 def by_its_shape(xs: Any) -> Any:
     h, loss = zeros(), 0.0
     for x in xs:
@@ -370,7 +382,8 @@ def until_the_end(xs: Any) -> Any:
     [
         recurrent, gradients_of_weights, second_derivatives, lstm, loss_in_each_step, some_detached, by_length, from_the_second_on,
         loss_of_the_next_row, along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both, rows_of_two, mapped,
-        from_the_end, in_a_list_from_the_end, with_the_row_after, from_the_last_item, by_its_shape, at_mirrored_places, in_both_directions,
+        from_the_end, in_a_list_from_the_end, with_the_row_after, from_the_last_item, by_its_shape,
+        along_dimensions, at_mirrored_places, in_both_directions,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:
@@ -396,6 +409,46 @@ def test_steps_that_are_no_node_are_those_of_one_number(function: Callable[..., 
             if isinstance(y, Tensor):
                 np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
     assert not compiled.stats.instances
+
+
+class Parts:
+    def __init__(self, xs: Any) -> None:
+        self.xs = xs
+
+    def unbind(self, count: int = 3) -> list[Any]:
+        return [self.xs[k] for k in range(count)]
+
+
+def parts_of_others(xs: Any) -> Any:
+    h = zeros()
+    for x in Parts(xs).unbind(count=2):
+        h = cell(h, x)
+    for k, x in enumerate(xs[:3].unbind(0)):
+        h = cell(h, x) * k
+    for x in xs.unbind(1):
+        h = h + x.sum()
+    for x, y in zip(xs.unbind(), Parts(xs).unbind(), strict=False):
+        h = cell(h, x) + y
+    return h
+
+
+def along_a_dimension_that_is_not_there(xs: Any) -> Any:
+    h = zeros()
+    for x in xs.unbind(3):
+        h = cell(h, x)
+    return h
+
+
+def test_what_is_unbound_may_be_few_or_of_another_kind() -> None:
+    compiled = tj.compile(parts_of_others)
+    for length in (40, 25, 13, 40):
+        xs = parameter(length, 2, WIDTH, seed=length).detach()
+        np.testing.assert_allclose(compiled(xs).detach().numpy(), parts_of_others(xs).detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.stats.compiled_calls and compiled.stats.traces <= 3
+    wrong = tj.compile(along_a_dimension_that_is_not_there)
+    for length in (40, 25, 13):
+        with pytest.raises(IndexError, match="out of range"):
+            wrong(parameter(length, 2, WIDTH))
 
 
 # -- loops of any length, all steps of which run after all
@@ -429,7 +482,14 @@ def stopping_positions(xs: Any) -> Any:
     return h, t
 
 
-@pytest.mark.parametrize("function", [stopping_rows, stopping_numbered_rows, stopping_positions])
+def stopping_header(xs: Any) -> Any:
+    h = zeros()
+    for x, y in zip(xs.unbind(0), tj.tensor(pickle.loads(pickle.dumps(xs.numpy()))) if SETTINGS.stops else xs, strict=True):
+        h = cell(h, x) + y
+    return h
+
+
+@pytest.mark.parametrize("function", [stopping_rows, stopping_numbered_rows, stopping_positions, stopping_header])
 def test_a_recording_may_stop_within_a_loop_of_any_length(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SETTINGS, "stops", False, raising=False)
     compiled = tj.compile(function, wait=True)

@@ -1,4 +1,4 @@
-"""Elements of a `for` loop of which another call may have another number: rows of a tensor, numbers up to a size, and tuples of these.
+"""Elements of a `for` loop of which another call may have another number: slices of a tensor, numbers up to a size, and tuples of these.
 
 The first ones count from the front, the last two from the end, so that each is the same one in all calls.  Those between are made only if
 all steps are to run: then the number is this one in all calls.
@@ -6,7 +6,7 @@ all steps are to run: then the number is this one in all calls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.loop_nodes import Slices
@@ -19,12 +19,14 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["FIRST", "MORE_THAN", "AnyNumber", "Numbers", "Rows", "made_at"]
+__all__ = ["FIRST", "MORE_THAN", "UNBIND", "AnyNumber", "Numbers", "Rows", "Unbound", "made_at"]
 
 FIRST: Final = 5
 """Elements that count from the front: enough to compare a step with the one before at two places."""
 MORE_THAN: Final = FIRST + 1
 """There are more elements: those, the one before the last, and the last."""
+UNBIND: Final = vars(Tensor)["unbind"]
+"""The method that `Unbound` stands for."""
 
 
 def made_at(x: Tensor) -> float | None:
@@ -32,17 +34,30 @@ def made_at(x: Tensor) -> float | None:
     return None if x._node is None or is_behind(x) else x._node.sequence
 
 
-class Rows:
-    """The rows of a tensor, as far as they are made."""
+class Unbound:
+    """`base.unbind(dim)`, in the header of a loop, until it is known whether that many are to be made."""
 
-    def __init__(self, base: Tensor) -> None:
+    __slots__ = ("base", "dim", "made")
+
+    def __init__(self, base: Tensor, dim: int, made: Callable[[], Any]) -> None:
+        """made: gives what the call does."""
         self.base = base
+        self.dim = dim
+        self.made = made
+
+
+class Rows:
+    """The slices of a tensor along one of its dimensions, as far as they are made."""
+
+    def __init__(self, base: Tensor, dim: int = 0) -> None:
+        self.base = base
+        self.dim = dim
         self._made: dict[int, Tensor] = {}
 
     def make(self, k: int, place: Any) -> None:
         """Make row `k` of this call, which is the one at `place` in each."""
         if k not in self._made:
-            self._made[k] = select.of(self.base, place, dim=0)
+            self._made[k] = select.of(self.base, place, dim=self.dim)
 
     def __getitem__(self, k: int) -> Tensor:
         return self._made[k]
@@ -100,7 +115,7 @@ class AnyNumber:
 
     def slices(self, at: int) -> list[Slices]:
         """The tensors of elements from one on."""
-        return [Slices(part.base, 0, at, 1, made_at(part[at])) for part in self._parts if type(part) is Rows]
+        return [Slices(part.base, part.dim, at, 1, made_at(part[at])) for part in self._parts if type(part) is Rows]
 
     def complete(self) -> None:
         """Make all, as where the loop began: steps may have changed grad mode."""

@@ -14,6 +14,7 @@ from functools import partial
 from types import CellType
 from typing import Any
 
+from tracejit.capture.elements import UNBIND, Unbound
 from tracejit.capture.handlers.patterns import (
     PYTHON,
     Operations,
@@ -265,10 +266,12 @@ class Frame:
         """What Python iterates over.  passing: the name of the builtin that has made `value` for this loop, if it was one of those whose
         results nobody else has got then."""
         recorder = active()
+        if recorder is not None and loop is not None and (value is loop or loop.goes_through(value)):
+            return loop
+        if type(value) is Unbound:
+            value = value.made()
         if recorder is None:
             return stored(value)
-        if loop is not None and (value is loop or loop.goes_through(value)):
-            return loop
         elements = recorder.iteration.iterate(value, 0)
         if loop is None:
             return elements
@@ -285,6 +288,12 @@ class Frame:
         if type(items) is list and items and type(items[-1]) is Stacked:
             take_apart(items)
         return self.item(items, -1)
+
+    def unbinding(self, loop: Loop | None, owner: Any) -> Any:
+        """What a loop calls that goes through `owner.unbind(...)`."""
+        callee = self.callee(self.attribute(owner, "unbind"))
+        known = type(owner) is Tensor and vars(Tensor)["unbind"] is UNBIND and loop is not None and active() is not None
+        return partial(loop.unbound, owner, callee) if known else callee  # type: ignore[union-attr]
 
     def counting(self, loop: Loop | None, function: Any) -> Any:
         """What a loop calls that goes through what `range`, `enumerate` or `zip` gives, or something else of this name."""

@@ -22,10 +22,11 @@ with, and where it may ask which step it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from tracejit.capture.elements import FIRST, MORE_THAN, AnyNumber, Numbers, Rows, made_at
+from tracejit.capture.elements import FIRST, MORE_THAN, AnyNumber, Numbers, Rows, Unbound, made_at
 from tracejit.capture.loop_nodes import Applied, Place, Slices, Step, StepsAsLoop
 from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.syntax.expressions import CAPTURE
@@ -122,13 +123,29 @@ class Loop:
     def goes_through(self, value: Any) -> bool:
         """Whether this is the iterator of the rows of a tensor, of which there may be another number in later calls."""
         count = self._count_of(value) if not self._names.unpacked else None
-        return count is not None and self._begin(count, [Rows(value)])
+        return count is not None and self._begin(count, [_rows(value)])
+
+    def unbound(self, base: Tensor, callee: Any, *arguments: Any, **keywords: Any) -> Any:
+        """`base.unbind(...)`, if this may be of any number.  callee: what to call."""
+        dim = keywords.get("dim", 0) if keywords else arguments[0] if arguments else 0
+        if (
+            len(arguments) + len(keywords) < 2
+            and not keywords.keys() - {"dim"}
+            and type(dim) is int
+            and -base.ndim <= dim < base.ndim
+        ):
+            found = Unbound(base, dim % base.ndim, partial(callee, *arguments, **keywords))
+            if self._count_of(found) is not None:
+                return found
+        return callee(*arguments, **keywords)
 
     def counts(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
         """What `function`, one of `range`, `enumerate` and `zip`, makes of arguments; or this, as the iterator of as many elements, where
         another call may have more or less.  callee: what to call.  keywords: `strict`, if any."""
         numbered: dict[Any, Callable[..., bool]] = {range: self._numbered, enumerate: self._enumerated, zip: self._side_by_side}
-        return self if numbered[function](*arguments) else callee(*arguments, **keywords)
+        if numbered[function](*arguments):
+            return self
+        return callee(*[x.made() if type(x) is Unbound else x for x in arguments], **keywords)
 
     def counts_backwards(self, callee: Any, reverse: Any, *arguments: Any) -> Any:
         """The same for `reversed(range(...))`.  reverse: what to call with what `callee` gives."""
@@ -168,7 +185,7 @@ class Loop:
         names, count = self._names, self._count_of(value)
         if count is None or type(start) is not int or len(names.targets) != 2 or names.targets[0] not in names.counters:
             return False
-        return self._begin(count, [Numbers(self._interpreter.recorder, start), Rows(value)])
+        return self._begin(count, [Numbers(self._interpreter.recorder, start), _rows(value)])
 
     def _side_by_side(self, *values: Any) -> bool:
         counts = [self._count_of(x) for x in values]
@@ -176,17 +193,18 @@ class Loop:
             return False
         first = counts[0]
         return (
-            first is not None and all(x is not None and x == first for x in counts) and self._begin(first, [*map(Rows, values)])
+            first is not None and all(x is not None and x == first for x in counts) and self._begin(first, [*map(_rows, values)])
         )
 
     def _count_of(self, value: Any) -> SymInt | None:
-        """How many rows a tensor has, if that is a symbolic size."""
+        """How many slices a tensor has, if that is a symbolic size."""
         interpreter = self._interpreter
-        if type(value) is not Tensor or not value._array.ndim or not interpreter.recorder.sizes.are_noted:
+        base, dim = (value.base, value.dim) if type(value) is Unbound else (value, 0)
+        if type(base) is not Tensor or not base._array.ndim or not interpreter.recorder.sizes.are_noted:
             return None
-        if state.top is not interpreter or interpreter.value_of(value) is None:
+        if state.top is not interpreter or interpreter.value_of(base) is None:
             return None
-        count: Any = value.shape[0]
+        count: Any = base.shape[dim]
         return count if type(count) is SymInt else None
 
     def _begin(self, count: Any, parts: Sequence[Rows | Numbers]) -> bool:
@@ -474,6 +492,10 @@ class Loop:
                 items += more
         self._at = end
         return found
+
+
+def _rows(value: Any) -> Rows:
+    return Rows(value.base, value.dim) if type(value) is Unbound else Rows(value)
 
 
 class _Repeating:

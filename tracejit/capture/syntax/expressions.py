@@ -69,6 +69,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.globals, self.nonlocals = declared_names(node)
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
+        self.unbound: dict[ast.expr, str] = {}  # calls of `x.unbind` in the header of a loop that is looked at -> its name
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
@@ -249,7 +250,12 @@ class ExpressionRewriter(ast.NodeTransformer):
         if one and isinstance(function, ast.Name) and function.id == "vars" and "vars" not in self.local:  # it looks at no frame
             return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
         joins = is_joining(node) and node.args[0].id in self.lists  # type: ignore[attr-defined]
-        callee = self.place(self.handler("joining" if joins else "callee", self.visit(function)), function)
+        loop = self.unbound.get(node)
+        if loop is None:
+            callee = self.handler("joining" if joins else "callee", self.visit(function))
+        else:
+            callee = self.handler("unbinding", ast.Name(loop, ast.Load()), self.visit(function.value))  # type: ignore[attr-defined]
+        callee = self.place(callee, function)
         return self.place(ast.Call(callee, arguments, keywords), node)
 
     def argument(self, expression: ast.expr) -> ast.expr:

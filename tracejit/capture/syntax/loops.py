@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.scopes import names_stored_by
 
-__all__ = ["LoopNames", "is_joining", "loop_names", "moves_with", "positions", "private_lists", "reads_last"]
+__all__ = ["LoopNames", "is_joining", "is_unbinding", "loop_names", "moves_with", "positions", "private_lists", "reads_last"]
 
 _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 
@@ -67,6 +67,11 @@ def is_joining(node: ast.Call) -> bool:
     """Whether what is called is, by its name, `stack` or `cat` of a variable and of what is no variable of this kind."""
     name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
     return name in ("stack", "cat") and bool(node.args) and isinstance(node.args[0], ast.Name)
+
+
+def is_unbinding(node: ast.expr) -> bool:
+    """Whether an expression is, by its name, a tensor's method `unbind`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unbind"
 
 
 def private_lists(node: FunctionNode) -> frozenset[str]:

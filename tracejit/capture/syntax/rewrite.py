@@ -15,7 +15,7 @@ from typing import Any
 
 from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
 from tracejit.capture.syntax.locate import NotConvertible
-from tracejit.capture.syntax.loops import LoopNames, loop_names
+from tracejit.capture.syntax.loops import LoopNames, is_unbinding, loop_names
 from tracejit.capture.syntax.matching import MatchRewriter
 
 __all__ = ["CELLS", "Rewriter"]
@@ -207,7 +207,10 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         ):
             passing = header.func.id
         counted = self.counted_backwards(header)
+        parts = header.args if isinstance(header, ast.Call) and self.is_counted(header) else [header]
+        self.unbound = dict.fromkeys(filter(is_unbinding, parts), loop)
         iterable = self.visit(header if counted is None else counted)
+        self.unbound = {}
         if counted is not None:
             assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
             functions = map(self.shared_name, (header.func, counted.func))  # type: ignore[arg-type]
