@@ -76,7 +76,7 @@ class Numbers:
     def make(self, k: int, place: Any) -> None:
         """Number `k` of this call is the one at `place` in each.  It is a number of the recording from now on: no step has one more."""
         self._made[k] = self._start + self._step * place
-        self[k]
+        self._recorder.sizes.admitted(self._made[k])
 
     def __getitem__(self, k: int) -> Any:
         return self._recorder.sizes.admitted(self._made[k])
