@@ -343,6 +343,26 @@ def along_dimensions(xs: Any) -> Any:
     return h / n, out
 
 
+def handed_on(xs: Any) -> Any:
+    a, b, h, k, p, q, r = (zeros() + number for number in range(7))
+    named, last = {"a": xs[0].detach() * 1, "b": zeros()}, zeros()
+    for x in xs.detach():
+        a, b = b, a
+        h, k, named["a"], named["b"] = k, named["a"], named["b"], h
+        r, q, p = q, p, last
+        last = (last + x).sin()
+    return a, b, h, k, p, q, r, named["a"], named["b"], last
+
+
+def test_steps_may_hand_tensors_on_without_computing_with_them() -> None:
+    for length in (200, 201, 202, 203):
+        xs = parameter(length, 2, WIDTH).detach()
+        recording, found = record(handed_on, (xs,), {})
+        assert loops(recording) == [length - RUN - 1]
+        for x, y in zip(found, handed_on(xs), strict=True):
+            assert np.array_equal(x.numpy(), y.numpy())
+
+
 def by_its_shape(xs: Any) -> Any:
     h, loss = zeros(), 0.0
     for x in xs:
@@ -382,7 +402,7 @@ def until_the_end(xs: Any) -> Any:
     [
         recurrent, gradients_of_weights, second_derivatives, lstm, loss_in_each_step, some_detached, by_length, from_the_second_on,
         loss_of_the_next_row, along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both, rows_of_two, mapped,
-        from_the_end, in_a_list_from_the_end, with_the_row_after, from_the_last_item, by_its_shape,
+        from_the_end, in_a_list_from_the_end, with_the_row_after, from_the_last_item, by_its_shape, handed_on,
         along_dimensions, at_mirrored_places, in_both_directions,
     ],
 )  # fmt: skip

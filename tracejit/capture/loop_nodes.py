@@ -198,8 +198,12 @@ class StepsAsLoop:
         self.is_possible = self._is_possible() and not self._saves_what_is_written(step)
 
     def _live(self) -> list[int]:
+        """What the step computes with, and what the next one is given of that as it is; so for what it hands from place to place without
+        computing: only a value that it makes anew is none that the steps after the loop need."""
         left, first = self._step.left, self._elements
-        found = [k for k, place in enumerate(left, first) if place != ("given", k) and ("given", k) in self._read]
+        changed = {k: place for k, place in enumerate(left, first) if place != ("given", k)}
+        handed = {j for kind, j in changed.values() if kind == "given" and j in changed}
+        found = [k for k in changed if ("given", k) in self._read or k in handed]
         for k in found:
             kind, j = left[k - first]
             if kind == "given" and j not in found:
