@@ -63,6 +63,12 @@ def at_constant_places(x: T.Tensor) -> T.Tensor:
     return x[first] + x[offset] * (offset + n) + x[:, offset].sum() / max(first, 1)
 
 
+def with_own_attributes(x: T.Tensor) -> T.Tensor:
+    y: Any = x * 1
+    y.size, y.mean = 5, y.max
+    return y.sum(0) * y.size * y.mean() + y.shape[0]
+
+
 def causal(x: T.Tensor) -> T.Tensor:
     n = x.shape[0]
     return (x @ x.T).masked_fill(T.ones(n, n).tril() == 0, -1e9).softmax(-1)
@@ -81,6 +87,7 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "last row": lambda x: x[-1] + x[x.shape[0] - 1],
     "half": lambda x: x[: x.shape[0] // 2].sum(0),
     "turned": lambda x: x.flip(0)[1:],
+    "attributes over methods": with_own_attributes,
     "places that come to constants": at_constant_places,
     "causal": causal,
     "a shape and more": lambda x: x.reshape(*x.shape[:-1], 2, 2).sum((1, 2)),

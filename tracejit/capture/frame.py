@@ -141,7 +141,8 @@ class Frame:
         """`owner.shape[key]`: of a tensor whose sizes may be others in the next call, the size alone, as `owner.size(key)` gives it.  Steps
         of a loop that ask for it again have made nothing new, then."""
         recorder = active()
-        if recorder is not None and type(owner) is Tensor and recorder.sizes.are_noted and -owner.ndim <= key < owner.ndim:
+        plain = recorder is not None and type(owner) is Tensor and recorder.sizes.are_noted and "size" not in vars(owner)
+        if plain and -owner.ndim <= key < owner.ndim:
             return recorder.admitted(recorder.calls.call(recorder.attributes.get_attribute(owner, "size"), (key,), {}))
         return self.item(self.attribute(owner, "shape"), key)
 

@@ -369,7 +369,7 @@ class AttributeHandlers(Handlers):
             recorder.stop("tensor_state", f"reading .{name}")
             return getattr(tensor, name)
         found, _ = self.lookup(type(tensor), name)
-        if found is ABSENT:
+        if found is ABSENT or (type(found) is types.FunctionType and name in vars(tensor)):
             return self.instance_attribute(tensor, name)
         recorder.inspect(tensor)
         if type(found) is types.FunctionType:
