@@ -322,9 +322,9 @@ def positions_multiplied(xs: Any) -> Any:
 
 
 def list_that_is_read(xs: Any) -> Any:
-    outs = [zeros()]
+    outs = [zeros(), zeros()]
     for x in xs:
-        outs.append(cell(outs[-1], x))
+        outs.append(cell(outs[-2], x))
     return outs
 
 
