@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tracejit.capture.syntax.loops import LoopNames, loop_names, private_lists
+from tracejit.capture.syntax.loops import LoopNames, integer, is_unbinding, loop_names, private_lists
 
 LOCAL = {"h", "k", "t", "x", "xs", "outs", "n"}
 
@@ -131,3 +131,26 @@ def test_a_loop_tells_private_lists_that_it_appends_to_from_those_that_it_does_n
     assert isinstance(node, ast.For)
     found = loop_names(node, LOCAL, frozenset(), set(), frozenset({"outs", "others"}))
     assert found == LoopNames(("x",), False, (), (), ("outs",), ("outs",), ("others",))
+
+
+def expression(source: str) -> ast.expr:
+    return ast.parse(source, mode="eval").body
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"), [("3", 3), ("-1", -1), ("-0", 0), ("True", None), ("-1.0", None), ("+1", None), ("k", None)]
+)
+def test_an_integer_is_one_that_is_written_down(source: str, expected: int | None) -> None:
+    assert integer(expression(source)) == expected
+
+
+@pytest.mark.parametrize("source", ["xs.unbind()", "xs.unbind(1)", "(a + b).t().unbind(dim=k)"])
+def test_a_call_of_unbind_has_at_most_a_dimension(source: str) -> None:
+    assert is_unbinding(expression(source))
+
+
+@pytest.mark.parametrize(
+    "source", ["unbind(xs)", "xs.unbind", "xs.unbind(1, 2)", "xs.unbind(*k)", "xs.unbind(count=2)", "xs.unbind(**k)"]
+)
+def test_any_other_expression_unbinds_nothing(source: str) -> None:
+    assert not is_unbinding(expression(source))

@@ -343,7 +343,7 @@ class Frame:
         """Part of such a place: a sum or a difference of integers."""
         if type(left) is not int or type(right) is not int:
             if len(loops) == 1 and loops[0] is not None and active() is not None:
-                found = loops[0].place(symbol, left, right)
+                found = loops[0].moved(symbol, left, right)
                 if found is not None:
                     return found
             _run_all(loops)

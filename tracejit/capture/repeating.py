@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Loop"]
 
+_RUN: Final = 3
+"""Steps that run at least: the first, which may be another one, and two that are compared."""
 _FEWEST: Final = 8
 """Steps that are left, of loops whose steps are looked at."""
 _FEWEST_LOOPED: Final = 6
@@ -108,7 +110,7 @@ class Loop:
 
     def over(self, elements: Any) -> Any:
         """`elements`, or the loop itself if they are many, and nothing but their contents and counters can tell which is which."""
-        if len(elements) < _FEWEST + 3 or self._interpreter.recorder.sizes.are_noted:  # steps may then differ at other sizes
+        if len(elements) < _RUN + _FEWEST or self._interpreter.recorder.sizes.are_noted:  # steps may then differ at other sizes
             return elements
         if isinstance(elements, range):
             can_tell = self._names.unpacked or self._names.counters != self._names.targets
@@ -125,19 +127,13 @@ class Loop:
         count = self._count_of(value) if not self._names.unpacked else None
         return count is not None and self._begin(count, [_rows(value)])
 
-    def unbound(self, base: Tensor, callee: Any, *arguments: Any, **keywords: Any) -> Any:
-        """`base.unbind(...)`, if this may be of any number.  callee: what to call."""
-        dim = keywords.get("dim", 0) if keywords else arguments[0] if arguments else 0
-        if (
-            len(arguments) + len(keywords) < 2
-            and not keywords.keys() - {"dim"}
-            and type(dim) is int
-            and -base.ndim <= dim < base.ndim
-        ):
-            found = Unbound(base, dim % base.ndim, partial(callee, *arguments, **keywords))
+    def unbound(self, base: Tensor, callee: Any, dim: Any = 0) -> Any:
+        """`base.unbind(dim)`, or what stands for that if there may be any number.  callee: what to call."""
+        if type(dim) is int and -base.ndim <= dim < base.ndim:
+            found = Unbound(base, dim % base.ndim, partial(callee, dim))
             if self._count_of(found) is not None:
                 return found
-        return callee(*arguments, **keywords)
+        return callee(dim)
 
     def counts(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
         """What `function`, one of `range`, `enumerate` and `zip`, makes of arguments; or this, as the iterator of as many elements, where
@@ -164,14 +160,14 @@ class Loop:
             first, step = first + (count - 1) * step, -step
         return self._begin(count, [Numbers(self._interpreter.recorder, first, step)])
 
-    def place(self, symbol: str, left: Any, right: Any) -> Any:
+    def moved(self, symbol: str, left: Any, right: Any) -> Any:
         """The sum or difference of a counter and another number, where one of them is a size; None where it is none of sizes alone."""
         sizes = self._interpreter.recorder.sizes
         a, b = self._size(left), self._size(right)
         if a is None or b is None or not self._tries or not isinstance(self._elements, AnyNumber):
             return None
         found = a + b if symbol == "+" else a - b
-        if not sizes.is_known(found):  # no step that follows has one more
+        if not sizes.has_name(found):  # no step that follows has one more
             for distance in range(-FIRST, FIRST + 1):
                 sizes.admitted(found + distance)
         return sizes.admitted(found)
@@ -216,7 +212,8 @@ class Loop:
             if type(part) is Rows:
                 interpreter.recorder.inspect(part.base)
         self._units = {1}
-        self._elements, self._tries = AnyNumber(interpreter.recorder, count, parts, self._names.unpacked), FIRST - 2
+        self._elements = AnyNumber(interpreter.recorder, count, parts, self._names.unpacked)
+        self._tries = FIRST - _RUN + 1  # as many as have elements that count from the front
         return True
 
     def run_all(self) -> None:

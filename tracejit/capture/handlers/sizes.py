@@ -114,8 +114,8 @@ class SizeHandlers(Handlers):
                     value[k] = other
         return value
 
-    def is_known(self, value: Any) -> bool:
-        """Whether a number has no name of its own to get in the recording."""
+    def has_name(self, value: Any) -> bool:
+        """Whether the recording has a name for a number already, or needs none."""
         return type(value) not in SYMBOLIC or (type(value), value.number) in self._names
 
     def _number(self, symbol: Any) -> SymbolicNumber:

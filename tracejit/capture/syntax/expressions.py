@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any
 
 from tracejit.capture.syntax.locate import FunctionNode, NotConvertible
-from tracejit.capture.syntax.loops import is_joining, moves_with, positions, private_lists, reads_last
+from tracejit.capture.syntax.loops import integer, is_joining, moves_with, positions, private_lists, reads_last
 from tracejit.capture.syntax.scopes import bound_names, declared_names, gathered_names
 
 __all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_depth"]
@@ -38,13 +38,6 @@ _WITHOUT_NUMBERS: tuple[type[ast.AST], ...] = (
     ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
 )  # fmt: skip
 """Expressions that have no stand-in of a number as value once the recording has stopped."""
-
-
-def _is_integer(node: ast.expr) -> bool:
-    """Whether an expression is an integer that is written down."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        node = node.operand
-    return isinstance(node, ast.Constant) and type(node.value) is int
 
 
 def target_depth(target: ast.expr) -> int:
@@ -147,7 +140,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.place(self.handler("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
         if reads_last(node) in self.lists:
             return self.place(self.handler("last_item", self.visit(node.value)), node)
-        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and _is_integer(node.slice):
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and integer(node.slice) is not None:
             shape = self.visit(node.value)
             assert isinstance(shape, ast.Call)
             return self.place(self.handler("item_of_shape", shape.args[0], self.visit(node.slice)), node)

@@ -19,7 +19,17 @@ from dataclasses import dataclass
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.scopes import names_stored_by
 
-__all__ = ["LoopNames", "is_joining", "is_unbinding", "loop_names", "moves_with", "positions", "private_lists", "reads_last"]
+__all__ = [
+    "LoopNames",
+    "integer",
+    "is_joining",
+    "is_unbinding",
+    "loop_names",
+    "moves_with",
+    "positions",
+    "private_lists",
+    "reads_last",
+]
 
 _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 
@@ -70,8 +80,14 @@ def is_joining(node: ast.Call) -> bool:
 
 
 def is_unbinding(node: ast.expr) -> bool:
-    """Whether an expression is, by its name, a tensor's method `unbind`."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unbind"
+    """Whether an expression is, by its name, a call of a tensor's method `unbind`, with a dimension or without."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unbind"):
+        return False
+    return (
+        len([*node.args, *node.keywords]) < 2
+        and not any(isinstance(part, ast.Starred) for part in node.args)
+        and (all(part.arg == "dim" for part in node.keywords))
+    )
 
 
 def private_lists(node: FunctionNode) -> frozenset[str]:
@@ -157,13 +173,20 @@ def _uses_once(name: str, place: ast.expr) -> bool:
     return bool(moves_with(place, {name})) and _uses(name, [ast.Expr(place)]) == 1
 
 
+def integer(node: ast.expr) -> int | None:
+    """The integer that an expression writes down; None of any other one."""
+    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    value = node.operand if negative else node  # type: ignore[attr-defined]
+    if not isinstance(value, ast.Constant) or type(value.value) is not int:
+        return None
+    return -value.value if negative else value.value
+
+
 def reads_last(node: ast.AST) -> str | None:
     """The name of which an expression reads the last item, `name[-1]`."""
     if not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name)):
         return None
-    place = node.slice
-    is_last = isinstance(place, ast.UnaryOp) and isinstance(place.op, ast.USub) and isinstance(place.operand, ast.Constant)
-    return node.value.id if is_last and repr(place.operand.value) == "1" else None  # type: ignore[attr-defined]
+    return node.value.id if integer(node.slice) == -1 else None
 
 
 def _only_appended_to(name: str, body: Sequence[ast.stmt]) -> bool:

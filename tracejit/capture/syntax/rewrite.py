@@ -206,16 +206,15 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             and header.func.id in _PASSING - self.local - self.free
         ):
             passing = header.func.id
-        counted = self.counted_backwards(header)
-        parts = header.args if isinstance(header, ast.Call) and self.is_counted(header) else [header]
-        self.unbound = dict.fromkeys(filter(is_unbinding, parts), loop)
-        iterable = self.visit(header if counted is None else counted)
+        counted, backwards = self.is_counted(header), self.counted_backwards(header)
+        self.unbound = dict.fromkeys(filter(is_unbinding, header.args if counted else [header]), loop)  # type: ignore[attr-defined]
+        iterable = self.visit(header if backwards is None else backwards)
         self.unbound = {}
-        if counted is not None:
+        if backwards is not None:
             assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
-            functions = map(self.shared_name, (header.func, counted.func))  # type: ignore[arg-type]
+            functions = map(self.shared_name, (header.func, backwards.func))  # type: ignore[arg-type]
             iterable.func = self.place(self.handler("counting_backwards", ast.Name(loop, ast.Load()), *functions), header.func)
-        elif self.is_counted(header):
+        elif counted:
             assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
             counting = self.handler("counting", ast.Name(loop, ast.Load()), self.shared_name(header.func))  # type: ignore[arg-type]
             iterable.func = self.place(counting, header.func)
