@@ -339,6 +339,14 @@ def writing(xs: Any) -> Any:
     return h, total
 
 
+def positions_updated(xs: Any) -> Any:
+    h, out = zeros(), tj.zeros(COUNT, 2, WIDTH, dtype=tj.float64)
+    for t in range(COUNT):
+        h = cell(h, xs[t])
+        out[t] += h
+    return out
+
+
 def writing_rows(xs: Any) -> Any:
     h, out = zeros(), tj.zeros(COUNT, 2, WIDTH, dtype=tj.float64)
     for t, x in enumerate(xs):

@@ -32,15 +32,15 @@ def test_a_target_that_is_only_a_position_counts(use: str) -> None:
 
 
 def test_a_position_that_is_assigned_to_counts() -> None:
-    found = names("for t in xs:\n    outs[t] = xs[t]")
+    found = names("for t in xs:\n    outs[t] = xs[t]\n    outs[t] += xs[t + 1]")
     assert found is not None and found.counters == ("t",)
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        "h = t", "h = xs[t * 2]", "h = xs[t + t]", "h = xs[-t]", "h = xs[t:]", "h = xs[f(t)]", "outs[t] += 1", "del outs[t]", "t = xs[t]",
-        "if t: pass", "f(lambda: xs[t])", "h = xs[t] + t", "h = [t for t in xs]", "h = f'{t}'", "outs[xs[t].t + t] = 1",
+        "h = t", "h = xs[t * 2]", "h = xs[t + t]", "h = xs[-t]", "h = xs[t:]", "h = xs[f(t)]", "outs[t * 2] += 1", "del outs[t]",
+        "t = xs[t]", "if t: pass", "f(lambda: xs[t])", "h = xs[t] + t", "h = [t for t in xs]", "h = f'{t}'", "outs[xs[t].t + t] = 1",
         "h = xs[t].t[t * 1]",
     ],
 )  # fmt: skip

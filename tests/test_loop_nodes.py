@@ -142,6 +142,49 @@ def rows_that_are_viewed(xs: Any) -> Any:
     return out, first
 
 
+def own_row_viewed(xs: Any) -> Any:
+    out, seen = xs.clone(), tj.zeros_like(xs)
+    for t in range(1, COUNT):
+        own = out[t]
+        first = own[0]
+        out[t] = out[t - 1] * 0.5 + xs[t]
+        seen[t] = own + first  # what has been written since
+    return out, seen
+
+
+def two_rows_written(xs: Any) -> Any:
+    out = xs.clone()
+    for t in range(COUNT - 1):
+        out[t + 1] = out[t].sin()
+        out[t] = out[t + 1] * 0.5
+    return out
+
+
+def row_before_kept(xs: Any) -> Any:
+    out, before = xs.clone(), xs[0] * 1
+    for t in range(1, COUNT):
+        out[t] = out[t - 1].sin() + before
+        before = out[t - 1]
+    before *= 2.0
+    return out, before
+
+
+def rows_written_elsewhere(xs: Any) -> Any:
+    out = xs.clone()
+    for t in range(1, COUNT):
+        out[t] = out[t - 1].sin()
+        out[t - 1][0] = 1.0
+    return out
+
+
+def rows_saved(xs: Any) -> Any:
+    out, loss = xs.clone(), 0.0
+    for t in range(1, COUNT):
+        loss = loss + (out[t - 1] * W[:2]).sum()
+        out[t] = out[t - 1].sin()
+    return out, loss
+
+
 def rows_of_numbers(xs: Any) -> Any:
     h, out = zeros(), tj.zeros(COUNT, 2, WIDTH, dtype=tj.float64)
     for t, x in enumerate(xs):
@@ -170,8 +213,9 @@ def one_without_anything_saved(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        saved_and_written, written_and_viewed, rows_read_again, rows_that_are_viewed, rows_of_numbers, chains, by_turns,
-        slices_that_are_shared, views_carried_on, columns, one_without_anything_saved,
+        saved_and_written, written_and_viewed, rows_read_again, rows_that_are_viewed, rows_of_numbers, own_row_viewed,
+        two_rows_written, row_before_kept, rows_written_elsewhere, rows_saved, chains, by_turns, slices_that_are_shared,
+        views_carried_on, columns, one_without_anything_saved,
     ],
 )  # fmt: skip
 def test_a_node_would_not_be_as_good_as_these_steps(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,9 +441,63 @@ def until_the_end(xs: Any) -> Any:
     return h, x
 
 
+def trajectory(xs: Any) -> Any:
+    data, n = xs.detach(), len(xs)
+    out, wave = tj.zeros(n + 1, 2, WIDTH, dtype=tj.float64), tj.zeros_like(data)
+    out[0] = data[0]
+    for t in range(n):
+        slope = (out[t] * out[t, 0]).sin()
+        out[t + 1] = out[t] + 0.1 * ((out[t] + 0.1 * slope).sin() + data[t])
+    wave[0], wave[1] = data[0], data[1]
+    for t in range(2, n):
+        wave[t] = 1.5 * wave[t - 1] - 0.6 * wave[t - 2] + 0.1 * out[t - 1]
+    return out, wave
+
+
+def values_of_what_follows(xs: Any) -> Any:
+    data, n = xs.detach(), len(xs)
+    values, columns = tj.zeros(n + 1, 2, WIDTH, dtype=tj.float64), data.permute(1, 2, 0).contiguous()
+    for t in range(n - 1, -1, -1):
+        values[t] = data[t] + 0.9 * values[t + 1]
+    for t in reversed(range(n - 1)):  # whose steps all run where n is a number
+        columns[..., t] += 0.5 * columns[..., t + 1]
+    return values[:-1], columns
+
+
+def in_place_of_the_data(xs: Any) -> Any:
+    sums, smooth, total = xs.detach().clone(), xs.detach().clone(), zeros()
+    for t in range(1, len(xs)):
+        sums[t] += sums[t - 1]
+    for t in range(1, len(xs) - 1):
+        smooth[t] = 0.25 * (smooth[t - 1] + 2 * smooth[t] + smooth[t + 1])
+        smooth[t] *= 0.9
+        total = total + smooth[t] * smooth[t - 1]
+    return sums, smooth, total
+
+
+def leapfrog(xs: Any) -> Any:
+    data, n = xs.detach(), len(xs)
+    place, speed = tj.empty(n, 2, WIDTH, dtype=tj.float64), tj.empty(n, 2, WIDTH, dtype=tj.float64)
+    place[0], speed[0] = data[0], data[1]
+    for t in range(n - 1):
+        half = speed[t] - 0.05 * place[t].sin()
+        place[t + 1] = place[t] + 0.1 * half
+        speed[t + 1] = half - 0.05 * place[t + 1].sin()
+    return place, speed
+
+
+@pytest.mark.parametrize("function", [trajectory, values_of_what_follows, in_place_of_the_data, leapfrog])
+def test_rows_that_steps_have_written_are_read_again_as_values(function: Callable[..., Any]) -> None:
+    recording, found = record(function, (inputs(),), {})
+    assert len(loops(recording)) == 1 + (function in (trajectory, in_place_of_the_data))
+    for x, y in zip(found, function(inputs()), strict=True):
+        assert np.array_equal(x.numpy(), y.numpy())
+
+
 @pytest.mark.parametrize(
     "function",
     [
+        trajectory, values_of_what_follows, in_place_of_the_data, leapfrog,
         recurrent, gradients_of_weights, second_derivatives, lstm, loss_in_each_step, some_detached, by_length, from_the_second_on,
         loss_of_the_next_row, along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both, rows_of_two, mapped,
         from_the_end, in_a_list_from_the_end, with_the_row_after, from_the_last_item, by_its_shape, handed_on,

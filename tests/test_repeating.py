@@ -40,6 +40,7 @@ from tests.loop_programs import (
     one_before_the_last,
     outputs_of_two_lists,
     parameter,
+    positions_updated,
     recurrent,
     same,
     second_derivatives,
@@ -75,7 +76,7 @@ from tracejit.tensor import Tensor
             recurrent, gradients_of_weights, gradients_of_slices, second_derivatives, by_position, by_second_position, backwards,
             numbers_downwards, solver, lstm, state_in_a_tuple, states_in_a_list, gru_with_outputs, outputs_of_two_lists, loss_in_each_step,
             training, some_detached, with_numbers, in_branches, views_of_parts, writing, writing_rows,
-            state_changed_in_place,
+            positions_updated, state_changed_in_place,
         )
     ]
     + [(function, COUNT - RUN - 1) for function in (one_before_the_last, used_afterwards, losses_added_in_place)]
@@ -270,6 +271,14 @@ def positions_of_a_list(xs: Any) -> Any:
     return h
 
 
+def positions_of_a_list_updated(xs: Any) -> Any:
+    h, totals = zeros(), [0.0] * COUNT
+    for t in range(COUNT):
+        h = cell(h, xs[t])
+        totals[t] += h
+    return totals[-1], totals[3]
+
+
 def positions_at_odds(xs: Any) -> Any:
     h, places = zeros(), (*range(20), *range(20))
     for t, x in zip(places, xs, strict=False):
@@ -296,14 +305,6 @@ def positions_around_the_end(xs: Any) -> Any:
     for t in range(COUNT):
         h = cell(h, xs[t - 20]) + xs[20 - t]
     return h
-
-
-def positions_updated(xs: Any) -> Any:
-    h, out = zeros(), tj.zeros(COUNT, 2, WIDTH, dtype=tj.float64)
-    for t in range(COUNT):
-        h = cell(h, xs[t])
-        out[t] += h
-    return out
 
 
 def stored_in_a_dictionary(xs: Any) -> Any:
@@ -492,11 +493,12 @@ def without_a_value(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        branching, leaving, numbers_in_a_list, writing_outside, drawing, number_as_an_operand, number_that_decides, number_that_ends,
-        number_passed_on, positions_of_a_list, positions_at_odds, positions_of_its_own, positions_around_the_end, positions_updated,
-        stored_in_a_dictionary, positions_multiplied, list_that_is_read, list_that_a_function_has, functions_made, variable_of_a_function,
-        lists_made, elements_that_are_known, elements_in_a_list, longer_and_longer, number_that_changes, own_gradient, hooked,
-        inner_gradient, told, in_few_steps, suspended, without_a_value,
+        branching, leaving, numbers_in_a_list, writing_outside, drawing, number_as_an_operand, number_that_decides,
+        number_that_ends, number_passed_on, positions_of_a_list, positions_of_a_list_updated, positions_at_odds,
+        positions_of_its_own, positions_around_the_end, stored_in_a_dictionary, positions_multiplied, list_that_is_read,
+        list_that_a_function_has, functions_made, variable_of_a_function, lists_made, elements_that_are_known, elements_in_a_list,
+        longer_and_longer, number_that_changes, own_gradient, hooked, inner_gradient, told, in_few_steps, suspended,
+        without_a_value,
     ],
 )  # fmt: skip
 def test_steps_that_differ_or_do_more_than_compute_run(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -339,6 +339,12 @@ class Frame:
             _run_all(loops)
         self.set_item(value, owner, key)
 
+    def item_place_along(self, owner: Any, key: Any, *loops: Loop | None) -> tuple[Any, ...]:
+        """The same, where something is updated."""
+        if type(owner) is not Tensor:
+            _run_all(loops)
+        return self.item_place(owner, key)
+
     def moved(self, symbol: str, left: Any, right: Any, *loops: Loop | None) -> Any:
         """Part of such a place: a sum or a difference of integers."""
         if type(left) is not int or type(right) is not int:

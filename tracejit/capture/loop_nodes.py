@@ -14,22 +14,23 @@ several ways (`_apart`).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracejit.autograd.tape import edge_of
 from tracejit.capture.joining import Stacked
+from tracejit.capture.rows import RowBefore, WrittenRows
+from tracejit.capture.steps import Applied, Place, Step
 from tracejit.core.aval import ScalarAval
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.loop import Saved, loop
 from tracejit.ops.movement.copies import clone, flip
-from tracejit.ops.movement.views import detach, permute, slice_
+from tracejit.ops.movement.views import detach, permute, select, slice_
 from tracejit.passes.backward import gradient_operands
 from tracejit.passes.dce import dce
 from tracejit.passes.loop_gradient import differentiable_loop
@@ -40,47 +41,7 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["Applied", "Place", "Slices", "Step", "StepsAsLoop", "loop_node"]
-
-Place = tuple[str, int]
-"""Where a step finds a tensor: "given", by its place in the snapshot, "made", by its number in the step, or "shared", by its value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """A node of a step.  operands: places of tensors and numbers; anything else as it is in the node.  kind: of its outputs.  position:
-    which slice it is a view of, if it is one; not compared."""
-
-    node: Node
-    operands: tuple[Any, ...]
-    with_grad: bool
-    kind: tuple[Any, ...]
-    position: int | None
-
-    def is_like(self, other: Applied) -> bool:
-        ours, theirs = self.node, other.node
-        return (
-            ours.op is theirs.op
-            and self.operands == other.operands
-            and ours.attributes == theirs.attributes
-            and (self.with_grad, self.kind) == (other.with_grad, other.kind)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What a step does: its nodes, where it leaves the tensors of the next snapshot, and those that it appends to lists."""
-
-    nodes: list[Applied]
-    left: list[Place]
-    appended: list[list[Place]]
-
-    def is_like(self, other: Step) -> bool:
-        return (
-            len(self.nodes) == len(other.nodes)
-            and (self.left, self.appended) == (other.left, other.appended)
-            and all(a.is_like(b) for a, b in zip(self.nodes, other.nodes, strict=True))
-        )
+__all__ = ["Slices", "StepsAsLoop", "loop_node"]
 
 
 class Left(NamedTuple):
@@ -185,11 +146,18 @@ class StepsAsLoop:
         self._kinds: dict[Place, tuple[Any, bool]] = {("given", k): self._kind(x) for k, x in enumerate(begins)}
         for a, number in zip(step.nodes, self._numbers, strict=True):
             self._kinds.update((("made", number + k), kind) for k, kind in enumerate(a.kind))
-        self._rows = self._rows_written(step)  # writes -> nodes that look at the rows
-        self._writes = {i: a for i, a in enumerate(step.nodes) if a.node.op.kind is Kind.WRITE and i not in self._rows}
+        written = WrittenRows(step, elements, self._numbers, self._moving, self._kinds)
+        self._rows, self._before, self._done = written.rows, written.before, written.done
+        for k, row in enumerate(self._before, len(begins)):
+            self._kinds["given", k] = row.kind
+        self._moving = {i: distance for i, distance in self._moving.items() if i not in self._done}
+        step = written.step
+        writes = [i for i, a in enumerate(step.nodes) if a.node.op.kind is Kind.WRITE]
+        self._writes = {i: step.nodes[i] for i in writes if i not in self._rows and i not in self._done}
+        self._done.update(self._moving, self._writes)
         self._targets: dict[int, Place] = {}  # of writes to all of a tensor: which, as the step begins with it
         self._step = self._without_writes(step)
-        computing = [(i, a) for i, a in enumerate(self._step.nodes) if i not in self._moving and i not in self._writes]
+        computing = [(i, a) for i, a in enumerate(self._step.nodes) if i not in self._done]
         operands = [x for i, a in computing for x in (a.operands[1:] if i in self._rows else a.operands)]
         self._read = dict.fromkeys([x for x in operands if type(x) is tuple])
         self._others = {x: self._outside(x) for x in self._read if x not in self._kinds}
@@ -236,9 +204,10 @@ class StepsAsLoop:
             if i in self._writes or i in self._rows:
                 if not (self._is_of_all(i, a) if i in self._writes else self._is_of_a_row(i, a)):
                     return False
-            elif op.effect not in (Effect.PURE, Effect.VIEW) or op.kind is Kind.OPAQUE or op.may_exit:
-                return False
-            if i in self._moving and not self._stays(a):
+            elif i in self._moving:
+                if not self._stays(a):
+                    return False
+            elif i not in self._done and (op.effect not in (Effect.PURE, Effect.VIEW) or op.kind is Kind.OPAQUE or op.may_exit):
                 return False
             if not state.grad_enabled and any(requires for _, requires in a.kind):
                 return False
@@ -277,21 +246,6 @@ class StepsAsLoop:
             return False
         return self._has_own_memory(self._begins[target[1]])
 
-    def _rows_written(self, step: Step) -> dict[int, int]:
-        """Writes to views at places that move with the steps, `out[t] = h`, where the step does nothing else with the tensor."""
-        uses = Counter([x for a in step.nodes for x in a.operands if type(x) is tuple])
-        uses.update([place for k, place in enumerate(step.left, self._elements) if place != ("given", k)])
-        uses.update([place for items in step.appended for place in items])
-        views = {("made", self._numbers[i]): i for i in self._moving}
-        found = {}
-        for i, a in enumerate(step.nodes):
-            view = views.get(a.operands[0]) if a.node.op.kind is Kind.WRITE else None
-            if view is None or uses[a.operands[0]] > 1 or uses["made", self._numbers[i]]:
-                continue
-            if uses[step.nodes[view].operands[0]] == 1:
-                found[i] = view
-        return found
-
     def _is_of_a_row(self, i: int, a: Applied) -> bool:
         """Whether a write gives a row of a tensor of the call's, which has memory of its own, other contents and their place on the
         tape."""
@@ -320,7 +274,7 @@ class StepsAsLoop:
     # -- the node
     def run(self, elements: Sequence[Slices], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
         """(what is at the places of `carried` after `count` steps, what they have appended); None where a node could not stand for them."""
-        begins = self._begins
+        begins = [*self._begins, *map(self._row_before, self._before)]
         sliced: dict[Place, Slices] = {("given", k): x for k, x in enumerate(elements)}
         for i, distance in self._moving.items():
             a = self._step.nodes[i]
@@ -355,6 +309,10 @@ class StepsAsLoop:
             self._write(self._step.nodes[i], x.stacked(count), _turned(next(collected), (x.distance < 0) is not reverse))
         return ends, appended
 
+    def _row_before(self, row: RowBefore) -> Tensor:
+        """What a row has in it before the loop."""
+        return clone.of(select.of(self._begins[row.base[1]], row.position, dim=row.dim))  # type: ignore[no-any-return]
+
     def _appended(
         self, left: Left, ends: dict[int, Tensor], collected: Iterator[Tensor], count: int, reverse: bool
     ) -> list[list[Any]]:
@@ -386,7 +344,7 @@ class StepsAsLoop:
         for i, (a, number) in enumerate(zip(self._step.nodes, self._numbers, strict=True)):
             if i in self._rows:  # a value of its own: gradients of the row arrive where it was written
                 nodes.append(Node(clone, (ids[a.operands[1]],), (), (ids["made", number],), a.node.line))
-            elif i not in self._moving and i not in self._writes:
+            elif i not in self._done:
                 operands = tuple([ids[x] if type(x) is tuple else x for x in a.operands])
                 if a.position is not None:
                     operands = (operands[0], Literal(a.position))

@@ -27,8 +27,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.elements import FIRST, MORE_THAN, AnyNumber, Numbers, Rows, Unbound, made_at
-from tracejit.capture.loop_nodes import Applied, Place, Slices, Step, StepsAsLoop
+from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
+from tracejit.capture.steps import Applied, Place, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.core.interpreter import state

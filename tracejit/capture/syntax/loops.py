@@ -159,12 +159,10 @@ def _uses(name: str, body: Sequence[ast.stmt]) -> int:
 
 
 def _only_counts(name: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether each use of a name is one position of a subscript that is read or assigned to, to which it is added once."""
-    parts = [part for statement in body for part in _own_parts(statement)]
-    updated = {id(part.target) for part in parts if isinstance(part, ast.AugAssign)}
+    """Whether each use of a name is one position of a subscript that is read, assigned to or updated, to which it is added once."""
     counted = 0
-    for part in parts:
-        if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Del) and id(part) not in updated:
+    for part in (part for statement in body for part in _own_parts(statement)):
+        if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Del):
             counted += sum(_uses_once(name, place) for place in positions(part))
     return counted == _uses(name, body)
 

@@ -133,7 +133,9 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         if isinstance(target, ast.Attribute):
             place = self.handler("attribute_place", self.visit(target.value), self.name_constant(target.attr))
         else:
-            place = self.handler("item_place", self.visit(target.value), self.visit(target.slice))
+            loops = self.loops_along(target)
+            name = "item_place_along" if loops else "item_place"
+            place = self.handler(name, self.visit(target.value), self.visit(target.slice), *loops)
         return [self.statement(self.handler("update_place", place, symbol, self.visit(node.value)), node)]
 
     def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:

@@ -1,0 +1,50 @@
+"""A step of a Python loop, as it was recorded: which nodes it has appended, of operands from which places, and what it has left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tracejit.ir.graph import Node
+
+__all__ = ["Applied", "Place", "Step"]
+
+Place = tuple[str, int]
+"""Where a step finds a tensor: "given", by its place in the snapshot, "made", by its number in the step, or "shared", by its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A node of a step.  operands: places of tensors and numbers; anything else as it is in the node.  kind: of its outputs.  position:
+    which slice it is a view of, if it is one; not compared."""
+
+    node: Node
+    operands: tuple[Any, ...]
+    with_grad: bool
+    kind: tuple[Any, ...]
+    position: int | None
+
+    def is_like(self, other: Applied) -> bool:
+        ours, theirs = self.node, other.node
+        return (
+            ours.op is theirs.op
+            and self.operands == other.operands
+            and ours.attributes == theirs.attributes
+            and (self.with_grad, self.kind) == (other.with_grad, other.kind)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step does: its nodes, where it leaves the tensors of the next snapshot, and those that it appends to lists."""
+
+    nodes: list[Applied]
+    left: list[Place]
+    appended: list[list[Place]]
+
+    def is_like(self, other: Step) -> bool:
+        return (
+            len(self.nodes) == len(other.nodes)
+            and (self.left, self.appended) == (other.left, other.appended)
+            and all(a.is_like(b) for a, b in zip(self.nodes, other.nodes, strict=True))
+        )
