@@ -95,8 +95,12 @@ def private(source: str) -> frozenset[str]:
     return private_lists(node)
 
 
-@pytest.mark.parametrize("begin", ["outs = []", "h, outs = 0, []", "outs: list = []", "outs = []\n    outs = [h]"])
-@pytest.mark.parametrize("use", ["torch.stack(outs)", "stack(outs, 1)", "h + cat(outs, dim=n)", "outs[-1]", "None"])
+@pytest.mark.parametrize(
+    "begin", ["outs = []", "h, outs = 0, []", "outs: list = []", "outs = []\n    outs = [h]", "outs = [h for h in xs]"]
+)
+@pytest.mark.parametrize(
+    "use", ["torch.stack(outs)", "stack(outs, 1)", "h + cat(outs, dim=n)", "sum(outs) / len(outs)", "outs[-1]", "None"]
+)
 def test_a_list_that_is_appended_to_and_joined_is_private(begin: str, use: str) -> None:
     assert private(f"def f(xs):\n    {begin}\n    for x in xs:\n        outs.append(g(x))\n    return {use}") == {"outs"}
 
@@ -104,10 +108,11 @@ def test_a_list_that_is_appended_to_and_joined_is_private(begin: str, use: str) 
 @pytest.mark.parametrize(
     "use",
     [
-        "return outs", "return stack(outs[1:])", "return len(outs)", "return stack([h, outs])", "return stack(tensors=outs)", "k = outs",
+        "return outs", "return stack(outs[1:])", "return stack([h, outs])", "return stack(tensors=outs)", "k = outs",
         "for h in outs: g(h)", "outs += [h]", "outs.extend(h)", "h = outs.append", "del outs", "outs = [*h]", "outs = [outs]",
         "outs = k = []", "h = outs[0]", "h = outs[-2]", "h = outs[-1.0]", "h = outs[:-1]", "outs[-1] = h", "outs[-1] += h", "del outs[-1]",
-        "return stack(h, outs)", "g(outs.append(h, 1))", "return [stack(h) for outs in h]", "return f'{outs}'", "return sum(outs)",
+        "return stack(h, outs)", "g(outs.append(h, 1))", "return [stack(h) for outs in h]", "return f'{outs}'", "return max(outs)",
+        "return sum([outs])",
     ],
 )  # fmt: skip
 def test_a_list_that_is_used_otherwise_is_not_private(use: str) -> None:

@@ -25,9 +25,10 @@ from tracejit.capture.handlers.patterns import (
     matched_mapping,
 )
 from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
-from tracejit.capture.joining import Stacked, joined, take_apart
+from tracejit.capture.joining import joined, take_apart
 from tracejit.capture.policies import BINARY, IN_PLACE, UNARY, is_a, is_user_instance
 from tracejit.capture.repeating import Loop
+from tracejit.capture.steps import Stacked
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.tracebacks import without_handlers
 from tracejit.tensor import Tensor
@@ -263,14 +264,21 @@ class Frame:
         recorder = active()
         return None if recorder is None else Loop(recorder.program, self._cells, LoopNames(*names))
 
+    def goes_through(self, loop: Loop | None, value: Any) -> bool:
+        """Whether a loop stands for `value`, of which there may be any number of elements."""
+        return active() is not None and loop is not None and (value is loop or loop.goes_through(value))
+
+    def whole(self, value: Any) -> Any:
+        """What the header of a loop has given, where no loop stands for it."""
+        return value.made() if type(value) is Unbound else value
+
     def steps(self, loop: Loop | None, value: Any, passing: str) -> Any:
         """What Python iterates over.  passing: the name of the builtin that has made `value` for this loop, if it was one of those whose
         results nobody else has got then."""
         recorder = active()
-        if recorder is not None and loop is not None and (value is loop or loop.goes_through(value)):
+        if self.goes_through(loop, value):
             return loop
-        if type(value) is Unbound:
-            value = value.made()
+        value = self.whole(value)
         if recorder is None:
             return stored(value)
         elements = recorder.iteration.iterate(value, 0)

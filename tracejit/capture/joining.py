@@ -1,17 +1,22 @@
 """Items of private lists that nobody has made one by one.
 
-A list that a function only appends to, and hands to `stack` and `cat` (`private_lists` in syntax/loops.py), is seen by nothing else.
-So where a node of the graph stands for many steps of a loop (loop_nodes.py), what they append may stay in one piece, `Stacked`, in the
-list, and be joined to the other items as it is, however many there are.  For any other function of these names they become items like
-others: then their number is this one in all calls.  So they do where the recording stops, since what runs then may look into frames.
+A list that a function only appends to, and hands to `stack`, `cat`, `sum` and `len` (`private_lists` in syntax/loops.py), is seen by
+nothing else.  So where a node of the graph stands for many steps of a loop (loop_nodes.py), what they append may stay in one piece,
+`Stacked`, in the list, and be joined to the other items as it is, however many there are; `sum` adds one after the other, in a loop of its
+own.  For any other function of these names they become items like others: then their number is this one in all calls.  So they do where
+the recording stops, since what runs then may look into frames.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracejit.capture.loop_nodes import loop_node
+from tracejit.capture.steps import Stacked
+from tracejit.core.aval import Aval
 from tracejit.core.interpreter import state
+from tracejit.core.op import REGISTRY
+from tracejit.ir.graph import Graph, Node
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import permute, reshape, select
 from tracejit.ops.public.derive import FUNCTIONS
@@ -20,15 +25,7 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["Stacked", "joined", "take_apart"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stacked:
-    """So many items, which are the rows of a tensor."""
-
-    rows: Tensor
-    count: Any
+__all__ = ["joined", "take_apart"]
 
 
 def joined(
@@ -38,7 +35,9 @@ def joined(
     if type(items) is list and any(type(x) is Stacked for x in items):
         found = None
         if interpreter is not None and state.top is interpreter and not interpreter.recorder.stopped:
-            found = interpreter.recorder.containers.native(lambda: _joined(function, items, *arguments, **keywords))
+            if function is len and not (arguments or keywords):
+                return interpreter.recorder.sizes.admitted(sum([x.count if type(x) is Stacked else 1 for x in items]))
+            found = interpreter.recorder.containers.native(lambda: _joined(interpreter, function, items, *arguments, **keywords))
         if found is not None:
             return found
         take_apart(items)
@@ -62,8 +61,12 @@ def _items(item: Any) -> list[Any]:
     return [select.of(item.rows, k, dim=0) for k in range(int(item.count))]
 
 
-def _joined(function: Any, items: list[Any], dim: Any = 0, *others: Any, **keywords: Any) -> Tensor | None:
-    """What `stack` or `cat` makes of items; None where it takes the items themselves to say."""
+def _joined(
+    interpreter: RecordingInterpreter, function: Any, items: list[Any], dim: Any = 0, *others: Any, **keywords: Any
+) -> Tensor | None:
+    """What `stack`, `cat` or `sum` makes of items; None where it takes the items themselves to say."""
+    if function is sum:
+        return None if others or keywords else _added(interpreter, dim, items)
     is_new = function is FUNCTIONS["stack"]
     if not (is_new or function is FUNCTIONS["cat"]) or others or keywords or type(dim) is not int:
         return None
@@ -77,6 +80,28 @@ def _joined(function: Any, items: list[Any], dim: Any = 0, *others: Any, **keywo
         return None
     at = dim % ndim
     return cat.of(*[_along(x, at, is_new) for x in items], dim=at)  # type: ignore[no-any-return]
+
+
+def _added(interpreter: RecordingInterpreter, total: Any, items: list[Any]) -> Tensor | None:
+    """The sum of items, which are added to `total` one by one."""
+    if not all(isinstance(x, Stacked | Tensor) for x in items) or not issubclass(type(total), int | float | Tensor):
+        return None
+    for x in items:
+        if type(x) is not Stacked:
+            total = total + x
+            continue
+        value = interpreter.value_of(total) if isinstance(total, Tensor) else None
+        aval = None if value is None else interpreter.avals[value]
+        rows = interpreter.avals[interpreter.values[id(x.rows)]]
+        if not isinstance(aval, Aval) or not isinstance(rows, Aval) or (aval.dtype, aval.shape) != (rows.dtype, rows.shape[1:]):
+            return None
+        if total.requires_grad is not x.rows.requires_grad or not total._array.flags.c_contiguous:
+            return None
+        node = Node(REGISTRY["add"], (0, 1), (), (2,))
+        marked = frozenset((0, 1, 2) if total.requires_grad else ())
+        body = Graph((0, 1), dict.fromkeys(range(3), aval), (node,), (2,), requires_grad=marked)
+        (total,) = loop_node(body, [total], [x.rows], [], x.count, False).ends
+    return total  # type: ignore[no-any-return]
 
 
 def _along(item: Any, at: int, is_new: bool) -> Tensor:

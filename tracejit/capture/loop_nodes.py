@@ -21,9 +21,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracejit.autograd.tape import edge_of
-from tracejit.capture.joining import Stacked
 from tracejit.capture.rows import RowBefore, WrittenRows
-from tracejit.capture.steps import Applied, Place, Step
+from tracejit.capture.steps import Applied, Place, Stacked, Step
 from tracejit.core.aval import ScalarAval
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind

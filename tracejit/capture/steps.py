@@ -1,4 +1,5 @@
-"""A step of a Python loop, as it was recorded: which nodes it has appended, of operands from which places, and what it has left."""
+"""A step of a Python loop, as it was recorded: which nodes it has appended, of operands from which places, and what it has left; and what
+many of them have left in a list."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracejit.ir.graph import Node
+from tracejit.tensor import Tensor
 
-__all__ = ["Applied", "Place", "Step"]
+__all__ = ["Applied", "Place", "Stacked", "Step"]
 
 Place = tuple[str, int]
 """Where a step finds a tensor: "given", by its place in the snapshot, "made", by its number in the step, or "shared", by its value."""
@@ -48,3 +50,11 @@ class Step:
             and (self.left, self.appended) == (other.left, other.appended)
             and all(a.is_like(b) for a, b in zip(self.nodes, other.nodes, strict=True))
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stacked:
+    """So many items, which are the rows of a tensor."""
+
+    rows: Tensor
+    count: Any

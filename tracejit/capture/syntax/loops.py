@@ -5,8 +5,8 @@ own, and that runs without interruption.  A number that counts steps makes each 
 a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, which moves by a fixed distance from step to step.  Of a list that is appended to and
 used for nothing else in the body no more than the last item is looked at, if the body reads it.
 
-Lists that a function makes, appends to, and hands to `stack` and `cat` as all that there is to join, without ever using them otherwise but
-for their last item (`private_lists`), need not hold their items one by one.
+Lists that a function makes, appends to, and hands to `stack`, `cat` and `sum` as all that there is to join, and to `len`, without ever
+using them otherwise but for their last item (`private_lists`), need not hold their items one by one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.scopes import names_stored_by
 
 __all__ = [
+    "JOINING",
     "LoopNames",
     "integer",
     "is_joining",
@@ -31,6 +32,8 @@ __all__ = [
     "reads_last",
 ]
 
+JOINING = ("stack", "cat", "sum")
+"""Names of what makes one value of the items of a list, in their order."""
 _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
@@ -74,9 +77,9 @@ def loop_names(
 
 
 def is_joining(node: ast.Call) -> bool:
-    """Whether what is called is, by its name, `stack` or `cat` of a variable and of what is no variable of this kind."""
+    """Whether what is called is, by its name, `stack`, `cat`, `sum` or `len` of a variable and of what is no variable of this kind."""
     name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    return name in ("stack", "cat") and bool(node.args) and isinstance(node.args[0], ast.Name)
+    return (name in JOINING or name == "len") and bool(node.args) and isinstance(node.args[0], ast.Name)
 
 
 def is_unbinding(node: ast.expr) -> bool:
@@ -92,7 +95,7 @@ def is_unbinding(node: ast.expr) -> bool:
 
 def private_lists(node: FunctionNode) -> frozenset[str]:
     """Names of variables to which a function assigns nothing but lists that it writes down, to which it appends, of which it reads the last
-    item, and which it hands to `stack` and `cat`."""
+    item, and which it hands to `stack`, `cat`, `sum` and `len`."""
     if isinstance(node, ast.Lambda):
         return frozenset()
     parts = [part for statement in node.body for part in ast.walk(statement)]
@@ -128,8 +131,15 @@ def _written_down(node: ast.AST) -> Iterator[str]:
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         pairs = list(zip(target.elts, value.elts, strict=True))
     for part, made in pairs:
-        if isinstance(part, ast.Name) and isinstance(made, ast.List) and not any(isinstance(x, ast.Starred) for x in made.elts):
+        if isinstance(part, ast.Name) and _is_new_list(made):
             yield part.id
+
+
+def _is_new_list(node: ast.expr) -> bool:
+    """Whether an expression makes a list of items that it writes down, or of each element of something."""
+    if isinstance(node, ast.ListComp):
+        return True
+    return isinstance(node, ast.List) and not any(isinstance(x, ast.Starred) for x in node.elts)
 
 
 def positions(node: ast.Subscript) -> list[ast.expr]:

@@ -13,6 +13,7 @@ from copy import copy
 from dataclasses import astuple
 from typing import Any
 
+from tracejit.capture.syntax.comprehensions import collected
 from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.capture.syntax.loops import LoopNames, is_unbinding, loop_names
@@ -165,9 +166,45 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
     def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for statement in statements:
+            before, after = self.collecting(statement)
             visited = self.visit(statement)
-            result.extend(visited if isinstance(visited, list) else [visited])
+            result += [*before, *(visited if isinstance(visited, list) else [visited]), *after]
         return result
+
+    def collecting(self, node: ast.stmt) -> tuple[list[ast.stmt], list[ast.stmt]]:
+        """Statements before and after one that has a comprehension whose list nothing else sees: a loop whose steps are looked at makes
+        that, where there may be any number of them."""
+        found = None if self.is_generator else collected(node, self.lists)
+        if found is None:
+            return [], []
+        comprehension, (generator,) = found.comprehension, found.comprehension.generators
+        items, value, loop = self.temporary(), self.temporary(), self.temporary()
+        repeated = self.place(found.loop(items, self.temporary().rstrip("_")), comprehension)
+        local = {items, value, *[part.id for part in ast.walk(repeated.target) if isinstance(part, ast.Name)]}
+        names = loop_names(repeated, self.local | local, self.captured, self.globals | self.nonlocals, self.lists | {items})
+        if names is None or names.appended != (items,):
+            return [], []
+        self.local |= local
+        self.lists |= {items}
+        iterable, _ = self.header(repeated.iter, loop)
+        begun, *looped = self.looked_at(repeated, names, loop, ast.Name(loop, ast.Load()))
+        empty = self.made(self.place(ast.List([], ast.Load()), comprehension))
+        generator.iter = ast.Name(value, ast.Load())
+        listed = comprehension if isinstance(comprehension, ast.ListComp) else ast.ListComp(comprehension.elt, [generator])
+        whole = self.handler("whole", ast.Name(value, ast.Load()))
+        chosen = ast.If(
+            self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load())),
+            [self.assigned(items, empty), *looped],
+            [self.assigned(value, whole), self.assigned(items, self.comprehension(self.place(listed, comprehension)))],
+        )
+        before = [begun, self.assigned(value, iterable), chosen]
+        found.put(self.place(ast.Name(items, ast.Load()), comprehension))
+        after = [] if isinstance(node, ast.Return) else [self._forgetting([items, value], comprehension)]
+        return [self.place(statement, comprehension) for statement in before], after
+
+    @staticmethod
+    def assigned(name: str, value: ast.expr) -> ast.stmt:
+        return ast.Assign([ast.Name(name, ast.Store())], value)
 
     def generic_visit(self, node: Any) -> Any:
         for field, value in ast.iter_fields(node):
@@ -198,9 +235,14 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return self.place(node, node)
 
     def watched(self, node: ast.For, names: LoopNames) -> list[ast.stmt]:
-        """A loop whose steps are looked at: where those up to the last have been left out, at the beginning of one, the variables get the
-        values that these have left."""
+        """A loop whose steps are looked at."""
         loop, header = self.temporary(), node.iter
+        iterable, passing = self.header(header, loop)
+        steps = self.handler("steps", ast.Name(loop, ast.Load()), iterable, ast.Constant(passing))
+        return self.looked_at(node, names, loop, self.place(steps, header))
+
+    def header(self, header: ast.expr, loop: str) -> tuple[ast.expr, str]:
+        """What a loop that is looked at goes through, and the builtin that makes it, if nobody else has got that."""
         passing = ""
         if (
             isinstance(header, ast.Call)
@@ -220,10 +262,16 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
             counting = self.handler("counting", ast.Name(loop, ast.Load()), self.shared_name(header.func))  # type: ignore[arg-type]
             iterable.func = self.place(counting, header.func)
+        return iterable, passing
+
+    def looked_at(self, node: ast.For, names: LoopNames, loop: str, steps: ast.expr) -> list[ast.stmt]:
+        """The loop over `steps`: where those up to the last have been left out, at the beginning of one, the variables get the values that
+        these have left."""
+        header = node.iter
+        node.iter = steps
         node.target, stores = self.bound_target(node.target, node)
         known: list[Any] = [tuple(map(self.mangle, part)) if type(part) is tuple else part for part in astuple(names)]
         begun = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, known)))
-        node.iter = self.place(self.handler("steps", ast.Name(loop, ast.Load()), iterable, ast.Constant(passing)), header)
         places = [copy(node.target), *[ast.Name(name, ast.Store()) for name in names.stored]]
         left = ast.Assign([ast.Tuple(places, ast.Store())], self.handler("left", ast.Name(loop, ast.Load())))
         asked = ast.If(self.handler("repeats", ast.Name(loop, ast.Load())), [left], [])

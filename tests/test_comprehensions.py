@@ -1,0 +1,132 @@
+"""capture/syntax/comprehensions.py: comprehensions whose list nothing else sees, which a loop may make."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as tj
+from tests.loop_programs import U, W, cell, parameter, zeros
+from tracejit.capture.syntax.comprehensions import collected
+
+KEPT = frozenset({"ys"})
+
+
+def found(source: str) -> Any:
+    (node,) = ast.parse(textwrap.dedent(source)).body
+    if isinstance(node, ast.FunctionDef):
+        (node,) = node.body
+    return collected(node, KEPT)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "ys = [f(x) for x in xs]", "ys: list = [f(x) for x in xs]", "y = stack([f(x) for x in xs])", "y = cat([x for x in xs], 1)",
+        "sum([f(x) for x in xs])", "y = sum(f(x) for x in xs)", "y = sum(f(x, y) for x, y in zip(xs, ys)) / len(xs)",
+        "y = stack([f(x) for x in xs]).mean() * 2 + g()", "loss += sum([f(xs[t]) for t in range(n)])",
+        "y = F.mse_loss(stack([f(x) for x in xs]), target)", "y = -stack([x for x in xs])[0]",
+        "def f(): return self.head(stack([x for x in xs]))", "y = z + 2 * sum(x for x in xs)", "return x, 1, stack([x for x in xs])",
+        "y = f(x, 2.0, y=stack([x for x in xs])) > z",
+    ],
+)  # fmt: skip
+def test_what_a_statement_evaluates_first_may_be_done_before_it(source: str) -> None:
+    assert found(source) is not None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "zs = [f(x) for x in xs]", "ys = zs = [f(x) for x in xs]", "ys = [f(x) for x in xs if x]", "ys = [f(x) for x in xs for y in x]",
+        "ys = [lambda: x for x in xs]", "ys = [[f(y) for y in x] for x in xs]", "ys = [(y := x) for x in xs]", "ys = [super() for x in xs]",
+        "ys = [f(x) for x, *y in xs]", "ys = [f(x) for x.y in xs]", "ys = {f(x) for x in xs}", "y = f([f(x) for x in xs])",
+        "y = stack(f(x) for x in xs)", "y = max(f(x) for x in xs)", "y = g() + stack([f(x) for x in xs])", "y = a.b.c(sum(x for x in xs))",
+        "y = g(h.x, stack([f(x) for x in xs]))", "y = g(h)[stack([f(x) for x in xs])]", "y = g(*h, stack([f(x) for x in xs]))",
+        "y = x[0] + stack([x for x in xs])", "y = g()(stack([f(x) for x in xs]))", "y = stack(tensors=[f(x) for x in xs])",
+        "a[i] += sum([f(x) for x in xs])", "if stack([f(x) for x in xs]): pass", "y = sum((f(x) for x in xs), z)",
+    ],
+)  # fmt: skip
+def test_others_stay_where_they_are(source: str) -> None:
+    assert found(source) is None
+
+
+def with_names_of_its_own(xs: Any) -> Any:
+    x, t = "x", 3
+    ys = [cell(zeros(), x) for x in xs]
+    pairs = tj.stack([x * 2 + xs[t] for t, x in enumerate(xs)]).sum(0)
+    return x, t, tj.stack(ys).mean(0) + pairs
+
+
+class Model:
+    """Whose names are mangled."""
+
+    def __init__(self) -> None:
+        self.__scale = 2.0
+        self.__steps = 0
+
+    def __call__(self, xs: Any) -> Any:
+        __ys = [(x @ W).tanh() * self.__scale for x in xs]
+        self.__steps += 1
+        return tj.stack(__ys).sum(0), self.__steps
+
+
+def of_nothing_else(xs: Any) -> Any:
+    names = [name.upper() for name in ("a", "b")]
+    sizes = sum(x * 2 for x in range(len(names)))
+    ys = [y * 3.0 for y in (1.0, 2.0)]
+    return len(ys), sizes + len(names), tj.stack([x @ U for x in [xs[0], xs[1]]]).sum() + sum(ys)
+
+
+@pytest.mark.parametrize("make", [lambda: with_names_of_its_own, Model, lambda: of_nothing_else])
+def test_a_compiled_comprehension_gives_what_python_does_for_any_number_of_elements(make: Callable[[], Any]) -> None:
+    compiled, function = tj.compile(make()), make()
+    for k, length in enumerate((20, 14, 33, 9, 27, 41)):
+        xs = parameter(length, 2, 4, seed=k).detach()
+        results, expected = compiled(xs), function(xs)
+        for x, y in zip(results, expected, strict=True):
+            if isinstance(y, tj.Tensor):
+                np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+            else:
+                assert x == y
+    assert compiled.stats.traces <= 3
+
+
+def failing(xs: Any, fail: bool) -> Any:
+    ys = "before"
+    try:
+        ys = [x / 0 if fail else x @ W for x in (xs.unbind() if fail is None else xs)] if fail else [x @ xs for x in xs]
+    except RuntimeError:
+        return ys
+    return tj.stack(ys)
+
+
+def test_what_fails_leaves_the_variable_as_it_was() -> None:
+    compiled = tj.compile(failing)
+    for length in (12, 15, 18, 22):
+        xs = parameter(length, 2, 4).detach()
+        assert compiled(xs, False) == failing(xs, False) == "before"
+
+
+def endless(xs: Any) -> Any:
+    return sum(f(x) for x in xs)
+
+
+def f(x: Any) -> Any:
+    return (x @ W).tanh().sum()
+
+
+def test_errors_are_those_of_python() -> None:
+    compiled = tj.compile(endless)
+    for length in (10, 14, 12):
+        xs = parameter(length, 2, 4).detach()
+        assert np.allclose(compiled(xs).item(), endless(xs).item())
+    for wrong in (3, None, tj.ones(())):
+        with pytest.raises(TypeError) as expected:
+            endless(wrong)
+        with pytest.raises(TypeError, match=str(expected.value).replace("(", r"\\(").replace(")", r"\\)")):
+            compiled(wrong)
