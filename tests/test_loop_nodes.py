@@ -102,11 +102,21 @@ def slices_that_are_shared(xs: Any) -> Any:
     return h
 
 
-def views_carried_on(xs: Any) -> Any:
-    h, before, last = zeros(), xs[0], xs[0]
-    for x in xs:
-        h, before, last = cell(h, last), last, x
+def views_with_gradients_carried_on(xs: Any) -> Any:
+    ys, h = xs * W[0], zeros()
+    before = ys[0]
+    for y in ys:
+        h, before = cell(h, y) + before, y
     return h, before
+
+
+def three_views_carried_on(xs: Any) -> Any:
+    h = zeros()
+    a = b = c = xs[0]
+    for x in xs:
+        h = cell(h, x) + c
+        c, b, a = b, a, x
+    return h, a, b, c
 
 
 def columns(xs: Any) -> Any:
@@ -215,7 +225,7 @@ def one_without_anything_saved(xs: Any) -> Any:
     [
         saved_and_written, written_and_viewed, rows_read_again, rows_that_are_viewed, rows_of_numbers, own_row_viewed,
         two_rows_written, row_before_kept, rows_written_elsewhere, rows_saved, chains, by_turns, slices_that_are_shared,
-        views_carried_on, columns, one_without_anything_saved,
+        views_with_gradients_carried_on, three_views_carried_on, columns, one_without_anything_saved,
     ],
 )  # fmt: skip
 def test_a_node_would_not_be_as_good_as_these_steps(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,6 +451,23 @@ def until_the_end(xs: Any) -> Any:
     return h, x
 
 
+def differences(xs: Any) -> Any:
+    data, h, total = xs.detach(), zeros(), 0.0
+    first, second = data[1], data[0]
+    for x in data[2:]:
+        h = cell(h, x - 2 * first + second)
+        first, second = x, first
+    before = last = data[0]
+    for t in range(1, len(data)):
+        now = data[t]
+        total = total + (cell(h, now) * before * last).sum()
+        before = last = now
+    following = data[-1]
+    for t in range(len(data) - 2, -1, -1):
+        total, following = total + (cell(h, data[t]) * following).sum(), data[t]
+    return h.detach(), first * 1, second * 1, total.detach(), before * last, following * 2
+
+
 def trajectory(xs: Any) -> Any:
     data, n = xs.detach(), len(xs)
     out, wave = tj.zeros(n + 1, 2, WIDTH, dtype=tj.float64), tj.zeros_like(data)
@@ -494,10 +521,31 @@ def test_rows_that_steps_have_written_are_read_again_as_values(function: Callabl
         assert np.array_equal(x.numpy(), y.numpy())
 
 
+def views_carried_on(xs: Any) -> Any:
+    h, before, last = zeros(), xs[0], xs[0]
+    for x in xs:
+        h, before, last = cell(h, last), last, x
+    return h, before
+
+
+def test_what_steps_keep_of_their_slices_are_views_of_the_same_tensor() -> None:
+    compiled = tj.compile(views_carried_on)
+    for length in (20, 15, 31, 26, 40):
+        xs, ys = parameter(length, 2, WIDTH).detach(), parameter(length, 2, WIDTH).detach()
+        for x, y in zip(compiled(xs), views_carried_on(ys), strict=True):
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+        before = compiled(xs)[1]
+        before += 1.0
+        assert np.array_equal(xs[-2].numpy(), ys[-2].numpy() + 1.0)
+    assert compiled.stats.traces <= 3
+    recording, _ = record(views_carried_on, (inputs(),), {})
+    assert loops(recording) == [COUNT - RUN - 1]
+
+
 @pytest.mark.parametrize(
     "function",
     [
-        trajectory, values_of_what_follows, in_place_of_the_data, leapfrog,
+        trajectory, values_of_what_follows, in_place_of_the_data, leapfrog, differences,
         recurrent, gradients_of_weights, second_derivatives, lstm, loss_in_each_step, some_detached, by_length, from_the_second_on,
         loss_of_the_next_row, along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both, rows_of_two, mapped,
         from_the_end, in_a_list_from_the_end, with_the_row_after, from_the_last_item, by_its_shape, handed_on,

@@ -103,6 +103,10 @@ class Slices(NamedTuple):
     distance: int
     since: float | None = None
 
+    def one(self, k: int) -> Tensor:
+        """That of step k."""
+        return select.of(self.base, self.at + k * self.distance, dim=self.dim)  # type: ignore[no-any-return]
+
     def stacked(self, count: int, reverse: bool | None = None) -> Tensor:
         """Those of so many steps along the first dimension.  reverse: the direction in which a loop goes through them; without one they are
         in the order of their places: a view."""
@@ -161,6 +165,9 @@ class StepsAsLoop:
         self._read = dict.fromkeys([x for x in operands if type(x) is tuple])
         self._others = {x: self._outside(x) for x in self._read if x not in self._kinds}
         self._kinds.update((x, self._kind(y)) for x, y in self._others.items())
+        self._trailing = (
+            self._trailing_slices()
+        )  # places of slices of steps before -> (the slice of this step, how many steps before)
         self.carried = self._live()
         self.is_possible = self._is_possible() and not self._saves_what_is_written(step)
 
@@ -168,7 +175,7 @@ class StepsAsLoop:
         """What the step computes with, and what the next one is given of that as it is; so for what it hands from place to place without
         computing: only a value that it makes anew is none that the steps after the loop need."""
         left, first = self._step.left, self._elements
-        changed = {k: place for k, place in enumerate(left, first) if place != ("given", k)}
+        changed = {k: place for k, place in enumerate(left, first) if place != ("given", k) and k not in self._trailing}
         handed = {j for kind, j in changed.values() if kind == "given" and j in changed}
         found = [k for k in changed if ("given", k) in self._read or k in handed]
         for k in found:
@@ -176,6 +183,15 @@ class StepsAsLoop:
             if kind == "given" and j not in found:
                 found.append(j)
         return found
+
+    def _trailing_slices(self) -> dict[int, tuple[Place, int]]:
+        """What steps keep of their slices for the next one (`before = x`), or for the one after that: slices as well, further back.  Where
+        these require grad, cotangents of a slice would be added up in another order."""
+        slices = {("given", k) for k in range(self._elements)} | {("made", self._numbers[i]) for i in self._moving}
+        left = dict(enumerate(self._step.left[: len(self._begins) - self._elements], self._elements))
+        found = {k: (place, 1) for k, place in left.items() if place in slices and not self._kinds[place][1]}
+        handed = {k: place[1] for k, place in left.items() if place[0] == "given" and place[1] != k and k not in found}
+        return found | {k: (found[j][0], 2) for k, j in handed.items() if j in found}
 
     def _kind(self, x: Any) -> tuple[Any, bool]:
         if not isinstance(x, Tensor):
@@ -280,6 +296,9 @@ class StepsAsLoop:
             assert a.position is not None
             base = self._outside(a.operands[0])
             sliced["made", self._numbers[i]] = Slices(base, a.node.attrs["dim"], a.position + distance, distance)
+        for k, (place, steps) in self._trailing.items():
+            x = sliced[place]
+            sliced["given", k] = x._replace(at=x.at - steps * x.distance)
         carried: list[Place] = [("given", k) for k in self.carried]
         others = dict(self._others)
         others.update((x, begins[x[1]]) for x in self._read if x[0] == "given" and x not in sliced and x not in carried)
@@ -302,6 +321,8 @@ class StepsAsLoop:
         for k, a in {self._targets[i][1]: a for i, a in self._writes.items()}.items():
             self._write(a, begins[k], ends[k])
             ends[k] = begins[k]
+        kept = {(place, steps): sliced[place].one(count - steps) for place, steps in self._trailing.values()}
+        ends.update((k, kept[found]) for k, found in self._trailing.items())
         collected = iter(left.collected)
         appended = self._appended(left, ends, collected, count, reverse)
         for i, x in written.items():
