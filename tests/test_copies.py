@@ -149,7 +149,7 @@ def scaled(h: Any, w: Any) -> Any:
         (times, GIVEN, 6),  # read as it lies
         (twice, GIVEN, 6),  # read both ways
         (times_turned, (f64(4, WIDTH), GIVEN[1]), 6),  # a small product
-        (times_turned, GIVEN, 2),  # few steps
+        (times_turned, GIVEN, 1),  # one step
         (scaled, (f64(WIDTH, WIDTH), GIVEN[1]), 6),  # the first operand
     ],
 )

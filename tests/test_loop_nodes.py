@@ -25,6 +25,7 @@ from tests.loop_programs import (
     cell,
     from_the_end,
     from_the_last_item,
+    gradients,
     gradients_of_slices,
     gradients_of_weights,
     gru_with_outputs,
@@ -50,6 +51,7 @@ from tests.loop_programs import (
 )
 from tracejit.capture.session import record
 from tracejit.core.tree import flatten
+from tracejit.llvm import driver
 from tracejit.tensor import Tensor
 
 # -- steps that are one node
@@ -564,6 +566,26 @@ def test_another_number_of_steps_is_no_other_recording(function: Callable[..., A
                 np.testing.assert_allclose(*slopes, rtol=1e-9, atol=1e-12)
     assert compiled.stats.traces <= 3
     assert compiled.stats.instances >= 5
+
+
+def training_step(xs: Any) -> Any:
+    h, k = zeros(), zeros()
+    for x in xs:
+        h, k = cell(h, x), (k @ W + h).sin() * cell(k, h)
+    slopes = gradients((h * k).square().mean(), W, U, B)
+    return [value - 0.1 * slope for value, slope in zip((W, U, B), slopes, strict=True)]
+
+
+def test_a_loop_of_one_length_confirms_that_of_any_and_there_are_two_programs() -> None:
+    compiled = tj.compile(training_step)
+    with tj.config.override(cache=False):
+        before = driver.compilations()
+        for k, length in enumerate((40, 25, 60, 10, 31, 80, 9, 8, 55)):
+            xs = parameter(length, 2, WIDTH, seed=k).detach()
+            for x, y in zip(compiled(xs), training_step(xs), strict=True):
+                np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+        assert driver.compilations() - before == 2
+    assert compiled.stats.traces == 2
 
 
 @pytest.mark.parametrize("function", [gru_with_outputs, outputs_of_two_lists])

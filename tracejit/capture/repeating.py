@@ -53,8 +53,8 @@ _FEWEST_LOOPED: Final = 6
 """Steps that become a loop."""
 _FEWEST_LEFT: Final = 3
 """Steps that are left of loops of which later calls may have more: one, the one before the last, and the last."""
-_WORTH: Final = 128
-"""Nodes that are left to be appended, where it pays to compare what is recorded; more where much is."""
+_WORTH: Final = 64
+"""Nodes that are left to be appended, where it pays to compare what is recorded."""
 _TRIES: Final = 4
 """Steps that are compared with the one before: if they differ, others will."""
 _REFUSED: Final = (Kind.GUARD, Kind.RANDOM)
@@ -250,7 +250,7 @@ class Loop:
         remaining = len(self._elements) - 1 - self._at
         known = None
         any_number = isinstance(self._elements, AnyNumber)
-        least = 1 if any_number else max(_WORTH, 2 * len(self._interpreter.recorder.prologue))
+        least = 1 if any_number else _WORTH
         if step is not None and remaining * len(step.nodes) >= least:
             known = recorded(self._interpreter)
             if self._step is not None and self._step.is_like(step) and self._recorded == known:

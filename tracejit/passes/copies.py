@@ -28,7 +28,7 @@ from tracejit.passes.products import gemm_layout, is_tiny
 __all__ = ["copies"]
 
 Shape = tuple[int, ...]
-FEWEST_STEPS = 4
+FEWEST_STEPS = 2
 """Of a loop before which a matrix is copied."""
 FEWEST_ELEMENTS = 1024
 """Of a product for which it is: a smaller one is done before packing shows."""

@@ -66,7 +66,8 @@ def _pulled_back(saved: Saved | None, c: Any, *cotangents: Any) -> tuple[Any, ..
     of_history = [*cotangents[:kept], *[None] * (carried - kept)]
     for k, arrived in enumerate(result[:carried]):
         if arrived is not None and _is_read_twice(body, k):
-            of_history[k], result[k] = _beginning_with(arrived, of_history[k], attributes["count"], attributes["reverse"]), None
+            rows = replace(aval := graph.avals[graph.inputs[k]], shape=(attributes["count"], *aval.shape))
+            of_history[k], result[k] = _beginning_with(arrived, of_history[k], rows, attributes["reverse"]), None
     wanted = tuple([k for k in range(carried, len(graph.inputs)) if c.needs[k] and _is_float(graph.avals[graph.inputs[k]])])
     seen = [tuple([g is not None for g in given]) for given in (of_history, of_end, of_collected)]
     floats, reached = _reached(body, carried, wanted, *seen)
@@ -112,10 +113,17 @@ def _pulled_back(saved: Saved | None, c: Any, *cotangents: Any) -> tuple[Any, ..
 
 def _after(history: Any, end: Any, reverse: bool) -> Any:
     """What each step has carried on, of what was carried before each, and in the end."""
-    end = REGISTRY["reshape"].of(end, shape=(1, *end.shape))
-    first, last = (0, history.shape[0] - 1) if reverse else (1, history.shape[0])
-    rows = REGISTRY["slice"].of(history, dim=0, start=first, stop=last, step=1)
-    return REGISTRY["cat"].of(*((end, rows) if reverse else (rows, end)), dim=0)
+    return _moved(history, end, not reverse)
+
+
+def _moved(rows: Any, row: Any, forward: bool) -> Any:
+    """All `rows` but the first one, and then `row`; or `row`, and then all but the last, if not forward.  Nothing has one row less than
+    `rows`: of two, that would be one, a size for which programs are others."""
+    row = REGISTRY["reshape"].of(row, shape=(1, *row.shape))
+    one_more = REGISTRY["cat"].of(*((rows, row) if forward else (row, rows)), dim=0)
+    count = rows.shape[0]
+    start, stop = (1, count + 1) if forward else (0, count)
+    return REGISTRY["slice"].of(one_more, dim=0, start=start, stop=stop, step=1)
 
 
 @lru_cache(maxsize=256)
@@ -128,17 +136,11 @@ def _is_read_twice(body: Body, k: int) -> bool:
     return len(readers) > 1 or any("accumulates" in op.traits for op in readers)
 
 
-def _beginning_with(arrived: Any, history: Any, count: Any, reverse: bool) -> Any:
+def _beginning_with(arrived: Any, history: Any, rows: Any, reverse: bool) -> Any:
     """The cotangents of what was carried before each step, where some have arrived of what was carried before the first one.  history:
-    those that there are so far."""
-    first = REGISTRY["reshape"].of(arrived, shape=(1, *arrived.shape))
-    if history is None:
-        others = REGISTRY["full"].beside(arrived, -0.0, shape=(count - 1, *arrived.shape), dtype=arrived.dtype)
-    else:
-        ends = ((0, count - 1), (count - 1, count)) if reverse else ((1, count), (0, 1))
-        others, own = (REGISTRY["slice"].of(history, dim=0, start=start, stop=stop, step=1) for start, stop in ends)
-        first = REGISTRY["acc"].of(first, own)
-    return REGISTRY["cat"].of(*((others, first) if reverse else (first, others)), dim=0)
+    those that there are so far.  rows: the aval of what is returned."""
+    found = _moved(_nothing(arrived, rows), arrived, reverse)
+    return found if history is None else REGISTRY["acc"].of(found, history)
 
 
 def _nothing(reference: Any, aval: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY, Kind
+from tracejit.core.symbolic import SymInt
 from tracejit.ir.builder import next_id, producers, rebuild
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.passes.dce import dce
@@ -65,7 +66,13 @@ def stack_residuals(graph: Graph, results: int) -> tuple[Graph, Kept]:
         if maker is None or "one position" not in maker.op.traits or maker.attrs["dim"] != 0:
             continue
         base, index = maker.operands
-        if type(base) is int and base in made and made[base].op.kind is Kind.LOOP and isinstance(index, Literal):
+        if (
+            type(base) is int
+            and base in made
+            and made[base].op.kind is Kind.LOOP
+            and isinstance(index, Literal)
+            and type(index.value) is not SymInt
+        ):
             sliced[v] = base, int(index.value)
     taken = Counter(base for base, _ in sliced.values())
     whole = {base for base, n in taken.items() if 2 * n > _length(graph, base)}

@@ -13,6 +13,7 @@ from typing import Any
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY
+from tracejit.core.symbolic import SymInt
 from tracejit.ir.builder import GraphBuilder
 from tracejit.ir.graph import Literal, Node
 
@@ -34,12 +35,17 @@ class Slice:
 
 def taken_apart(builder: GraphBuilder, nodes: Sequence[Node], fewest: int) -> tuple[list[Node], dict[int, Slice]]:
     """(the other nodes, the values that are slices of tensors of which `fewest` slices or more are taken).  What they are slices of is
-    among the nodes, made with `builder` where nothing was."""
+    among the nodes, made with `builder` where nothing was.  Slices at symbolic positions are like other nodes: to ask which they are would
+    make a program of one size."""
     nodes = _one_by_one(builder, nodes, fewest)
     kinds: dict[int, tuple[Any, int]] = {}  # value -> (what it is a slice of, index)
     for node in nodes:
         x = node.operands[0] if node.operands else None
-        if "one position" in node.op.traits and isinstance(index := node.operands[1], Literal):
+        if (
+            "one position" in node.op.traits
+            and isinstance(index := node.operands[1], Literal)
+            and type(index.value) is not SymInt
+        ):
             kinds[node.outputs[0]] = (x, node.attributes), int(index.value)
         elif x in kinds and not node.op.traits.isdisjoint(("reshapes", "permutes")):
             kinds[node.outputs[0]] = (kinds[x][0], node.op, node.attributes), kinds[x][1]  # type: ignore[index]

@@ -11,14 +11,17 @@ to say first what the function has really done for another size (`explains`) bef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from tracejit.capture.recording.entry import Recording
 from tracejit.config import config
+from tracejit.core.op import Kind
 from tracejit.core.symbolic import ShapeEnv, Substitution
+from tracejit.ir.graph import Graph
 from tracejit.ir.verifier import verify
+from tracejit.passes.dce import dce
 from tracejit.replay import ir
 
 __all__ = ["SymbolicRecording"]
@@ -111,16 +114,58 @@ class SymbolicRecording:
     def explains(self, recording: Recording, shapes: Shapes) -> bool:
         """Whether this is what it says of these shapes.  A recording without symbolic sizes has other variables in its prologue."""
         made = self.at(shapes)
+        if made is None or made.graph is None or recording.graph is None:
+            return False
+        if not made.graph.equals(recording.graph):
+            if not any(node.op.kind is Kind.LOOP for node in recording.graph.nodes):
+                return False
+            made, recording = _as_used(made, made.graph), _as_used(recording, recording.graph)
+            if not made.graph.equals(recording.graph):  # type: ignore[union-attr, arg-type]
+                return False
         return (
-            made is not None
-            and recording.graph is not None
-            and made.graph is not None
-            and made.graph.equals(recording.graph)
-            and [_layout(x) for x in made.tensor_inputs] == [_layout(x) for x in recording.tensor_inputs]
+            [_layout(x) for x in made.tensor_inputs] == [_layout(x) for x in recording.tensor_inputs]
             and made.outputs == recording.outputs
             and made.written_inputs == recording.written_inputs
             and _effects(made) == _effects(recording)
         )
+
+
+def _as_used(recording: Recording, graph: Graph) -> Recording:
+    """The recording without what nothing uses, its values numbered in the order in which they come.  All rows of a tensor are made where a
+    loop goes through so many, though one node stands for the steps that would use them; and some where it goes through any number."""
+    graph = dce(graph)
+    numbers = {v: k for k, v in enumerate((*graph.inputs, *graph.constants, *[v for node in graph.nodes for v in node.outputs]))}
+    nodes = [
+        replace(
+            node,
+            operands=tuple([numbers[x] if type(x) is int else x for x in node.operands]),
+            outputs=tuple([numbers[v] for v in node.outputs]),
+        )
+        for node in graph.nodes
+    ]
+
+    def numbered(values: Iterable[int]) -> frozenset[int]:
+        return frozenset([numbers[v] for v in values if v in numbers])
+
+    def renamed(parts: Iterable[Any]) -> Any:
+        return tuple([replace(x, value=numbers[x.value]) for x in parts])
+
+    return replace(
+        recording,
+        graph=Graph(
+            inputs=tuple([numbers[v] for v in graph.inputs]),
+            avals={numbers[v]: graph.avals[v] for v in numbers},
+            nodes=tuple(nodes),
+            outputs=tuple([numbers[x] if type(x) is int else x for x in graph.outputs]),
+            constants={numbers[v]: array for v, array in graph.constants.items()},
+            writes=tuple([(numbers[a], numbers[b]) for a, b in graph.writes]),
+            requires_grad=numbered(graph.requires_grad),
+            stale=numbered(graph.stale),
+        ),
+        tensor_inputs=renamed(recording.tensor_inputs),
+        outputs=renamed(recording.outputs),
+        written_inputs=renamed(recording.written_inputs),
+    )
 
 
 def _effects(recording: Recording) -> Any:
