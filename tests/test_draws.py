@@ -303,3 +303,38 @@ def test_draws_beside_steps_of_the_host_are_replayed_while_there_are_other_threa
         waiting.join()
     assert compiled.stats.compiled_calls == 6, compiled.explain()
     assert "host step" in compiled.explain()
+
+
+def _seeded_after_two_draws(x: Any) -> Any:
+    place, noise = T.randperm(3), T.randn(3)
+    T.manual_seed(0)
+    return x[place] + noise
+
+
+def _put_back(x: Any) -> Any:
+    ordered, drawn = T.sort(x)[0], T.rand(3)
+    state = T.get_rng_state()
+    more = T.rand(2)
+    T.set_rng_state(state)
+    return ordered + drawn + more.sum() + T.rand(1)
+
+
+def _forked(x: Any) -> Any:
+    drawn = T.sort(x)[0] + T.rand(3)
+    with T.random.fork_rng():
+        inside = T.rand(2)
+    return drawn + inside.sum() * T.rand(1)
+
+
+@pytest.mark.parametrize("function", [_seeded_after_two_draws, _put_back, _forked])
+def test_a_generator_that_is_set_beside_steps_of_the_host_is_left_where_it_was_set(function: Callable[[Any], Any]) -> None:
+    found = []
+    compiled = T.compile(function)
+    for call in (function, compiled):
+        T.manual_seed(7)
+        calls = [(call(T.tensor([3.0, 1.0, 2.0])).tolist(), T.rand(1).item(), T.get_rng_state().tolist()) for _ in range(6)]
+        found.append(calls)
+    assert "host step" in compiled.explain() and compiled.stats.traces == 1
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a[0], b[0], rtol=1e-6)
+        assert a[1:] == b[1:]

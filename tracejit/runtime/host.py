@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -109,20 +109,23 @@ class HostProgram(Printed):
 
     def run(self, arrays: Any, scalars: Any) -> tuple[Any, ...] | int:
         """As `Program.run`.  Draws stand beside steps of the host, between which other threads may draw: generators are moved on at once by
-        all that the call will draw, and back again where it comes to nothing, unless somebody else has drawn meanwhile."""
+        all that the call will draw, and back again where it comes to nothing, unless somebody else has drawn meanwhile.  What the call sets
+        them to, they have in the end."""
         if not self.advances:
             return self._run(arrays, scalars)
-        states = [_moved(arrays[place], count) for place, count in self.advances]
+        states = [_moved(arrays[a.place], a.drawn) for a in self.advances]
         own = list(arrays)
-        for (place, _), state in zip(self.advances, states, strict=True):
-            own[place] = state
+        for a, state in zip(self.advances, states, strict=True):
+            own[a.place] = np.array(state)
         result: tuple[Any, ...] | int = 0
         try:
             result = self._run(own, scalars)
         finally:
-            if isinstance(result, int):
-                for (place, count), state in zip(self.advances, states, strict=True):
-                    _move_back(arrays[place], state, count)
+            for a, state in zip(self.advances, states, strict=True):
+                if isinstance(result, int):
+                    _move_back(arrays[a.place], state, a.drawn)
+                elif a.is_set:
+                    arrays[a.place][:] = own[a.place]
         return result
 
     def _run(self, arrays: Any, scalars: Any) -> tuple[Any, ...] | int:
@@ -222,17 +225,28 @@ def _seen(module: Module, memory: str, aval: Aval) -> str:
     return f"{memory}.view({module.dtype(aval.dtype)}).reshape({aval.shape})"
 
 
-def _advances(graph: Graph, tensors: list[int]) -> list[tuple[int, int]]:
-    """(position among the tensor inputs, by how much) for each state of a generator that a call moves on."""
-    roots = {value: value for value in tensors}
+class _Advance(NamedTuple):
+    """place: of a generator's state among the tensor inputs.  drawn: how far a call draws from it.  is_set: whether the call leaves it
+    anywhere else than so far on."""
+
+    place: int
+    drawn: int
+    is_set: bool
+
+
+def _advances(graph: Graph, tensors: list[int]) -> list[_Advance]:
+    """The states of generators that a call draws from."""
+    drawn = {value: (value, 0) for value in tensors}  # states -> (whose they are, how far on)
     counts: dict[int, int] = {}
     for node in graph.nodes:
         advances = node.op.kind is Kind.RANDOM and node.op.effect is not Effect.RANDOM
-        root = roots.get(node.operands[0]) if advances else None  # type: ignore[arg-type]
-        if root is not None:
-            roots[node.outputs[0]] = root
-            counts[root] = counts.get(root, 0) + node.attrs["count"]
-    return [(tensors.index(root), count) for root, count in counts.items()]
+        known = drawn.get(node.operands[0]) if advances else None  # type: ignore[arg-type]
+        if known is not None:
+            root, count = known[0], known[1] + node.attrs["count"]
+            drawn[node.outputs[0]] = root, count
+            counts[root] = max(counts.get(root, 0), count)
+    left = dict(graph.writes)
+    return [_Advance(tensors.index(root), n, drawn.get(left.get(root, root)) != (root, n)) for root, n in counts.items()]
 
 
 def _moved(array: Any, count: int) -> Any:
