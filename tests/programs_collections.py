@@ -120,6 +120,19 @@ def counter_from_outside_is_updated():
 
 
 @program()
+def counters_of_the_numbers_in_a_tensor():
+    seen = collections.Counter()
+
+    def fn(a):
+        seen.update(a.tolist())
+        own = collections.Counter()
+        own.update(a.tolist())
+        return len(seen), own[1.0], own[9.0], len(own), a * 2
+
+    return fn, [lambda f, v=v: f(x(1, v)) for v in (2, 2, 2, 3, 3)], lambda: dict(seen)
+
+
+@program()
 def deque_made_inside():
     def fn(a):
         d = collections.deque([1.0, 2.0], maxlen=3)

@@ -39,6 +39,14 @@ def test_accumulation_keeps_the_gradient_tensor_and_changes_it_in_place() -> Non
     assert kept.tolist() == [5]
 
 
+def test_nothing_is_added_to_a_gradient_whose_elements_share_memory() -> None:
+    x = T.ones(2, 2).requires_grad_()
+    x.grad = T.zeros(2)[None].expand(2, 2)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        (x * T.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
+    assert x.grad.tolist() == [[0, 0], [0, 0]]
+
+
 def test_two_leaves_never_share_a_gradient_array() -> None:
     x, y = leaf(1, 2), leaf(3, 4)
     seed = T.ones(2)

@@ -13,6 +13,7 @@ from tracejit.autograd.engine import GradientSink, hooks_after, run_backward
 from tracejit.autograd.tape import Node, edge_of, mark_written
 from tracejit.core.floating import is_refusal, quietly
 from tracejit.core.interpreter import state
+from tracejit.core.overlap import refuse_overlap
 from tracejit.ops.creation import full
 from tracejit.ops.public.movement import stack
 
@@ -185,13 +186,14 @@ def _gradients(root: Any, node: CompiledNode, wanted: tuple[Any, ...], gradient:
 
 def accumulate(leaf: Any, g: Any, handed: dict[int, Any], create_graph: bool = False) -> None:
     """leaf.grad += g, where NumPy does not warn.  An array is taken over without a copy only if nobody else can hold it
-    (`handed`: what was given out, by id)."""
+    (`handed`: what was given out, by id).  Raises RuntimeError where elements of leaf.grad share memory."""
     if isinstance(g, _ARRAYS):
         previous = leaf._grad
         if previous is None:
             leaf._grad = _WRAP[0](_owned(g, handed))
         else:
             array = previous._array
+            refuse_overlap(array)
             if previous._storage is not None:
                 mark_written((previous._storage,))
             np.add(array, g, array)

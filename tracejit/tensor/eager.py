@@ -23,13 +23,14 @@ from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Effect, Kind, Op, Promotion
+from tracejit.core.overlap import refuse_overlap
 from tracejit.core.promotion import is_settled, promote, with_tensor
 from tracejit.ops.movement.views import detach
 from tracejit.tensor.base import Tensor, leaf_of_views, refresh, storage_of, wrap
 from tracejit.tensor.rebinding import rebound
 from tracejit.tensor.sharing import tensor_on
 
-__all__ = ["EagerInterpreter", "overlaps_itself"]
+__all__ = ["EagerInterpreter"]
 
 ndarray = np.ndarray
 _new = object.__new__
@@ -399,16 +400,6 @@ def _record(
         node.storages = tuple([(s, s.version) for s in stores])
 
 
-def overlaps_itself(array: np.ndarray[Any, Any]) -> bool:
-    """Whether two elements may share memory, as in expanded tensors or windows: some stride is within the reach of the smaller ones."""
-    reach = 0
-    for stride, size in sorted((abs(st), s) for s, st in zip(array.shape, array.strides, strict=True) if s > 1):
-        if stride <= reach or stride == 0:
-            return True
-        reach += stride * (size - 1)
-    return False
-
-
 def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Tensor:
     target, value = operands
     array = target._array
@@ -419,10 +410,8 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()"
         )
-    if value._array.ndim and not array.flags.c_contiguous and array.size and overlaps_itself(array):  # one number may go anywhere
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location; clone() it first"
-        )
+    if value._array.ndim:  # one number may go anywhere
+        refuse_overlap(array)
     base, node, owner = target._base, None, target
     mark_written((storage_of(target),))
     if grad:

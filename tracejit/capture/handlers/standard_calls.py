@@ -183,9 +183,9 @@ class StandardCallHandlers(Handlers):
         """What Counter.update does."""
         recorder = self.recorder
         counts, values = arguments
-        for value in recorder.iteration.iterate(values):
+        for value in map(concrete, recorder.iteration.iterate(values)):
             count = recorder.containers.plain_item(counts, value) if recorder.containers.plain_contains(value, counts) else 0
-            recorder.containers.plain_set_item(recorder.operators.binary("+", count, 1), counts, concrete(value))
+            recorder.containers.plain_set_item(recorder.operators.binary("+", count, 1), counts, value)
 
     def _from_iterable(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """itertools.chain.from_iterable"""

@@ -42,11 +42,11 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY, Kind, Op
+from tracejit.core.overlap import overlaps_itself
 from tracejit.core.symbolic import text_of
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.replay.ir import Constant, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement
 from tracejit.tensor import Tensor
-from tracejit.tensor.eager import overlaps_itself
 from tracejit.tensor.marks import marks
 
 __all__ = ["finish"]
