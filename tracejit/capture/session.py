@@ -26,7 +26,7 @@ from tracejit.capture.handlers.symbols import concrete, released
 from tracejit.capture.own_files import CAPTURE, PACKAGE
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.recording.entry import Recording
-from tracejit.capture.recording.facts import parameters
+from tracejit.capture.recording.facts import Earlier, parameters
 from tracejit.capture.recording.finish import finish
 from tracejit.capture.syntax.convert import convert, is_instrumented
 from tracejit.capture.syntax.locate import NotConvertible
@@ -327,15 +327,17 @@ def record(
     kwargs: dict[str, Any],
     watch: Watch | None = None,
     dynamic: Collection[tuple[int, int]] = (),
+    earlier: Earlier | None = None,
 ) -> tuple[Recording, Any]:
     """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).  watch: is shown each operation.  dynamic:
-    dimensions of the tensors among the arguments (`tensors_among`) that are symbolic sizes in what is recorded.
+    dimensions of the tensors among the arguments (`tensors_among`) that are symbolic sizes in what is recorded.  earlier: what other
+    recordings of the function have found.
 
     What the function raises is raised as by an eager call: there is no recording then."""
     if sys.getprofile() is not None:
         return Recording(reasons.make("profiler_active", repr(sys.getprofile()))), function(*args, **kwargs)
     try:
-        return _recorded(function, args, kwargs, watch, dynamic)
+        return _recorded(function, args, kwargs, watch, dynamic, earlier)
     except BaseException as error:
         _without_recorder(error)
         raise error  # from here: without_dispatch knows by this frame where it came from
@@ -347,7 +349,12 @@ def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]
 
 
 def _recorded(
-    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch | None, dynamic: Collection[tuple[int, int]]
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    watch: Watch | None,
+    dynamic: Collection[tuple[int, int]],
+    earlier: Earlier | None,
 ) -> tuple[Recording, Any]:
     modes = state.grad_enabled, state.autocast
     hold = held_back()
@@ -359,6 +366,7 @@ def _recorded(
             call_hook.forget()
             run.begin()
             session.root(function)
+            session.facts.earlier = earlier or {}
             positional, named = session.arguments(args, kwargs)
             if dynamic:
                 session.sizes.begin(*session.named_tensors(args, kwargs), dynamic)

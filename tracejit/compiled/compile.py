@@ -52,6 +52,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, T
 
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import INTERRUPTED, MISS, Exit, Recording
+from tracejit.capture.recording.facts import earlier_values
 from tracejit.capture.session import declare_inlined, hindrance, record, tensors_among
 from tracejit.capture.tensors import Watch
 from tracejit.capture.tracebacks import without_dispatch
@@ -459,7 +460,8 @@ class CompiledFunction(_Partial[P, R]):
                 return UNSERVED
             dynamic = self._symbolic.dimensions(args, kwargs)
             try:
-                recording, result = record(self.__wrapped__, args, kwargs, dynamic=dynamic)
+                earlier = earlier_values(entry.recording.facts for entry in self._entries)
+                recording, result = record(self.__wrapped__, args, kwargs, dynamic=dynamic, earlier=earlier)
             except Exception as error:
                 self._note(make("raised", type(error).__name__))
                 if not self._fullgraph:

@@ -23,6 +23,7 @@ from tracejit.capture.handlers.ends import Ends
 from tracejit.capture.handlers.late import is_answer, is_late
 from tracejit.capture.handlers.sequences import SEQUENCES
 from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, plain, released, stored
+from tracejit.capture.places import user_line
 from tracejit.capture.policies import (
     DICT_VIEWS,
     PRIMITIVE_TYPES,
@@ -31,6 +32,7 @@ from tracejit.capture.policies import (
     is_python_class,
     is_user_instance,
 )
+from tracejit.ops.movement.views import permute, unfold
 from tracejit.replay.ir import Expr, Not
 from tracejit.tensor import Tensor
 
@@ -80,6 +82,7 @@ class ContainerHandlers(Handlers):
         if is_a(owner, Tensor):
             recorder.inspect(owner)
             index = recorder.number_calls.index_of(key)
+            owner, key = self._without_windows(owner, key)
             return recorder.made(self.binary_native("__getitem__", owner, self._tensor_key(key) if index is None else index))
         if recorder.arrays.reads_array(owner) or recorder.arrays.is_told(owner, key):
             return recorder.arrays.array_item(owner, key)
@@ -132,6 +135,40 @@ class ContainerHandlers(Handlers):
         recorder.leaving.late_outcome("<", place, 0 if negative else len(owner), True)
         recorder.leaving.late_outcome(">=", place, -len(owner) if negative else 0, True)
         return recorder.leaving.late_item(tuple(owner), place)
+
+    def _without_windows(self, owner: Tensor, key: Any) -> tuple[Tensor, Any]:
+        """The same item: `x[i : i + 32]`, where another call has had another i, is one of all the windows of 32, so that i is a position.
+        A window is a view at that place, and its gradient one of all windows: so none is taken where that is asked for."""
+        parts = key if type(key) is tuple else (key,)
+        if self.recorder.stopped or owner._requires_grad or not all(type(x) is slice or type(plain(x)) is int for x in parts):
+            return owner, key
+        if len(parts) > owner.ndim:
+            return owner, key
+        others = list(parts)
+        for dim, part in enumerate(parts):
+            if type(part) is slice and self._moves(part, owner._array.shape[dim]):
+                owner, others[dim] = self._window(owner, dim, part), slice(None)
+        return owner, tuple(others) if type(key) is tuple else others[0]
+
+    def _moves(self, part: slice, size: int) -> bool:
+        """Whether a slice has both its ends in a dimension, and begins elsewhere in other calls."""
+        start, stop = part.start, part.stop
+        if part.step is not None or not all(type(plain(x)) is int and is_symbolic(x) and not is_late(x) for x in (start, stop)):
+            return False
+        if self.recorder.sizes.symbol(start) is not None:
+            return False
+        return 0 <= plain(start) < plain(stop) <= size and self.recorder.facts.has_moved(start._name, plain(start), user_line())
+
+    def _window(self, owner: Tensor, dim: int, part: slice) -> Any:
+        length = concrete(self.recorder.operators.binary("-", part.stop, part.start))
+
+        def found() -> Any:
+            windows = unfold.of(owner, dim=dim, size=length, step=1, dilation=1)
+            window = windows[(*[slice(None)] * dim, part.start)]
+            last = window.ndim - 1
+            return permute.of(window, dims=(*range(dim), last, *range(dim, last)))
+
+        return self.native(found)
 
     def _tensor_key(self, key: Any) -> Any:
         """The key of an item of a tensor: a number that is a position may be another one in later calls."""

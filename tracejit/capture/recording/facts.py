@@ -1,19 +1,21 @@
 """What a recording relied on, for a reader: the names, places and values of its guards.
 
 A `Fact` is noted where a guard is made, by whoever makes it: what the program calls the thing that was looked at, where it looked, and
-what it found.  Facts of two recordings of one function are compared (report/partings.py) to say which guard keeps calls apart.  Nothing
-else depends on them, and they hold no object of the program.
+what it found.  Facts of two recordings of one function are compared (report/partings.py) to say which guard keeps calls apart, and a
+recording is told what others have found (`Facts.earlier`).  They hold no object of the program.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 from tracejit.replay.ir import Name
 
-__all__ = ["Fact", "Facts", "parameters", "shown"]
+__all__ = ["Earlier", "Fact", "Facts", "earlier_values", "parameters", "shown"]
 
 _LONGEST: Final = 60
 
@@ -51,12 +53,28 @@ def parameters(function: Any) -> tuple[str, ...]:
     return tuple(function.__code__.co_varnames[bound : function.__code__.co_argcount])
 
 
-class Facts:
-    """The facts of a recording, and what the program calls the objects that it found."""
+Earlier = Mapping[tuple[str, str], Set[str]]
+"""What recordings found to be the value of what has a name, at some line."""
 
-    __slots__ = ("_names", "_owners", "found", "numbers", "parameters")
+
+def earlier_values(recordings: Iterable[Iterable[Fact]]) -> Earlier:
+    """The values in the facts of recordings."""
+    found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for facts in recordings:
+        for fact in facts:
+            if fact.kind == "value":
+                found[fact.name, fact.where].add(fact.value)
+    return found
+
+
+class Facts:
+    """The facts of a recording, and what the program calls the objects that it found.  earlier: what other recordings have found; it may
+    decide which of two ways that mean the same a number goes, and nothing else."""
+
+    __slots__ = ("_names", "_owners", "earlier", "found", "numbers", "parameters")
 
     def __init__(self) -> None:
+        self.earlier: Earlier = {}
         self.found: list[Fact] = []
         self.numbers: dict[Name, str] = {}  # of variables of the prologue
         self.parameters: tuple[str, ...] = ()
@@ -96,6 +114,11 @@ class Facts:
         if id(owner) in self._owners:
             return f"{self._owners[id(owner)]}.{key}"
         return f"{self.name(owner)}[{shown(key) if type(key) in (int, str, float, bool) else type(key).__name__}]"
+
+    def has_moved(self, number: Name, value: Any, where: str) -> bool:
+        """Whether a number of the prologue had another value at this line when a call was recorded before."""
+        known = self.earlier.get((self.numbers.get(number, "a number"), where), ())
+        return any(x != shown(value) for x in known)
 
     def note(self, kind: str, name: str, value: str, where: str = "") -> None:
         """A guard was made."""

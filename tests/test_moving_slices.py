@@ -1,0 +1,121 @@
+"""Slices of a fixed length that begin elsewhere in each call: `x[i : i + 32]` is one of all windows of 32 (handlers/containers.py)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as tj
+
+DATA = tj.tensor(np.random.default_rng(0).normal(size=(60, 6)))
+IMAGES = tj.tensor(np.random.default_rng(1).normal(size=(3, 20, 20)))
+WEIGHT = tj.tensor(np.random.default_rng(2).normal(size=(6, 4)), requires_grad=True)
+
+
+def training(i: int) -> Any:
+    batch = DATA[i : i + 8]
+    loss = ((batch @ WEIGHT) ** 2).mean()
+    (slope,) = tj.autograd.grad(loss, WEIGHT)
+    return loss.detach(), slope, batch
+
+
+def by_number(k: int, size: int = 5) -> Any:
+    return DATA[k * size : (k + 1) * size].sum(0), DATA[k * size : k * size + size, 1:3]
+
+
+def cropped(i: int) -> Any:
+    j = (7 * i) % 15
+    return IMAGES[:, i % 15 : i % 15 + 4, j : j + 4].sum((1, 2)), IMAGES[0, i % 15 : i % 15 + 4]
+
+
+def of_earlier_rows(t: int) -> Any:
+    return DATA[t - 3 : t].mean(0) - DATA[t]
+
+
+def drawn(_: int) -> Any:
+    i = random.randint(0, 50)
+    return DATA[i : i + 4].sum()
+
+
+@pytest.mark.parametrize("function", [training, by_number, cropped, of_earlier_rows, drawn])
+def test_where_a_slice_begins_is_no_other_recording(function: Callable[[int], Any]) -> None:
+    compiled = tj.compile(function)
+    random.seed(0)
+    found = [compiled(k) for k in range(3, 12)]
+    random.seed(0)
+    for k, results in zip(range(3, 12), found, strict=True):
+        expected = function(k)
+        pairs = zip(results, expected, strict=True) if isinstance(expected, tuple) else [(results, expected)]
+        for x, y in pairs:
+            assert (x.shape, x.stride(), x.requires_grad, x._base is y._base) == (y.shape, y.stride(), y.requires_grad, True)
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-10, atol=1e-12)
+    assert compiled.stats.traces <= 3
+    assert compiled.stats.compiled_calls >= 6
+
+
+def test_a_slice_is_a_view_at_its_place_in_each_call() -> None:
+    data = tj.zeros(20, 2)
+
+    @tj.compile
+    def part(i: int) -> Any:
+        return data[i : i + 3]
+
+    for i in range(10):
+        view = part(i)
+        view += 1.0
+        assert view._base is data
+    assert data[:, 0].tolist() == [1, 2, *[3] * 8, 2, 1, *[0] * 8]
+    assert part.stats.traces == 2
+
+
+def test_slices_at_the_edges_and_of_other_lengths_are_those_of_eager_mode() -> None:
+    def part(i: int, n: int) -> Any:
+        return DATA[i : i + n]
+
+    compiled = tj.compile(part)
+    for i, n in (
+        (0, 4),
+        (3, 4),
+        (7, 4),
+        (58, 4),
+        (-2, 4),
+        (-4, 4),
+        (60, 4),
+        (70, 4),
+        (5, 6),
+        (9, 6),
+        (9, 0),
+        (9, -3),
+        (11, 4),
+        (56, 4),
+    ):
+        assert np.array_equal(compiled(i, n).numpy(), part(i, n).numpy()), (i, n)
+
+
+def test_a_slice_that_gradients_go_through_stays_one() -> None:
+    def slope(x: Any, i: int) -> Any:
+        return tj.autograd.grad((x[i : i + 4] ** 2).sum(), x)[0]
+
+    compiled = tj.compile(slope)
+    for i in range(5):
+        x = DATA.clone().requires_grad_()
+        assert np.array_equal(compiled(x, i).numpy(), slope(x, i).numpy())
+
+
+def test_a_slice_that_never_moved_stays_one() -> None:
+    class Part:
+        begin, end = 2, 5
+
+        def __call__(self, x: Any) -> Any:
+            return x[self.begin : self.end].sin()
+
+    part = Part()
+    compiled = tj.compile(part)
+    for _ in range(3):
+        compiled(DATA)
+    assert compiled.stats.traces == 1
+    assert "select" not in compiled.explain()
