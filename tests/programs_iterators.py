@@ -5,9 +5,10 @@ from __future__ import annotations
 import collections
 import itertools
 
-from registered_programs import Box, program, x
+from registered_programs import Box, program, with_change, x
 
 import tracejit as T
+from tracejit import nn
 
 
 def steps(fn, count=3, observe=None):
@@ -496,3 +497,34 @@ def queue_of_tensors():
         return sum(queue)
 
     return fn, [lambda f, i=i: f(x(i, 1)) for i in range(4)], lambda: [t.tolist() for t in queue]
+
+
+@program("implicit_python")
+def backwards_where_asking_for_the_length_shows():
+    log = []
+
+    class Steps:
+        def __len__(self):
+            log.append("length")
+            return 2
+
+        def __getitem__(self, k):
+            return k
+
+    def fn(a):
+        return a * 2, [k for k in reversed(Steps())]
+
+    return fn, [lambda f: f(x(1))] * 3, lambda: log
+
+
+@program()
+def layers_backwards():
+    T.manual_seed(0)
+    layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
+
+    def fn(a):
+        for layer in reversed(layers):
+            a = layer(a).tanh()
+        return a
+
+    return fn, with_change(lambda: layers.append(nn.Linear(2, 2))), None

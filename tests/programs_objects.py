@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-from registered_programs import program, x
+from registered_programs import program, with_change, x
+
+import tracejit as T
 
 
 @program()
@@ -243,3 +245,54 @@ def user_attributes_of_tensors():
         return y.tag, a.seen
 
     return fn, [go, go], None
+
+
+@program()
+def a_backward_pass_that_asks_which_gradients_are_wanted():
+    class Linear(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, weight, bias=None):
+            ctx.save_for_backward(a, weight, bias)
+            return a @ weight.t() if bias is None else a @ weight.t() + bias
+
+        @staticmethod
+        def backward(ctx, g):
+            a, weight, bias = ctx.saved_tensors
+            of_a = of_weight = of_bias = None
+            if ctx.needs_input_grad[0]:
+                of_a = g @ weight
+            if ctx.needs_input_grad[1]:
+                of_weight = g.t() @ a
+            if bias is not None and ctx.needs_input_grad[2]:
+                of_bias = g.sum(0)
+            return of_a, of_weight, of_bias
+
+    weight, bias = x(0.5, 0.25).reshape(1, 2).requires_grad_(), x(0.5).requires_grad_()
+
+    def fn(a):
+        loss = Linear.apply(a.reshape(1, 2), weight, bias).square().sum()
+        return loss.detach(), *T.autograd.grad(loss, (weight, bias) if bias.requires_grad else (weight,))
+
+    return fn, with_change(lambda: bias.requires_grad_(False)), None
+
+
+@program()
+def distributions_from_outside():
+    T.manual_seed(0)
+    prior = T.distributions.Normal(x(0, 0), x(1, 2))
+    mixture = T.distributions.Categorical(logits=x(0.5, 0.25))
+
+    def fn(a):
+        posterior = T.distributions.Normal(a, a.exp())
+        divergence = T.distributions.kl_divergence(posterior, prior).sum()
+        return (
+            prior.log_prob(a).sum() + divergence,
+            prior.mean + prior.variance,
+            prior.sample() + mixture.sample(),
+            mixture.entropy(),
+        )
+
+    def change():
+        prior.scale = x(3, 4)
+
+    return fn, with_change(change), None

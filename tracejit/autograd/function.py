@@ -34,7 +34,7 @@ class FunctionNode(Node):
 
     def __init__(self, function: type[Function], inputs: tuple[Any, ...]) -> None:
         tensors = [is_tensor(x) for x in inputs]
-        self.needs_input_grad = tuple([t and x.requires_grad for x, t in zip(inputs, tensors, strict=True)])
+        self.needs_input_grad = state.top.built(tuple([t and x.requires_grad for x, t in zip(inputs, tensors, strict=True)]))
         super().__init__(tuple([edge_of(x) if need else None for x, need in zip(inputs, self.needs_input_grad, strict=True)]))
         self._function = function
         self._inputs = [(tuple(x.shape), x.dtype) if t else None for x, t in zip(inputs, tensors, strict=True)]

@@ -217,6 +217,7 @@ _CONVERTED_PACKAGES = (
     "tracejit.nn.",
     "tracejit.optim.",
     "tracejit.data.",
+    "tracejit.distributions.",
     "tracejit.utils.",
     "tracejit.func.",
     "tracejit.vision.",
