@@ -93,7 +93,16 @@ def in_comprehensions(xs: Any) -> Any:
     return encoded, loss, tj.cat([(x @ W).tanh() + xs[t] for t, x in enumerate(xs)], dim=1).mean() * 2
 
 
-FUNCTIONS = [outputs, along_dimensions, one_after_the_other, into_the_same_list, in_some_steps, means]
+def views_of_states(xs: Any) -> Any:
+    h, outs, flat = zeros(), [], []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h.unsqueeze(1))
+        flat.append(h.view(-1))
+    return tj.cat(outs, dim=1), tj.stack(flat), h
+
+
+FUNCTIONS = [outputs, along_dimensions, one_after_the_other, into_the_same_list, in_some_steps, means, views_of_states]
 
 
 def slopes(results: Any) -> list[Any]:
@@ -192,6 +201,15 @@ def slices_appended(xs: Any) -> Any:
     return h, tj.stack(outs)
 
 
+def views_of_slices(xs: Any) -> Any:
+    rows, h, outs = xs * 1, zeros(), []
+    for x in rows:
+        h = cell(h, x)
+        outs.append(x[None])
+    rows *= 2.0
+    return tj.cat(outs) + h
+
+
 def two_results(xs: Any) -> Any:
     h, outs = zeros(), []
     for x in xs:
@@ -209,7 +227,7 @@ def written_after(xs: Any) -> Any:
     return tj.stack(outs)
 
 
-@pytest.mark.parametrize("function", [slices_appended, two_results, written_after])
+@pytest.mark.parametrize("function", [slices_appended, views_of_slices, two_results, written_after])
 def test_what_a_loop_cannot_collect_is_appended_one_by_one(function: Callable[..., Any]) -> None:
     recording, result = record(function, (inputs(),), {})
     assert recording.left_out == COUNT - RUN and not loops(recording)

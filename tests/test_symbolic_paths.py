@@ -74,6 +74,21 @@ def causal(x: T.Tensor) -> T.Tensor:
     return (x @ x.T).masked_fill(T.ones(n, n).tril() == 0, -1e9).softmax(-1)
 
 
+def factored(x: T.Tensor) -> T.Tensor:
+    x = x.clone().requires_grad_()
+    factor = T.linalg.cholesky(x @ x.T + 9.0 * T.eye(x.shape[0]))
+    solved = T.linalg.solve_triangular(factor, x, upper=False)
+    return T.autograd.grad((factor.sum() + solved.sum()), x)[0]
+
+
+def read_by_the_last_steps(x: T.Tensor) -> T.Tensor:
+    x = x.clone().requires_grad_()
+    h = T.zeros(4)
+    for t in range(x.shape[0]):
+        h = (h * 0.5 + x[t]).tanh()
+    return T.autograd.grad(h.sum(), x)[0]
+
+
 PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "mean": lambda x: x.mean(),
     "variance": lambda x: x.var(0) + x.std(),
@@ -109,6 +124,13 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "branch": by_branch,
     "comparison of shapes": lambda x: (x if x.shape == (6, 4) else x * 2).sum(0),
     "host": lambda x: x.sort(0)[0] + 1,
+    "divergence": lambda x: F.kl_div(x.log_softmax(1), x.softmax(0), reduction="batchmean"),
+    "quantile": lambda x: T.quantile(x, 0.3, dim=0),
+    "pooled": lambda x: (F.avg_pool1d(x.t()[None], 2, stride=1), F.adaptive_avg_pool1d(x.t()[None], 1)),
+    "resized": lambda x: F.interpolate(x.t()[None], scale_factor=2),
+    "borders": lambda x: [F.pad(x.t()[None], (2, 1), mode=mode) for mode in ("reflect", "replicate", "circular")],
+    "factored": factored,
+    "read by the last steps": read_by_the_last_steps,
 }
 
 

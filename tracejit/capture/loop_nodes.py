@@ -229,8 +229,19 @@ class StepsAsLoop:
         return True
 
     def _is_made(self, place: Place) -> bool:
-        """Whether a value is one that a step makes, and no slice."""
-        return place[0] == "made" and all(place != ("made", self._numbers[i]) for i in self._moving)
+        """Whether a value, or what it is a view of, is one that a step makes, and no slice: nobody else has its memory."""
+        root = self._root(place)
+        return root[0] == "made" and all(root != ("made", self._numbers[i]) for i in self._moving)
+
+    def _root(self, place: Place) -> Place:
+        """What a value is a view of, or itself."""
+        views = {
+            ("made", n): a.operands[0] for i, (a, n) in enumerate(zip(self._step.nodes, self._numbers, strict=True))
+            if a.node.op.kind is Kind.VIEW and i not in self._moving
+        }  # fmt: skip
+        while place in views:
+            place = views[place]
+        return place
 
     def _stays(self, a: Applied) -> bool:
         """Whether a view at a place that moves is always one of the same tensor, of which places count from the front."""
@@ -360,7 +371,8 @@ class StepsAsLoop:
         ]
         inputs = [*carried, *sliced, *shared]
         ids = {place: v for v, place in enumerate(dict.fromkeys((*inputs, *outputs)))}
-        nodes = []
+        nodes: list[Node] = []
+        copies: list[Node] = []
         for i, (a, number) in enumerate(zip(self._step.nodes, self._numbers, strict=True)):
             if i in self._rows:  # a value of its own: gradients of the row arrive where it was written
                 nodes.append(Node(clone, (ids[a.operands[1]],), (), (ids["made", number],), a.node.line))
@@ -371,10 +383,19 @@ class StepsAsLoop:
                 made = tuple([ids["made", number + k] for k in range(len(a.kind))])
                 nodes.append(Node(a.node.op, operands, a.node.attributes, made, a.node.line))
         ends = tuple([ids[self._step.left[k - self._elements]] for k in self.carried])
-        ends += tuple([ids[place] for items in self._step.appended for place in items])
+        kinds = {ids[place]: kind for place, kind in self._kinds.items() if place in ids}
+        for place in [place for items in self._step.appended for place in items]:
+            v = ids[place]
+            if self._root(place) != place:  # a view, of what is carried on, say: it is collected by itself
+                copied = len(ids) + len(copies)
+                copies.append(Node(clone, (v,), (), (copied,)))
+                kinds[copied] = kinds[v]
+                v = copied
+            ends += (v,)
         ends += tuple([ids["made", self._numbers[i]] for i in self._rows])
-        marked = frozenset([v for place, v in ids.items() if self._kinds[place][1]])
-        avals = {v: self._kinds[place][0] for place, v in ids.items()}
+        marked = frozenset([v for v, (_, requires) in kinds.items() if requires])
+        avals = {v: aval for v, (aval, _) in kinds.items()}
+        nodes += copies
         graph = dce(Graph(tuple([ids[x] for x in inputs]), avals, tuple(nodes), ends, requires_grad=marked))
         read = {*ends, *[ids[x] for x in carried], *[x for node in graph.nodes for x in node.operands]}
         places = [x for x in inputs if ids[x] in read]

@@ -303,7 +303,8 @@ class RecordingInterpreter(StateRecorder):
             if env is not None:
                 env.resume()
         if not self.recorder.stopped:
-            self._append(op, operands, tuple(recorded), node.attributes, result, node.line)
+            said = [x.value if type(x) is Literal else x for x in operands]  # the tape keeps symbolic positions
+            self._append(op, said, tuple(recorded), node.attributes, result, node.line)
             self.evaluated[self.nodes[-1].outputs[0]] = grad_enabled
             if is_plain_write:
                 self.requires_grad.discard(self.values[id(result)])

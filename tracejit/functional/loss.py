@@ -271,7 +271,7 @@ def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool
         zero = target == 0.0
         loss = where(zero, 0.0, target * log(where(zero, 1.0, target))) - target * input
     if reduction == "batchmean":
-        return sum_of_all(loss) / float(loss.shape[0]) if loss.ndim else sum_of_all(loss)
+        return sum_of_all(loss) / loss.shape[0] if loss.ndim else sum_of_all(loss)
     return reduced("kl_div", loss, reduction)
 
 

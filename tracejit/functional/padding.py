@@ -8,8 +8,7 @@ from typing import Any
 from tracejit.core.precision import in_float32
 from tracejit.core.shapes import integer, size_range
 from tracejit.ops import indexing
-from tracejit.ops.movement import copies
-from tracejit.ops.movement.views import slice_
+from tracejit.ops.movement import copies, views
 
 __all__ = ["pad"]
 
@@ -39,9 +38,32 @@ def _repeated(input: Any, pairs: list[tuple[int, int]], mode: str) -> Any:
     for i, (before, after) in enumerate(pairs):
         if before or after:
             dim = input.ndim - 1 - i
-            positions = _positions(mode, input.shape[dim], before, after)
-            out = indexing.index_select(out, indexing.constant_index(positions), dim=dim)
+            size = input.shape[dim]
+            _check_fits(mode, size, before, after)
+            if min(before, after) < 0:
+                out = indexing.index_select(out, indexing.constant_index(_positions(mode, size, before, after)), dim=dim)
+            else:
+                out = copies.cat(*_with_borders(out, mode, dim, before, after), dim=dim)
     return out
+
+
+def _with_borders(x: Any, mode: str, dim: int, before: int, after: int) -> list[Any]:
+    """What is put together along `dim`: whatever size that has, the same operations make it."""
+    size = x.shape[dim]
+
+    def part(start: int, stop: int) -> Any:
+        return views.slice_(x, dim=dim, start=start, stop=stop, step=1)
+
+    def repeated(place: int, times: int) -> Any:
+        return views.expand(part(place, place + 1), shape=(*x.shape[:dim], times, *x.shape[dim + 1 :]))
+
+    if mode == "replicate":
+        borders = repeated(0, before), repeated(size - 1, after)
+    elif mode == "circular":
+        borders = part(size - before, size), part(0, after)
+    else:
+        borders = copies.flip(part(1, before + 1), dims=(dim,)), copies.flip(part(size - 1 - after, size - 1), dims=(dim,))
+    return [*([borders[0]] if before else []), x, *([borders[1]] if after else [])]
 
 
 _repeated_in_float32 = in_float32(_repeated)
@@ -56,7 +78,7 @@ def _constant(x: Any, pairs: list[tuple[int, int]], value: float) -> Any:
             raise RuntimeError(f"pad(): the padding ({before}, {after}) of dimension {dim} of size {size} leaves a negative size")
         if before < 0 or after < 0:
             start, stop = max(0, -before), size + min(0, after)
-            x = slice_(x, dim=dim, start=min(start, size), stop=max(stop, min(start, size)), step=1)
+            x = views.slice_(x, dim=dim, start=min(start, size), stop=max(stop, min(start, size)), step=1)
         low[dim], high[dim] = max(0, before), max(0, after)
     if not any(low) and not any(high):
         return copies.clone(x)
@@ -65,13 +87,17 @@ def _constant(x: Any, pairs: list[tuple[int, int]], value: float) -> Any:
     return copies.pad(x, value, low=tuple(low), high=tuple(high))
 
 
-def _positions(mode: str, size: int, before: int, after: int) -> list[int]:
-    """For each element of the padded dimension, where it comes from."""
+def _check_fits(mode: str, size: int, before: int, after: int) -> None:
+    """Raises RuntimeError where a dimension has not so many elements to repeat, or to take away."""
     limit = {"reflect": size - 1, "circular": size, "replicate": max(before, after)}[mode]
     if max(before, after) > limit or size == 0 or size + before + after < 0:
         raise RuntimeError(
             f"pad(): the padding ({before}, {after}) is too large for mode {mode!r} and a dimension of size {size}"
         )
+
+
+def _positions(mode: str, size: int, before: int, after: int) -> list[int]:
+    """For each element of the padded dimension, where it comes from."""
     places = size_range(-before, size + after)
     if mode == "replicate":
         return [min(max(p, 0), size - 1) for p in places]

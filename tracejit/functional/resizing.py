@@ -23,6 +23,8 @@ __all__ = [
 ]  # fmt: skip
 
 _LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
+_EXACT = (1, 2, 4, 8, 16, 32, 64)
+"""Factors whose inverse is a floating-point number, so that each element is repeated so many times."""
 
 
 @rounds_once
@@ -49,12 +51,14 @@ def interpolate(
         raise ValueError("interpolate(): exactly one of size and scale_factor should be defined")
     spatial = tuple(input.shape[2:])
     size, scale_factor = settled(size), settled(scale_factor)
+    repeats = [0] * rank  # of elements, where no position is rounded
     if size is not None:
         target = (size,) * rank if isinstance(size, int) else tuple(size)
         steps = tuple(n / t if t else 0.0 for n, t in zip(spatial, target, strict=False))
     else:
         factors = (scale_factor,) * rank if isinstance(scale_factor, int | float) else tuple(scale_factor)  # type: ignore[arg-type]
-        target = tuple(math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
+        target = tuple(n * int(f) if f == int(f) else math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
+        repeats = [int(f) if f in _EXACT else 0 for f in factors]
         steps = tuple(
             n / t if recompute_scale_factor and t else 1.0 / f for n, t, f in zip(spatial, target, factors, strict=True)
         )
@@ -64,11 +68,20 @@ def interpolate(
     for i in range(rank):
         if mode in _LINEAR:
             out = _linear(out, i + 2, target[i], steps[i], bool(align_corners))
+        elif repeats[i]:
+            out = _each_repeated(out, i + 2, repeats[i])
         else:
             offset = 0.5 if mode == "nearest-exact" else 0.0
             places = [min(math.floor((j + offset) * steps[i]), spatial[i] - 1) for j in size_range(0, target[i])]
             out = indexing.index_select(out, indexing.constant_index(places), dim=i + 2)
     return out
+
+
+def _each_repeated(x: Any, dim: int, times: int) -> Any:
+    """Each element so many times."""
+    shape = tuple(x.shape)
+    spread = x.unsqueeze(dim + 1).expand(*shape[: dim + 1], times, *shape[dim + 1 :])
+    return spread.reshape(*shape[:dim], shape[dim] * times, *shape[dim + 1 :])
 
 
 def _linear(x: Any, dim: int, target: int, step: float, align_corners: bool) -> Any:

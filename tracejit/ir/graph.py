@@ -41,6 +41,11 @@ class Literal:
     def __hash__(self) -> int:
         return hash(self._key())
 
+    @property
+    def position(self) -> int:
+        """The integer that it is.  One of symbolic sizes stays one: to ask which it is would make a program of one size."""
+        return self.value if type(self.value) is SymInt else int(self.value)
+
 
 Operand = int | Literal | None
 

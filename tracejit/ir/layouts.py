@@ -18,7 +18,7 @@ from typing import Any
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind, Op
 from tracejit.core.shapes import contiguous, product
-from tracejit.core.symbolic import SymInt, cached
+from tracejit.core.symbolic import cached
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
 __all__ = [
@@ -159,7 +159,7 @@ class Affine:
     def position(self, index: Any, size: int) -> int:
         if not isinstance(index, Literal):
             raise NotAffine
-        return index.value if type(index.value) is SymInt else int(index.value)
+        return index.position
 
 
 def through_view(node: Node, out: Positions, shape: Shape, extents: Sequence[int]) -> Positions | None:

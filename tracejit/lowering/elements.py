@@ -240,8 +240,8 @@ class Elements:
             total = part if total is None else total + part
             depth = max(depth, token.depth)
         if total is None:
-            return builder.const(position.offset, dtypes.int64), 0
-        return (total + position.offset if position.offset else total), depth
+            return self.parameters.number(position.offset), 0
+        return (total + self.parameters.number(position.offset) if position.offset else total), depth
 
     # --- values
 
@@ -380,7 +380,7 @@ class _Rules:
 
     def position(self, index: Any, size: int, wraps: bool = False) -> Position | int:
         if isinstance(index, Literal):
-            return int(index.value)
+            return index.position
         if isinstance(index, int):
             token = self.elements.checked(self.node, self.elements.parameters.scalar(index, dtypes.int64), 0, size)
         else:

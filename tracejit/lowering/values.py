@@ -169,7 +169,7 @@ class _Reads:
         return Source(shape, read)
 
     def position(self, index: Any, size: int, wraps: bool = False) -> Position | int:
-        return int(index.value) if isinstance(index, Literal) else self.index
+        return index.position if isinstance(index, Literal) else self.index
 
     def coordinate(self, p: Position | int) -> Unknown:
         if isinstance(p, Position):

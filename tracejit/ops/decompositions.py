@@ -13,9 +13,9 @@ import numpy as np
 import scipy
 
 from tracejit.core.aval import Aval
-from tracejit.core.dtypes import from_numpy_dtype
+from tracejit.core.dtypes import from_numpy_dtype, int64
 from tracejit.core.interrupts import is_foreign
-from tracejit.core.op import Kind
+from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import broadcast_shapes
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import ArrayConstant, constant, eye
@@ -142,9 +142,14 @@ def _(c: Any, g: Any) -> Any:
 def _triangle(x: Any, upper: bool, diagonal: float = 1.0) -> Any:
     """One triangle of square matrices, the diagonal scaled."""
     n = x.shape[-1]
-    mask = np.triu(np.ones((n, n), bool), 1) if upper else np.tril(np.ones((n, n), bool), -1)
-    weights = mask.astype(np.float64) + diagonal * np.eye(n)
-    return x * _constant(weights, x)
+    dtype = from_numpy_dtype(x.dtype) if isinstance(x.dtype, np.dtype) else x.dtype
+    column = REGISTRY["arange"].beside(x, 0, 1, length=n, dtype=int64)
+    row = REGISTRY["reshape"].of(column, shape=(n, 1))
+    beside = REGISTRY["lt" if upper else "gt"].of(row, column)
+    weights = REGISTRY["cast"].of(beside, dtype=dtype)
+    if diagonal:
+        weights = weights + REGISTRY["cast"].of(REGISTRY["eq"].of(row, column), dtype=dtype) * diagonal
+    return x * weights
 
 
 def _constant(weights: Any, like: Any) -> Any:

@@ -173,7 +173,7 @@ def _read(node: Node) -> _Part | None:
 def _part(traits: frozenset[str], node: Node, operand: int) -> _Part | None:
     attributes = node.attrs
     if "one position" in traits and isinstance(place := node.operands[operand], Literal):
-        return _Part(attributes["dim"], int(place.value), int(place.value) + 1, True)
+        return _Part(attributes["dim"], at := place.position, at + 1, True)
     if "positions" in traits and attributes["step"] == 1 and attributes["start"] < attributes["stop"]:
         return _Part(attributes["dim"], attributes["start"], attributes["stop"], False)
     return None

@@ -150,6 +150,8 @@ def avg_pool(
     total = _window_sums(x, rank, size, step, outputs)
     if divisor_override is not None:
         return _divided(total, divisor_override)
+    if not any(low) and not any(high):  # all windows are whole
+        return _divided(total, product(size))
     counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, low, count_include_pad)
     if counts.size and (counts == counts.flat[0]).all():
         return _divided(total, int(counts.flat[0]))
@@ -215,7 +217,7 @@ def adaptive_avg_pool(name: str, rank: int, input: Any, output_size: Any) -> Any
             split = views.reshape(
                 x if x.is_contiguous() else copies.clone(x), shape=(*x.shape[:dim], outputs, size // outputs, *x.shape[dim + 1 :])
             )
-            x = primitives.sum_(split, dims=(dim + 1,), keepdim=False) / float(size // outputs)
+            x = primitives.sum_(split, dims=(dim + 1,), keepdim=False) / (size // outputs)
             continue
         weights = np.zeros((size, outputs), x.dtype.numpy)
         for column, (a, b) in enumerate(_bins(size, outputs)):

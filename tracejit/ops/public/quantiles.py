@@ -58,7 +58,7 @@ def _quantile(name: str, input: Any, q: Any, dim: int | None, keepdim: bool, int
     if without_nan:
         ranks = wanted * F["clamp_min"](cast(n - 1 - missing, dtype=input.dtype), 0)
     else:
-        ranks = F["where"](F["gt"](missing, 0), float(n - 1), wanted * (n - 1))
+        ranks = F["where"](F["gt"](missing, 0), n - 1, wanted * (n - 1))
     found = F["movedim"](_between(ordered, ranks, interpolation), -1, 0)
     if keepdim:
         shape = (1,) * input.ndim if dim is None else tuple(1 if d == at else s for d, s in enumerate(input.shape))
