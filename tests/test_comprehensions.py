@@ -112,6 +112,29 @@ def test_what_fails_leaves_the_variable_as_it_was() -> None:
         assert compiled(xs, False) == failing(xs, False) == "before"
 
 
+def test_a_generator_stays_one_where_no_loop_stands_for_it() -> None:
+    log: list[Any] = []
+
+    def noted(x: Any) -> Any:
+        log.append(x)
+        return x
+
+    def added(values: Any) -> Any:
+        return sum(noted(x) for x in values)
+
+    compiled = tj.compile(added)
+    for values in ([1, 2, 3], [1, "a", 3], [2, 2]):
+        found = []
+        for call in (added, compiled):
+            log.clear()
+            try:
+                result = call(values)
+            except TypeError as error:
+                result = str(error)
+            found.append((result, list(log)))
+        assert found[0] == found[1]
+
+
 def endless(xs: Any) -> Any:
     return sum(f(x) for x in xs)
 

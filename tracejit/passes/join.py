@@ -110,7 +110,7 @@ class _Joining:
         if maker is not None and "one position" in maker.op.traits and maker.attrs["dim"] == 0:
             base, index = maker.operands
             if type(base) is int and isinstance(index, Literal):
-                return _Part(v, base, int(index.value), shape, start)
+                return _Part(v, base, index.position, shape, start)
         return _Part(v, None, 0, shape, start)
 
     def _follows(self, run: _Part, part: _Part, dim: int) -> bool:

@@ -190,12 +190,11 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         begun, *looped = self.looked_at(repeated, names, loop, ast.Name(loop, ast.Load()))
         empty = self.made(self.place(ast.List([], ast.Load()), comprehension))
         generator.iter = ast.Name(value, ast.Load())
-        listed = comprehension if isinstance(comprehension, ast.ListComp) else ast.ListComp(comprehension.elt, [generator])
         whole = self.handler("whole", ast.Name(value, ast.Load()))
         chosen = ast.If(
             self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load())),
             [self.assigned(items, empty), *looped],
-            [self.assigned(value, whole), self.assigned(items, self.comprehension(self.place(listed, comprehension)))],
+            [self.assigned(value, whole), self.assigned(items, self.comprehension(comprehension))],
         )
         before = [begun, self.assigned(value, iterable), chosen]
         found.put(self.place(ast.Name(items, ast.Load()), comprehension))
