@@ -330,3 +330,16 @@ def numbers_in_what_functions_of_the_call_find_around_them():
         return found, parts, outer(), [v for v in found if inner]
 
     return fn, each((1, 2), (4, 3), (5, 6), (1, 2)), lambda: kept
+
+
+@program()
+def sums_that_begin_with_numbers_from_outside():
+    kept = collections.deque([0.1, 1e9], maxlen=3)
+
+    def fn(a):
+        a = a.double()
+        kept.append(a.mean().item())
+        total = sum([123456789.0, a.sum().item()])
+        return a * sum([0.1, a.sum().item()]), a * (sum(kept) / len(kept)), a if total > 123456791.5 else -a
+
+    return fn, [lambda f, v=v: f(x(1, v)) for v in (1, 2, 3)], lambda: list(kept)

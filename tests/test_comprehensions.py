@@ -12,7 +12,8 @@ import pytest
 
 import tracejit as tj
 from tests.loop_programs import U, W, cell, parameter, zeros
-from tracejit.capture.syntax.comprehensions import collected
+from tracejit.capture.syntax.comprehensions import at, collected
+from tracejit.core.tree import flatten
 
 KEPT = frozenset({"ys"})
 
@@ -25,34 +26,86 @@ def found(source: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("source", "before"),
     [
-        "ys = [f(x) for x in xs]", "ys: list = [f(x) for x in xs]", "y = stack([f(x) for x in xs])", "y = cat([x for x in xs], 1)",
-        "sum([f(x) for x in xs])", "y = sum(f(x) for x in xs)", "y = sum(f(x, y) for x, y in zip(xs, ys)) / len(xs)",
-        "y = stack([f(x) for x in xs]).mean() * 2 + g()", "loss += sum([f(xs[t]) for t in range(n)])",
-        "y = F.mse_loss(stack([f(x) for x in xs]), target)", "y = -stack([x for x in xs])[0]",
-        "def f(): return self.head(stack([x for x in xs]))", "y = z + 2 * sum(x for x in xs)", "return x, 1, stack([x for x in xs])",
-        "y = f(x, 2.0, y=stack([x for x in xs])) > z",
+        ("ys = [f(x) for x in xs]", []), ("ys: list = [f(x) for x in xs]", []), ("y = stack([f(x) for x in xs])", ["stack"]),
+        ("y = tj.cat([x for x in xs], 1)", ["tj.cat"]), ("sum([f(x, y) for x, y in zip(xs, ys)]) / len(xs)", ["sum"]),
+        ("y = stack([f(x) for x in xs]).mean() * 2 + g()", ["stack"]), ("loss += sum([f(xs[t]) for t in range(n)])", ["loss", "sum"]),
+        ("y = F.mse_loss(stack([f(x) for x in xs]), z)", ["F.mse_loss", "stack"]), ("y = -stack([x for x in xs])[0]", ["stack"]),
+        ("def f(): return self.head(x, stack([x for x in xs]))", ["self.head", "x", "stack"]),
+        ("y = z + 2 * sum([x for x in xs])", ["z", "2", "sum"]), ("def f(): return x, 1, stack([x for x in xs])", ["x", "1", "stack"]),
+        ("y = f(x, 2.0, y=stack([f(x) for x in xs])) > z", ["f", "x", "2.0", "stack"]),
     ],
 )  # fmt: skip
-def test_what_a_statement_evaluates_first_may_be_done_before_it(source: str) -> None:
-    assert found(source) is not None
+def test_what_a_statement_evaluates_first_may_be_done_before_it(source: str, before: list[str]) -> None:
+    place = found(source)
+    assert place is not None and [ast.unparse(at(x)) for x in place.before] == before
 
 
 @pytest.mark.parametrize(
     "source",
     [
         "zs = [f(x) for x in xs]", "ys = zs = [f(x) for x in xs]", "ys = [f(x) for x in xs if x]", "ys = [f(x) for x in xs for y in x]",
-        "ys = [lambda: x for x in xs]", "ys = [[f(y) for y in x] for x in xs]", "ys = [(y := x) for x in xs]", "ys = [super() for x in xs]",
+        "ys = [lambda: x for x in xs]", "ys = [[f(y) for y in x] for x in xs]", "ys = [(y := x) for x in xs]", "ys = [super() for x in y]",
         "ys = [f(x) for x, *y in xs]", "ys = [f(x) for x.y in xs]", "ys = {f(x) for x in xs}", "y = f([f(x) for x in xs])",
-        "y = stack(f(x) for x in xs)", "y = max(f(x) for x in xs)", "y = g() + stack([f(x) for x in xs])", "y = a.b.c(sum(x for x in xs))",
+        "y = stack(f(x) for x in xs)", "y = max(f(x) for x in xs)", "y = g() + stack([f(x) for x in xs])", "y = a.b.c(sum([x for x in y]))",
         "y = g(h.x, stack([f(x) for x in xs]))", "y = g(h)[stack([f(x) for x in xs])]", "y = g(*h, stack([f(x) for x in xs]))",
         "y = x[0] + stack([x for x in xs])", "y = g()(stack([f(x) for x in xs]))", "y = stack(tensors=[f(x) for x in xs])",
         "a[i] += sum([f(x) for x in xs])", "if stack([f(x) for x in xs]): pass", "y = sum((f(x) for x in xs), z)",
+        "y = sum(f(x) for x in xs)", "y = vars(stack([x for x in xs]))", "y = eval(stack([x for x in xs]))",
     ],
 )  # fmt: skip
 def test_others_stay_where_they_are(source: str) -> None:
     assert found(source) is None
+
+
+TOTAL = tj.zeros(2)
+
+
+class Joining:
+    """Whose function elements may change."""
+
+    stack = staticmethod(tj.stack)
+
+
+def with_what_elements_change(xs: Any) -> Any:
+    global TOTAL
+    TOTAL, total, joining = tj.zeros(2), tj.zeros(2), Joining()
+
+    def step(x: Any) -> Any:
+        global TOTAL
+        nonlocal total
+        TOTAL, total, joining.stack = TOTAL + 1, total + x[0, :2], tj.cat
+        return x.sum() + total.sum()
+
+    first = total + sum([step(x) for x in xs])
+    total += sum([step(x) for x in xs])
+    joining.stack = tj.stack
+    return first, total, (TOTAL, tj.stack([step(x) for x in xs])), joining.stack([step(x).reshape(1) for x in xs]).shape
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_names_and_functions_are_looked_up_before_the_elements_are_made() -> None:
+    compiled = tj.compile(with_what_elements_change)
+    for length in (20, 14, 33, 9):
+        xs = parameter(length, 2, 4).detach()
+        results, expected = flatten(compiled(xs))[0], flatten(with_what_elements_change(xs))[0]
+        for x, y in zip(results, expected, strict=True):
+            assert np.allclose(x.numpy(), y.numpy()) if isinstance(y, tj.Tensor) else x == y
+    with pytest.raises(NameError):
+        tj.compile(lambda xs: missing + sum([x * 1 for x in xs]))(tj.ones(12))  # type: ignore[name-defined]  # noqa: F821
+
+
+def by_turns(xs: Any) -> Any:
+    total = tj.zeros(4)
+    return sum(total.add_(x[0].float()) for x in xs)
+
+
+def test_a_generator_runs_by_turns_with_the_sum() -> None:
+    compiled = tj.compile(by_turns)
+    for length in (12, 15, 18):
+        xs = parameter(length, 2, 4).detach()
+        assert np.allclose(compiled(xs).numpy(), by_turns(xs).numpy())
 
 
 def with_names_of_its_own(xs: Any) -> Any:
@@ -136,7 +189,7 @@ def test_a_generator_stays_one_where_no_loop_stands_for_it() -> None:
 
 
 def endless(xs: Any) -> Any:
-    return sum(f(x) for x in xs)
+    return sum([f(x) for x in xs])
 
 
 def f(x: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tracejit as tj
-from tests.loop_programs import COUNT, GRU, RUN, U, W, cell, loops, parameter, zeros
+from tests.loop_programs import COUNT, GRU, RUN, B, U, W, cell, loops, parameter, zeros
 from tracejit.capture.frame import Frame
 from tracejit.capture.session import record
 from tracejit.capture.steps import Stacked
@@ -88,7 +88,7 @@ def means(xs: Any) -> Any:
 def in_comprehensions(xs: Any) -> Any:
     states = [cell(zeros(), x) for x in xs]
     encoded = tj.stack(states).mean(0)
-    loss = sum(((encoded @ W - y) * x).sum() for x, y in zip(xs, xs * 2, strict=True)) / len(states)
+    loss = sum([((encoded @ W - y) * x).sum() for x, y in zip(xs, xs * 2, strict=True)]) / len(states)
     loss += sum([(xs[t] @ U).sin().mean() * encoded.sum() for t in range(len(xs))])
     return encoded, loss, tj.cat([(x @ W).tanh() + xs[t] for t, x in enumerate(xs)], dim=1).mean() * 2
 
@@ -201,6 +201,18 @@ def slices_appended(xs: Any) -> Any:
     return h, tj.stack(outs)
 
 
+def changed_by_the_next_step(xs: Any) -> Any:
+    h, last, outs, others = zeros() @ W, zeros() @ U, [], [zeros() @ W]
+    for x in xs:
+        h *= 0.5
+        h = h + x
+        outs.append(h)
+        last = others[-1]
+        last += 1.0
+        others.append(last * 0.5 + x)
+    return tj.stack(outs), tj.stack(others), last
+
+
 def views_of_slices(xs: Any) -> Any:
     rows, h, outs = xs * 1, zeros(), []
     for x in rows:
@@ -227,7 +239,7 @@ def written_after(xs: Any) -> Any:
     return tj.stack(outs)
 
 
-@pytest.mark.parametrize("function", [slices_appended, views_of_slices, two_results, written_after])
+@pytest.mark.parametrize("function", [slices_appended, changed_by_the_next_step, views_of_slices, two_results, written_after])
 def test_what_a_loop_cannot_collect_is_appended_one_by_one(function: Callable[..., Any]) -> None:
     recording, result = record(function, (inputs(),), {})
     assert recording.left_out == COUNT - RUN and not loops(recording)
@@ -260,6 +272,35 @@ def test_items_require_grad_as_they_were_appended() -> None:
     assert [x.requires_grad for x in result] == [x.requires_grad for x in expected] == [True, False]
     for x, y in zip(slopes(result), slopes(expected), strict=True):
         assert x.tobytes() == y.tobytes()
+
+
+def additions_alone(xs: Any) -> Any:
+    h, outs = zeros() + B, []
+    for x in xs:
+        h = h + x
+        outs.append(h)
+    return tj.stack(outs), h
+
+
+def test_what_saves_nothing_is_gone_through_as_often_as_one_likes() -> None:
+    compiled = tj.compile(additions_alone)
+    for length in (14, 17, 11, 25):
+        stacked, last = compiled(inputs(length))
+        for of in (last, stacked, last):
+            assert tj.autograd.grad(of.sum(), B)[0].shape == B.shape
+
+
+def nothing_but_new_tensors(xs: Any) -> Any:
+    outs = []
+    for _ in range(len(xs)):
+        outs.append(tj.ones(3))
+    return tj.stack(outs), tj.stack([tj.zeros(2) for _ in xs])
+
+
+def test_items_may_be_made_of_nothing() -> None:
+    compiled = tj.compile(nothing_but_new_tensors)
+    for length in (14, 17, 11, 25):
+        assert [x.tolist() for x in compiled(inputs(length))] == [x.tolist() for x in nothing_but_new_tensors(inputs(length))]
 
 
 def item_of_the_caller() -> Any:

@@ -121,6 +121,14 @@ def three_views_carried_on(xs: Any) -> Any:
     return h, a, b, c
 
 
+def views_handed_on(xs: Any) -> Any:
+    h, a, b = zeros(), xs[0], xs[-1]
+    for x in xs:
+        h = cell(h, x) + a
+        a, b = b, a
+    return h, a, b
+
+
 def columns(xs: Any) -> Any:
     h = zeros()
     for x in xs:
@@ -227,7 +235,8 @@ def one_without_anything_saved(xs: Any) -> Any:
     [
         saved_and_written, written_and_viewed, rows_read_again, rows_that_are_viewed, rows_of_numbers, own_row_viewed,
         two_rows_written, row_before_kept, rows_written_elsewhere, rows_saved, chains, by_turns, slices_that_are_shared,
-        views_with_gradients_carried_on, three_views_carried_on, columns, one_without_anything_saved,
+        views_with_gradients_carried_on, views_handed_on,
+        three_views_carried_on, columns, one_without_anything_saved,
     ],
 )  # fmt: skip
 def test_a_node_would_not_be_as_good_as_these_steps(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,3 +119,29 @@ def test_a_slice_that_never_moved_stays_one() -> None:
         compiled(DATA)
     assert compiled.stats.traces == 1
     assert "select" not in compiled.explain()
+
+
+def test_what_is_written_at_a_moving_place_is_recorded_for_each_of_the_places() -> None:
+    def added(data: Any, i: int) -> Any:
+        part = data[i : i + 2]
+        part *= 2.0
+        data[i : i + 2] += 1.0
+        return data.sum()
+
+    compiled = tj.compile(added)
+    found, expected = tj.ones(6), tj.ones(6)
+    for k in range(24):
+        assert compiled(found, k % 3).item() == added(expected, k % 3).item()
+        assert found.tolist() == expected.tolist()
+    assert {reason.code for reason in compiled.reasons} == {"moving_part_written"}
+    assert compiled.stats.compiled_calls >= 18
+
+
+def test_a_call_that_is_shadowed_takes_its_slices_as_the_recorded_one_did() -> None:
+    compiled = tj.compile(training)
+    for i in range(4):
+        compiled(i)
+    with tj.shadow(every=1) as shadow:
+        for i in range(8):
+            compiled(i)
+    assert shadow.compared == 8 and not shadow.differences

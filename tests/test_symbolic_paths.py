@@ -101,6 +101,7 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "length": lambda x: x.sum() / len(x),
     "last row": lambda x: x[-1] + x[x.shape[0] - 1],
     "half": lambda x: x[: x.shape[0] // 2].sum(0),
+    "bools as bounds": lambda x: x[False : x.shape[0] - 1].sum(0) + x[True:3].sum(0),
     "turned": lambda x: x.flip(0)[1:],
     "attributes over methods": with_own_attributes,
     "places that come to constants": at_constant_places,

@@ -169,7 +169,12 @@ class StepsAsLoop:
             self._trailing_slices()
         )  # places of slices of steps before -> (the slice of this step, how many steps before)
         self.carried = self._live()
-        self.is_possible = self._is_possible() and not self._saves_what_is_written(step)
+        self.is_possible = (
+            self._is_possible()
+            and not self._saves_what_is_written(step)
+            and not self._writes_what_was_appended()
+            and self._hands_its_own()
+        )
 
     def _live(self) -> list[int]:
         """What the step computes with, and what the next one is given of that as it is; so for what it hands from place to place without
@@ -297,6 +302,29 @@ class StepsAsLoop:
                 return True
         return False
 
+    def _writes_what_was_appended(self) -> bool:
+        """Whether a step changes what it begins with, and a step before has appended that."""
+        left, first = self._step.left, self._elements
+        items = {self._root(place) for items in self._step.appended for place in items}
+        appended = {("given", k) for k, place in enumerate(left, first) if self._root(place) in items}
+        while True:
+            more = {("given", k) for k, place in enumerate(left, first) if self._root(place) in appended} - appended
+            if not more:
+                return not appended.isdisjoint(self._targets.values())
+            appended |= more
+
+    def _hands_its_own(self) -> bool:
+        """Whether what steps only hand from place to place is the call's own: a loop leaves copies of what enters it."""
+        handed = {k for k in self.carried if self._step.left[k - self._elements][0] == "given"}
+        handed |= {self._step.left[k - self._elements][1] for k in handed}
+        return all(self._is_own(self._begins[k]) for k in handed if k < len(self._begins))
+
+    def _is_own(self, x: Tensor) -> bool:
+        """Whether an operation has made a tensor with memory of its own."""
+        value = self._interpreter.values[id(x)]
+        maker = next((node for node in reversed(self._interpreter.nodes) if value in node.outputs), None)
+        return maker is not None and maker.op.effect is Effect.PURE and x._base is None
+
     # -- the node
     def run(self, elements: Sequence[Slices], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
         """(what is at the places of `carried` after `count` steps, what they have appended); None where a node could not stand for them."""
@@ -321,6 +349,8 @@ class StepsAsLoop:
         distances = [x.distance for x in (*rows.values(), *written.values())]
         reverse = bool(distances) and max(distances) < 0
         if (any(self._step.appended) or written) and not count > 2:
+            return None
+        if not (entered or rows or given):  # nothing says of what kind the loop is
             return None
         if not (_are_new(graph, entered) and _apart(list(rows.values()), given) and _is_one(graph, len(carried))):
             return None
@@ -475,7 +505,9 @@ def _is_one(body: Graph, carried: int) -> bool:
                 met.add(k)
                 there.update(gradient_operands(nodes[k], marked))
         passes.append(met & savers)
-    return not savers or not any(a.isdisjoint(b) for k, a in enumerate(passes) for b in passes[: k + 1])
+    if not savers:  # but what is carried and collected as well, a loop keeps
+        return marked.isdisjoint({*body.outputs[:carried]} & {*body.outputs[carried:]})
+    return not any(a.isdisjoint(b) for k, a in enumerate(passes) for b in passes[: k + 1])
 
 
 def _bits(number: int) -> list[int]:

@@ -78,6 +78,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "a view is written that was taken of one whose elements share memory: {}",
         "Write to a clone() of it, or to its base",
     ),
+    "moving_part_written": (
+        "a part of a tensor that begins elsewhere in each call is written to: {}",
+        "Nothing: what is recorded from now on is for each of its places",
+    ),
     "shared_storage": (
         "inputs are views of one tensor, one of them is written, and a backward pass follows: {}",
         "Pass a copy (clone()) of one of them",

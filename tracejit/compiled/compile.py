@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, T
 
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import INTERRUPTED, MISS, Exit, Recording
-from tracejit.capture.recording.facts import earlier_values
+from tracejit.capture.recording.facts import Earlier, earlier_values
 from tracejit.capture.session import declare_inlined, hindrance, record, tensors_among
 from tracejit.capture.tensors import Watch
 from tracejit.capture.tracebacks import without_dispatch
@@ -170,6 +170,7 @@ class CompiledFunction(_Partial[P, R]):
         self._sized = SizeTable()  # what machine code knows of that
         self._came: dict[Shapes, int] = {}  # sizes that come while there are many -> how often
         self._often = _OFTEN
+        self._looks_back = True  # whether recordings are told what others have found
         self._rare_calls = 0  # of such sizes since the last path: so many are an investment, beyond them they cost (settling.py)
         self._reasons: dict[Reason, int] = {}
         self._partings = Partings()
@@ -412,11 +413,14 @@ class CompiledFunction(_Partial[P, R]):
         result = self._paths[0](args, kwargs)
         return result if result.__class__ is not Exit else self._go_on(args, kwargs, result.number)
 
-    def recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch) -> tuple[Recording, Any] | None:
-        """An eager call, recorded and not kept, and its result; None where another thread is recording."""
+    def recorded(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch, earlier: Earlier
+    ) -> tuple[Recording, Any] | None:
+        """An eager call, recorded and not kept, and its result; None where another thread is recording.  earlier: what recordings before it
+        have found."""
         ticket = Ticket()
         try:
-            return record(self.__wrapped__, args, kwargs, watch) if _recording.take(ticket) else None
+            return record(self.__wrapped__, args, kwargs, watch, earlier=earlier) if _recording.take(ticket) else None
         finally:
             ticket.over = True
 
@@ -460,7 +464,11 @@ class CompiledFunction(_Partial[P, R]):
                 return UNSERVED
             dynamic = self._symbolic.dimensions(args, kwargs)
             try:
-                earlier = earlier_values(entry.recording.facts for entry in self._entries)
+                earlier = (
+                    earlier_values(entry.recording.facts for entry in self._entries)
+                    if self._looks_back and not self._fullgraph
+                    else {}
+                )
                 recording, result = record(self.__wrapped__, args, kwargs, dynamic=dynamic, earlier=earlier)
             except Exception as error:
                 self._note(make("raised", type(error).__name__))
@@ -578,6 +586,7 @@ class CompiledFunction(_Partial[P, R]):
     ) -> None:
         """symbolic: what the recording is of with symbolic sizes.  is_instance: it was made of that, and no call recorded."""
         if recording.reason is not None:
+            self._looks_back &= recording.reason.code != "moving_part_written"
             self._refuse(recording.reason)
             return
         if self._fullgraph and recording.outside:

@@ -187,11 +187,11 @@ def slice_of(key: slice, size: Dim) -> tuple[Dim, Dim, int]:
     step = 1 if key.step is None else operator.index(key.step)
     if step < 1:
         return key.indices(size)  # for its error, and for who refuses it
-    if isinstance(key.start, float) or isinstance(key.stop, float):
+    if not all(end is None or hasattr(type(end), "__index__") for end in (key.start, key.stop)):
         return key.indices(size)  # for its error
     ends = []
     for end, default in ((key.start, 0), (key.stop, size)):
-        end = default if end is None else integer("slice", "bound", end)
+        end = default if end is None else int(end) if type(end) is bool else integer("slice", "bound", end)
         if end < 0:
             end = max(end + size, 0)
         ends.append(min(end, size))

@@ -12,7 +12,7 @@ import enum
 import operator
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from tracejit.capture.policies import (
 from tracejit.ops.movement.views import permute, unfold
 from tracejit.replay.ir import Expr, Not
 from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["ContainerHandlers"]
 
@@ -74,7 +77,13 @@ MOVING = frozenset(
 
 
 class ContainerHandlers(Handlers):
-    """`c[k]`, `c[k] = v`, `del c[k]`, `x in c`, `len(c)`."""
+    """`c[k]`, `c[k] = v`, `del c[k]`, `x in c`, `len(c)`.
+
+    windows: values of the graph that are all windows of a tensor, one of which is a part that begins elsewhere in other calls."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.windows: set[int] = set()
 
     # -- items
     def get_item(self, owner: Any, key: Any) -> Any:
@@ -164,6 +173,7 @@ class ContainerHandlers(Handlers):
 
         def found() -> Any:
             windows = unfold.of(owner, dim=dim, size=length, step=1, dilation=1)
+            self.windows.add(self.recorder.values[id(windows)])
             window = windows[(*[slice(None)] * dim, part.start)]
             last = window.ndim - 1
             return permute.of(window, dims=(*range(dim), last, *range(dim, last)))

@@ -150,7 +150,10 @@ class InProgramHandlers(Handlers):
             return None
         if kinds == {int}:
             return None if bits > WORD else functools.reduce(partial(self._computed, "add"), operands)
-        total, error = self._computed("add", self._as_float(operands[0]), 0.0), None
+        first = operands[0]
+        if not isinstance(first, Tensor):  # two numbers would be added in the default dtype
+            first = self.recorder.program.bind(REGISTRY["full"], (first,), {"shape": (), "dtype": float64})
+        total, error = self._computed("add", self._as_float(first), 0.0), None
         for x in operands[1:]:
             before, total = total, self._computed("add", total, x)
             if _CARRIES:

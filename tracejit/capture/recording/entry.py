@@ -15,7 +15,7 @@ from typing import Any
 
 from tracejit.capture.reasons import Reason
 from tracejit.capture.recording.cell import Cell
-from tracejit.capture.recording.facts import Fact
+from tracejit.capture.recording.facts import Earlier, Fact
 from tracejit.capture.recording.rewinding import rewinding
 from tracejit.capture.recording.structure import Structure
 from tracejit.core.dtypes import DType
@@ -196,8 +196,9 @@ class Recording:
     structure: the same guards, with those that machine code can check for itself apart; None where there are too few.
     generators: references to those of Python and NumPy that the prologue draws from.  locks: whether it takes some.
     env: of the symbolic sizes in all of this, if there are any (sized.py).
-    facts: what the guards are about, in the order in which a reader asks.  outside: calls that are made beside the program.
-    left_out: how many steps of loops did not run as Python.  remarks: what else there is to say of them."""
+    facts: what the guards are about, in the order in which a reader asks.  moved: of which of these it was decisive that it had been another
+    one.  outside: calls that are made beside the program.  left_out: how many steps of loops did not run as Python.  remarks: what else there
+    is to say of them."""
 
     reason: Reason | None
     graph: Graph | None = None
@@ -215,6 +216,7 @@ class Recording:
     generators: tuple[Callable[[], Any], ...] = field(default=(), repr=False)
     locks: bool = False
     facts: tuple[Fact, ...] = field(default=(), repr=False)
+    moved: Earlier = field(default_factory=dict, repr=False, compare=False)
     env: ShapeEnv | None = field(default=None, repr=False, compare=False)
     outside: tuple[Reason, ...] = field(default=(), repr=False)
     left_out: int = field(default=0, compare=False)

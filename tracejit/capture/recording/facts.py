@@ -57,6 +57,9 @@ Earlier = Mapping[tuple[str, str], Set[str]]
 """What recordings found to be the value of what has a name, at some line."""
 
 
+_ANYTHING_ELSE: Final = frozenset({""})  # which is no value
+
+
 def earlier_values(recordings: Iterable[Iterable[Fact]]) -> Earlier:
     """The values in the facts of recordings."""
     found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -69,12 +72,14 @@ def earlier_values(recordings: Iterable[Iterable[Fact]]) -> Earlier:
 
 class Facts:
     """The facts of a recording, and what the program calls the objects that it found.  earlier: what other recordings have found; it may
-    decide which of two ways that mean the same a number goes, and nothing else."""
+    decide which of two ways that mean the same a number goes, and nothing else.  moved: where it has done so; a recording that is told
+    this does so there and nowhere else."""
 
-    __slots__ = ("_names", "_owners", "earlier", "found", "numbers", "parameters")
+    __slots__ = ("_names", "_owners", "earlier", "found", "moved", "numbers", "parameters")
 
     def __init__(self) -> None:
         self.earlier: Earlier = {}
+        self.moved: dict[tuple[str, str], Set[str]] = {}
         self.found: list[Fact] = []
         self.numbers: dict[Name, str] = {}  # of variables of the prologue
         self.parameters: tuple[str, ...] = ()
@@ -117,8 +122,11 @@ class Facts:
 
     def has_moved(self, number: Name, value: Any, where: str) -> bool:
         """Whether a number of the prologue had another value at this line when a call was recorded before."""
-        known = self.earlier.get((self.numbers.get(number, "a number"), where), ())
-        return any(x != shown(value) for x in known)
+        key = self.numbers.get(number, "a number"), where
+        if all(x == shown(value) for x in self.earlier.get(key, ())):
+            return False
+        self.moved[key] = _ANYTHING_ELSE
+        return True
 
     def note(self, kind: str, name: str, value: str, where: str = "") -> None:
         """A guard was made."""

@@ -141,6 +141,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         outside=tuple(recorder.effects.outside),
         left_out=interpreter.left_out,
         remarks=tuple(dict.fromkeys(interpreter.remarks)),
+        moved=recorder.facts.moved,
         facts=(
             *_facts_of_tensors(recorder, True),
             *recorder.facts.found,
@@ -358,6 +359,8 @@ def _check_targets(recorder: Recorder, interpreter: RecordingInterpreter, views:
             base = interpreter.avals[view.operands[0]]  # type: ignore[index]
             assert isinstance(base, Aval)
             if view.op.scatter is None and view.op.undone_for(base.shape, view.attrs) is None:
+                if view.outputs[0] in recorder.containers.windows:
+                    recorder.stop("moving_part_written", view.line)
                 recorder.stop("overlapping_write", f"{view.op.name}() at {view.line}")
 
 

@@ -1,8 +1,9 @@
 """Comprehensions whose elements become a list that is private to the function: `ys = [f(x) for x in xs]`, `stack([f(x) for x in xs])`.
 
 They do what a `for` loop does that appends to such a list (loops.py), so where there may be any number of elements, that loop is what runs:
-as a statement before the one that has the comprehension, where that evaluates nothing before it but names, and attributes of these that it
-calls.
+as a statement before the one that has the comprehension, where that evaluates nothing before it but names, and functions that it calls.
+What an element might give another value is put into variables first.  A generator, `sum(f(x) for x in xs)`, stays one, which runs by turns
+with who goes through it.
 """
 
 from __future__ import annotations
@@ -14,27 +15,30 @@ from typing import Any, NamedTuple
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.loops import JOINING
 
-__all__ = ["Collected", "collected"]
+__all__ = ["Collected", "Where", "at", "collected", "put"]
 
 _NESTED = (FunctionNode, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _BINDING = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
+_LOOKING_AT_FRAMES = frozenset({"super", "vars", "locals", "globals", "dir", "eval", "exec"})
 _OF_CLASS_BODIES = frozenset({"super", "__class__"})
 
 
-class Collected(NamedTuple):
-    """A comprehension, where it is (a field of a node, or an item of that), and whether its list is joined there."""
+Where = tuple[Any, str, int | None]
+"""A node, a field of it, and a position there, if it is a list."""
 
-    comprehension: ast.ListComp | ast.GeneratorExp
+
+class Collected(NamedTuple):
+    """A comprehension, and where it is: the field of a node, or the first argument of a call.  before: the places of what its statement
+    evaluates before it, in this order."""
+
+    comprehension: ast.ListComp
     parent: Any
     field: str
-    is_joined: bool
+    before: tuple[Where, ...] = ()
 
     def put(self, expression: ast.expr) -> None:
         """Have an expression in its place."""
-        if self.field == "args":
-            self.parent.args[0] = expression
-        else:
-            setattr(self.parent, self.field, expression)
+        put((self.parent, self.field, 0 if self.field == "args" else None), expression)
 
     def loop(self, items: str, prefix: str) -> ast.For:
         """The loop that appends what it collects to the list `items`.  prefix: of the names of its targets."""
@@ -54,58 +58,84 @@ class _Renamed(ast.NodeTransformer):
         return ast.copy_location(ast.Name(self._names.get(node.id, node.id), node.ctx), node)
 
 
+def at(place: Where) -> ast.expr:
+    """The expression at a place."""
+    node, field, position = place
+    found = getattr(node, field)
+    return found if position is None else found[position]  # type: ignore[no-any-return]
+
+
+def put(place: Where, expression: ast.expr) -> None:
+    """Have an expression there."""
+    node, field, position = place
+    if position is None:
+        setattr(node, field, expression)
+    else:
+        getattr(node, field)[position] = expression
+
+
 def collected(node: ast.stmt, lists: frozenset[str]) -> Collected | None:
-    """The comprehension that a statement evaluates first, if it makes a list that nothing else sees.  lists: names of private lists."""
+    """The comprehension that a statement evaluates first, but for names and functions, if it makes a list that nothing else sees.  lists:
+    names of private lists."""
     found = None
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr) and node.value is not None:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.ListComp):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             is_kept = not (isinstance(node, ast.Assign) and len(node.targets) > 1)
             if is_kept and isinstance(target, ast.Name) and target.id in lists:
-                found = Collected(node.value, node, "value", False)
-        elif not isinstance(node, ast.AugAssign) or isinstance(node.target, ast.Name):
+                found = Collected(node.value, node, "value")
+        elif not isinstance(node, ast.AugAssign):
             found = _joined_first(node.value)
+        elif isinstance(node.target, ast.Name):
+            found = _joined_first(node.value, ((node, "target", None),))
     return found if found is not None and _is_plain(found.comprehension) else None
 
 
-def _joined_first(node: ast.expr | None) -> Collected | None:
+def _joined_first(node: ast.expr, before: tuple[Where, ...] = ()) -> Collected | None:
     """The comprehension that an expression begins with evaluating, to hand it to `stack` and the like."""
-    while node is not None:
-        if isinstance(node, ast.Call) and _is_simple(node.func) and node.args:
+    while True:
+        if isinstance(node, ast.Call) and _is_simple(node.func):
+            before = (*before, (node, "func", None))
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr  # type: ignore[attr-defined]
-            first = node.args[0]
-            if isinstance(first, ast.ListComp) and name in JOINING:
-                return Collected(first, node, "args", True)
-            if isinstance(first, ast.GeneratorExp) and name == "sum" and len(node.args) == 1 and isinstance(node.func, ast.Name):
-                return Collected(first, node, "args", True)
-        node = next((part for part in _evaluated(node) if not isinstance(part, ast.Name | ast.Constant)), None)
-    return None
+            if name in _LOOKING_AT_FRAMES:
+                return None
+            if node.args and isinstance(node.args[0], ast.ListComp) and name in JOINING:
+                return Collected(node.args[0], node, "args", before)
+        for place in _evaluated(node):
+            if not isinstance(at(place), ast.Name | ast.Constant):
+                node = at(place)
+                break
+            before = (*before, place)
+        else:
+            return None
 
 
-def _evaluated(node: ast.expr) -> list[ast.expr]:
-    """What an expression evaluates first, in this order, but for what `_is_simple`."""
+def _evaluated(node: ast.expr) -> list[Where]:
+    """The places of what an expression evaluates first, in this order, but for what `_is_simple`."""
     match node:
         case ast.Call():
-            return [*node.args, *[k.value for k in node.keywords]] if _is_simple(node.func) else [node.func]
+            if not _is_simple(node.func):
+                return [(node, "func", None)]
+            return [*[(node, "args", k) for k in range(len(node.args))], *[(k, "value", None) for k in node.keywords]]
         case ast.Attribute() | ast.Subscript():
-            return [node.value]
+            return [(node, "value", None)]
         case ast.BinOp():
-            return [node.left, node.right]
+            return [(node, "left", None), (node, "right", None)]
         case ast.Compare():
-            return [node.left, node.comparators[0]]
+            return [(node, "left", None), (node, "comparators", 0)]
         case ast.UnaryOp():
-            return [node.operand]
+            return [(node, "operand", None)]
         case ast.Tuple():
-            return node.elts
+            return [(node, "elts", k) for k in range(len(node.elts))]
     return []
 
 
 def _is_simple(node: ast.expr) -> bool:
-    """A name, or an attribute of what has one: when these are looked up makes no difference."""
+    """A name, or an attribute of what has one."""
     return isinstance(node.value if isinstance(node, ast.Attribute) else node, ast.Name)
 
 
-def _is_plain(node: ast.ListComp | ast.GeneratorExp) -> bool:
+def _is_plain(node: ast.ListComp) -> bool:
     """Whether a loop with another name for each target does the same."""
     if len(node.generators) > 1:
         return False

@@ -62,6 +62,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.globals, self.nonlocals = declared_names(node)
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
+        self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
         self.unbound: dict[ast.expr, str] = {}  # calls of `x.unbind` in the header of a loop that is looked at -> its name
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
@@ -242,7 +243,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         one = len(arguments) == 1 and not keywords and not isinstance(arguments[0], ast.Starred)
         if one and isinstance(function, ast.Name) and function.id == "vars" and "vars" not in self.local:  # it looks at no frame
             return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
-        joins = is_joining(node) and node.args[0].id in self.lists  # type: ignore[attr-defined]
+        joins = node in self.joining or (is_joining(node) and node.args[0].id in self.lists)  # type: ignore[attr-defined]
         loop = self.unbound.get(node)
         if loop is None:
             callee = self.handler("joining" if joins else "callee", self.visit(function))

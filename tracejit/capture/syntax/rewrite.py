@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import astuple
 from typing import Any
 
-from tracejit.capture.syntax.comprehensions import collected
+from tracejit.capture.syntax.comprehensions import Where, at, collected, put
 from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.capture.syntax.loops import LoopNames, is_unbinding, loop_names
@@ -175,7 +175,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         """Statements before and after one that has a comprehension whose list nothing else sees: a loop whose steps are looked at makes
         that, where there may be any number of them."""
         found = None if self.is_generator else collected(node, self.lists)
-        if found is None:
+        if found is None or (isinstance(node, ast.AugAssign) and not self.is_own(at(found.before[0]))):
             return [], []
         comprehension, (generator,) = found.comprehension, found.comprehension.generators
         items, value, loop = self.temporary(), self.temporary(), self.temporary()
@@ -187,6 +187,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         self.local |= local
         self.lists |= {items}
         iterable, _ = self.header(repeated.iter, loop)
+        known = [self.kept(place) for place in found.before if not self.is_own(at(place))]
         begun, *looped = self.looked_at(repeated, names, loop, ast.Name(loop, ast.Load()))
         empty = self.made(self.place(ast.List([], ast.Load()), comprehension))
         generator.iter = ast.Name(value, ast.Load())
@@ -196,10 +197,26 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             [self.assigned(items, empty), *looped],
             [self.assigned(value, whole), self.assigned(items, self.comprehension(comprehension))],
         )
-        before = [begun, self.assigned(value, iterable), chosen]
+        before = [*known, begun, self.assigned(value, iterable), chosen]
+        if found.field == "args":
+            self.joining.add(found.parent)
         found.put(self.place(ast.Name(items, ast.Load()), comprehension))
         after = [] if isinstance(node, ast.Return) else [self._forgetting([items, value], comprehension)]
         return [self.place(statement, comprehension) for statement in before], after
+
+    def is_own(self, node: ast.expr) -> bool:
+        """Whether an expression is a number or text, or a variable that nothing but this function's own statements changes."""
+        return not isinstance(node, ast.Name | ast.Attribute) or (
+            isinstance(node, ast.Name) and self.mangle(node.id) in self.local - self.captured - self.gathered
+        )
+
+    def kept(self, place: Where) -> ast.stmt:
+        """A statement that puts what is evaluated at a place into a variable, which is read there."""
+        name, expression = self.temporary(), at(place)
+        statement = self.assigned(name, self.visit(expression))
+        self.local.add(name)
+        put(place, ast.copy_location(ast.Name(name, ast.Load()), expression))
+        return statement
 
     @staticmethod
     def assigned(name: str, value: ast.expr) -> ast.stmt:
