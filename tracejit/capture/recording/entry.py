@@ -196,9 +196,9 @@ class Recording:
     structure: the same guards, with those that machine code can check for itself apart; None where there are too few.
     generators: references to those of Python and NumPy that the prologue draws from.  locks: whether it takes some.
     env: of the symbolic sizes in all of this, if there are any (sized.py).
-    facts: what the guards are about, in the order in which a reader asks.  moved: of which of these it was decisive that it had been another
-    one.  outside: calls that are made beside the program.  left_out: how many steps of loops did not run as Python.  remarks: what else there
-    is to say of them."""
+    facts: what the guards are about, in the order in which a reader asks.  moved: of which of these it was decisive that it had been
+    another one.  outside: calls that are made beside the program.  left_out: how many steps of loops did not run as Python.  remarks: what
+    else there is to say of them."""
 
     reason: Reason | None
     graph: Graph | None = None
