@@ -131,7 +131,6 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "resized": lambda x: F.interpolate(x.t()[None], scale_factor=2),
     "borders": lambda x: [F.pad(x.t()[None], (2, 1), mode=mode) for mode in ("reflect", "replicate", "circular")],
     "factored": factored,
-    "read by the last steps": read_by_the_last_steps,
 }
 
 
@@ -213,6 +212,12 @@ LSTM = nn.LSTM(4, 3)
 def test_loops_of_the_library_are_recorded_twice_whatever_their_lengths(name: str) -> None:
     compiled = with_rows(OVER_TIME[name], LONG, rtol=2e-4, atol=2e-6)
     assert compiled.stats.traces == 2 and compiled.stats.instances == len(LONG) - 2, compiled.explain()
+    assert not any(region.is_refuted for path in compiled._symbolic.paths for region in path.regions)
+
+
+def test_the_places_of_the_last_steps_are_symbolic_in_gradients_too() -> None:
+    compiled = with_rows(read_by_the_last_steps, (20, 31, 44, 57, 23, 80), rtol=2e-5, atol=1e-6)
+    assert compiled.stats.traces == 2 and compiled.stats.instances == 4, compiled.explain()
     assert not any(region.is_refuted for path in compiled._symbolic.paths for region in path.regions)
 
 
