@@ -414,7 +414,7 @@ class CompiledFunction(_Partial[P, R]):
         return result if result.__class__ is not Exit else self._go_on(args, kwargs, result.number)
 
     def recorded(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch, earlier: Earlier
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch, earlier: Earlier | None = None
     ) -> tuple[Recording, Any] | None:
         """An eager call, recorded and not kept, and its result; None where another thread is recording.  earlier: what recordings before it
         have found."""
