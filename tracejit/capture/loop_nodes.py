@@ -165,9 +165,13 @@ class StepsAsLoop:
         self._read = dict.fromkeys([x for x in operands if type(x) is tuple])
         self._others = {x: self._outside(x) for x in self._read if x not in self._kinds}
         self._kinds.update((x, self._kind(y)) for x, y in self._others.items())
-        self._trailing = (
-            self._trailing_slices()
-        )  # places of slices of steps before -> (the slice of this step, how many steps before)
+        self._viewed = {
+            ("made", number): a.operands[0]
+            for i, (a, number) in enumerate(zip(self._step.nodes, self._numbers, strict=True))
+            if a.node.op.kind is Kind.VIEW and i not in self._moving
+        }
+        # Places of slices of steps before -> (the slice of this step, how many steps before).
+        self._trailing = self._trailing_slices()
         self.carried = self._live()
         self.is_possible = (
             self._is_possible()
@@ -240,12 +244,8 @@ class StepsAsLoop:
 
     def _root(self, place: Place) -> Place:
         """What a value is a view of, or itself."""
-        views = {
-            ("made", n): a.operands[0] for i, (a, n) in enumerate(zip(self._step.nodes, self._numbers, strict=True))
-            if a.node.op.kind is Kind.VIEW and i not in self._moving
-        }  # fmt: skip
-        while place in views:
-            place = views[place]
+        while place in self._viewed:
+            place = self._viewed[place]
         return place
 
     def _stays(self, a: Applied) -> bool:
@@ -317,9 +317,9 @@ class StepsAsLoop:
         """Whether what steps only hand from place to place is the call's own: a loop leaves copies of what enters it."""
         handed = {k for k in self.carried if self._step.left[k - self._elements][0] == "given"}
         handed |= {self._step.left[k - self._elements][1] for k in handed}
-        return all(self._is_own(self._begins[k]) for k in handed if k < len(self._begins))
+        return all(self._was_computed(self._begins[k]) for k in handed if k < len(self._begins))
 
-    def _is_own(self, x: Tensor) -> bool:
+    def _was_computed(self, x: Tensor) -> bool:
         """Whether an operation has made a tensor with memory of its own."""
         value = self._interpreter.values[id(x)]
         maker = next((node for node in reversed(self._interpreter.nodes) if value in node.outputs), None)
@@ -466,7 +466,7 @@ def _apart(rows: Sequence[Slices], others: Sequence[Any]) -> bool:
 def _is_one(body: Graph, carried: int) -> bool:
     """Whether a backward pass through steps is one through the loop: from whatever is carried on or collected, it comes to the same carried
     values in all steps but the last two; and of any two passes, from one or the other of these, the second one meets something that the
-    first one has freed, as it does where they go through the loop; or nothing is saved."""
+    first one has freed, as it does where they go through the loop; or nothing is saved, neither by steps nor by the loop."""
     marked, inputs = body.requires_grad, body.inputs
     nodes = [node for node in body.nodes if gradient_operands(node, marked) and not marked.isdisjoint(node.outputs)]
     leading = {v: 1 << k for k, v in enumerate(inputs[:carried])}  # the carried values that gradients come to, as bits

@@ -170,7 +170,9 @@ class CompiledFunction(_Partial[P, R]):
         self._sized = SizeTable()  # what machine code knows of that
         self._came: dict[Shapes, int] = {}  # sizes that come while there are many -> how often
         self._often = _OFTEN
-        self._looks_back = True  # whether recordings are told what others have found
+        self._looks_back = (
+            True  # whether recordings are told what others have found: of one that fails by it, the next ones are not
+        )
         self._rare_calls = 0  # of such sizes since the last path: so many are an investment, beyond them they cost (settling.py)
         self._reasons: dict[Reason, int] = {}
         self._partings = Partings()

@@ -42,9 +42,14 @@ class Literal:
         return hash(self._key())
 
     @property
+    def is_symbolic(self) -> bool:
+        """Whether it was computed of symbolic sizes: to ask which number it is would make a program of one size."""
+        return type(self.value) in SYMBOLIC
+
+    @property
     def position(self) -> int:
-        """The integer that it is.  One of symbolic sizes stays one: to ask which it is would make a program of one size."""
-        return self.value if type(self.value) is SymInt else int(self.value)
+        """The integer that it is; a symbolic one stays one."""
+        return self.value if self.is_symbolic else int(self.value)  # type: ignore[return-value]
 
 
 Operand = int | Literal | None

@@ -48,6 +48,9 @@ class _ModuleSequence(Module):
     def __iter__(self) -> Iterator[Module]:
         return iter(self._items())
 
+    def __reversed__(self) -> Iterator[Module]:
+        return reversed(self._items())
+
     def __setitem__(self, index: int, module: Module) -> None:
         self.add_module(self._name_at(index), module)
 

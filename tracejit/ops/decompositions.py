@@ -15,12 +15,13 @@ import scipy
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import from_numpy_dtype, int64
 from tracejit.core.interrupts import is_foreign
-from tracejit.core.op import REGISTRY, Kind
+from tracejit.core.op import Kind
 from tracejit.core.shapes import broadcast_shapes
 from tracejit.core.unbroadcast import sum_to
-from tracejit.ops.creation import ArrayConstant, constant, eye
+from tracejit.ops.creation import arange, eye
 from tracejit.ops.declare import custom
-from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.elementwise.comparison import eq, gt, lt, where
 from tracejit.ops.linalg import matmul, transpose_matrix
 from tracejit.ops.movement.copies import cat, pad
 from tracejit.ops.movement.views import reshape, slice_
@@ -143,19 +144,12 @@ def _triangle(x: Any, upper: bool, diagonal: float = 1.0) -> Any:
     """One triangle of square matrices, the diagonal scaled."""
     n = x.shape[-1]
     dtype = from_numpy_dtype(x.dtype) if isinstance(x.dtype, np.dtype) else x.dtype
-    column = REGISTRY["arange"].beside(x, 0, 1, length=n, dtype=int64)
-    row = REGISTRY["reshape"].of(column, shape=(n, 1))
-    beside = REGISTRY["lt" if upper else "gt"].of(row, column)
-    weights = REGISTRY["cast"].of(beside, dtype=dtype)
+    column = arange.beside(x, 0, 1, length=n, dtype=int64)
+    row = reshape.of(column, shape=(n, 1))
+    weights = cast.of((lt if upper else gt).of(row, column), dtype=dtype)
     if diagonal:
-        weights = weights + REGISTRY["cast"].of(REGISTRY["eq"].of(row, column), dtype=dtype) * diagonal
+        weights = weights + cast.of(eq.of(row, column), dtype=dtype) * diagonal
     return x * weights
-
-
-def _constant(weights: Any, like: Any) -> Any:
-    """A NumPy matrix as a constant of the dtype of `like`, at whatever level the rule runs."""
-    dtype = getattr(like.dtype, "numpy", like.dtype)
-    return constant.beside(like, array=ArrayConstant(np.ascontiguousarray(weights.astype(dtype))))
 
 
 def _triangular_rule(a: Aval, b: Aval, upper: bool, unitriangular: bool) -> Aval:

@@ -78,7 +78,8 @@ def _pulled_back(saved: Saved | None, c: Any, *cotangents: Any) -> tuple[Any, ..
     made: tuple[Any, ...] = ()
     if saved is not None:  # values of the steps, stacked
         made = (*[graph.outputs[k] for k in saved.after], *graph.outputs[saved.results : saved.results + saved.residuals])
-        slices += [_after(c.outputs[k], c.outputs[kept + k], attributes["reverse"]) for k in saved.after]
+        # What steps have carried on is what was carried before each, and in the end.
+        slices += [_moved(c.outputs[k], c.outputs[kept + k], not attributes["reverse"]) for k in saved.after]
         slices += c.outputs[kept + saved.results : kept + saved.results + saved.residuals]
     step = _step(body, carried, floats, wanted, seen[0], seen[2], carried + sliced, at_hand, made)
     shared = [c.inputs[k] for k in at_hand if k >= carried + sliced]
@@ -109,11 +110,6 @@ def _pulled_back(saved: Saved | None, c: Any, *cotangents: Any) -> tuple[Any, ..
         if c.needs[k] and k in reached:
             result[k] = gradient if k in summed or result[k] is None else accumulate(result[k], gradient)
     return tuple(result)
-
-
-def _after(history: Any, end: Any, reverse: bool) -> Any:
-    """What each step has carried on, of what was carried before each, and in the end."""
-    return _moved(history, end, not reverse)
 
 
 def _moved(rows: Any, row: Any, forward: bool) -> Any:

@@ -13,7 +13,6 @@ from typing import Any
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY, Kind
-from tracejit.core.symbolic import SymInt
 from tracejit.ir.builder import next_id, producers, rebuild
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.passes.dce import dce
@@ -66,14 +65,9 @@ def stack_residuals(graph: Graph, results: int) -> tuple[Graph, Kept]:
         if maker is None or "one position" not in maker.op.traits or maker.attrs["dim"] != 0:
             continue
         base, index = maker.operands
-        if (
-            type(base) is int
-            and base in made
-            and made[base].op.kind is Kind.LOOP
-            and isinstance(index, Literal)
-            and type(index.value) is not SymInt
-        ):
-            sliced[v] = base, int(index.value)
+        of_loop = type(base) is int and base in made and made[base].op.kind is Kind.LOOP
+        if of_loop and isinstance(index, Literal) and not index.is_symbolic:
+            sliced[v] = base, index.position  # type: ignore[assignment]
     taken = Counter(base for base, _ in sliced.values())
     whole = {base for base, n in taken.items() if 2 * n > _length(graph, base)}
     tensors: list[int] = []

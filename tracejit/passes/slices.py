@@ -13,7 +13,6 @@ from typing import Any
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY
-from tracejit.core.symbolic import SymInt
 from tracejit.ir.builder import GraphBuilder
 from tracejit.ir.graph import Literal, Node
 
@@ -41,12 +40,8 @@ def taken_apart(builder: GraphBuilder, nodes: Sequence[Node], fewest: int) -> tu
     kinds: dict[int, tuple[Any, int]] = {}  # value -> (what it is a slice of, index)
     for node in nodes:
         x = node.operands[0] if node.operands else None
-        if (
-            "one position" in node.op.traits
-            and isinstance(index := node.operands[1], Literal)
-            and type(index.value) is not SymInt
-        ):
-            kinds[node.outputs[0]] = (x, node.attributes), int(index.value)
+        if "one position" in node.op.traits and isinstance(index := node.operands[1], Literal) and not index.is_symbolic:
+            kinds[node.outputs[0]] = (x, node.attributes), index.position
         elif x in kinds and not node.op.traits.isdisjoint(("reshapes", "permutes")):
             kinds[node.outputs[0]] = (kinds[x][0], node.op, node.attributes), kinds[x][1]  # type: ignore[index]
     taken = Counter([kind for kind, _ in set(kinds.values())])

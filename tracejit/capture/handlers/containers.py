@@ -91,7 +91,7 @@ class ContainerHandlers(Handlers):
         if is_a(owner, Tensor):
             recorder.inspect(owner)
             index = recorder.number_calls.index_of(key)
-            owner, key = self._without_windows(owner, key)
+            owner, key = self._with_positions(owner, key)
             return recorder.made(self.binary_native("__getitem__", owner, self._tensor_key(key) if index is None else index))
         if recorder.arrays.reads_array(owner) or recorder.arrays.is_told(owner, key):
             return recorder.arrays.array_item(owner, key)
@@ -145,7 +145,7 @@ class ContainerHandlers(Handlers):
         recorder.leaving.late_outcome(">=", place, -len(owner) if negative else 0, True)
         return recorder.leaving.late_item(tuple(owner), place)
 
-    def _without_windows(self, owner: Tensor, key: Any) -> tuple[Tensor, Any]:
+    def _with_positions(self, owner: Tensor, key: Any) -> tuple[Tensor, Any]:
         """The same item: `x[i : i + 32]`, where another call has had another i, is one of all the windows of 32, so that i is a position.
         A window is a view at that place, and its gradient one of all windows: so none is taken where that is asked for."""
         parts = key if type(key) is tuple else (key,)

@@ -153,18 +153,6 @@ class IterationHandlers(Handlers):
             yield element
             index += 1
 
-    def backwards(self, value: Any) -> Iterator[Any]:
-        """reversed(value), of something with no more than a length and items."""
-        return self._by_index_from(value, concrete(self.recorder.containers.length(value)) - 1)
-
-    def _by_index_from(self, value: Any, last: int) -> Iterator[Any]:
-        for index in range(last, -1, -1):
-            try:
-                element = self.recorder.containers.get_item(value, index)
-            except (IndexError, StopIteration):
-                return
-            yield element
-
     def advance(self, iterator: Any, *default: Any) -> Any:
         """next(iterator, default)."""
         recorder = self.recorder

@@ -13,7 +13,7 @@ from typing import Any
 
 from tracejit.capture.handlers.base import ABSENT, Handlers, Said
 from tracejit.capture.handlers.symbols import concrete, stored
-from tracejit.capture.policies import CALLED_BACK, builtin_base, is_a, is_user_instance
+from tracejit.capture.policies import CALLED_BACK, is_a, is_user_instance
 from tracejit.tensor import Tensor
 
 __all__ = ["TypeCallHandlers"]
@@ -92,13 +92,9 @@ class TypeCallHandlers(Handlers):
             if type(method) is FunctionType:
                 return self._converted_by(cls, name, method, arguments[0])
         if cls is reversed and len(arguments) == 1 and is_user_instance(arguments[0]):
-            method = recorder.attributes.lookup(type(arguments[0]), "__reversed__")[0]
-            if type(method) is FunctionType:
+            method = recorder.attributes.method(arguments[0], "__reversed__")
+            if method is not None:
                 return recorder.calls.call(method, (arguments[0],), {})
-            # How often Python asks for the length depends on who goes through it: so asking must leave no trace.
-            length = recorder.attributes.method(arguments[0], "__len__") if method is ABSENT else None
-            if length is not None and length.__module__.startswith("tracejit.") and builtin_base(type(arguments[0])) is object:
-                return recorder.iteration.backwards(arguments[0])
         if cls is collections.defaultdict and arguments:
             arguments = (arguments[0], *map(recorder.container_methods.pairs, arguments[1:]))
         elif issubclass(cls, dict) and cls is not collections.Counter:

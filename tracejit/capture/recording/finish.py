@@ -361,7 +361,8 @@ def _check_targets(recorder: Recorder, interpreter: RecordingInterpreter, views:
             if view.op.scatter is None and view.op.undone_for(base.shape, view.attrs) is None:
                 if view.outputs[0] in recorder.containers.windows:
                     recorder.stop("moving_part_written", view.line)
-                recorder.stop("overlapping_write", f"{view.op.name}() at {view.line}")
+                else:
+                    recorder.stop("overlapping_write", f"{view.op.name}() at {view.line}")
 
 
 def _check_overlap(recorder: Recorder, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]) -> None:
