@@ -231,7 +231,7 @@ class StepsAsLoop:
             elif i in self._moving:
                 if not self._stays(a):
                     return False
-            elif i not in self._done and (op.effect not in (Effect.PURE, Effect.VIEW) or op.kind is Kind.OPAQUE or op.may_exit):
+            elif i not in self._done and (op.effect not in (Effect.PURE, Effect.VIEW) or op.kind is Kind.OPAQUE):
                 return False
             if not state.grad_enabled and any(requires for _, requires in a.kind):
                 return False

@@ -444,7 +444,13 @@ class Loop:
             elements = None
         else:
             elements = self._elements.slices(self._at)
-        left = None if elements is None else loop.run(elements, count)
+        left = None
+        if elements is not None:
+            try:
+                left = loop.run(elements, count)
+            except Exception as error:  # of a step that is about to run
+                if is_foreign(error):
+                    raise
         if left is None:
             return None
         ends, added = left

@@ -275,8 +275,18 @@ def _tensor_conditions(recorder: Recorder, source: TensorSource) -> list[Expr]:
         memory = x.get("_array")
         conditions.append(memory.get("shape").differs(recorder.sizes.inputs.get(id(source.tensor), array.shape)))
         conditions.append(memory.get("dtype").is_not(recorder.constant(array.dtype)))
-        conditions.append(memory.get("strides").differs(array.strides))
+        conditions.append(memory.get("strides").differs(_bytes_apart(recorder, source.tensor)))
     return conditions
+
+
+def _bytes_apart(recorder: Recorder, tensor: Tensor) -> tuple[int, ...]:
+    """The strides of the array of an argument, in bytes; where its sizes are symbolic, they may be, too."""
+    array, env = tensor._array, recorder.sizes.env
+    if env is None or id(tensor) not in recorder.sizes.inputs:
+        return array.strides
+    with env:
+        strides = recorder.program.symbolic_strides(tensor)
+        return array.strides if strides is None else tuple([s * array.itemsize for s in strides])
 
 
 # -- inputs
