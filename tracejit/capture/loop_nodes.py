@@ -25,8 +25,9 @@ from tracejit.capture.rows import RowBefore, WrittenRows
 from tracejit.capture.steps import Applied, Place, Stacked, Step
 from tracejit.core.aval import ScalarAval
 from tracejit.core.interpreter import state
-from tracejit.core.op import Effect, Kind
+from tracejit.core.op import Effect, Kind, Op
 from tracejit.ir.graph import Body, Graph, Literal, Node
+from tracejit.ir.interpreter import StepFailed
 from tracejit.ir.loop import Saved, loop
 from tracejit.ops.movement.copies import clone, flip
 from tracejit.ops.movement.views import detach, permute, select, slice_
@@ -231,7 +232,7 @@ class StepsAsLoop:
             elif i in self._moving:
                 if not self._stays(a):
                     return False
-            elif i not in self._done and (op.effect not in (Effect.PURE, Effect.VIEW) or op.kind is Kind.OPAQUE):
+            elif i not in self._done and not _may_be_looped(op):
                 return False
             if not state.grad_enabled and any(requires for _, requires in a.kind):
                 return False
@@ -357,10 +358,20 @@ class StepsAsLoop:
         # Of slices of one tensor, a backward pass comes to that made last first: it has to be the one which later steps reach back to.
         order = sorted(rows, key=lambda place: -rows[place].at if rows[place].distance > 0 else rows[place].at)
         stacked = {place: rows[place].stacked(count, reverse) for place in order}
-        left = loop_node(graph, entered, [stacked[place] for place in rows], given, count, reverse)
+        last = {self._targets[i][1]: a for i, a in self._writes.items()}  # writes to each tensor
+        states = {id(x) for x in self._interpreter.generators_drawn_from()}
+        drawn = {k: begins[k]._array.copy() for k in last if id(begins[k]) in states}
+        try:
+            left = loop_node(graph, entered, [stacked[place] for place in rows], given, count, reverse)
+        except StepFailed:  # it raises, or a guard does not hold: that is left to the step itself
+            return None
         ends = dict(zip(self.carried, left.ends, strict=True))
-        for k, a in {self._targets[i][1]: a for i, a in self._writes.items()}.items():
-            self._write(a, begins[k], ends[k])
+        moves = [(last[k].node.line, before, begins[k], ends[k]) for k, before in drawn.items()]
+        if not self._interpreter.leave_generators(moves):
+            return None
+        for k, a in last.items():
+            if k not in drawn:
+                self._write(a, begins[k], ends[k])
             ends[k] = begins[k]
         kept = {(place, steps): sliced[place].one(count - steps) for place, steps in self._trailing.values()}
         ends.update((k, kept[found]) for k, found in self._trailing.items())
@@ -382,7 +393,7 @@ class StepsAsLoop:
         found: list[list[Any]] = []
         for items in self._step.appended:
             on = [n for n, k in enumerate(self.carried) if items and self._step.left[k - self._elements] == items[0]]
-            if on:
+            if on and self._root(items[0]) == items[0]:
                 start, stop = (0, count - 1) if reverse else (1, count)
                 before = slice_.of(left.history[on[0]], dim=0, start=start, stop=stop, step=1)
                 found.append([Stacked(_turned(before, reverse), count - 1), ends[self.carried[on[0]]]])
@@ -439,6 +450,11 @@ class StepsAsLoop:
             ),
             places,
         )
+
+
+def _may_be_looped(op: Op) -> bool:
+    """Whether an operation may be one of a step of a loop: a function of what it is given, or a guard, which leaves the loop."""
+    return op.kind in (Kind.GUARD, Kind.RANDOM) or (op.effect in (Effect.PURE, Effect.VIEW) and op.kind is not Kind.OPAQUE)
 
 
 def _are_new(body: Graph, entered: Sequence[Tensor]) -> bool:

@@ -57,7 +57,6 @@ _WORTH: Final = 64
 """Nodes that are left to be appended, where it pays to compare what is recorded."""
 _TRIES: Final = 4
 """Steps that are compared with the one before: if they differ, others will."""
-_REFUSED: Final = (Kind.GUARD, Kind.RANDOM)
 _TEMPORARY: Final = "__temporary_"
 """Variables of the instrumented code, which hold nothing from one step to the next."""
 
@@ -337,7 +336,8 @@ class Loop:
         except ValueError:  # one has no value yet
             return None
         given = self._given(self._at)
-        seen = snapshot(recorder, given, looked_at, [*around, *left_outside(recorder)], lists)
+        states = interpreter.generators_drawn_from()
+        seen = snapshot(recorder, given, looked_at, [*around, *left_outside(recorder)], lists, states)
         private = [name in names.private for name in appended]
         return None if seen is None else _Beginning(interpreter, seen, len(given), lists, private)
 
@@ -363,9 +363,6 @@ class Loop:
             value = interpreter.values.get(id(x)) if isinstance(x, Tensor) else None
             return None if value is None else places.get(value)
 
-        # What raises when it is evaluated again runs again, which what has written must not.
-        if any(a.node.op.effect is Effect.IN_PLACE for a in nodes) and any(a.node.may_exit for a in nodes):
-            return None
         left = [place(x) for x in now.seen.tensors[now.elements :]]
         appended = [[place(x) for x in items[start:]] for items, start in zip(now.lists, before.lengths, strict=True)]
         held = [k - now.elements for k in now.seen.held if k >= now.elements]
@@ -377,8 +374,10 @@ class Loop:
 
     def _applied(self, node: Node, places: Mapping[int, Place]) -> Applied | None:
         op, interpreter = node.op, self._interpreter
-        with_grad = interpreter.evaluated.get(node.outputs[0]) if node.outputs else None
-        if with_grad is None or op.kind in _REFUSED or op.effect is Effect.RANDOM or "dynamic shape" in op.traits:
+        with_grad = interpreter.evaluated.get(node.outputs[0]) if node.outputs else op.kind is Kind.GUARD
+        if with_grad is None or "dynamic shape" in op.traits:
+            return None
+        if op.effect is Effect.RANDOM and op.kind is not Kind.RANDOM:
             return None
         operands: list[Any] = []
         for x in node.operands:
@@ -415,12 +414,15 @@ class Loop:
         begin, interpreter = self._at, self._interpreter
         before = now.seen.tensors[now.elements :]
         entered = self._looped(step, moves, now)
+        may_be_evaluated = _may_be_evaluated(step)
         if entered is None:
-            if isinstance(self._elements, AnyNumber):
+            if isinstance(self._elements, AnyNumber) or not may_be_evaluated:
                 return False
             entered = before
-        repeating = _Repeating(interpreter, step, moves, now.elements)
-        after = interpreter.evaluating(lambda: self._passed(repeating, begin, entered, now.lists))
+        after = entered
+        if may_be_evaluated:
+            repeating = _Repeating(interpreter, step, moves, now.elements)
+            after = interpreter.evaluating(lambda: self._passed(repeating, begin, entered, now.lists))
         interpreter.left_out += self._at - begin
         replace = _Replacement(interpreter, before, after)
         replace.inside(now.seen.containers)
@@ -444,13 +446,7 @@ class Loop:
             elements = None
         else:
             elements = self._elements.slices(self._at)
-        left = None
-        if elements is not None:
-            try:
-                left = loop.run(elements, count)
-            except Exception as error:  # of a step that is about to run
-                if is_foreign(error):
-                    raise
+        left = None if elements is None else loop.run(elements, count)
         if left is None:
             return None
         ends, added = left
@@ -496,6 +492,16 @@ class Loop:
                 items += more
         self._at = end
         return found
+
+
+def _may_be_evaluated(step: Step) -> bool:
+    """Whether the operations of a step may be evaluated one by one.  What raises there runs again, which what has written must not;
+    between a draw and the move of the generator another thread may draw; and guards are asked of steps that run."""
+    ops = [a.node.op for a in step.nodes]
+    writes = any(op.effect is Effect.IN_PLACE for op in ops)
+    return not (writes and any(a.node.may_exit for a in step.nodes)) and all(
+        op.kind not in (Kind.GUARD, Kind.RANDOM) for op in ops
+    )
 
 
 def _rows(value: Any) -> Rows:

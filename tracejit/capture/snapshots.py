@@ -87,10 +87,16 @@ class Snapshot:
 
 
 def snapshot(
-    recorder: Recorder, given: Sequence[Tensor], variables: Mapping[str, Any], around: Iterable[Any], apart: Sequence[list[Any]]
+    recorder: Recorder,
+    given: Sequence[Tensor],
+    variables: Mapping[str, Any],
+    around: Iterable[Any],
+    apart: Sequence[list[Any]],
+    states: Sequence[Tensor] = (),
 ) -> Snapshot | None:
     """given: tensors that come first.  variables: by name; each may be given another value.  around: what else code finds, in places that
-    keep their values.  apart: lists that are not gone through, and found in one place alone: there is no snapshot where that is not so."""
+    keep their values.  apart: lists that are not gone through, and found in one place alone: there is no snapshot where that is not so.
+    states: tensors from outside that come last, as if the call had made them."""
     walk = _Walk(recorder, apart)
     for x in given:
         if not walk.visit(x, False):
@@ -102,7 +108,8 @@ def snapshot(
     for value in around:
         if not walk.visit(value, True):
             return None
-    return Snapshot(walk.tokens, walk.tensors, walk.held, walk.containers)
+    walk.tokens += map(Same, states)
+    return Snapshot(walk.tokens, [*walk.tensors, *states], walk.held, walk.containers)
 
 
 class _Walk:

@@ -34,6 +34,7 @@ from tracejit.core.shapes import contiguous, equal, product
 from tracejit.core.symbolic import SYMBOLIC, SymInt, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_sizes
 from tracejit.ir.graph import Literal, Node, Operand, operand_aval
+from tracejit.ir.interpreter import StepFailed
 from tracejit.ir.layouts import Strided, strided_view
 from tracejit.ops.creation import ArrayConstant
 from tracejit.ops.movement.views import select
@@ -178,11 +179,12 @@ class RecordingInterpreter(StateRecorder):
                 result = recorder.unwatched(partial(base.bind, op, given, attributes))
             else:
                 result = base.bind(op, given, attributes)
-        except Exception:
+        except Exception as error:
             if env is not None:
                 env.resume()
                 env = None
-            self._failed(op, operands, attributes)
+            if type(error) is not StepFailed:  # whoever has made a loop of steps has these run
+                self._failed(op, operands, attributes)
             raise
         finally:
             if env is not None:
@@ -547,7 +549,23 @@ class RecordingInterpreter(StateRecorder):
         moved = self._fresh(Aval((2,), int64))
         self.nodes.append(Node(REGISTRY["random_advance"], (value,), (("count", count),), (moved,), user_line()))
         self.nodes.append(Node(REGISTRY["write"], (value, moved), (), (self._define(tensor),), user_line()))
+        self.evaluated.update([(node.outputs[0], state.grad_enabled) for node in self.nodes[-3:]])
         return result
+
+    def generators_drawn_from(self) -> list[Tensor]:
+        """The states of generators from outside from which the call has drawn so far."""
+        return [source.tensor for number, source in self.recorder.tensors.items() if number in self.states]
+
+    def leave_generators(self, moves: Sequence[tuple[str, np.ndarray[Any, Any], Tensor, Tensor]]) -> bool:
+        """Have generators go on elsewhere: (a line, the state before, the state, what it is to be) of each.  False, and nothing is done, if
+        one is not where it was before: somebody else has drawn meanwhile."""
+        if not all(np.array_equal(tensor._array, before) for _, before, tensor, _ in moves):
+            return False
+        for line, _, tensor, after in moves:
+            tensor._array[:] = after._array
+            operands = self.values[id(tensor)], self.values[id(after)]
+            self.nodes.append(Node(REGISTRY["write"], operands, (), (self._define(tensor),), line))
+        return True
 
     def make_state(self, generator: Any, op: Any, attributes: Mapping[str, Any]) -> Any:
         """A generator that the call has made begins at the same place in each."""

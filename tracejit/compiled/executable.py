@@ -30,7 +30,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import memory_order
 from tracejit.core.symbolic import Substitution
-from tracejit.ir.graph import Graph, Node
+from tracejit.ir.graph import Graph, Node, Operand
 from tracejit.llvm.driver import INTERRUPTED as LEFT_FOR_SIGNAL
 from tracejit.llvm.family import Family, Member
 from tracejit.passes.backward import active_values, places
@@ -254,7 +254,7 @@ class Executable:
     @property
     def drawn_from(self) -> list[int]:
         """The inputs that are generators from which the program draws."""
-        drawn = {node.operands[0] for node in self.graph.nodes if node.op.kind is Kind.RANDOM}
+        drawn = _drawn_from(self.graph)
         return [facts.value for facts in self.inputs if facts.value in drawn]
 
     # -- the forward call
@@ -651,6 +651,19 @@ def _goes_on(facts: TensorOutput) -> bool:
 def _storage(tensor: Expr) -> Expr:
     """The content versions of a tensor's memory."""
     return tensor.get("_storage").otherwise(Name("fresh").call(tensor))
+
+
+def _drawn_from(graph: Graph) -> set[Operand]:
+    """The values that draws read, and loops with draws."""
+    found: set[Operand] = set()
+    for node in graph.nodes:
+        if node.op.kind is Kind.RANDOM:
+            found.add(node.operands[0])
+        elif node.op.kind is Kind.LOOP:
+            body = node.attrs["body"].graph
+            inside = _drawn_from(body)
+            found.update(x for x, v in zip(node.operands, body.inputs, strict=True) if v in inside)
+    return found
 
 
 def _fresh(tensor: Tensor) -> Storage:

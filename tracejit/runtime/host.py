@@ -12,7 +12,7 @@ again where the user sees it, or goes on with the other size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -236,17 +236,33 @@ class _Advance(NamedTuple):
 
 def _advances(graph: Graph, tensors: list[int]) -> list[_Advance]:
     """The states of generators that a call draws from."""
-    drawn = {value: (value, 0) for value in tensors}  # states -> (whose they are, how far on)
+    states = _passed_on(graph, tensors)
     counts: dict[int, int] = {}
-    for node in graph.nodes:
-        advances = node.op.kind is Kind.RANDOM and node.op.effect is not Effect.RANDOM
-        known = drawn.get(node.operands[0]) if advances else None  # type: ignore[arg-type]
-        if known is not None:
-            root, count = known[0], known[1] + node.attrs["count"]
-            drawn[node.outputs[0]] = root, count
-            counts[root] = max(counts.get(root, 0), count)
+    for root, count in states.values():
+        counts[root] = max(counts.get(root, 0), count)
     left = dict(graph.writes)
-    return [_Advance(tensors.index(root), n, drawn.get(left.get(root, root)) != (root, n)) for root, n in counts.items()]
+    return [
+        _Advance(tensors.index(root), n, states.get(left.get(root, root)) != (root, n)) for root, n in counts.items() if n
+    ]
+
+
+def _passed_on(graph: Graph, states: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """What becomes of states of generators: a value -> (which of `states` it is, how far on)."""
+    found = {value: (value, 0) for value in states}
+    for node in graph.nodes:
+        if node.op.kind is Kind.RANDOM and node.op.effect is not Effect.RANDOM:
+            known = found.get(node.operands[0])  # type: ignore[arg-type]
+            if known is not None:
+                found[node.outputs[0]] = known[0], known[1] + node.attrs["count"]
+        elif node.op.kind is Kind.LOOP and "count" in node.attrs:
+            body, carried = node.attrs["body"].graph, node.attrs["carried"]
+            inside = _passed_on(body, body.inputs[:carried])
+            ends = node.outputs[len(node.outputs) - len(body.outputs) :]
+            for k in range(carried):
+                known, step = found.get(node.operands[k]), inside.get(body.outputs[k])
+                if known is not None and step is not None and step[0] == body.inputs[k]:
+                    found[ends[k]] = known[0], known[1] + step[1] * node.attrs["count"]
+    return found
 
 
 def _moved(array: Any, count: int) -> Any:
