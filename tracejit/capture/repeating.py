@@ -22,6 +22,7 @@ with, and where it may ask which step it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -37,7 +38,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
 from tracejit.core.symbolic import SymInt, python_type
 from tracejit.ir.graph import Literal, Node
-from tracejit.ops.movement.views import select
+from tracejit.ops.movement.views import reshape, select, slice_
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -354,6 +355,10 @@ class Loop:
             applied = self._applied(node, places)
             if applied is None:
                 return None
+            if _is_one_row(node):
+                applied, added = _taken_apart(applied, ("made", count))
+                nodes.append(applied)
+                applied, count = added, count + 1
             nodes.append(applied)
             for v in node.outputs:
                 places[v] = "made", count
@@ -494,14 +499,35 @@ class Loop:
         return found
 
 
-def _may_be_evaluated(step: Step) -> bool:
-    """Whether the operations of a step may be evaluated one by one.  What raises there runs again, which what has written must not;
-    between a draw and the move of the generator another thread may draw; and guards are asked of steps that run."""
-    ops = [a.node.op for a in step.nodes]
-    writes = any(op.effect is Effect.IN_PLACE for op in ops)
-    return not (writes and any(a.node.may_exit for a in step.nodes)) and all(
-        op.kind not in (Kind.GUARD, Kind.RANDOM) for op in ops
+def _is_one_row(node: Node) -> bool:
+    """Whether a node is a slice of one element, `x[:, t : t + 1]`."""
+    if node.op is not slice_:
+        return False
+    bounds = node.attrs
+    start: Any = bounds["start"]
+    return python_type(start) is int and bounds["step"] == 1 and bounds["stop"] - start == 1
+
+
+def _taken_apart(a: Applied, row: Place) -> tuple[Applied, Applied]:
+    """A slice of one element as one that moves with the steps, and a dimension more.  row: the place of the first."""
+    ((aval, requires_grad),) = a.kind
+    dim, line = a.node.attrs["dim"], a.node.line
+    of_row = replace(aval, shape=(*aval.shape[:dim], *aval.shape[dim + 1 :]))
+    base = a.node.operands[0]
+    view = Node(select, (base, None), (("dim", dim),), (), line)
+    return (
+        Applied(view, (a.operands[0], None), a.with_grad, ((of_row, requires_grad),), a.node.attrs["start"], False),
+        Applied(Node(reshape, (None,), (("shape", aval.shape),), (), line), (row,), a.with_grad, a.kind, None, False),
     )
+
+
+def _may_be_evaluated(step: Step) -> bool:
+    """Whether the operations of a step may be evaluated one by one, as they were.  What raises there runs again, which what has written
+    must not; between a draw and the move of the generator another thread may draw; and guards are asked of steps that run."""
+    nodes = [a.node for a in step.nodes]
+    if any(node.op.kind in (Kind.GUARD, Kind.RANDOM) for node in nodes) or not all(a.is_recorded for a in step.nodes):
+        return False
+    return not (any(node.op.effect is Effect.IN_PLACE for node in nodes) and any(node.may_exit for node in nodes))
 
 
 def _rows(value: Any) -> Rows:

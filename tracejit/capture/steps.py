@@ -18,13 +18,14 @@ Place = tuple[str, int]
 @dataclass(frozen=True, slots=True)
 class Applied:
     """A node of a step.  operands: places of tensors and numbers; anything else as it is in the node.  kind: of its outputs.  position:
-    which slice it is a view of, if it is one; not compared."""
+    which slice it is a view of, if it is one; not compared.  is_recorded: whether the graph has this node, and not another one for it."""
 
     node: Node
     operands: tuple[Any, ...]
     with_grad: bool
     kind: tuple[Any, ...]
     position: int | None
+    is_recorded: bool = True
 
     def is_like(self, other: Applied) -> bool:
         ours, theirs = self.node, other.node

@@ -148,9 +148,11 @@ def positions(node: ast.Subscript) -> list[ast.expr]:
 
 
 def moves_with(expression: ast.expr, names: Iterable[str]) -> set[str]:
-    """Those of `names` that an expression adds to something else, or takes away from it."""
+    """Those of `names` that an expression adds to something else, or takes away from it; or that both bounds of a slice do."""
     if isinstance(expression, ast.Name):
         return {expression.id} & set(names)
+    if isinstance(expression, ast.Slice) and expression.lower and expression.upper and not expression.step:
+        return moves_with(expression.lower, names) & moves_with(expression.upper, names)
     if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Add | ast.Sub):
         return moves_with(expression.left, names) | moves_with(expression.right, names)
     return set()
@@ -169,16 +171,15 @@ def _uses(name: str, body: Sequence[ast.stmt]) -> int:
 
 
 def _only_counts(name: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether each use of a name is one position of a subscript that is read, assigned to or updated, to which it is added once."""
+    """Whether each use of a name is one position of a subscript that is read, assigned to or updated, to which it is added once; or to both
+    bounds of a slice."""
     counted = 0
     for part in (part for statement in body for part in _own_parts(statement)):
         if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Del):
-            counted += sum(_uses_once(name, place) for place in positions(part))
+            for place in positions(part):
+                uses = 2 if isinstance(place, ast.Slice) else 1
+                counted += uses if moves_with(place, {name}) and _uses(name, [ast.Expr(place)]) == uses else 0
     return counted == _uses(name, body)
-
-
-def _uses_once(name: str, place: ast.expr) -> bool:
-    return bool(moves_with(place, {name})) and _uses(name, [ast.Expr(place)]) == 1
 
 
 def integer(node: ast.expr) -> int | None:
