@@ -9,24 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tracejit.capture.loop_nodes import Slices
+from tracejit.capture.loop_nodes import Slices, row
 from tracejit.capture.snapshots import is_behind
 from tracejit.core.interpreter import state
 from tracejit.core.symbolic import SymInt, without_symbols
-from tracejit.ops.movement.views import select
+from tracejit.ops.public.derive import FUNCTIONS
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["FIRST", "MORE_THAN", "UNBIND", "AnyNumber", "Numbers", "Rows", "Unbound", "made_at"]
+__all__ = ["FIRST", "MORE_THAN", "TAKING_APART", "AnyNumber", "Numbers", "Rows", "Unbound", "made_at", "takes_apart"]
 
 FIRST: Final = 5
 """Elements that count from the front: enough to compare a step with the one before at two places."""
 MORE_THAN: Final = FIRST + 1
 """There are more elements: those, the one before the last, and the last."""
-UNBIND: Final = vars(Tensor)["unbind"]
-"""The method that `Unbound` stands for."""
+TAKING_APART: Final = {
+    "unbind": ("input", "dim"),
+    "split": ("input", "split_size_or_sections", "dim"),
+    "chunk": ("input", "chunks", "dim"),
+}
+"""Functions, and methods, whose results `Unbound` may stand for, and their arguments."""
+_METHODS: Final = {name: vars(Tensor)[name] for name in TAKING_APART}
 
 
 def made_at(x: Tensor) -> float | None:
@@ -34,30 +39,39 @@ def made_at(x: Tensor) -> float | None:
     return None if x._node is None or is_behind(x) else x._node.sequence
 
 
+def takes_apart(owner: Any, name: str, function: Any) -> bool:
+    """Whether `function`, found as `owner.name`, is the library's of this name."""
+    return vars(Tensor)[name] is _METHODS[name] if type(owner) is Tensor else function is FUNCTIONS[name]
+
+
 class Unbound:
-    """`base.unbind(dim)`, in the header of a loop, until it is known whether that many are to be made."""
+    """`base.unbind(dim)`, or `base.split(1, dim)`, which keeps the dimension, in the header of a loop, until it is known whether that many
+    are to be made."""
 
-    __slots__ = ("base", "dim", "made")
+    __slots__ = ("base", "dim", "keeps", "made")
 
-    def __init__(self, base: Tensor, dim: int, made: Callable[[], Any]) -> None:
+    def __init__(self, base: Tensor, dim: int, keeps: bool, made: Callable[[], Any]) -> None:
         """made: gives what the call does."""
         self.base = base
         self.dim = dim
+        self.keeps = keeps
         self.made = made
 
 
 class Rows:
     """The slices of a tensor along one of its dimensions, as far as they are made."""
 
-    def __init__(self, base: Tensor, dim: int = 0) -> None:
+    def __init__(self, base: Tensor, dim: int = 0, keeps: bool = False) -> None:
+        """keeps: whether slices have that dimension."""
         self.base = base
         self.dim = dim
+        self.keeps = keeps
         self._made: dict[int, Tensor] = {}
 
     def make(self, k: int, place: Any) -> None:
         """Make row `k` of this call, which is the one at `place` in each."""
         if k not in self._made:
-            self._made[k] = select.of(self.base, place, dim=self.dim)
+            self._made[k] = row(self.base, self.dim, place, self.keeps)
 
     def __getitem__(self, k: int) -> Tensor:
         return self._made[k]
@@ -115,7 +129,7 @@ class AnyNumber:
 
     def slices(self, at: int) -> list[Slices]:
         """The tensors of elements from one on."""
-        return [Slices(part.base, part.dim, at, 1, made_at(part[at])) for part in self._parts if type(part) is Rows]
+        return [Slices(part.base, part.dim, at, 1, made_at(part[at]), part.keeps) for part in self._parts if type(part) is Rows]
 
     def complete(self) -> None:
         """Make all, as where the loop began: steps may have changed grad mode."""

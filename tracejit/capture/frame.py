@@ -14,7 +14,7 @@ from functools import partial
 from types import CellType
 from typing import Any
 
-from tracejit.capture.elements import UNBIND, Unbound
+from tracejit.capture.elements import Unbound, takes_apart
 from tracejit.capture.handlers.patterns import (
     PYTHON,
     Operations,
@@ -298,11 +298,13 @@ class Frame:
             take_apart(items)
         return self.item(items, -1)
 
-    def unbinding(self, loop: Loop | None, owner: Any) -> Any:
-        """What a loop calls that goes through `owner.unbind(...)`."""
-        callee = self.callee(self.attribute(owner, "unbind"))
-        known = type(owner) is Tensor and vars(Tensor)["unbind"] is UNBIND and loop is not None and active() is not None
-        return partial(loop.unbound, owner, callee) if known else callee  # type: ignore[union-attr]
+    def unbinding(self, loop: Loop | None, owner: Any, name: str) -> Any:
+        """What a loop calls that goes through `owner.unbind(...)`, or another function or method that takes a tensor apart."""
+        function = self.attribute(owner, name)
+        callee = self.callee(function)
+        if loop is None or active() is None or not takes_apart(owner, name, function):
+            return callee
+        return partial(loop.unbound, name, callee, owner if type(owner) is Tensor else None)
 
     def counting(self, loop: Loop | None, function: Any) -> Any:
         """What a loop calls that goes through what `range`, `enumerate` or `zip` gives, or something else of this name."""

@@ -30,7 +30,7 @@ from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.interpreter import StepFailed
 from tracejit.ir.loop import Saved, loop
 from tracejit.ops.movement.copies import clone, flip
-from tracejit.ops.movement.views import detach, permute, select, slice_
+from tracejit.ops.movement.views import detach, permute, reshape, select, slice_
 from tracejit.passes.backward import gradient_operands
 from tracejit.passes.dce import dce
 from tracejit.passes.loop_gradient import differentiable_loop
@@ -41,7 +41,7 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["Slices", "StepsAsLoop", "loop_node"]
+__all__ = ["Slices", "StepsAsLoop", "loop_node", "row"]
 
 
 class Left(NamedTuple):
@@ -94,33 +94,47 @@ def loop_node(
     return Left(results, rows, before)
 
 
+def row(base: Tensor, dim: int, at: Any, keeps: bool) -> Tensor:
+    """The slice of `base` at a place along `dim`.  keeps: whether it has that dimension."""
+    if keeps:
+        return slice_.of(base, dim=dim, start=at, stop=at + 1, step=1)  # type: ignore[no-any-return]
+    return select.of(base, at, dim=dim)  # type: ignore[no-any-return]
+
+
 class Slices(NamedTuple):
     """One tensor for each step: slices of `base` along `dim`, the first one at `at`, the next one `distance` further.  since: when they
-    were made, by the numbers of the tape, where that was before the steps."""
+    were made, by the numbers of the tape, where that was before the steps.  keeps: whether they have that dimension."""
 
     base: Tensor
     dim: int
     at: int
     distance: int
     since: float | None = None
+    keeps: bool = False
 
     def one(self, k: int) -> Tensor:
         """That of step k."""
-        return select.of(self.base, self.at + k * self.distance, dim=self.dim)  # type: ignore[no-any-return]
+        return row(self.base, self.dim, self.at + k * self.distance, self.keeps)
 
     def stacked(self, count: int, reverse: bool | None = None) -> Tensor:
         """Those of so many steps along the first dimension.  reverse: the direction in which a loop goes through them; without one they are
         in the order of their places: a view."""
         last = self.at + self.distance * (count - 1)
         start, stop = (self.at, last + 1) if self.distance > 0 else (last, self.at + 1)
-        made = [slice_.of(self.base, dim=self.dim, start=start, stop=stop, step=abs(self.distance))]
+        made = []
+        base = self.base
+        if self.keeps:
+            shape = base.shape
+            base = reshape.of(base, shape=(*shape[: self.dim + 1], 1, *shape[self.dim + 1 :]))
+            made.append(base)
+        made.append(slice_.of(base, dim=self.dim, start=start, stop=stop, step=abs(self.distance)))
         if self.dim:
             made.append(permute.of(made[-1], dims=(self.dim, *[d for d in range(made[-1].ndim) if d != self.dim])))
         if reverse is not None and (self.distance < 0) is not reverse:
             made.append(flip.of(made[-1], dims=(0,)))
         if self.since is not None and made[-1].requires_grad:  # cotangents of `base` are added up in the order of these numbers
             for k, x in enumerate(made, 1):
-                x._node.sequence = self.since + k / 4
+                x._node.sequence = self.since + k / 8
         return made[-1]  # type: ignore[no-any-return]
 
 
@@ -250,11 +264,24 @@ class StepsAsLoop:
         return place
 
     def _stays(self, a: Applied) -> bool:
-        """Whether a view at a place that moves is always one of the same tensor, of which places count from the front."""
-        place = kind, k = a.operands[0]
+        """Whether a view at a place that moves is always one of the same tensor, of which places count from the front; or of the same view
+        of it, `x[0, t]`."""
+        place = kind, k = self._root(a.operands[0])
         if kind == "made" or (kind == "given" and (k < self._elements or self._step.left[k - self._elements] != place)):
             return False
+        if a.operands[0] != place and self._kinds[place][1]:  # cotangents of each such view would arrive by themselves
+            return False
         return a.position is not None and a.position >= 0
+
+    def _base(self, place: Place) -> Any:
+        """A tensor that is the same in all steps, or a view of one."""
+        if place not in self._viewed:
+            return self._outside(place)
+        a = self._step.nodes[self._numbers.index(place[1])]
+        others = [x.value if isinstance(x, Literal) else x for x in a.operands[1:]]
+        if a.position is not None:
+            others[0] = a.position
+        return a.node.op.of(self._base(a.operands[0]), *others, **a.node.attrs)
 
     # -- writes
     def _without_writes(self, step: Step) -> Step:
@@ -334,7 +361,7 @@ class StepsAsLoop:
         for i, distance in self._moving.items():
             a = self._step.nodes[i]
             assert a.position is not None
-            base = self._outside(a.operands[0])
+            base = self._base(a.operands[0])
             sliced["made", self._numbers[i]] = Slices(base, a.node.attrs["dim"], a.position + distance, distance)
         for k, (place, steps) in self._trailing.items():
             x = sliced[place]

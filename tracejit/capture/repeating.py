@@ -27,7 +27,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from tracejit.capture.elements import FIRST, MORE_THAN, AnyNumber, Numbers, Rows, Unbound, made_at
+from tracejit.capture.elements import FIRST, MORE_THAN, TAKING_APART, AnyNumber, Numbers, Rows, Unbound, made_at
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.steps import Applied, Place, Step
@@ -128,13 +128,25 @@ class Loop:
         count = self._count_of(value) if not self._names.unpacked else None
         return count is not None and self._begin(count, [_rows(value)])
 
-    def unbound(self, base: Tensor, callee: Any, dim: Any = 0) -> Any:
-        """`base.unbind(dim)`, or what stands for that if there may be any number.  callee: what to call."""
-        if type(dim) is int and -base.ndim <= dim < base.ndim:
-            found = Unbound(base, dim % base.ndim, partial(callee, dim))
-            if self._count_of(found) is not None:
-                return found
-        return callee(dim)
+    def unbound(self, name: str, callee: Any, owner: Tensor | None, *arguments: Any, **keywords: Any) -> Any:
+        """What `unbind`, `split` or `chunk` makes of arguments, or what stands for that if there may be any number.  callee: what to call
+        with them.  owner: whose method it is, if it is one."""
+        operands = arguments if owner is None else (owner, *arguments)
+        given = dict(zip(TAKING_APART[name], operands, strict=False)) | keywords
+        base, dim = given.pop("input", None), given.pop("dim", 0)
+        parts = [*given.values()]
+        made = partial(callee, *arguments, **keywords)
+        if not (type(base) is Tensor and type(dim) is int and -base.ndim <= dim < base.ndim) or len(parts) != (name != "unbind"):
+            return made()
+        found = Unbound(base, dim % base.ndim, name != "unbind", made)
+        count = self._count_of(found)
+        if count is None or (name == "split" and not (type(parts[0]) is int and parts[0] == 1)):
+            return made()
+        if name == "chunk":
+            chunks = self._size(parts[0])
+            if type(chunks) is not SymInt or chunks != count:
+                return made()
+        return found
 
     def counts(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
         """What `function`, one of `range`, `enumerate` and `zip`, makes of arguments; or this, as the iterator of as many elements, where
@@ -531,7 +543,7 @@ def _may_be_evaluated(step: Step) -> bool:
 
 
 def _rows(value: Any) -> Rows:
-    return Rows(value.base, value.dim) if type(value) is Unbound else Rows(value)
+    return Rows(value.base, value.dim, value.keeps) if type(value) is Unbound else Rows(value)
 
 
 class _Repeating:

@@ -259,7 +259,7 @@ def _passed_on(graph: Graph, states: Sequence[int]) -> dict[int, tuple[int, int]
             inside = _passed_on(body, body.inputs[:carried])
             ends = node.outputs[len(node.outputs) - len(body.outputs) :]
             for k in range(carried):
-                known, step = found.get(node.operands[k]), inside.get(body.outputs[k])
+                known, step = found.get(node.operands[k]), inside.get(body.outputs[k])  # type: ignore[arg-type]
                 if known is not None and step is not None and step[0] == body.inputs[k]:
                     found[ends[k]] = known[0], known[1] + step[1] * node.attrs["count"]
     return found

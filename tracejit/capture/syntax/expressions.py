@@ -63,7 +63,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
-        self.unbound: dict[ast.expr, str] = {}  # calls of `x.unbind` in the header of a loop that is looked at -> its name
+        self.unbound: dict[ast.expr, str] = {}  # calls of `x.unbind` and the like in the header of a loop that is looked at -> its name
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
@@ -248,7 +248,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         if loop is None:
             callee = self.handler("joining" if joins else "callee", self.visit(function))
         else:
-            callee = self.handler("unbinding", ast.Name(loop, ast.Load()), self.visit(function.value))  # type: ignore[attr-defined]
+            owner, name = self.visit(function.value), self.name_constant(function.attr)  # type: ignore[attr-defined]
+            callee = self.handler("unbinding", ast.Name(loop, ast.Load()), owner, name)
         callee = self.place(callee, function)
         return self.place(ast.Call(callee, arguments, keywords), node)
 

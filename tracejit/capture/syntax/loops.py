@@ -83,14 +83,10 @@ def is_joining(node: ast.Call) -> bool:
 
 
 def is_unbinding(node: ast.expr) -> bool:
-    """Whether an expression is, by its name, a call of a tensor's method `unbind`, with a dimension or without."""
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unbind"):
+    """Whether an expression is, by its name, a call of a function or a method that takes a tensor apart: `x.unbind(1)`, `split(x, 1)`."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("unbind", "split", "chunk")):
         return False
-    return (
-        len([*node.args, *node.keywords]) < 2
-        and not any(isinstance(part, ast.Starred) for part in node.args)
-        and (all(part.arg == "dim" for part in node.keywords))
-    )
+    return not any(isinstance(part, ast.Starred) for part in node.args) and all(part.arg for part in node.keywords)
 
 
 def private_lists(node: FunctionNode) -> frozenset[str]:
