@@ -149,13 +149,14 @@ def test_an_integer_is_one_that_is_written_down(source: str, expected: int | Non
     assert integer(expression(source)) == expected
 
 
-@pytest.mark.parametrize("source", ["xs.unbind()", "xs.unbind(1)", "(a + b).t().unbind(dim=k)"])
-def test_a_call_of_unbind_has_at_most_a_dimension(source: str) -> None:
+@pytest.mark.parametrize(
+    "source",
+    ["xs.unbind()", "xs.unbind(1)", "(a + b).t().unbind(dim=k)", "tj.unbind(xs, 1)", "xs.split(1, dim=1)", "chunk.chunk(n, 1)"],
+)
+def test_calls_that_may_take_a_tensor_apart_are_told_by_their_names(source: str) -> None:
     assert is_unbinding(expression(source))
 
 
-@pytest.mark.parametrize(
-    "source", ["unbind(xs)", "xs.unbind", "xs.unbind(1, 2)", "xs.unbind(*k)", "xs.unbind(count=2)", "xs.unbind(**k)"]
-)
+@pytest.mark.parametrize("source", ["unbind(xs)", "xs.unbind", "xs.unbind(*k)", "xs.unbind(**k)", "xs.unbinds()", "xs.split"])
 def test_any_other_expression_unbinds_nothing(source: str) -> None:
     assert not is_unbinding(expression(source))

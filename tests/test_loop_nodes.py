@@ -49,8 +49,12 @@ from tests.loop_programs import (
     writing_rows,
     zeros,
 )
+from tracejit import nn
+from tracejit.capture import loop_nodes
 from tracejit.capture.session import record
+from tracejit.core.op import REGISTRY
 from tracejit.core.tree import flatten
+from tracejit.cpython import call_hook
 from tracejit.llvm import driver
 from tracejit.tensor import Tensor
 
@@ -553,6 +557,218 @@ def test_what_steps_keep_of_their_slices_are_views_of_the_same_tensor() -> None:
     assert loops(recording) == [COUNT - RUN - 1]
 
 
+# -- steps that draw, check what is in tensors, and ask which step they are
+
+TABLE, CLASSES = parameter(6, WIDTH, seed=7), parameter(WIDTH, 6, seed=8)
+
+
+def symbols(xs: Any) -> Any:
+    """int64[steps, 2]."""
+    return ((xs.detach() * 100).abs().long() % 6)[:, :, 0]
+
+
+def with_noise(xs: Any) -> Any:
+    h = zeros()
+    for x in xs:
+        h = cell(h, x) + 0.1 * tj.randn(2, WIDTH, dtype=tj.float64)
+        h = nn.functional.dropout(h, 0.25)
+    return h
+
+
+def diffusion(xs: Any) -> Any:
+    z = xs[0].detach()
+    with tj.no_grad():
+        for _ in range(xs.shape[0]):
+            z = z - 0.1 * z + 0.3 * tj.randn_like(z)
+    return z
+
+
+def cross_entropies(xs: Any) -> Any:
+    h, loss, targets = zeros(), 0.0, symbols(xs)
+    for t in range(xs.shape[0]):
+        h = cell(h, xs[t])
+        loss = loss + nn.functional.cross_entropy(h @ CLASSES, targets[t])
+    return loss
+
+
+def embedded(xs: Any) -> Any:
+    h, found = zeros(), []
+    for symbol in symbols(xs):
+        h = cell(h, nn.functional.embedding(symbol, TABLE))
+        found.append(h)
+    return tj.stack(found), h
+
+
+def greedy(xs: Any) -> Any:
+    with tj.no_grad():
+        h, symbol, found = zeros(), tj.zeros(2, dtype=tj.int64), []
+        for _ in range(xs.shape[0]):
+            h = cell(h, TABLE[symbol])
+            symbol = (h @ CLASSES).argmax(-1)
+            found.append(symbol)
+        return tj.stack(found)
+
+
+def sampled(xs: Any) -> Any:
+    with tj.no_grad():
+        h, symbol, found = zeros(), tj.zeros(2, dtype=tj.int64), []
+        for _ in range(xs.shape[0]):
+            h = cell(h, TABLE[symbol])
+            symbol = tj.multinomial((h @ CLASSES).softmax(-1), 1).squeeze(1)
+            found.append(symbol)
+        return tj.stack(found, 1)
+
+
+def stopped_by_overflow(xs: Any) -> Any:
+    h = zeros()
+    for x in xs:
+        h = cell(h, x)
+        if h.isnan().any():
+            break
+    return h
+
+
+def masked(xs: Any) -> Any:
+    h, mask = zeros(), xs[:, :, 0] > 0
+    for t in range(xs.shape[0]):
+        chosen = mask[t : t + 1].double().reshape(2, 1)
+        h = chosen * cell(h, xs[t : t + 1].squeeze(0)) + (1 - chosen) * h
+    return h
+
+
+def picked(xs: Any) -> Any:
+    h, total, places = zeros(), tj.zeros(2, dtype=tj.float64), symbols(xs).t()
+    for t in range(xs.shape[0]):
+        h = cell(h, xs[t])
+        total = total + (h @ CLASSES).gather(1, places[:, t : t + 1]).squeeze(1)
+    return total
+
+
+def split_up(xs: Any) -> Any:
+    h, found = zeros(), []
+    for x in xs.split(1, dim=0):
+        h = cell(h, x[0])
+        found.append(h)
+    return tj.stack(found), h
+
+
+def in_chunks(xs: Any) -> Any:
+    h, y = zeros(), (xs @ W).transpose(0, 1)
+    for x, again in zip(y.chunk(xs.shape[0], 1), tj.split(xs.detach(), 1), strict=True):
+        h = cell(h, x.squeeze(1)) * again[0]
+    return h
+
+
+def unbound_by_a_function(xs: Any) -> Any:
+    h = zeros()
+    for x in tj.unbind(xs, 0):
+        h = cell(h, x)
+    return h
+
+
+def rows_of_a_view(xs: Any) -> Any:
+    h, data = zeros(), xs.detach()
+    for t in range(xs.shape[0]):
+        h = cell(h, xs[t]) + data[:, 1][t]
+    return h
+
+
+def but_the_first(xs: Any) -> Any:
+    h, loss = zeros(), 0.0
+    for t in range(xs.shape[0]):
+        h = cell(h, xs[t] - (xs[t - 1] if t > 0 else zeros()))
+        if t != 0:
+            loss = loss + h.square().mean()
+    return loss
+
+
+def but_the_last(xs: Any) -> Any:
+    h, loss, steps = zeros(), 0.0, xs.shape[0]
+    for t in range(steps):
+        h = cell(h, xs[t])
+        if t + 1 < steps:
+            loss = loss + (h - xs[t + 1]).square().mean()
+        elif steps - 1 == t:
+            loss = loss * 2
+    return loss
+
+
+DRAWING = (with_noise, diffusion, sampled)
+
+
+@pytest.mark.parametrize("function", DRAWING)
+def test_loops_that_draw_leave_the_generator_where_their_steps_would(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    for k, length in enumerate((40, 25, 60, 10, 31, 9, 55)):
+        xs, found = parameter(length, 2, WIDTH, seed=k).detach(), []
+        for call in (compiled, function):
+            tj.manual_seed(k)
+            result = call(xs)
+            found.append((result, tj.get_rng_state().tolist(), tj.rand(2).tolist()))
+        np.testing.assert_allclose(*[result.detach().numpy() for result, *_ in found], rtol=1e-9, atol=1e-12)
+        assert found[0][1:] == found[1][1:]
+    assert compiled.stats.traces <= 3
+    assert compiled.stats.instances >= 4
+
+
+def test_who_draws_while_a_loop_is_recorded_has_numbers_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate, others = loop_nodes.loop_node, []
+
+    def interrupted(*arguments: Any) -> Any:
+        left = evaluate(*arguments)
+        others.append(tj.default_generator._drawn(REGISTRY["random_uniform"], {"shape": (3,), "dtype": tj.float64}, 2))
+        return left
+
+    for module in (interrupted, tj.Generator._drawn):
+        call_hook.allow(module.__code__, lasting=True)
+    tj.manual_seed(3)
+    expected = with_noise(inputs())
+    tj.manual_seed(3)
+    monkeypatch.setattr(loop_nodes, "loop_node", interrupted)
+    recording, result = record(with_noise, (inputs(),), {})
+    assert len(others) == 1
+    assert recording.left_out == 0
+    assert not np.array_equal(result.detach().numpy(), expected.detach().numpy())
+
+
+@pytest.mark.parametrize("length", [40, 25])
+def test_an_index_that_is_wrong_in_some_step_raises_there(length: int) -> None:
+    def looked_up(places: Any) -> Any:
+        h = zeros()
+        for t in range(places.shape[0]):
+            h = nn.functional.dropout(cell(h, TABLE[places[t]]), 0.5)
+        return h
+
+    compiled = tj.compile(looked_up)
+    right = tj.zeros(40, 2, dtype=tj.int64)
+    for k in range(4):
+        wrong = tj.zeros(length, 2, dtype=tj.int64)
+        wrong[17] = 6
+        states = []
+        for call in (compiled, looked_up):
+            tj.manual_seed(k)
+            with pytest.raises(IndexError):
+                call(wrong)
+            states.append(tj.get_rng_state().tolist())
+            call(right)
+        assert states[0] == states[1]
+    assert compiled.stats.compiled_calls >= 2
+
+
+@pytest.mark.parametrize("step", [3, 17, 39])
+def test_a_guard_that_fails_in_some_step_is_another_path(step: int) -> None:
+    compiled = tj.compile(stopped_by_overflow)
+    for k in range(5):
+        xs = inputs(k)
+        if k % 2:
+            xs[step] = np.nan
+        x, y = compiled(xs), stopped_by_overflow(xs)
+        np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.stats.traces == 2
+    recording, _ = record(stopped_by_overflow, (inputs(),), {})
+    assert loops(recording) == [COUNT - RUN - 1]
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -561,6 +777,8 @@ def test_what_steps_keep_of_their_slices_are_views_of_the_same_tensor() -> None:
         loss_of_the_next_row, along_the_second_dimension, until_the_end, writing, losses_added_in_place, with_both, rows_of_two, mapped,
         from_the_end, in_a_list_from_the_end, with_the_row_after, from_the_last_item, by_its_shape, handed_on,
         along_dimensions, at_mirrored_places, in_both_directions,
+        cross_entropies, embedded, greedy, stopped_by_overflow, masked, picked, split_up, in_chunks, unbound_by_a_function,
+        rows_of_a_view, but_the_first, but_the_last,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:
@@ -570,7 +788,7 @@ def test_another_number_of_steps_is_no_other_recording(function: Callable[..., A
         for x, y in zip(flatten(compiled(xs))[0], flatten(function(xs))[0], strict=True):
             assert (x.shape, x.dtype, x.requires_grad, x.stride()) == (y.shape, y.dtype, y.requires_grad, y.stride())
             np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
-            if x.requires_grad and function not in (lstm, loss_in_each_step, some_detached, losses_added_in_place):
+            if x.requires_grad and function not in (lstm, loss_in_each_step, some_detached, losses_added_in_place, embedded):
                 slopes = [tj.autograd.grad((v * v).sum(), xs, retain_graph=True)[0].numpy() for v in (x, y)]
                 np.testing.assert_allclose(*slopes, rtol=1e-9, atol=1e-12)
     assert compiled.stats.traces <= 3

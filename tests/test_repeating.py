@@ -493,7 +493,7 @@ def without_a_value(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        branching, leaving, numbers_in_a_list, writing_outside, drawing, number_as_an_operand, number_that_decides,
+        branching, leaving, numbers_in_a_list, writing_outside, number_as_an_operand, number_that_decides,
         number_that_ends, number_passed_on, positions_of_a_list, positions_of_a_list_updated, positions_at_odds,
         positions_of_its_own, positions_around_the_end, stored_in_a_dictionary, positions_multiplied, list_that_is_read,
         list_that_a_function_has, functions_made, variable_of_a_function, lists_made, elements_that_are_known, elements_in_a_list,

@@ -41,14 +41,18 @@ class _GradMode:
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            previous = state.grad_enabled
-            try:
-                state.grad_enabled = mode
+            with _Switched(mode):
                 return function(*args, **kwargs)
-            finally:
-                state.grad_enabled = previous
 
         return wrapper  # type: ignore[return-value]
+
+
+class _Switched(_GradMode):
+    """The mode of one call of a decorated function."""
+
+    def __init__(self, mode: bool) -> None:
+        self._mode = mode
+        self._previous = ()
 
 
 class _FixedMode(_GradMode):

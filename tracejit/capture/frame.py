@@ -26,7 +26,7 @@ from tracejit.capture.handlers.patterns import (
 )
 from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
 from tracejit.capture.joining import joined, take_apart
-from tracejit.capture.policies import BINARY, IN_PLACE, UNARY, is_a, is_user_instance
+from tracejit.capture.policies import BINARY, IN_PLACE, SWAPPED, UNARY, is_a, is_user_instance
 from tracejit.capture.repeating import Loop
 from tracejit.capture.steps import Stacked
 from tracejit.capture.syntax.loops import LoopNames
@@ -354,6 +354,16 @@ class Frame:
         if type(owner) is not Tensor:
             _run_all(loops)
         return self.item_place(owner, key)
+
+    def compare_along(self, symbol: str, left: Any, right: Any, is_left: bool, *loops: Loop | None) -> Any:
+        """A comparison of a number that counts steps of loops, on one side."""
+        result = self.compare(symbol, left, right)
+        for loop in filter(None, loops):
+            counter, other = (left, right) if is_left else (right, left)
+            asked = symbol if is_left else SWAPPED[symbol]
+            if len(loops) > 1 or type(result) is not bool or not loop.compared(asked, counter, other, result):
+                loop.run_all()
+        return result
 
     def moved(self, symbol: str, left: Any, right: Any, *loops: Loop | None) -> Any:
         """Part of such a place: a sum or a difference of integers."""

@@ -180,11 +180,12 @@ class StepsAsLoop:
         self._read = dict.fromkeys([x for x in operands if type(x) is tuple])
         self._others = {x: self._outside(x) for x in self._read if x not in self._kinds}
         self._kinds.update((x, self._kind(y)) for x, y in self._others.items())
-        self._viewed = {
-            ("made", number): a.operands[0]
+        self._viewing: dict[Place, Applied] = {
+            ("made", number): a
             for i, (a, number) in enumerate(zip(self._step.nodes, self._numbers, strict=True))
             if a.node.op.kind is Kind.VIEW and i not in self._moving
         }
+        self._viewed = {place: a.operands[0] for place, a in self._viewing.items()}
         # Places of slices of steps before -> (the slice of this step, how many steps before).
         self._trailing = self._trailing_slices()
         self.carried = self._live()
@@ -277,7 +278,7 @@ class StepsAsLoop:
         """A tensor that is the same in all steps, or a view of one."""
         if place not in self._viewed:
             return self._outside(place)
-        a = self._step.nodes[self._numbers.index(place[1])]
+        a = self._viewing[place]
         others = [x.value if isinstance(x, Literal) else x for x in a.operands[1:]]
         if a.position is not None:
             others[0] = a.position

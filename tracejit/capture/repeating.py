@@ -24,13 +24,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.elements import FIRST, MORE_THAN, TAKING_APART, AnyNumber, Numbers, Rows, Unbound, made_at
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
+from tracejit.capture.policies import BINARY
 from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
-from tracejit.capture.steps import Applied, Place, Step
+from tracejit.capture.steps import Applied, Asked, Place, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.core.interpreter import state
@@ -91,6 +92,7 @@ class Loop:
         self._elements: Sequence[Any] | AnyNumber = ()
         self._at = -1
         self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
+        self._asked: list[tuple[str, Any, Any, bool]] = []  # what the step that runs has asked of counters
         self._tries = 0
         self._before: _Beginning | None = None
         self._step: Step | None = None
@@ -185,6 +187,15 @@ class Loop:
                 sizes.admitted(found + distance)
         return sizes.admitted(found)
 
+    def compared(self, symbol: str, counter: Any, other: Any, answer: bool) -> bool:
+        """Take note of how a comparison of a counter came out; False where it is none of sizes alone."""
+        if self._tries:
+            a, b = self._size(counter), self._size(other)
+            if a is None or b is None:
+                return False
+            self._asked.append((symbol, a, b, answer))
+        return True
+
     def _size(self, x: Any) -> Any:
         """An integer of the program's, as a size; None of what is none."""
         found = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x)
@@ -255,10 +266,12 @@ class Loop:
 
     def _repeats(self, variables: Mapping[str, Any]) -> bool:
         before, now = self._before, self._begun(variables)
+        asked = list(starmap(Asked, self._asked))
+        self._asked.clear()
         if now is None:
             self.run_all()
             return False
-        step = None if before is None else self._done(before, now)
+        step = None if before is None else self._done(before, now, asked)
         remaining = len(self._elements) - 1 - self._at
         known = None
         any_number = isinstance(self._elements, AnyNumber)
@@ -267,7 +280,7 @@ class Loop:
             known = recorded(self._interpreter)
             if self._step is not None and self._step.is_like(step) and self._recorded == known:
                 moves = self._moves(self._step, step)
-                if moves is not None and self._leave_out(step, moves, now, variables):
+                if moves is not None and self._come_out_alike(self._step, step) and self._leave_out(step, moves, now, variables):
                     return True
         tries = self._tries - (before is not None)
         if not tries or remaining < (_FEWEST_LEFT if any_number else _FEWEST):
@@ -355,7 +368,7 @@ class Loop:
         return None if seen is None else _Beginning(interpreter, seen, len(given), lists, private)
 
     # -- what a step does
-    def _done(self, before: _Beginning, now: _Beginning) -> Step | None:
+    def _done(self, before: _Beginning, now: _Beginning, asked: Sequence[Asked]) -> Step | None:
         """What the step between two beginnings has done; None where it is not one that could go on like that."""
         if before.seen.tokens != now.seen.tokens:
             return None
@@ -387,7 +400,7 @@ class Loop:
             return None
         if any(left[k] != ("given", k + now.elements) for k in held):
             return None
-        return Step(nodes, left, appended)  # type: ignore[arg-type]
+        return Step(nodes, left, appended, asked)  # type: ignore[arg-type]
 
     def _applied(self, node: Node, places: Mapping[int, Place]) -> Applied | None:
         op, interpreter = node.op, self._interpreter
@@ -424,6 +437,21 @@ class Loop:
                     return None
             distances.append(distance)
         return distances
+
+    def _come_out_alike(self, step: Step, following: Step) -> bool:
+        """Whether all comparisons of counters come out in the steps that are left as they did in these two."""
+        for one, other in zip(step.asked, following.asked, strict=True):
+            distance = other.counter - one.counter
+            if type(distance) is not int or abs(distance) not in self._units:
+                return False
+            ends = other.counter + distance, other.counter + distance * (self._count - 1 - self._at)
+            low, high = ends if distance > 0 else ends[::-1]
+            if other.symbol in ("==", "!="):
+                if not (other.other < low or other.other > high):
+                    return False
+            elif not all(BINARY[other.symbol](end, other.other) is other.answer for end in (low, high)):
+                return False
+        return True
 
     # -- steps that do not run
     def _leave_out(self, step: Step, moves: list[int], now: _Beginning, variables: Mapping[str, Any]) -> bool:

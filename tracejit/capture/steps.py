@@ -3,13 +3,14 @@ many of them have left in a list."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracejit.ir.graph import Node
 from tracejit.tensor import Tensor
 
-__all__ = ["Applied", "Place", "Stacked", "Step"]
+__all__ = ["Applied", "Asked", "Place", "Stacked", "Step"]
 
 Place = tuple[str, int]
 """Where a step finds a tensor: "given", by its place in the snapshot, "made", by its number in the step, or "shared", by its value."""
@@ -37,19 +38,33 @@ class Applied:
         )
 
 
+class Asked(NamedTuple):
+    """A comparison of a counter with a number, and how it came out."""
+
+    symbol: str
+    counter: Any
+    other: Any
+    answer: bool
+
+    def is_like(self, other: Asked) -> bool:
+        return (self.symbol, self.answer) == (other.symbol, other.answer) and bool(self.other == other.other)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a step does: its nodes, where it leaves the tensors of the next snapshot, and those that it appends to lists."""
+    """What a step does: its nodes, where it leaves the tensors of the next snapshot, those that it appends to lists, and what it asks of
+    counters."""
 
     nodes: list[Applied]
     left: list[Place]
     appended: list[list[Place]]
+    asked: Sequence[Asked] = ()
 
     def is_like(self, other: Step) -> bool:
         return (
-            len(self.nodes) == len(other.nodes)
+            (len(self.nodes), len(self.asked)) == (len(other.nodes), len(other.asked))
             and (self.left, self.appended) == (other.left, other.appended)
-            and all(a.is_like(b) for a, b in zip(self.nodes, other.nodes, strict=True))
+            and all(a.is_like(b) for a, b in zip((*self.nodes, *self.asked), (*other.nodes, *other.asked), strict=True))
         )
 
 

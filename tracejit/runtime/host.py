@@ -241,9 +241,7 @@ def _advances(graph: Graph, tensors: list[int]) -> list[_Advance]:
     for root, count in states.values():
         counts[root] = max(counts.get(root, 0), count)
     left = dict(graph.writes)
-    return [
-        _Advance(tensors.index(root), n, states.get(left.get(root, root)) != (root, n)) for root, n in counts.items() if n
-    ]
+    return [_Advance(tensors.index(root), n, states.get(left.get(root, root)) != (root, n)) for root, n in counts.items() if n]
 
 
 def _passed_on(graph: Graph, states: Sequence[int]) -> dict[int, tuple[int, int]]:

@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any
 
 from tracejit.capture.syntax.locate import FunctionNode, NotConvertible
-from tracejit.capture.syntax.loops import integer, is_joining, moves_with, positions, private_lists, reads_last
+from tracejit.capture.syntax.loops import compared, integer, is_joining, moves_with, positions, private_lists, reads_last
 from tracejit.capture.syntax.scopes import bound_names, declared_names, gathered_names
 
 __all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_depth"]
@@ -63,7 +63,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
-        self.unbound: dict[ast.expr, str] = {}  # calls of `x.unbind` and the like in the header of a loop that is looked at -> its name
+        self.unbound: dict[
+            ast.expr, str
+        ] = {}  # calls of `x.unbind` and the like in the header of a loop that is looked at -> its name
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
@@ -204,6 +206,12 @@ class ExpressionRewriter(ast.NodeTransformer):
         return ast.BoolOp(expression.op, [*(self.decided(value, earlier) for value in values), self.decided(last, keep)])
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        names, is_left = compared(node, self.counters)
+        loops = self.loops_of(names)
+        if loops:
+            sides = self.visit(node.left), self.visit(node.comparators[0])
+            symbol = ast.Constant(SYMBOLS[type(node.ops[0])])
+            return self.place(self.handler("compare_along", symbol, *sides, ast.Constant(is_left), *loops), node)
         return self.place(self.chain(node, lambda last: last, "kept"), node)
 
     def chain(self, node: ast.Compare, end: Callable[[ast.expr], ast.expr], broken: str) -> ast.expr:

@@ -1,8 +1,9 @@
 """Which `for` loops may have steps that need not run, from their syntax alone, and how their variables are used.
 
 A step does not run where those before it show what it does (capture/repeating.py).  That needs a body whose variables are the function's
-own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used in one way: as
-a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, which moves by a fixed distance from step to step.  Of a list that is appended to and
+own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used in two ways: as
+a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`, which moves by a fixed distance from step to step; and compared,
+`t > 0`, which comes out the same from some step on.  Of a list that is appended to and
 used for nothing else in the body no more than the last item is looked at, if the body reads it.
 
 Lists that a function makes, appends to, and hands to `stack`, `cat` and `sum` as all that there is to join, and to `len`, without ever
@@ -22,6 +23,7 @@ from tracejit.capture.syntax.scopes import names_stored_by
 __all__ = [
     "JOINING",
     "LoopNames",
+    "compared",
     "integer",
     "is_joining",
     "is_unbinding",
@@ -84,7 +86,9 @@ def is_joining(node: ast.Call) -> bool:
 
 def is_unbinding(node: ast.expr) -> bool:
     """Whether an expression is, by its name, a call of a function or a method that takes a tensor apart: `x.unbind(1)`, `split(x, 1)`."""
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("unbind", "split", "chunk")):
+    if not (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("unbind", "split", "chunk")
+    ):
         return False
     return not any(isinstance(part, ast.Starred) for part in node.args) and all(part.arg for part in node.keywords)
 
@@ -167,15 +171,26 @@ def _uses(name: str, body: Sequence[ast.stmt]) -> int:
 
 
 def _only_counts(name: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether each use of a name is one position of a subscript that is read, assigned to or updated, to which it is added once; or to both
-    bounds of a slice."""
+    """Whether each use of a name is one position of a subscript that is read, assigned to or updated, to which it is added once, or to both
+    bounds of a slice; or one side of a comparison."""
     counted = 0
     for part in (part for statement in body for part in _own_parts(statement)):
         if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Del):
             for place in positions(part):
                 uses = 2 if isinstance(place, ast.Slice) else 1
                 counted += uses if moves_with(place, {name}) and _uses(name, [ast.Expr(place)]) == uses else 0
+        elif isinstance(part, ast.Compare) and compared(part, {name})[0]:
+            counted += _uses(name, [ast.Expr(part)]) == 1
     return counted == _uses(name, body)
+
+
+def compared(node: ast.Compare, names: Iterable[str]) -> tuple[set[str], bool]:
+    """(those of `names` to which something is added that a comparison by size has on one side, whether that is the left one)."""
+    if len(node.ops) == 1 and isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq):
+        for side, is_left in ((node.left, True), (node.comparators[0], False)):
+            if found := moves_with(side, names):
+                return found, is_left
+    return set(), False
 
 
 def integer(node: ast.expr) -> int | None:
