@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 import tracejit as T
+from tracejit.capture.recording import rewinding
 from tracejit.config import override
+from tracejit.cpython.generators import state_memory
 
 CALLS = 40
 generator = np.random.default_rng(0)
@@ -113,12 +115,85 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths th
 }
 
 
+@pytest.mark.parametrize("hot", [1, 1000])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_compiled_calls_draw_what_eager_calls_draw(name: str) -> None:
+def test_compiled_calls_draw_what_eager_calls_draw(name: str, hot: int) -> None:
     fn, paths = PROGRAMS[name]
     compiled = T.compile(fn)
-    assert drawn(compiled) == drawn(fn)
+    with override(hot_calls=hot):
+        assert drawn(compiled) == drawn(fn)
     assert compiled.stats.traces <= paths and compiled.stats.compiled_calls == CALLS - compiled.stats.traces, compiled.reasons
+
+
+@pytest.mark.parametrize("name", ["after a decision", "layers left out", "numbers of NumPy"])
+def test_draws_are_the_same_where_the_memory_of_generators_is_not_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewinding, "state_memory", lambda generator: None)
+    fn, _ = PROGRAMS[name]
+    assert drawn(T.compile(fn)) == drawn(fn)
+
+
+@pytest.mark.parametrize("bits", [np.random.MT19937, np.random.PCG64, np.random.SFC64, np.random.Philox])
+@pytest.mark.parametrize("kind", [np.random.Generator, np.random.RandomState])
+@pytest.mark.parametrize("hot", [1, 1000])
+def test_generators_of_numpy_go_back_to_where_they_were_at_an_exit(kind: Any, bits: Any, hot: int) -> None:
+    def values(compiled: bool) -> list[Any]:
+        rng = kind(bits(3))
+
+        def fn(x: T.Tensor) -> Any:
+            y = x * rng.standard_normal()
+            return y if y.sum() > 0 else y + rng.standard_normal()
+
+        f = T.compile(fn) if compiled else fn
+        found = [f(T.ones(2, dtype=T.float64)).tolist() for _ in range(CALLS)]
+        rng.standard_normal()
+        return [*found, rng.standard_normal()]
+
+    with override(hot_calls=hot):
+        assert values(True) == values(False)
+
+
+def test_a_generator_that_has_got_other_bits_goes_back_to_where_it_was() -> None:
+    def values(compiled: bool) -> list[Any]:
+        rng = np.random.RandomState(3)
+
+        def fn(x: T.Tensor) -> Any:
+            y = x * rng.standard_normal()
+            return y if y.sum() > 0 else y + rng.standard_normal()
+
+        f = T.compile(fn) if compiled else fn
+        found = [f(T.ones(2, dtype=T.float64)).tolist() for _ in range(CALLS)]
+        rng.__init__(np.random.PCG64(5))  # type: ignore[misc]
+        return [*found, *[f(T.ones(2, dtype=T.float64)).tolist() for _ in range(CALLS)]]
+
+    assert values(True) == values(False)
+
+
+def test_the_copied_memory_is_all_of_the_state_of_a_generator() -> None:
+    for kind in (random.Random, np.random.RandomState, np.random.default_rng):
+        rng = kind(3)
+        for _ in range(5):
+            memory = state_memory(rng)
+            assert memory is not None
+            before, contents = rewinding._state(rng), [part.raw for part in memory]
+            expected = [rng.random() for _ in range(700)]
+            for part, content in zip(memory, contents, strict=True):
+                part.raw = content
+            assert str(rewinding._state(rng)) == str(before) and [rng.random() for _ in range(700)] == expected
+
+
+def test_entries_that_draw_become_machine_code() -> None:
+    compiled = T.compile(lambda x: x * random.random() + np.random.rand())
+    with override(hot_calls=2):
+        for _ in range(6):
+            compiled(T.ones(2))
+    assert compiled._front is not None and compiled._front.machine is not None, compiled.explain()
+
+
+def test_comparing_with_eager_calls_takes_no_draws() -> None:
+    compiled = T.compile(fn := lambda x: x * random.random())
+    with T.shadow(every=1) as watch:
+        found = drawn(compiled)
+    assert found == drawn(fn) and not watch.differences
 
 
 def test_eager_and_compiled_calls_can_be_mixed() -> None:
