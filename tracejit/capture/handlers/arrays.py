@@ -216,6 +216,24 @@ class ArrayHandlers(Handlers):
             made = made.clone()
         return made.requires_grad_() if requires_grad else made
 
+    def as_operand(self, value: Any) -> Any:
+        """The tensor that an array from outside becomes where it meets one; anything else as it is."""
+        if self.recorder.stopped or not makes_tensors(tensor, (value,)) or not self.recorder.is_outside(value):
+            return value
+        return self.tensor_of_array(tensor, value)
+
+    def as_index(self, key: Any) -> Any:
+        """A part of the key of a tensor's item: a tensor or a number in the place of an array of integers or bools from outside, Python's
+        number in that of an integer of NumPy that each call computes."""
+        if is_late(key) and is_a(plain(key), np.integer):
+            return self.array_call(np.generic.item, (key,))
+        if type(key) not in KINDS or key.dtype.kind not in "biu" or not self.recorder.is_outside(key):
+            return key
+        if not key.ndim:
+            return self.array_call(np.ndarray.item, (key,))
+        made = self.as_operand(key)
+        return made.long() if made is not key and key.dtype.kind == "i" and key.dtype != np.int64 else made
+
     def _is_open(self, value: Any) -> bool:
         """Whether each call computes it, or something in it, for itself."""
         if type(value) in (tuple, list):

@@ -182,12 +182,14 @@ class ContainerHandlers(Handlers):
 
     def _tensor_key(self, key: Any) -> Any:
         """The key of an item of a tensor: a number that is a position may be another one in later calls."""
-        key = self.recorder.sizes.for_library(key)
+        recorder = self.recorder
+        key = recorder.sizes.for_library(key)
+        key = tuple(map(recorder.arrays.as_index, key)) if type(key) is tuple else recorder.arrays.as_index(key)
         if is_symbolic(key):
             return concrete(key) if is_late(key) and (is_answer(key) or type(plain(key)) is not int) else key
         if type(key) is tuple and any(map(is_symbolic, key)):
             return tuple(map(self._tensor_key, key))
-        return self.recorder.contents.as_key(key)
+        return recorder.contents.as_key(key)
 
     def plain_item(self, owner: Any, key: Any) -> Any:
         """The `__getitem__` of a built-in container, past that of a subclass."""
@@ -288,6 +290,7 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         if is_a(owner, Tensor):
             store, _ = recorder.attributes.lookup(type(owner), "__setitem__")
+            value = recorder.arrays.as_operand(value)
             key, value = self._tensor_key(key), value if is_symbolic(value) else recorder.contents.as_key(value)
             recorder.contents.read_content((key, value), deep=True)
             recorder.inspect_all((owner, key, value))
