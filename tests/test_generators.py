@@ -7,6 +7,7 @@ import io
 import math
 import random
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,8 @@ def seeded() -> None:
     np.random.seed(5)
     generator.bit_generator.state = np.random.default_rng(7).bit_generator.state
     own.seed(2)
+    memory.clear()
+    memory.extend((np.full(3, i, "f4"), i, float(i)) for i in range(20))
 
 
 def states() -> list[str]:
@@ -88,6 +91,56 @@ def made_by_the_call(x: T.Tensor) -> Any:
     )
 
 
+memory: deque[Any] = deque((np.full(3, i, "f4"), i, float(i)) for i in range(20))
+table = [0.5, 1.5, 3.0]
+names = ["a", "b"]
+
+
+def picked(x: T.Tensor) -> Any:
+    low = own.choice([2, 1, 3])
+    return (
+        x * random.choice(table), random.choices([1, low], weights=[0.25, 0.75], k=2), random.sample(range(low, 9), 3),
+        x[random.sample(range(3), 2)], own.sample((low, 7, 9), k=2), random.choices(table, k=4), random.choices(range(3)),
+    )  # fmt: skip
+
+
+def shuffled_numbers(x: T.Tensor) -> Any:
+    order, array, other = list(range(6)), np.arange(6), np.arange(6.0).reshape(2, 3)
+    same = order
+    random.shuffle(order)
+    first = x[[i % 3 for i in order[:2]]]
+    own.shuffle(order)
+    generator.shuffle(array)
+    np.random.shuffle(repeated := np.repeat([1, 2], 2))
+    generator.shuffle(other := np.array(other))
+    return first, same, array, x[array[:2] % 3], other.sum(), repeated.tolist()
+
+
+def seen_before_it_is_shuffled(x: T.Tensor) -> Any:
+    array = np.arange(6)
+    part = array[:3]
+    np.random.shuffle(array)
+    return part * 2, x * 2
+
+
+def replayed(x: T.Tensor) -> Any:
+    states, actions, rewards = zip(*random.sample(memory, 4), strict=True)
+    return x + T.tensor(np.stack(states)).sum(), T.tensor(actions), sum(rewards)
+
+
+def replayed_when_it_was_stored(x: T.Tensor) -> Any:
+    memory.append((np.ones(3, "f4"), 1, 2.0))
+    memory.popleft()
+    return x * sum(reward for _, _, reward in random.sample(memory, 4))
+
+
+def out_of_range(x: T.Tensor) -> Any:
+    try:
+        return x, random.sample(range(2), random.randint(1, 3))
+    except ValueError as error:
+        return -x, str(error)
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths there are
     "an operand": (lambda x: x * random.random(), 1),
     "drawn twice": (lambda x: (x * random.random() - random.random(), random.random(), own.random() + own.random()), 1),
@@ -108,6 +161,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths th
     "shuffled": (shuffled, 6),
     "a slice": (lambda x: x[: random.randrange(1, 3)] * 2, 2),
     "told": (told, 1),
+    "picked": (picked, 3),
+    "picked texts": (lambda x: (x * 2, random.choice(names), random.choices(names)), 4),
+    "shuffled numbers": (shuffled_numbers, 1),
+    "replayed": (replayed, 1),
+    "out of range": (out_of_range, 3),
     "seeded": (lambda x: (random.seed(7), np.random.seed(3), x * random.random() * np.random.rand()), 1),
     "seeded by the call": (lambda x: (own.seed(int(own.random() * 99)), own.random(), x * 2), 1),
     "seeded before a decision": (seeded_before_a_decision, 2),
@@ -123,6 +181,11 @@ def test_compiled_calls_draw_what_eager_calls_draw(name: str, hot: int) -> None:
     with override(hot_calls=hot):
         assert drawn(compiled) == drawn(fn)
     assert compiled.stats.traces <= paths and compiled.stats.compiled_calls == CALLS - compiled.stats.traces, compiled.reasons
+
+
+@pytest.mark.parametrize("fn", [seen_before_it_is_shuffled, replayed_when_it_was_stored])
+def test_what_is_picked_from_what_the_call_has_changed_is_what_eager_picks(fn: Any) -> None:
+    assert drawn(T.compile(fn)) == drawn(fn)
 
 
 @pytest.mark.parametrize("name", ["after a decision", "layers left out", "numbers of NumPy"])

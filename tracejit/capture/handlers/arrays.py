@@ -197,6 +197,11 @@ class ArrayHandlers(Handlers):
     def is_fixed(self, value: Any) -> bool:
         return id(value) in self._fixed
 
+    def is_alone(self, array: Any) -> bool:
+        """Whether it is a fixed array whose memory no other one has."""
+        others: list[Any] = [self.recorder.made_here.get(i) for i in self._fixed if i != id(array)]
+        return self.is_fixed(array) and array.base is None and not any(is_a(a, np.ndarray) and a.base is array for a in others)
+
     def let_go_of(self, array: Any) -> bool:
         """A tensor of the program takes the memory of a fixed array: from now on nobody knows what that holds.  False for other arrays."""
         known = self.is_fixed(array) and array.base is None
