@@ -204,7 +204,7 @@ class ArrayHandlers(Handlers):
 
     def let_go_of(self, array: Any) -> bool:
         """A tensor of the program takes the memory of a fixed array: from now on nobody knows what that holds.  False for other arrays."""
-        known = self.is_fixed(array) and array.base is None
+        known = self.is_alone(array)
         self._fixed.discard(id(array))
         return known
 
