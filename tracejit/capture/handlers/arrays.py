@@ -14,6 +14,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -286,7 +287,11 @@ class ArrayHandlers(Handlers):
         if recorder.stopped:
             return result
         called = self.placed_function(function)
-        return self._result(recorder.constant(called).call(*given, **named), tuple(parts), result, warns=called is not function)
+        expression = recorder.constant(called).call(*given, **named)
+        made = self._result(expression, tuple(parts), result, warns=called is not function)
+        if is_late(made) and not keywords:
+            made._late.make = partial(recorder.in_program.numpy_in_program, function, arguments)
+        return made
 
     def placed_function(self, function: Any) -> Any:
         """`function`, whose warnings name the line of the program; itself where no numbers make it warn."""

@@ -20,7 +20,7 @@ import numpy as np
 from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.late import is_late
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.capture.handlers.symbols import SymbolicNumber, bare, concrete, is_symbolic, plain
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.replay.ir import Constant, Expr, ListOf, Name, tuple_of
 
@@ -125,7 +125,7 @@ class GeneratorHandlers(Handlers):
         expression = recorder.constant(attempt).call(recorder.constant(_shuffled), known.get("shuffle"), given)
         self._note(owner)
         if is_list:
-            value = _given(shuffled)
+            value = bare(shuffled)
             recorder.unwatched(lambda: owner.shuffle(value))
             shuffled[:] = self._picked(expression, value)
         else:
@@ -175,7 +175,7 @@ class GeneratorHandlers(Handlers):
         """The expression of a call, and what it comes to now."""
         named = {k: self._to_draw(v) for k, v in keywords.items()}
         expression = self.recorder.constant(attempt).call(called, *map(self._to_draw, arguments), **named)
-        given = tuple(map(_given, arguments)), {k: _given(v) for k, v in keywords.items()}
+        given = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
         value = self.recorder.readings.computed_now(lambda: function(*given[0], **given[1]), (*arguments, *keywords.values()))
         return expression, value
 
@@ -223,11 +223,6 @@ class GeneratorHandlers(Handlers):
             return recorder.read(value, variable, symbolic=True)
         recorder.miss_if(variable.type().is_not(Name("list")).otherwise(variable.length().differs(len(value))))
         return recorder.made([recorder.read(v, variable.at(i), symbolic=True) for i, v in enumerate(value)])
-
-
-def _given(value: Any) -> Any:
-    """An argument, with plain numbers in it."""
-    return type(value)(map(plain, value)) if type(value) in (list, tuple) else plain(value)
 
 
 def _shuffled(shuffle: Any, sequence: Any) -> Any:
