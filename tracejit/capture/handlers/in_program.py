@@ -241,7 +241,7 @@ class InProgramHandlers(Handlers):
 
     def _c_function(self, name: str, *operands: Any) -> Any:
         """What Python has from the C library; None where it is not known to be that."""
-        if not _is_of_c(name):
+        if not self.recorder.unwatched(lambda: _is_of_c(name)):
             return None
         tensors = [
             x if isinstance(x, Tensor) else self.recorder.program.bind(REGISTRY["full"], (x,), {"shape": (), "dtype": float64})
