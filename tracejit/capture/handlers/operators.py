@@ -66,6 +66,8 @@ class OperatorHandlers(Handlers):
             return self._identity_test(symbol, left, right)
         if symbol == "%" and is_a(right, tuple) and recorder.effects.numbered.get(id(right)):
             right = tuple(recorder.contents.elements(right))
+        if symbol == "%" and type(left) is str:
+            left, right = recorder.texts.with_texts(left, right)
         if symbol == "%" and type(left) is str and any(map(_is_unsettled, right if type(right) is tuple else (right,))):
             text = recorder.texts.late_percent(left, right)
             if text is not None:
