@@ -1066,3 +1066,26 @@ def objects_in_texts_that_raise():
         return found, x * 2
 
     return fn, with_change(), None
+
+
+@program()
+def objects_with_a_getattr_are_called():
+    class Wrapper:
+        def __init__(self, inner, **more):
+            self.inner, self.more, self.asked = inner, more, []
+
+        def __getattr__(self, name):
+            if name.startswith("__") or name not in self.more:
+                raise AttributeError(name)
+            self.asked.append(name)
+            return self.more[name]
+
+        def __call__(self, x, times=1):
+            return self.inner(x) * self.gain * times
+
+    wrapped = Wrapper(Wrapper(lambda x: x + 1, gain=2.0), gain=3.0)
+
+    def fn(x):
+        return wrapped(x), list(map(wrapped, [x, x * 2])), wrapped(x, times=2), hasattr(wrapped, "other")
+
+    return fn, with_change(), lambda: (wrapped.asked, wrapped.inner.asked)

@@ -176,12 +176,12 @@ class CallHandlers(Handlers):
             return concrete(function)()
         if cls is MethodOf:
             return recorder.outside_calls.method_of(function, arguments, keywords)
-        drawn = recorder.generators.drawn_by(function, arguments, keywords)
-        if drawn is not ABSENT:
-            return drawn
         method, _ = recorder.attributes.lookup(cls, "__call__")
         if type(method) is FunctionType:
             return self.call(method, (function, *arguments), keywords)
+        drawn = recorder.generators.drawn_by(function, arguments, keywords)
+        if drawn is not ABSENT:
+            return drawn
         if is_a(function, weakref.ref) and not (arguments or keywords):
             return recorder.attributes.referent(function)
         return recorder.outside_calls.outside_call(
