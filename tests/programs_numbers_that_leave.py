@@ -343,3 +343,28 @@ def sums_that_begin_with_numbers_from_outside():
         return a * sum([0.1, a.sum().item()]), a * (sum(kept) / len(kept)), a if total > 123456791.5 else -a
 
     return fn, [lambda f, v=v: f(x(1, v)) for v in (1, 2, 3)], lambda: list(kept)
+
+
+@program()
+def lists_of_elements_and_what_becomes_of_them():
+    seen = []
+
+    def fn(a):
+        rows, other, flat = (a * T.ones(3, 1)).tolist(), (a * 2).long().tolist(), (a * 3).tolist()
+        rows[0][1] = 5
+        rows[1].reverse()
+        seen.extend(other)
+        flat.append(other[0])
+        return (
+            rows,
+            rows[2] + rows[2],
+            rows[2][1:],
+            other[:1],
+            flat,
+            [*other, *other],
+            (rows[2], rows[2]),
+            [rows[2][1], rows[2][0]],
+            a * 2,
+        )
+
+    return fn, each((1, 2, 3), (4, 5, -6), (0.5, 0, 1)), lambda: seen

@@ -1004,3 +1004,88 @@ def init_that_returns_something_raises():
             return a * 2, str(error)
 
     return fn, [lambda f: f(x(1))] * 2, None
+
+
+@program()
+def meters_in_texts_of_every_kind():
+    class Meter:
+        def __init__(self, name, form=":.3f"):
+            self.name, self.form, self.total, self.count, self.asked = name, form, 0.0, 0, 0
+
+        def update(self, value):
+            self.total += value
+            self.count += 1
+
+        def __str__(self):
+            self.asked += 1
+            return ("{name} {total" + self.form + "}").format(**{"name": self.name, "total": self.total})
+
+        def __repr__(self):
+            return f"<{self.name} {self.total / self.count:.2f}>"
+
+        def __format__(self, specification):
+            return format(self.total, specification or ".1f")
+
+    class Plain:
+        def __repr__(self):
+            return "plain"
+
+    loss, other = Meter("loss"), Plain()
+
+    def fn(x):
+        loss.update(x.sum().item())
+        return (
+            "%s" % loss, "%r%%" % loss, "%-9a|%5.2r" % (loss, other), "%s of %d: %s" % (loss.name, loss.count, loss),
+            "{} {:.3f} {m!s:>20}{{".format(loss, loss, m=loss), "{1!r} {0}".format(other, loss), f"{loss} {loss!s} {loss!r:>12} {other}",
+            "\t".join([str(m) for m in (loss, other)]), format(loss, ".2f"), "%s" % (other,),
+        )  # fmt: skip
+
+    return fn, with_change(), lambda: (loss.total, loss.count, loss.asked)
+
+
+@program(reason="implicit_python")
+def objects_in_texts_that_raise():
+    class Text:
+        def __str__(self):
+            return "text"
+
+    text = Text()
+
+    def fn(x):
+        found = []
+        for template in ("%s %s", "%d", ""):
+            try:
+                found.append(template % text)
+            except TypeError as error:
+                found.append(str(error))
+        for template in ("{} {0}", "{:x}"):
+            try:
+                found.append(template.format(text))
+            except (TypeError, ValueError) as error:
+                found.append(str(error))
+        return found, x * 2
+
+    return fn, with_change(), None
+
+
+@program()
+def objects_with_a_getattr_are_called():
+    class Wrapper:
+        def __init__(self, inner, **more):
+            self.inner, self.more, self.asked = inner, more, []
+
+        def __getattr__(self, name):
+            if name.startswith("__") or name not in self.more:
+                raise AttributeError(name)
+            self.asked.append(name)
+            return self.more[name]
+
+        def __call__(self, x, times=1):
+            return self.inner(x) * self.gain * times
+
+    wrapped = Wrapper(Wrapper(lambda x: x + 1, gain=2.0), gain=3.0)
+
+    def fn(x):
+        return wrapped(x), list(map(wrapped, [x, x * 2])), wrapped(x, times=2), hasattr(wrapped, "other")
+
+    return fn, with_change(), lambda: (wrapped.asked, wrapped.inner.asked)

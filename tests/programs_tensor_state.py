@@ -963,3 +963,70 @@ def copy_of_what_is_no_leaf():
             return str(error)
 
     return fn, [lambda f: f(x(2)), lambda f: f(x(2)), on_the_tape, lambda f: f(w)], None
+
+
+def _normalised(change):
+    """A step of an optimizer, and then a change of the parameters by `.data`."""
+
+    def maker():
+        T.manual_seed(0)
+        layer = T.nn.Linear(2, 3)
+        optimizer = T.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9)
+        former = layer.weight.detach()
+
+        def fn(a):
+            optimizer.zero_grad()
+            loss = layer(a).pow(2).sum()
+            loss.backward()
+            optimizer.step()
+            change(layer)
+            return loss.detach()
+
+        return (
+            fn,
+            with_change(),
+            lambda: ([p.detach() for p in layer.parameters()], former, layer.weight.grad, former is layer.weight),
+        )
+
+    return maker
+
+
+def _by_rows(layer):
+    layer.weight.data = T.nn.functional.normalize(layer.weight.data, dim=1)
+
+
+def _all(layer):
+    for p in layer.parameters():
+        p.data = p.data.clamp(-0.1, 0.1)
+
+
+def _twice(layer):
+    layer.weight.data = layer.weight.data * 2
+    layer.weight.data = layer.weight.data - 1
+    layer.weight.data.mul_(0.5)
+
+
+def _written_afterwards(layer):
+    old = layer.weight.data
+    layer.weight.data = layer.weight.data * 2
+    old.mul_(3)
+
+
+@program()
+def a_parameter_is_normalised_by_data_after_a_step():
+    return _normalised(_by_rows)()
+
+
+@program()
+def parameters_are_clamped_by_data_after_a_step():
+    return _normalised(_all)()
+
+
+@program()
+def a_parameter_gets_data_twice_after_a_step():
+    return _normalised(_twice)()
+
+
+@program(reason="tensor_state")
+def the_former_memory_of_a_parameter_is_written_after_it_got_data():
+    return _normalised(_written_afterwards)()

@@ -208,6 +208,14 @@ def two_views(x: T.Tensor, kept: Any) -> Any:
     return a, a[1:]
 
 
+def view_of_what_a_tensor_changes(x: T.Tensor, kept: Any) -> Any:
+    a = np.arange(3.0)
+    part = a[:2]
+    shared = T.from_numpy(a)
+    shared.mul_(x.sum().double())
+    return T.tensor(part)
+
+
 EAGER = {
     "decides": lambda x, kept: 1 if x.numpy().mean() > 0 else 2,
     "decides by any": lambda x, kept: 1 if (x.numpy() > 2).any() else 0,
@@ -247,6 +255,7 @@ EAGER = {
     "a constant that a tensor changes": constant_that_a_tensor_changes,
     "a constant that gets a result": constant_that_gets_a_result,
     "two views of a constant": two_views,
+    "a view of a constant that a tensor changes": view_of_what_a_tensor_changes,
 }
 
 

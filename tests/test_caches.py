@@ -69,13 +69,14 @@ PROGRAMS = {
     "one path for each key where the cache has a limit": (lambda x, n: x * mask(n % 3), 3),
     "what is cached is changed": (lambda x, n: (table("q", 1)["b"].append(n), x * len(table("q", 1)["b"])), 1),
     "method": (lambda x, n: positions.at(4) + x * positions.at(2), 1),
+    "keywords": (lambda x, n: x * scale(k=n % 2) + x * mask(n=3), 3),
+    "keywords in another order": (lambda x, n: (x * len(table(a=n % 2, b=1)), len(table(b=1, a=0)), len(table(0, b=1))), 2),
     "twice": (lambda x, n: x * scale(5) + scale(5), 1),
     "a number that leaves": (lambda x, n: x * scale(int(x.sum().item()) % 2), None),
     "a branch": (lambda x, n: x * scale(7) if x.sum() > 8 else x, 2),
 }
 EAGER = {
     "no room": lambda x, n: x * short(n % 3),
-    "keyword": lambda x, n: x * scale(k=n % 2),
     "raises": lambda x, n: _handled(x, 3),
     "by type": lambda x, n: x * typed(2),
     "an object as key": lambda x, n: x * len(table(object, n % 2)),
@@ -153,17 +154,28 @@ def test_a_cache_that_was_cleared_or_filled_up_does_not_serve_old_results():
 
 def test_keys_are_those_that_the_cache_has():
     @functools.cache
-    def f(*arguments):
+    def f(*arguments, **keywords):
         return arguments
 
-    calls = [(1,), ("a",), (1.5,), (True, 2), (1, "b"), ()]
-    for call in calls:
-        f(*call)
+    calls = [
+        ((1,), {}),
+        (("a",), {}),
+        ((1.5,), {}),
+        ((True, 2), {}),
+        ((1, "b"), {}),
+        ((), {}),
+        ((1,), {"k": 2, "a": 3}),
+        ((), {"k": 1}),
+    ]
+    for arguments, keywords in calls:
+        f(*arguments, **keywords)
     cache, most = cache_of(f)
-    assert most is None and list(cache) == [key_of(call) for call in calls]
-    assert (
-        key_expression((1,), [V]) == V
-        and key_expression((1.5,), [V]) == tuple_of(V)
-        and key_expression((1, 2), [V, W]) == tuple_of(V, W)
-    )
+    assert most is None and list(cache) == [key_of(*call) for call in calls]
+    mark = list(cache)[-1][0]
+    constant = {id(mark): Name("mark")}
+    found = [
+        key_expression(*key, lambda value: constant[id(value)])
+        for key in (((1,), [V], {}), ((1.5,), [V], {}), ((1, 2), [V, W], {}), ((1,), [V], {"k": W}))
+    ]
+    assert found == [V, tuple_of(V), tuple_of(V, W), tuple_of(V, Name("mark"), "k", W)]
     assert cache_of(typed) is None

@@ -18,6 +18,7 @@ from tracejit.config import override
 
 data = np.arange(20, dtype=np.float64)
 tokens = np.arange(50).astype(np.int16)
+rows = T.arange(18.0).view(6, 3) / 8 - 1
 steps, values = np.array([0.0, 1.0, 2.0]), np.array([5.0, 7.0, 1.0])
 COUNTS = [0, 1, 2, 3, 1, 2, 0]
 
@@ -58,6 +59,58 @@ def read_with_results_and_changed(x: T.Tensor, n: int) -> Any:
     return product
 
 
+def minibatches(x: T.Tensor, n: int) -> Any:
+    order, loss = np.random.permutation(6), T.zeros(())
+    for start in range(0, 6, 2):
+        part = order[start : start + 2]
+        loss = loss + (rows[part] * x).sum() * (part > n).sum()
+    return loss, [rows[i] for i in order[:2]], order
+
+
+def picked(x: T.Tensor, n: int) -> Any:
+    drawn = np.random.randint(-6, 6, (2, 2))
+    return (
+        rows[drawn], rows[drawn.astype(np.int16), 1], rows[:, drawn[0] % 3], rows[None, drawn[0]], rows[drawn[::-1].T],
+        rows[drawn[0, 0] % 6], rows[np.array(drawn[0, 1] % 6)], rows[drawn[:0, 0]],
+    )  # fmt: skip
+
+
+def masked(x: T.Tensor, n: int) -> Any:
+    mask = data[:6] >= 3
+    return rows[mask], rows[mask.astype(np.uint8), n % 2], rows[mask] * x
+
+
+def stored(x: T.Tensor, n: int) -> Any:
+    y, drawn = rows.clone(), np.random.choice(6, 2, replace=False)
+    y[drawn] = data[:3].astype("f4")
+    y[drawn[0]] += x
+    y[:, data[:3] > 0] = n
+    return y
+
+
+def met(x: T.Tensor, n: int) -> Any:
+    drawn, wide = np.random.rand(3).astype("f4"), np.random.rand(3, 6)
+    grown = x.clone()
+    grown += drawn
+    return (
+        x * drawn, drawn - x, x < drawn, drawn < x, x + wide[:, 0], wide[0, :3] @ x.double(), rows @ drawn, rows + wide.T, grown,
+        x**drawn == x**T.tensor(drawn), x // drawn[:1],
+    )  # fmt: skip
+
+
+def changed_after_it_was_used(x: T.Tensor, n: int) -> Any:
+    drawn = np.random.permutation(6)
+    first = rows[drawn]
+    drawn[0] = n % 6
+    return first, rows[drawn]
+
+
+def gradients(x: T.Tensor, n: int) -> Any:
+    w = rows.clone().requires_grad_()
+    (w[np.random.choice(6, 4)] * np.random.rand(4, 3).astype("f4") * x).sum().backward()
+    return w.grad
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], int | str]] = {  # and how many recordings there are, or the reason
     "an array of numbers": (lambda x, n: T.tensor(np.array([n, 1.0, 2.0])) * x, 1),
     "interpolation": (lambda x, n: (x * np.interp(n, steps, values), np.interp(n, [0, 1, 2], [5, 7, 1])), 1),
@@ -86,6 +139,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int | str]] = {  # and how many re
     "shuffled": (lambda x, n: T.from_numpy(data[np.random.permutation(20)[:3]]) * x, 1),
     "with results of the program": (lambda x, n: ((x * 2).numpy() * data[:3], x), 1),
     "a value that is needed": (lambda x, n: x[: int(np.argmax(data[:3] * (n - 2)))], 3),
+    "mini-batches": (minibatches, 1),
+    "an array as a key": (picked, 1),
+    "a mask": (masked, 2),
+    "an array as a key of a store": (stored, 2),
+    "an array that meets a tensor": (met, 1),
+    "an array that is changed after it was a key": (changed_after_it_was_used, "overlapping_inputs"),
+    "gradients of what an array picks": (gradients, 1),
     "an error that is handled": (caught, "container"),
     "changed before": (changed_before, "read_after_change"),
     "changed after": (changed_after, 1),

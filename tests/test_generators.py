@@ -7,6 +7,7 @@ import io
 import math
 import random
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,9 @@ import numpy as np
 import pytest
 
 import tracejit as T
+from tracejit.capture.recording import rewinding
 from tracejit.config import override
+from tracejit.cpython.generators import state_memory
 
 CALLS = 40
 generator = np.random.default_rng(0)
@@ -26,6 +29,8 @@ def seeded() -> None:
     np.random.seed(5)
     generator.bit_generator.state = np.random.default_rng(7).bit_generator.state
     own.seed(2)
+    memory.clear()
+    memory.extend((np.full(3, i, "f4"), i, float(i)) for i in range(20))
 
 
 def states() -> list[str]:
@@ -86,6 +91,56 @@ def made_by_the_call(x: T.Tensor) -> Any:
     )
 
 
+memory: deque[Any] = deque((np.full(3, i, "f4"), i, float(i)) for i in range(20))
+table = [0.5, 1.5, 3.0]
+names = ["a", "b"]
+
+
+def picked(x: T.Tensor) -> Any:
+    low = own.choice([2, 1, 3])
+    return (
+        x * random.choice(table), random.choices([1, low], weights=[0.25, 0.75], k=2), random.sample(range(low, 9), 3),
+        x[random.sample(range(3), 2)], own.sample((low, 7, 9), k=2), random.choices(table, k=4), random.choices(range(3)),
+    )  # fmt: skip
+
+
+def shuffled_numbers(x: T.Tensor) -> Any:
+    order, array, other = list(range(6)), np.arange(6), np.arange(6.0).reshape(2, 3)
+    same = order
+    random.shuffle(order)
+    first = x[[i % 3 for i in order[:2]]]
+    own.shuffle(order)
+    generator.shuffle(array)
+    np.random.shuffle(repeated := np.repeat([1, 2], 2))
+    generator.shuffle(other := np.array(other))
+    return first, same, array, x[array[:2] % 3], other.sum(), repeated.tolist()
+
+
+def seen_before_it_is_shuffled(x: T.Tensor) -> Any:
+    array = np.arange(6)
+    part = array[:3]
+    np.random.shuffle(array)
+    return part * 2, x * 2
+
+
+def replayed(x: T.Tensor) -> Any:
+    states, actions, rewards = zip(*random.sample(memory, 4), strict=True)
+    return x + T.tensor(np.stack(states)).sum(), T.tensor(actions), sum(rewards)
+
+
+def replayed_when_it_was_stored(x: T.Tensor) -> Any:
+    memory.append((np.ones(3, "f4"), 1, 2.0))
+    memory.popleft()
+    return x * sum(reward for _, _, reward in random.sample(memory, 4))
+
+
+def out_of_range(x: T.Tensor) -> Any:
+    try:
+        return x, random.sample(range(2), random.randint(1, 3))
+    except ValueError as error:
+        return -x, str(error)
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths there are
     "an operand": (lambda x: x * random.random(), 1),
     "drawn twice": (lambda x: (x * random.random() - random.random(), random.random(), own.random() + own.random()), 1),
@@ -106,6 +161,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths th
     "shuffled": (shuffled, 6),
     "a slice": (lambda x: x[: random.randrange(1, 3)] * 2, 2),
     "told": (told, 1),
+    "picked": (picked, 3),
+    "picked texts": (lambda x: (x * 2, random.choice(names), random.choices(names)), 4),
+    "shuffled numbers": (shuffled_numbers, 1),
+    "replayed": (replayed, 1),
+    "out of range": (out_of_range, 3),
     "seeded": (lambda x: (random.seed(7), np.random.seed(3), x * random.random() * np.random.rand()), 1),
     "seeded by the call": (lambda x: (own.seed(int(own.random() * 99)), own.random(), x * 2), 1),
     "seeded before a decision": (seeded_before_a_decision, 2),
@@ -113,12 +173,90 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths th
 }
 
 
+@pytest.mark.parametrize("hot", [1, 1000])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_compiled_calls_draw_what_eager_calls_draw(name: str) -> None:
+def test_compiled_calls_draw_what_eager_calls_draw(name: str, hot: int) -> None:
     fn, paths = PROGRAMS[name]
     compiled = T.compile(fn)
-    assert drawn(compiled) == drawn(fn)
+    with override(hot_calls=hot):
+        assert drawn(compiled) == drawn(fn)
     assert compiled.stats.traces <= paths and compiled.stats.compiled_calls == CALLS - compiled.stats.traces, compiled.reasons
+
+
+@pytest.mark.parametrize("fn", [seen_before_it_is_shuffled, replayed_when_it_was_stored])
+def test_what_is_picked_from_what_the_call_has_changed_is_what_eager_picks(fn: Any) -> None:
+    assert drawn(T.compile(fn)) == drawn(fn)
+
+
+@pytest.mark.parametrize("name", ["after a decision", "layers left out", "numbers of NumPy"])
+def test_draws_are_the_same_where_the_memory_of_generators_is_not_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewinding, "state_memory", lambda generator: None)
+    fn, _ = PROGRAMS[name]
+    assert drawn(T.compile(fn)) == drawn(fn)
+
+
+@pytest.mark.parametrize("bits", [np.random.MT19937, np.random.PCG64, np.random.SFC64, np.random.Philox])
+@pytest.mark.parametrize("kind", [np.random.Generator, np.random.RandomState])
+@pytest.mark.parametrize("hot", [1, 1000])
+def test_generators_of_numpy_go_back_to_where_they_were_at_an_exit(kind: Any, bits: Any, hot: int) -> None:
+    def values(compiled: bool) -> list[Any]:
+        rng = kind(bits(3))
+
+        def fn(x: T.Tensor) -> Any:
+            y = x * rng.standard_normal()
+            return y if y.sum() > 0 else y + rng.standard_normal()
+
+        f = T.compile(fn) if compiled else fn
+        found = [f(T.ones(2, dtype=T.float64)).tolist() for _ in range(CALLS)]
+        rng.standard_normal()
+        return [*found, rng.standard_normal()]
+
+    with override(hot_calls=hot):
+        assert values(True) == values(False)
+
+
+def test_a_generator_that_has_got_other_bits_goes_back_to_where_it_was() -> None:
+    def values(compiled: bool) -> list[Any]:
+        rng = np.random.RandomState(3)
+
+        def fn(x: T.Tensor) -> Any:
+            y = x * rng.standard_normal()
+            return y if y.sum() > 0 else y + rng.standard_normal()
+
+        f = T.compile(fn) if compiled else fn
+        found = [f(T.ones(2, dtype=T.float64)).tolist() for _ in range(CALLS)]
+        rng.__init__(np.random.PCG64(5))  # type: ignore[misc]
+        return [*found, *[f(T.ones(2, dtype=T.float64)).tolist() for _ in range(CALLS)]]
+
+    assert values(True) == values(False)
+
+
+def test_the_copied_memory_is_all_of_the_state_of_a_generator() -> None:
+    for kind in (random.Random, np.random.RandomState, np.random.default_rng):
+        rng = kind(3)
+        for _ in range(5):
+            memory = state_memory(rng)
+            assert memory is not None
+            before, contents = rewinding._state(rng), [part.raw for part in memory]
+            expected = [rng.random() for _ in range(700)]
+            for part, content in zip(memory, contents, strict=True):
+                part.raw = content
+            assert str(rewinding._state(rng)) == str(before) and [rng.random() for _ in range(700)] == expected
+
+
+def test_entries_that_draw_become_machine_code() -> None:
+    compiled = T.compile(lambda x: x * random.random() + np.random.rand())
+    with override(hot_calls=2):
+        for _ in range(6):
+            compiled(T.ones(2))
+    assert compiled._front is not None and compiled._front.machine is not None, compiled.explain()
+
+
+def test_comparing_with_eager_calls_takes_no_draws() -> None:
+    compiled = T.compile(fn := lambda x: x * random.random())
+    with T.shadow(every=1) as watch:
+        found = drawn(compiled)
+    assert found == drawn(fn) and not watch.differences
 
 
 def test_eager_and_compiled_calls_can_be_mixed() -> None:

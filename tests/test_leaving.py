@@ -389,6 +389,43 @@ def test_powers_shifts_and_tensors_of_numbers_that_leave_are_recorded_once(compu
     assert compiled.stats.traces == 1, compiled.explain()
 
 
+FUNCTIONS_OF_FLOATS = [
+    *[
+        getattr(math, name)
+        for name in ("exp", "expm1", "log", "log2", "log10", "log1p", "sin", "tan", "acos", "cosh", "tanh", "erf")
+    ],
+    lambda v: v**0.37,
+    lambda v: 1.7**v,
+    lambda v: math.exp(min(v, 0.5)) * 0.75,
+    lambda v: np.sqrt(v),
+    lambda v: (np.abs(-v) + 1) / 3.0,
+    lambda v: np.sqrt(v) * v,
+]
+
+
+@pytest.mark.parametrize("compute", FUNCTIONS_OF_FLOATS)
+def test_what_functions_make_of_numbers_that_leave_decides_by_pythons_bits(compute: Any) -> None:
+    def fn(a: T.Tensor, bound: float) -> Any:
+        value = compute(a.item())
+        return "less" if value < bound else "more", value, bool(value > bound), 1 if value else 0
+
+    values = [k / 37 for k in range(1, 37)]
+    compiled = T.compile(fn)
+    for value in values:
+        tensor = T.tensor(value, dtype=T.float64)
+        for bound in (compute(0.5), compute(value), math.nextafter(compute(value), 9)):
+            assert repr(compiled(tensor, float(bound))) == repr(fn(tensor, float(bound)))
+    assert compiled.stats.traces <= 6, compiled.explain()
+
+
+@pytest.mark.parametrize("ask", [np.isnan, np.isfinite, np.isinf])
+def test_what_numpy_answers_of_a_number_that_leaves_decides(ask: Any) -> None:
+    compiled = same(
+        lambda a: ("yes" if ask(a[0].item()) else "no", ask(a[0].item())), (1.5,), (2.0,), (inf,), (nan,), (-inf,), (3.0,)
+    )
+    assert compiled.stats.traces == 2, compiled.explain()
+
+
 @pytest.mark.parametrize("value", [0.0, -0.0, -2.0, inf, -inf, nan, 1e200, -1e200, 1e-300, 5.0])
 def test_powers_raise_what_they_raise_in_eager_mode(value: float) -> None:
     for power in (2, 3, -1, -2, 0.5, -0.5, 0, 400, 1e3):

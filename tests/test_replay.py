@@ -193,6 +193,7 @@ SOUND: list[Function] = [
     function(guards=(Unpack(("a", ("b", "_")), X), When(Name("a").is_same(None), (Define("b", Y), Miss(Name("b").is_same(Y)))))),
     function(Tell(Name("given").call()), Leave(X.is_same(None), Y)),
     function(guards=(Evaluate(Name("held").method("append", X)),), locks=True),
+    Function(("x",), (Miss(Name("v")),), (Return(Name("v")),), Name("v"), first=(Define("v", X),)),
 ]
 
 
@@ -210,6 +211,7 @@ UNSOUND: list[tuple[Function, str]] = [
     (function(guards=(SetAttribute(X, "a", Y),)), "a guard that is none: x.a = y"),
     (function(guards=(Evaluate(X.call()),)), r"a guard that is none: x\(\)"),
     (function(Return(X)), "return x, and then return x"),
+    (function(first=(Evaluate(X.call()),)), r"before the guards: x\(\); expected what defines"),
     (Function(("x",), (), (Define("v", X),), Name("MISS")), "a body that ends in v = x"),
 ]
 

@@ -46,7 +46,8 @@ class StateRecorder(Interpreter):
         self.switched: dict[
             int, tuple[Tensor, int, int]
         ] = {}  # outside leaves whose requires_grad was changed; value ids before and after
-        self.rebound: list[Tensor] = []  # outside tensors whose .data was assigned
+        # Outside tensors whose .data was assigned, the value that each was before, if it was any, and how many nodes there were.
+        self.rebound: dict[int, tuple[Tensor, int | None, int]] = {}
         self.own_backward = ""  # the name of an operation of the program's own, where there was one
         self.hooked = False  # a tensor of the call has got a hook
         self.hooks_read: set[int] = set()  # outside leaves whose hooks have run, and are guarded
@@ -143,10 +144,11 @@ class StateRecorder(Interpreter):
                 "tensor_state", f".data = a tensor of shape {list(data._array.shape)}, for one of shape {list(before.shape)},"
             )
             return
+        former = self.values.get(id(tensor))
         self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor, data),), user_line()))
         recorder.keep.append(tensor)
         if outside:
-            self.rebound.append(tensor)
+            self.rebound.setdefault(id(tensor), (tensor, former, len(self.nodes)))
             recorder.effects.note_store((id(tensor), "data"), DataStore(tensor, data))
 
     def _begin_leaf(self, tensor: Tensor, data: Tensor) -> None:

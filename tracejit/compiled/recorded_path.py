@@ -91,8 +91,6 @@ class Entry:
         Where objects from outside are other ones in each call (a new one as an argument), a few guards of them cost less than looking
         for what has changed."""
         recording, body, run = self.recording, self.body, self.run
-        if recording.generators:
-            raise Untranslatable("a draw from a generator of Python or NumPy, which is put back where the call is not served")
         cell = cell_of(run)
         if cell is not None and cell.hardly_pays and recording.structure is not None and len(recording.structure.checks) <= _FEW:
             recording, body = replace(recording, structure=None), self.executable.body(structured=False)
@@ -108,6 +106,8 @@ class Entry:
     def side_trace(self, source: Trace, number: int) -> Trace | str:
         """Machine code that goes on along this path where `source` leaves at an exit, with what is in memory there; or why not."""
         executable, recording = self.executable, self.recording
+        if recording.generators or source.executable.recording.generators:
+            return "a generator of Python or NumPy is drawn from, and put back at the exit"
         rest = remainder(source, number, executable)
         if isinstance(rest, str):
             return rest

@@ -80,8 +80,9 @@ class _Translator(Expressions):
     def function(self, function: Function) -> None:
         if function.locks:
             raise Untranslatable("a lock, which is given back whatever happens")
-        self.assigned = Counter(name for node in walk((function.guards, function.body)) for name in defined(node))
+        self.assigned = Counter(name for node in walk((function.first, function.guards, function.body)) for name in defined(node))
         self.missed = function.missed
+        self._all_of(function.first)
         if function.catches:
             self._guards(function)
         else:

@@ -604,7 +604,8 @@ class Run(Statement):
 @dataclass(frozen=True, slots=True)
 class Function:
     """parameters: of the function in Python; in machine code all are positional.  catches: whether an error in a guard is a guard that
-    fails.  locks: whether the guards take some, which are let go of whatever happens."""
+    fails.  locks: whether the guards take some, which are let go of whatever happens.  first: what is defined before the guards, where an
+    error is one, for `missed` and whatever else leaves."""
 
     parameters: tuple[str, ...]
     guards: tuple[Statement, ...]
@@ -612,6 +613,7 @@ class Function:
     missed: Expr
     catches: bool = True
     locks: bool = False
+    first: tuple[Statement, ...] = ()
 
 
 # -- looking through nodes

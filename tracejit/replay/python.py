@@ -98,7 +98,7 @@ def render(function: Function, name: str) -> tuple[str, dict[str, Any]]:
     if function.catches and guards:
         handler = [f"except {_ERRORS} as error:", f"    {_SENT}: raise", f"    return {function.missed}"]
         guards = ["try:", *[f"    {line}" for line in guards], *handler]
-    lines = [*guards, *body] or ["pass"]
+    lines = [*rendering.lines(function.first), *guards, *body] or ["pass"]
     if function.locks:
         release = ["finally:", "    for lock in held: lock.release()"]
         lines = ["held = []", "try:", *[f"    {line}" for line in lines], *release]

@@ -46,8 +46,11 @@ def verify(function: Function, namespace: Collection[str]) -> None:
     if function.locks:
         known.add("held")
     variables: set[str] = set()
-    for statement in (*function.guards, *function.body):
+    for statement in (*function.first, *function.guards, *function.body):
         _names(statement, known, variables, under_condition=False)
+    for statement in function.first:
+        if not isinstance(statement, Define):
+            raise InvalidFunction(f"before the guards: {statement}; expected what defines")
     for statement in function.guards:
         allowed = _checks(statement, (Define, Unpack, Miss)) or (function.locks and isinstance(statement, Evaluate))
         if not allowed:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -197,9 +198,14 @@ class ArrayHandlers(Handlers):
     def is_fixed(self, value: Any) -> bool:
         return id(value) in self._fixed
 
+    def is_alone(self, array: Any) -> bool:
+        """Whether it is a fixed array whose memory no other one has."""
+        others: list[Any] = [self.recorder.made_here.get(i) for i in self._fixed if i != id(array)]
+        return self.is_fixed(array) and array.base is None and not any(is_a(a, np.ndarray) and a.base is array for a in others)
+
     def let_go_of(self, array: Any) -> bool:
         """A tensor of the program takes the memory of a fixed array: from now on nobody knows what that holds.  False for other arrays."""
-        known = self.is_fixed(array) and array.base is None
+        known = self.is_alone(array)
         self._fixed.discard(id(array))
         return known
 
@@ -215,6 +221,24 @@ class ArrayHandlers(Handlers):
         elif function is tensor:
             made = made.clone()
         return made.requires_grad_() if requires_grad else made
+
+    def as_operand(self, value: Any) -> Any:
+        """The tensor that an array from outside becomes where it meets one; anything else as it is."""
+        if self.recorder.stopped or not makes_tensors(tensor, (value,)) or not self.recorder.is_outside(value):
+            return value
+        return self.tensor_of_array(tensor, value)
+
+    def as_index(self, key: Any) -> Any:
+        """A part of the key of a tensor's item: a tensor or a number in the place of an array of integers or bools from outside, Python's
+        number in that of an integer of NumPy that each call computes."""
+        if is_late(key) and is_a(plain(key), np.integer):
+            return self.array_call(np.generic.item, (key,))
+        if type(key) not in KINDS or key.dtype.kind not in "biu" or not self.recorder.is_outside(key):
+            return key
+        if not key.ndim:
+            return self.array_call(np.ndarray.item, (key,))
+        made = self.as_operand(key)
+        return made.long() if made is not key and key.dtype.kind == "i" and key.dtype != np.int64 else made
 
     def _is_open(self, value: Any) -> bool:
         """Whether each call computes it, or something in it, for itself."""
@@ -263,7 +287,11 @@ class ArrayHandlers(Handlers):
         if recorder.stopped:
             return result
         called = self.placed_function(function)
-        return self._result(recorder.constant(called).call(*given, **named), tuple(parts), result, warns=called is not function)
+        expression = recorder.constant(called).call(*given, **named)
+        made = self._result(expression, tuple(parts), result, warns=called is not function)
+        if is_late(made) and not keywords:
+            made._late.make = partial(recorder.in_program.numpy_in_program, function, arguments)
+        return made
 
     def placed_function(self, function: Any) -> Any:
         """`function`, whose warnings name the line of the program; itself where no numbers make it warn."""

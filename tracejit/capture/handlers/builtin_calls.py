@@ -246,7 +246,7 @@ class BuiltinCallHandlers(Handlers):
         if is_a(owner, set):
             stays: Any = ()
         elif is_a(owner, dict):
-            stays = _KEPT_BY_DICTIONARIES.get(name, ())
+            stays = (0, 1) if name == "get" and recorder.is_outside(owner) else _KEPT_BY_DICTIONARIES.get(name, ())
         else:
             stays = _KEPT_BY_SEQUENCES.get(name, ())
         arguments = tuple(

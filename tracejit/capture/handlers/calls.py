@@ -176,12 +176,12 @@ class CallHandlers(Handlers):
             return concrete(function)()
         if cls is MethodOf:
             return recorder.outside_calls.method_of(function, arguments, keywords)
-        drawn = recorder.generators.drawn_by(function, arguments, keywords)
-        if drawn is not ABSENT:
-            return drawn
         method, _ = recorder.attributes.lookup(cls, "__call__")
         if type(method) is FunctionType:
             return self.call(method, (function, *arguments), keywords)
+        drawn = recorder.generators.drawn_by(function, arguments, keywords)
+        if drawn is not ABSENT:
+            return drawn
         if is_a(function, weakref.ref) and not (arguments or keywords):
             return recorder.attributes.referent(function)
         return recorder.outside_calls.outside_call(
@@ -193,25 +193,28 @@ class CallHandlers(Handlers):
         calls find what it has left in the cache, and count as hits when the program has run, or they miss."""
         recorder = self.recorder
         arguments = tuple([concrete(a) if is_late(a) else a for a in arguments])
-        given = tuple(map(plain, arguments))
-        places = [a._name if is_symbolic(a) else recorder.contents.key_expression(a) for a in arguments]
+        keywords = {k: concrete(v) if is_late(v) else v for k, v in keywords.items()}
+        given, named = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
+        places = [a._name if is_symbolic(a) else recorder.contents.key_expression(a) for a in (*arguments, *keywords.values())]
         known = recorder.unwatched(lambda: cache_of(function))
-        if keywords or known is None or None in places or not recorder.is_outside(function):
-            recorder.stop("unknown_callable", f"{CACHED.__name__} (with keywords, objects, types, or no room)")
+        if known is None or None in places or not recorder.is_outside(function):
+            recorder.stop("unknown_callable", f"{CACHED.__name__} (with objects, types, or no room)")
             return function(*given, **{k: stored(v) for k, v in keywords.items()})
         cache, most = known
         try:
-            value = recorder.unwatched(lambda: function(*given))
+            value = recorder.unwatched(lambda: function(*given, **named))
         except Exception:
             recorder.stop("unknown_callable", f"{CACHED.__name__} (that raise)")
             raise
-        holder, key = recorder.constant(cache), key_expression(given, [place for place in places if place is not None])
-        recorder.effects.note_hit(FunctionCall(function, arguments, {}))
+        found = [place for place in places if place is not None]
+        of_keywords = dict(zip(keywords, found[len(given) :], strict=True))
+        holder, key = recorder.constant(cache), key_expression(given, found[: len(given)], of_keywords, recorder.constant)
+        recorder.effects.note_hit(FunctionCall(function, arguments, keywords))
         called = f"{function.__name__}()"
         if most is None:
             recorder.miss_if(holder.lacks(key))
             return recorder.read(value, holder.at(key), called=called, symbolic=True)
-        other = holder.method("get", key).is_not(recorder.constant(cache[key_of(given)]))
+        other = holder.method("get", key).is_not(recorder.constant(cache[key_of(given, named)]))
         recorder.miss_if(other.otherwise(holder.length().compared(">=", most)))
         return recorder.read(value, recorder.constant(value), called=called, symbolic=True)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracejit.capture.handlers.base import Handlers
+from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.containers import MOVING
 from tracejit.capture.handlers.contents import DICT_TYPES
 from tracejit.capture.handlers.symbols import concrete, is_symbolic
@@ -135,9 +135,13 @@ class ContainerMethodHandlers(Handlers):
     ) -> Any:
         recorder = self.recorder
         if name == "get" and outside and is_a(owner, dict) and len(arguments) in (1, 2) and not keywords:
-            if recorder.containers.plain_contains(arguments[0], owner):
-                return recorder.containers.plain_item(owner, arguments[0])
-            return arguments[1] if len(arguments) > 1 else None
+            key = arguments[0]
+            if is_symbolic(key) and not recorder.containers.is_asked(owner, key):
+                key = concrete(key)
+            if not recorder.containers.plain_contains(key, owner):
+                return arguments[1] if len(arguments) > 1 else None
+            item = recorder.containers.numbered_item(owner, key)
+            return recorder.containers.plain_item(owner, concrete(key)) if item is ABSENT else item
         if outside and is_a(owner, dict) and name in ("keys", "values", "items") and not (arguments or keywords):
             recorder.contents.read_elements(owner)
             view = function()

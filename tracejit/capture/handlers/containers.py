@@ -9,7 +9,9 @@ from __future__ import annotations
 import array
 import collections
 import enum
+import math
 import operator
+import sys
 from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -32,8 +34,9 @@ from tracejit.capture.policies import (
     is_python_class,
     is_user_instance,
 )
+from tracejit.core.interrupts import is_foreign
 from tracejit.ops.movement.views import permute, unfold
-from tracejit.replay.ir import Expr, Not
+from tracejit.replay.ir import Constant, Contains, Every, Expr, Not
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -76,6 +79,23 @@ MOVING = frozenset(
 """Methods of a list or deque that only move its items, take some out and put others in."""
 
 
+_NUMBERED: tuple[type, ...] = (list, tuple, dict, collections.deque)
+
+
+def _is_data(value: Any) -> bool:
+    """Whether it is a number, a text, a tensor without a gradient, an array, or a tuple of such."""
+    if type(value) is tuple:
+        return all(map(_is_data, value))
+    if type(value) is Tensor:
+        return not value.requires_grad
+    return type(value) in PRIMITIVE_TYPES or type(value) is np.ndarray
+
+
+def _are_known(numbers: Any) -> bool:
+    """Whether all of a set are plain numbers that have literals."""
+    return len(numbers) <= _FEW and all(type(x) is int or (type(x) is float and math.isfinite(x)) for x in numbers)
+
+
 class ContainerHandlers(Handlers):
     """`c[k]`, `c[k] = v`, `del c[k]`, `x in c`, `len(c)`.
 
@@ -101,6 +121,9 @@ class ContainerHandlers(Handlers):
         looked_up = self._looked_up(owner, key) if is_late(key) and type(owner) in (list, tuple) else None
         if looked_up is not None:
             return looked_up
+        numbered = self.numbered_item(owner, key)
+        if numbered is not ABSENT:
+            return numbered
         if is_symbolic(owner) and type(plain(owner)) is str and type(key) is slice:
             text = recorder.texts.text_slice(owner, self.index(key))
             if text is not None:
@@ -145,6 +168,38 @@ class ContainerHandlers(Handlers):
         recorder.leaving.late_outcome(">=", place, -len(owner) if negative else 0, True)
         return recorder.leaving.late_item(tuple(owner), place)
 
+    def numbered_item(self, owner: Any, key: Any) -> Any:
+        """An item of a container from outside that the call has not changed, at a number that may be another one in each call: data of the
+        type that it has now.  ABSENT for others."""
+        recorder = self.recorder
+        if not is_symbolic(key) or type(owner) not in _NUMBERED or recorder.stopped or not recorder.is_outside(owner):
+            return ABSENT
+        if id(owner) in recorder.effects.content_known or recorder.effects.changes(owner):
+            return ABSENT
+        if is_late(key):
+            key = self._before_the_program(key)
+        if not is_symbolic(key) or recorder.sizes.symbol(key) is not None:
+            return ABSENT
+        try:
+            value = owner[plain(key)]
+        except (LookupError, TypeError) as error:
+            if is_foreign(error):
+                raise
+            return ABSENT
+        if not _is_data(value):
+            return ABSENT
+        return recorder.read(
+            value, recorder.sources[id(owner)].at(key._name), called=recorder.facts.item(owner, "a number"), symbolic=True
+        )
+
+    def _before_the_program(self, number: Any) -> Any:
+        """A late number that is made of none of the program's, as Python's number of the prologue; others as they are."""
+        recorder = self.recorder
+        if number._late.of_program or number._late.readings or number._late.source is not None:
+            return None
+        number = recorder.arrays.as_index(number)
+        return recorder.leaving.early(number)
+
     def _with_positions(self, owner: Tensor, key: Any) -> tuple[Tensor, Any]:
         """The same item: `x[i : i + 32]`, where another call has had another i, is one of all the windows of 32, so that i is a position.
         A window is a view at that place, and its gradient one of all windows: so none is taken where that is asked for."""
@@ -182,12 +237,14 @@ class ContainerHandlers(Handlers):
 
     def _tensor_key(self, key: Any) -> Any:
         """The key of an item of a tensor: a number that is a position may be another one in later calls."""
-        key = self.recorder.sizes.for_library(key)
+        recorder = self.recorder
+        key = recorder.sizes.for_library(key)
+        key = tuple(map(recorder.arrays.as_index, key)) if type(key) is tuple else recorder.arrays.as_index(key)
         if is_symbolic(key):
             return concrete(key) if is_late(key) and (is_answer(key) or type(plain(key)) is not int) else key
         if type(key) is tuple and any(map(is_symbolic, key)):
             return tuple(map(self._tensor_key, key))
-        return self.recorder.contents.as_key(key)
+        return recorder.contents.as_key(key)
 
     def plain_item(self, owner: Any, key: Any) -> Any:
         """The `__getitem__` of a built-in container, past that of a subclass."""
@@ -288,6 +345,7 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         if is_a(owner, Tensor):
             store, _ = recorder.attributes.lookup(type(owner), "__setitem__")
+            value = recorder.arrays.as_operand(value)
             key, value = self._tensor_key(key), value if is_symbolic(value) else recorder.contents.as_key(value)
             recorder.contents.read_content((key, value), deep=True)
             recorder.inspect_all((owner, key, value))
@@ -384,8 +442,19 @@ class ContainerHandlers(Handlers):
     def contains(self, element: Any, container: Any) -> bool:
         recorder = self.recorder
         container = concrete(container)
+        if (
+            is_symbolic(element)
+            and type(container) in (set, frozenset)
+            and _are_known(container)
+            and not recorder.is_outside(container)
+        ):
+            container = tuple(container)
+            if not is_late(element):
+                found = plain(element) in container
+                recorder.guard_outcome(Contains(Constant(container), element._name), found)
+                return found
         if is_symbolic(element):
-            element = element if self._is_asked(container, element) else concrete(element)
+            element = element if self.is_asked(container, element) else concrete(element)
         elif type(container) not in _SEQUENCES:
             element = recorder.contents.as_key(element)
         if is_a(container, Tensor):
@@ -403,7 +472,7 @@ class ContainerHandlers(Handlers):
                 return element in container
         return self.plain_contains(element, container)
 
-    def _is_asked(self, container: Any, number: SymbolicNumber) -> bool:
+    def is_asked(self, container: Any, number: SymbolicNumber) -> bool:
         """Whether a guard can ask if a symbolic number is in a container, without a guard on the number."""
         recorder = self.recorder
         if type(container) in _SEQUENCES:
@@ -485,7 +554,7 @@ class ContainerHandlers(Handlers):
         if is_user_instance(value):
             method = recorder.attributes.method(value, "__len__")
             if method is not None:
-                return len(Said(recorder.calls.call(method, (value,), {})))
+                return self._said_length(recorder.calls.call(method, (value,), {}))
         if recorder.is_outside(value) and is_a(value, (list, dict, set, collections.deque, array.array)):
             return recorder.sequences.outside_length(value)
         if recorder.is_outside(value) or not is_a(value, CONTAINERS):
@@ -493,6 +562,14 @@ class ContainerHandlers(Handlers):
         if not is_a(value, (*CONTAINERS, *DICT_VIEWS, str, bytes, range)) and hasattr(type(value), "__len__"):
             recorder.stop("container", f"a {type(value).__name__}")
         return builtin_base(type(value)).__len__(value) if is_a(value, CONTAINERS) else len(value)
+
+    def _said_length(self, said: Any) -> Any:
+        """What a `__len__` of the program has said: a number that may be another one in each call is one."""
+        recorder = self.recorder
+        if not is_symbolic(said) or is_late(said) or type(plain(said)) is not int or not 0 <= plain(said) <= sys.maxsize:
+            return len(Said(said))
+        recorder.miss_if(Not(Every((said._name.compared(">=", 0), said._name.compared("<=", sys.maxsize)))))
+        return said
 
     def has_objects(self, *values: Any) -> bool:
         """Whether comparing these, or what is in them, may be up to methods of the program."""

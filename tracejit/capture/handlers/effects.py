@@ -247,6 +247,11 @@ class EffectHandlers(Handlers):
         calls = [effect for effect in self.in_order if isinstance(effect, FunctionCall)]
         return any(leads_to([call.function, call.arguments, call.keywords], array) for call in calls)
 
+    def changes(self, container: Any) -> bool:
+        """Whether the call has changed an outside container so far."""
+        changed = any(isinstance(effect, ItemStore | MethodCall) and effect.container is container for effect in self.in_order)
+        return changed or id(container) in self.originals or self.given_to_calls(container)
+
     def note_change(self, container: Any) -> None:
         """An outside container is about to be changed: guards look at what is in it now."""
         if not (self.recorder.stopped or id(container) in self.content_known or id(container) in self.originals):

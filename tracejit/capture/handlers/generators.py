@@ -1,6 +1,7 @@
 """Random numbers that Python and NumPy draw: `random.random()`, `np.random.rand()`, `rng.normal(size=3)`.
 
-Such a call is made before the program, in the order of the run: what is drawn is a number of the prologue, or an array from outside.  An
+Such a call is made before the program, in the order of the run: what is drawn is a number of the prologue, an array from outside, or what
+is picked from a sequence.  An
 entry that does not serve the call after all - what was drawn has decided otherwise, or the program takes an exit - puts the generators
 back to where they were, so that whoever serves the call draws the same.  A generator is one that the entry knows: each call that asks
 another one misses.  Threads that draw from one generator at the same time may see draws of each other again.
@@ -10,6 +11,7 @@ Seeding one is such a call, too.  One that the call makes, each call makes befor
 from __future__ import annotations
 
 import random
+from collections import deque
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +19,10 @@ import numpy as np
 
 from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import ABSENT, Handlers
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.capture.handlers.late import is_late
+from tracejit.capture.handlers.symbols import SymbolicNumber, bare, concrete, is_symbolic, plain
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
-from tracejit.replay.ir import Constant, Expr, Name, tuple_of
+from tracejit.replay.ir import Constant, Expr, ListOf, Name, tuple_of
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -35,15 +38,16 @@ _DRAWS = frozenset(
         "standard_normal", "standard_exponential", "standard_gamma", "standard_cauchy", "standard_t", "beta", "binomial", "chisquare",
         "dirichlet", "exponential", "f", "gamma", "geometric", "gumbel", "hypergeometric", "laplace", "logistic", "lognormal", "logseries",
         "multinomial", "multivariate_normal", "negative_binomial", "pareto", "poisson", "power", "rayleigh", "vonmises", "wald", "weibull",
-        "zipf", "permutation", "choice", "seed",
+        "zipf", "permutation", "choice", "choices", "shuffle", "seed",
     }
 )  # fmt: skip
-"""Methods that return what they draw, and change nothing but the generator."""
+"""Methods that return what they draw, and change nothing but the generator, and `shuffle`."""
 _OF_NUMPY: frozenset[Any] = frozenset({np.random.seed, np.random.ranf, np.random.sample})
 """Functions that stand for a method of NumPy's own generator."""
 _MAKING = frozenset(map(id, (random.Random, np.random.RandomState, np.random.default_rng)))
-_OF_SEQUENCES = frozenset({"choice", "sample", "permutation"})
-"""Those that may be given a sequence, which random.Random picks from in Python code: that is followed as any other."""
+_OF_SEQUENCES = frozenset({"choice", "choices", "sample"})
+"""Those of random.Random that pick from a sequence: what they pick is read from what each call draws where the sequence is one that the
+prologue finds.  The Python code of others is followed, as any other."""
 
 
 def draws(function: Any) -> bool:
@@ -93,16 +97,68 @@ class GeneratorHandlers(Handlers):
         recorder = self.recorder
         name = function.__name__
         if type(owner) is random.Random and name in _OF_SEQUENCES:
-            return ABSENT
-        known: Any = recorder.sources.get(id(owner))
-        if id(owner) not in self._begun and (known is None or known != recorder.constant(owner)):
-            recorder.stop("impure_call", f"{type(owner).__name__}.{name}() of a generator that the call has made")
-        expression, value = self._called(known.get(name), getattr(owner, name), arguments, keywords)
+            if not arguments or not self._is_found(arguments[0]):
+                return ABSENT
+        elif name == "shuffle":
+            return self._shuffle(owner, arguments, keywords)
+        known = self._source(owner, name)
+        method = Constant(None) if known is None else known.get(name)
+        expression, value = self._called(method, getattr(owner, name), arguments, keywords)
         if recorder.stopped:
             return value
+        self._note(owner)
+        picks = type(owner) is random.Random and name in _OF_SEQUENCES
+        return self._picked(expression, value) if picks else self._drawn(expression, value)
+
+    def _shuffle(self, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A list of numbers, or an array of constants, that this run has made: each call shuffles a copy, and goes on with that.  ABSENT
+        for others."""
+        recorder = self.recorder
+        shuffled: Any = arguments[0] if len(arguments) == 1 and not keywords else None
+        is_list = type(shuffled) is list and not recorder.is_outside(shuffled) and self._is_found(shuffled)
+        if recorder.stopped or not (is_list or recorder.arrays.is_alone(shuffled)):
+            return ABSENT
+        known = self._source(owner, "shuffle")
+        if known is None:
+            return owner.shuffle(shuffled)
+        given = ListOf(tuple(map(self._to_draw, shuffled))) if is_list else recorder.constant(shuffled.copy(order="K"))
+        expression = recorder.constant(attempt).call(recorder.constant(_shuffled), known.get("shuffle"), given)
+        self._note(owner)
+        if is_list:
+            value = bare(shuffled)
+            recorder.unwatched(lambda: owner.shuffle(value))
+            shuffled[:] = self._picked(expression, value)
+        else:
+            recorder.unwatched(lambda: owner.shuffle(shuffled))
+            recorder.arrays.let_go_of(shuffled)
+            del recorder.made_here[id(shuffled)]
+            self._drawn(expression, shuffled)
+        return None
+
+    def _is_found(self, value: Any) -> bool:
+        """Whether it is a sequence that the prologue finds as it is now: one from outside, or one of numbers."""
+        recorder = self.recorder
+        if type(value) is range:
+            return True
+        if type(value) not in (list, tuple, deque):
+            return False
+        if recorder.is_outside(value):
+            return not recorder.effects.changes(value)
+        return type(value) is not deque and all(type(plain(v)) in (int, float) and not is_late(v) for v in value)
+
+    def _source(self, owner: Any, name: str) -> Expr | None:
+        """The expression of a generator that the entry knows, or that the call has made; the recording stops for others."""
+        recorder = self.recorder
+        known = recorder.sources.get(id(owner))
+        if id(owner) not in self._begun and (known is None or known != recorder.constant(owner)):
+            recorder.stop("impure_call", f"{type(owner).__name__}.{name}() of a generator that the call has made")
+            return None
+        return known
+
+    def _note(self, owner: Any) -> None:
+        """A generator is drawn from."""
         if id(owner) not in self._begun:
             self.known[id(owner)] = owner
-        return self._drawn(expression, value)
 
     def _begin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A generator is made: the prologue makes one in each call."""
@@ -119,7 +175,7 @@ class GeneratorHandlers(Handlers):
         """The expression of a call, and what it comes to now."""
         named = {k: self._to_draw(v) for k, v in keywords.items()}
         expression = self.recorder.constant(attempt).call(called, *map(self._to_draw, arguments), **named)
-        given = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
+        given = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
         value = self.recorder.readings.computed_now(lambda: function(*given[0], **given[1]), (*arguments, *keywords.values()))
         return expression, value
 
@@ -128,6 +184,10 @@ class GeneratorHandlers(Handlers):
         recorder = self.recorder
         if is_symbolic(value) and value._late is None:
             return value._name
+        if type(value) is range:
+            return Name("range").call(value.start, value.stop, value.step)
+        if recorder.is_outside(value) and type(value) in (list, tuple, deque) and self._is_found(value):
+            return recorder.sources[id(value)]
         value = concrete(value)
         if type(value) in (int, float):
             return recorder.number_expression(value)
@@ -154,3 +214,19 @@ class GeneratorHandlers(Handlers):
         else:
             recorder.stop("impure_call", f"drawing a {type(value).__name__}")
         return value
+
+    def _picked(self, expression: Expr, value: Any) -> Any:
+        """An item of a sequence, or a list of some, that each call picks."""
+        recorder = self.recorder
+        variable = recorder.define(expression)
+        if type(value) is not list:
+            return recorder.read(value, variable, symbolic=True)
+        recorder.miss_if(variable.type().is_not(Name("list")).otherwise(variable.length().differs(len(value))))
+        return recorder.made([recorder.read(v, variable.at(i), symbolic=True) for i, v in enumerate(value)])
+
+
+def _shuffled(shuffle: Any, sequence: Any) -> Any:
+    """A copy of a list or an array, shuffled."""
+    copy = list(sequence) if type(sequence) is list else sequence.copy(order="K")
+    shuffle(copy)
+    return copy

@@ -1,7 +1,7 @@
 """What the program computes of numbers that leave it, where they decide or tensors are computed with them: the same that Python computes.
 
-Additions, products, roots and choices come to Python's bits, in Python's order; powers are elementary functions.  None stands for what
-the program cannot compute.
+It comes to Python's bits, in Python's order: powers and the functions of `math` are those of the C library, which Python calls.  None
+stands for what the program cannot compute.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 import operator
 import sys
 from functools import partial
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.dtypes import FROM_NUMPY, float64, int64
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import REGISTRY
+from tracejit.math import libm
 from tracejit.replay.ir import Every, Not
 from tracejit.tensor import Tensor
 
@@ -41,6 +44,28 @@ TO_INTEGERS: dict[Any, str] = {
     builtins.int: "trunc", math.trunc: "trunc", math.floor: "floor", math.ceil: "ceil", builtins.round: "rint",
 }  # fmt: skip
 """Functions that make integers of floats, and the operation that finds them."""
+_OF_NUMPY: dict[Any, str] = {
+    np.sqrt: "sqrt", np.absolute: "abs", np.fabs: "abs", np.negative: "neg", builtins.abs: "abs", operator.neg: "neg",
+    np.isnan: "isnan", np.isfinite: "isfinite", np.isinf: "isinf",
+    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "div", operator.add: "add", operator.sub: "sub",
+    operator.mul: "mul", operator.truediv: "div", operator.lt: "lt", operator.le: "le", operator.gt: "gt", operator.ge: "ge",
+    operator.eq: "eq", operator.ne: "ne",
+}  # fmt: skip
+"""Functions of float64 that are the same in NumPy."""
+_HASHED: tuple[type, ...] = (np.ufunc, BuiltinFunctionType)
+_OF_C: dict[Any, str] = {
+    getattr(math, name): name
+    for name in (
+        "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+        "asinh", "erf", "erfc", "cbrt",
+    )
+    if hasattr(math, name)
+}  # fmt: skip
+"""Functions that Python has from the C library."""
+_TRIED: tuple[list[tuple[float, ...]], ...] = (
+    [(k / 97,) for k in range(1, 97)], [(k / 7, j / 11 - 3) for k in range(1, 40) for j in range(1, 60, 7)],
+)  # fmt: skip
+"""Numbers of which both are asked: of functions, of powers."""
 _UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
 
 
@@ -83,7 +108,7 @@ class InProgramHandlers(Handlers):
 
     def comparable(self, left: Any, right: Any) -> tuple[Any, Any] | None:
         """Operands for which a comparison in the program is Python's, which compares exact values; None where there are none."""
-        kinds = type(plain(left)), type(plain(right))
+        kinds = _kind(left), _kind(right)
         if kinds[0] is kinds[1] is float or kinds[0] is kinds[1] is int:
             a, b = self._operand(left), self._operand(right)
             if any(type(x) is int and x.bit_length() > 63 for x in (a, b)):
@@ -97,8 +122,12 @@ class InProgramHandlers(Handlers):
         return None if a is None or b is None else (a, b)
 
     def _operand(self, number: Any) -> Any:
-        """A tensor for a late number; another one as it is."""
-        return number._late.in_program() if is_late(number) else number
+        """A tensor for a late number, int64 for a truth value; another one as it is."""
+        if not is_late(number):
+            return number
+        tensor = number._late.in_program()
+        is_truth = tensor is not None and type(number._value) is np.bool_
+        return self.recorder.program.bind(REGISTRY["cast"], (tensor,), {"dtype": int64}) if is_truth else tensor
 
     def arithmetic_in_program(self, symbol: str, left: Any, right: Any, value: Any, bits: int) -> Any:
         a, b = self._operand(left), self._operand(right)
@@ -133,7 +162,7 @@ class InProgramHandlers(Handlers):
             return self._computed("mul", a, a)
         if right == 0.5 and not is_symbolic(right):
             return self._computed("sqrt", a)
-        return self._computed("pow", a, self._as_float(b))
+        return self._c_function("pow", a, self._as_float(b))
 
     def total_in_program(self, numbers: list[Any], bits: int) -> Any:
         """sum() of floats, or of ints, in Python's order: additions of floats carry their errors along since Python 3.12."""
@@ -185,6 +214,14 @@ class InProgramHandlers(Handlers):
                 best = function(best, operand)
         return best
 
+    def numpy_in_program(self, function: Any, arguments: tuple[Any, ...]) -> Any:
+        """A function of NumPy of numbers in float64, or an operator between such, as one of NumPy's or Python's."""
+        name = _OF_NUMPY.get(function) if type(function) in _HASHED else None
+        if name is None or not all(map(_is_double, arguments)):
+            return None
+        operands = [self._as_float(self._operand(number)) for number in arguments]
+        return None if any(operand is None for operand in operands) else self._computed(name, *operands)
+
     def _conversion(self, function: Any, number: Any) -> Any:
         tensor = self._operand(number)
         if tensor is None or not isinstance(tensor, Tensor):
@@ -193,12 +230,24 @@ class InProgramHandlers(Handlers):
             return self._computed(_UNARY[function], tensor)
         if function is math.sqrt:
             return self._computed("sqrt", self._as_float(tensor))
+        if function in _OF_C:
+            return self._c_function(_OF_C[function], self._as_float(tensor))
         if function in TO_INTEGERS and number._late is not None and type(plain(number)) is float:
             if abs(plain(number)) >= 2.0**WORD:
                 return None
             whole = self._computed(TO_INTEGERS[function], tensor)
             return self.recorder.program.bind(REGISTRY["cast"], (whole,), {"dtype": int64})
         return self._as_float(tensor) if function is builtins.float else None
+
+    def _c_function(self, name: str, *operands: Any) -> Any:
+        """What Python has from the C library; None where it is not known to be that."""
+        if not self.recorder.unwatched(lambda: _is_of_c(name)):
+            return None
+        tensors = [
+            x if isinstance(x, Tensor) else self.recorder.program.bind(REGISTRY["full"], (x,), {"shape": (), "dtype": float64})
+            for x in operands
+        ]
+        return self.recorder.program.bind(REGISTRY["c_function"], tuple(tensors), {"name": name})
 
     def _as_float(self, x: Any) -> Any:
         """Python makes floats of ints in arithmetic with floats, rounded once, as the program does."""
@@ -234,9 +283,33 @@ class InProgramHandlers(Handlers):
         return tensor if tensor._array.ndim == 0 else self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})  # type: ignore[no-any-return]
 
 
+@functools.cache
+def _is_of_c(name: str) -> bool:
+    """Whether Python's function of this name comes to what the C library's does, of some numbers."""
+    compute = getattr(math, name)
+    try:
+        return all(libm.call(name, *map(np.float64, given)) == compute(*given) for given in _TRIED[name == "pow"])
+    except (ValueError, AttributeError, OSError) as error:  # there is no such library, or function
+        if is_foreign(error):
+            raise
+        return False
+
+
+def _kind(number: Any) -> type:
+    """The type of Python that a number computes and compares as."""
+    value = plain(number)
+    return float if type(value) is np.float64 else int if type(value) is np.bool_ else type(value)
+
+
+def _is_double(number: Any) -> bool:
+    """Whether NumPy computes with a number in float64, and a comparison with it is that of its float."""
+    value = plain(number)
+    return isinstance(value, float) or (type(number) is int and abs(number) <= 2**53)
+
+
 def _as_like(late: Any, other: Any) -> Any:
     """A number with which a late one of another type can be compared in the program; None where there is none."""
     number = plain(other)
-    if type(plain(late)) is float:
+    if _kind(late) is float:
         return float(number) if type(other) is int and abs(number) <= 2**53 else None
     return int(number) if type(other) is float and number == number and abs(number) < 2.0**62 and number == int(number) else None

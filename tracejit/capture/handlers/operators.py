@@ -66,6 +66,8 @@ class OperatorHandlers(Handlers):
             return self._identity_test(symbol, left, right)
         if symbol == "%" and is_a(right, tuple) and recorder.effects.numbered.get(id(right)):
             right = tuple(recorder.contents.elements(right))
+        if symbol == "%" and type(left) is str:
+            left, right = recorder.texts.with_texts(left, right)
         if symbol == "%" and type(left) is str and any(map(_is_unsettled, right if type(right) is tuple else (right,))):
             text = recorder.texts.late_percent(left, right)
             if text is not None:
@@ -92,6 +94,8 @@ class OperatorHandlers(Handlers):
         if _is_simple(left) and _is_simple(right):
             return self._symbolic_binary(symbol, left, right, compute) if symbolic else compute(left, right)
         if is_a(left, Tensor) or is_a(right, Tensor):
+            if is_a(right, np.ndarray) or (is_a(left, np.ndarray) and not in_place):
+                left, right, in_place = recorder.arrays.as_operand(left), recorder.arrays.as_operand(right), False
             result = self._tensor_binary(symbol, left, right, in_place)
             if result is not ABSENT:
                 return result

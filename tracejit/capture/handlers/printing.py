@@ -20,7 +20,7 @@ from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.symbols import bare, concrete, plain
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.places import calling_frame, frame_at, level_from_here, may_be_error
-from tracejit.capture.policies import DICT_VIEWS, PRIMITIVE_TYPES, bound_to, is_a
+from tracejit.capture.policies import DICT_VIEWS, PRIMITIVE_TYPES, bound_to, is_a, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
 
 __all__ = ["FILES", "PrintingHandlers", "as_called_by_program"]
@@ -84,6 +84,8 @@ class PrintingHandlers(Handlers):
         """str.format and str.join of numbers and texts that each call computes; None for others."""
         recorder = self.recorder
         if name == "format":
+            if any(map(is_user_instance, (*arguments, *keywords.values()))):
+                return recorder.texts.format_of_objects(owner, arguments, keywords)
             opened = any(map(is_open, (*arguments, *keywords.values())))
             return recorder.texts.late_str_format(owner, arguments, keywords) if opened else None
         if len(arguments) != 1 or keywords:

@@ -19,7 +19,7 @@ import numpy as np
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.late import Late, is_answer, is_late
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, plain
-from tracejit.capture.policies import is_a
+from tracejit.capture.policies import is_a, is_user_instance
 from tracejit.replay.ir import Constant, Expr, Section, tuple_of
 from tracejit.tensor import Tensor
 
@@ -120,6 +120,23 @@ class TextHandlers(Handlers):
             return None
         return self._late_text(Constant(template).of("%", tuple_of(*map(self._in_text, given))), given, result)
 
+    def with_texts(self, template: str, values: Any) -> tuple[str, Any]:
+        """What template % values is the same as, with texts in the place of objects of the program."""
+        given = values if type(values) is tuple else (values,)
+        if is_a(values, tuple) is not (type(values) is tuple) or not any(map(is_user_instance, given)):
+            return template, values
+        letters = self.letters_of(template)
+        if letters is None or len(letters) != len(given):
+            return template, values
+        are_texts = [letter in "sra" and is_user_instance(v) for v, letter in zip(given, letters, strict=True)]
+        texts = [
+            self.recorder.operators.formatted(v, ord(letter), "") if is_text else v
+            for v, letter, is_text in zip(given, letters, are_texts, strict=True)
+        ]
+        fields = iter(are_texts)
+        template = _PERCENT.sub(lambda field: field[0] if field[4] == "%" or not next(fields) else f"{field[0][:-1]}s", template)
+        return template, self.recorder.made(tuple(texts)) if type(values) is tuple else texts[0]
+
     @staticmethod
     def letters_of(template: str) -> str | None:
         """The letters of the conversions in a template for `%`, in order; None for one of an unusual kind."""
@@ -156,6 +173,28 @@ class TextHandlers(Handlers):
                 return None
         named = {k: self._in_text(v) for k, v in keywords.items()}
         return self._late_text(Constant(template).get("format").call(*map(self._in_text, arguments), **named), values, result)
+
+    def format_of_objects(self, template: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """template.format(...) of arguments of which some are objects of the program, as an f-string; None where fields are no names."""
+        parts: list[Any] = []
+        unnamed, numbered = 0, False
+        for literal, name, specification, conversion in self.recorder.unwatched(lambda: list(string.Formatter().parse(template))):
+            parts.append(literal)
+            if name is None:
+                continue
+            numbered = numbered or name.isdecimal()
+            if not name:
+                name, unnamed = f"{unnamed}", unnamed + 1
+            if numbered and unnamed:
+                return None  # it raises what is to be raised
+            place = int(name) if name.isdecimal() else name
+            known = place < len(arguments) if type(place) is int else place in keywords
+            if not known or "{" in specification:
+                return None
+            value = arguments[place] if type(place) is int else keywords[name]
+            parts.append((value, ord(conversion) if conversion else -1, specification))
+        texts = [part if type(part) is str else self.recorder.operators.formatted(*part) for part in parts]
+        return self.joined(tuple(texts))
 
     def _is_long(self, value: Any) -> bool:
         """Whether an int may, in some call, be too long to become a float."""

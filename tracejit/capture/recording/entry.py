@@ -16,7 +16,7 @@ from typing import Any
 from tracejit.capture.reasons import Reason
 from tracejit.capture.recording.cell import Cell
 from tracejit.capture.recording.facts import Earlier, Fact
-from tracejit.capture.recording.rewinding import rewinding
+from tracejit.capture.recording.rewinding import kept, put_back, rewinding
 from tracejit.capture.recording.structure import Structure
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Op
@@ -236,8 +236,10 @@ class Recording:
             namespaces = [self.namespace[name] for name in self.structure.namespaces]
             cell = Cell(examining, MISS, namespaces, body.calls)
             namespace.update(state_of=cell.state, refresh=cell.refresh, same=same(), separate=separate())
+        if self.generators:
+            namespace.update(kept_states=kept(self.generators), put_back=put_back)
         entry: Entry = python.load(function, "entry", namespace, "entry")
-        return rewinding(entry, self.generators, Exit) if self.generators else entry
+        return entry
 
     def text(self, body: Body) -> str:
         """The source of the entry, for a reader."""
@@ -257,6 +259,8 @@ class Recording:
         alive = [Miss(Name(name).is_same(None)) for name in self.weak]
         rest = (*body.statements, *self.epilogue, Return(self.result))
         entry = Function(("args", "kwargs"), (*alive, *guards), rest, _MISSED, locks=self.locks)
+        if self.generators:
+            entry = rewinding(entry)
         return self._with_referents(entry), examine
 
     def _wanted(self, structure: Structure, body: Body) -> tuple[list[str], list[Statement]]:

@@ -90,7 +90,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     goes_on = any(o.requires_grad and not o.is_leaf and o.consumed is None for o in outputs)
     goes_on = goes_on or any(fact.placed and fact.consumed is None for fact in written)
     _check_storages(recorder, interpreter, views, inputs, goes_on)
-    _check_data(recorder, interpreter, inputs, written, goes_on)
+    _check_data(recorder, interpreter, views, inputs, written, goes_on)
     for _, _, value in interpreter.switched.values() if goes_on else ():
         if value in interpreter.requires_grad and value not in inputs:
             recorder.stop("tensor_state", "requires_grad_() of an outside tensor, before a backward pass that follows the call,")
@@ -334,7 +334,8 @@ def _written_inputs(recorder: Recorder, interpreter: RecordingInterpreter, views
         if value in roots:
             tensor = interpreter.inputs[value]
             source = recorder.tensors[id(tensor)]
-            version = interpreter.values[id(tensor)]
+            _, former, _ = interpreter.rebound.get(id(tensor), (tensor, None, 0))
+            version = interpreter.values[id(tensor)] if former is None else former
             switched = id(tensor) in interpreter.switched
             requires = source.requires_grad if switched else tensor.requires_grad
             if value in placed and source.is_view:
@@ -347,13 +348,22 @@ def _written_inputs(recorder: Recorder, interpreter: RecordingInterpreter, views
 
 
 def _check_data(
-    recorder: Recorder, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput], goes_on: bool
+    recorder: Recorder,
+    interpreter: RecordingInterpreter,
+    views: Views,
+    inputs: list[int],
+    written: list[WrittenInput],
+    goes_on: bool,
 ) -> None:
-    """What `.data` has changed is not seen by a backward pass after the call, which reads what is there then: programs keep what was."""
+    """What `.data` has changed is not seen by a backward pass after the call, which reads what is there then: programs keep what was.  The
+    memory that a tensor had before is written to by then, or not at all."""
     if goes_on and interpreter.uncounted:
         recorder.stop("tensor_state", "a write through .data, before a backward pass that follows the call,")
-    for tensor in interpreter.rebound:
-        if (goes_on and tensor.requires_grad) or any(interpreter.inputs[inputs[fact.index]] is tensor for fact in written):
+    for tensor, former, position in interpreter.rebound.values():
+        own = None if former is None else views.root(former)[0]
+        late = any(node.op.kind is Kind.WRITE and views.root(node.outputs[0])[0] == own for node in interpreter.nodes[position:])
+        is_placed = any(fact.placed and interpreter.inputs[inputs[fact.index]] is tensor for fact in written)
+        if (goes_on and tensor.requires_grad) or late or is_placed:
             recorder.stop("tensor_state", f".data = a tensor of shape {list(tensor.shape)}, which is used elsewhere,")
 
 

@@ -41,6 +41,7 @@ from tracejit.replay.ir import (
     Identity,
     ListOf,
     Name,
+    Section,
     SetAttribute,
     SetItem,
     Statement,
@@ -236,6 +237,10 @@ class Recipes:
         return self._define(value, self.recorder.constant(tuple.__new__).call(maker, tuple_of(*elements)))
 
     def _container(self, value: Any, cls: type) -> Expr:
+        part = _part_of_elements(value) if cls is list else None
+        if part is not None:
+            elements, section = part
+            return self._define(value, self.expression(elements).at(section))
         variable = self._define(value, self._empty(value, cls))
         if is_a(value, dict):
             for key, item in value.items():
@@ -289,6 +294,18 @@ class Recipes:
         instance = instance_dictionary(value) or {}
         for name, item in instance.items():
             self._put(variable.get("__dict__"), name, self._stored(instance, name, item))
+
+
+def _part_of_elements(numbers: list[Any]) -> tuple[SymbolicNumber, Section] | None:
+    """(all elements of a tensor as a list, where in it) for numbers that are some of them, in their order."""
+    if len(numbers) < 2 or not all(is_late(number) and number._late.element is not None for number in numbers):
+        return None
+    tensor, start = numbers[0]._late.element
+    for i, number in enumerate(numbers, start):
+        source, place = number._late.element
+        if source is not tensor or place != i:
+            return None
+    return numbers[0]._late.parts[0], Section(Constant(start), Constant(start + len(numbers)))
 
 
 def _slots(cls: type) -> list[tuple[str, Any]]:
