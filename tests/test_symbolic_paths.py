@@ -193,6 +193,15 @@ def networks(name: str, **options: Any) -> Callable[[T.Tensor], Any]:
     return make
 
 
+def gradients_of_samples(xs: T.Tensor) -> Any:
+    parameters = {name: x.detach() for name, x in LINEAR.named_parameters()}
+
+    def error(parameters: Any, x: T.Tensor) -> T.Tensor:
+        return (T.func.functional_call(LINEAR, parameters, (x,)) ** 2).mean()
+
+    return list(T.func.vmap(T.func.grad(error), in_dims=(None, 0))(parameters, xs).values())
+
+
 LONG = (20, 31, 44, 57, 23, 80, 6, 5, 9)
 OVER_TIME: dict[str, Callable[[T.Tensor], Any]] = {
     "scan": scanned,
@@ -204,8 +213,12 @@ OVER_TIME: dict[str, Callable[[T.Tensor], Any]] = {
     "GRU": networks("GRU"),
     "GRU in two directions": networks("GRU", bidirectional=True, bias=False),
     "LSTM without gradients": lambda xs: LSTM(xs[:, None])[0].detach(),
+    "vmap": lambda xs: T.vmap(lambda x, w: (x @ w).tanh(), in_dims=(0, None))(xs, W),
+    "gradients of samples": gradients_of_samples,
+    "Jacobians": lambda xs: T.vmap(T.func.jacrev(lambda x: (x @ W).tanh()))(xs),
 }
 LSTM = nn.LSTM(4, 3)
+LINEAR = nn.Linear(4, 3)
 
 
 @pytest.mark.parametrize("name", OVER_TIME)
