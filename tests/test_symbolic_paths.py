@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracejit as T
-from tracejit import nn, optim
+from tracejit import distributions, nn, optim
 from tracejit.config import override
 from tracejit.core.symbolic import SymInt
 from tracejit.llvm import driver
@@ -131,6 +131,12 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "resized": lambda x: F.interpolate(x.t()[None], scale_factor=2),
     "borders": lambda x: [F.pad(x.t()[None], (2, 1), mode=mode) for mode in ("reflect", "replicate", "circular")],
     "factored": factored,
+    "a shape alone": lambda x: T.full((x.shape[0], x.shape[0]), -math.inf).triu(1),
+    "distributions": lambda x: (
+        distributions.Categorical(logits=x).log_prob(T.arange(x.shape[0]) % 4),
+        distributions.MultivariateNormal(x, scale_tril=T.eye(4)).log_prob(x * 2),
+        distributions.Independent(distributions.Normal(x, x.exp()), 1).entropy(),
+    ),
 }
 
 
