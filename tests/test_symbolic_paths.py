@@ -128,6 +128,8 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "divergence": lambda x: F.kl_div(x.log_softmax(1), x.softmax(0), reduction="batchmean"),
     "quantile": lambda x: T.quantile(x, 0.3, dim=0),
     "pooled": lambda x: (F.avg_pool1d(x.t()[None], 2, stride=1), F.adaptive_avg_pool1d(x.t()[None], 1)),
+    "pooled with steps": lambda x: (F.max_pool1d(x.t(), 2), F.max_pool1d(x.t(), 3, 2, 1), F.avg_pool1d(x.t(), 3, 2, 1)),
+    "largest of a dimension": lambda x: F.adaptive_max_pool1d(x.t()[None], 1),
     "resized": lambda x: F.interpolate(x.t()[None], scale_factor=2),
     "borders": lambda x: [F.pad(x.t()[None], (2, 1), mode=mode) for mode in ("reflect", "replicate", "circular")],
     "factored": factored,
