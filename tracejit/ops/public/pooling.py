@@ -49,7 +49,7 @@ def _extents(
                 f"{name}(): pad should be at most half of effective kernel size, but got pad={p} for kernel_size={k}"
             )
         span = n + 2 * p - d * (k - 1) - 1
-        count = (math.ceil(span / s) if ceil_mode else span // s) + 1
+        count = (-(-span // s) if ceil_mode else span // s) + 1
         if ceil_mode and (count - 1) * s >= n + p:
             count -= 1  # a window may not begin in the padding at the high end
         if count < 1:
