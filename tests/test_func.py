@@ -72,6 +72,7 @@ def test_vmap_agrees_with_torch() -> None:
         lambda f, x, y, w: f.func.vmap(f.func.grad(lambda a: (a**3).sum()))(x),
         lambda f, x, y, w: f.func.vmap(f.func.jacrev(lambda a: a.sin()))(x),
         lambda f, x, y, w: f.func.vmap(f.func.vmap(lambda a: a * 2))(x),
+        lambda f, x, y, w: f.func.vmap(lambda a, weight: a @ weight)(x, weight=w),
     ]
     for program in programs:
         both(program, x, y, w)

@@ -173,6 +173,45 @@ def with_numbers(xs: Any) -> Any:
     return (*tj.autograd.grad(loss(h, ys), w), h.detach())
 
 
+def inner_gradient(xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        point = h.detach().requires_grad_()
+        (slope,) = tj.autograd.grad(((point @ W - x) ** 2).sum(), point)
+        return h - 0.01 * slope, None
+
+    return tj.scan(step, zeros(), xs)[0].detach()
+
+
+def inner_gradient_of_a_leaf_around(xs: Any) -> Any:
+    half = (W / 2).sin()
+    slopes = tj.map(lambda x: tj.autograd.grad((x @ half).tanh().sum(), W, retain_graph=True)[0], xs)
+    return slopes, *tj.autograd.grad(half.sum(), W)
+
+
+def inner_second_derivatives(xs: Any) -> Any:
+    def curvature(x: Any) -> Any:
+        point = x.clone().requires_grad_()
+        (slope,) = tj.autograd.grad((point**3).sum(), point, create_graph=True)
+        return tj.autograd.grad(slope.sin().sum(), point)[0]
+
+    return tj.map(curvature, xs)
+
+
+def gradients_of_samples(xs: Any) -> Any:
+    parameters = {name: x.detach() for name, x in LINEAR.named_parameters()}
+
+    def error(parameters: Any, x: Any) -> Any:
+        return (tj.func.functional_call(LINEAR, parameters, (x,)) ** 2).mean()
+
+    return tj.func.vmap(tj.func.grad(error), in_dims=(None, 0))(parameters, xs), LINEAR(xs[0]).detach()
+
+
+def jacobians(xs: Any) -> Any:
+    w = W.detach()
+    products = tj.vmap(lambda x, y: x * y, (0, 1), 1)(xs, xs.movedim(0, 1))
+    return tj.vmap(tj.func.jacrev(lambda x: (x @ w).tanh()))(xs[:, 0]), products
+
+
 def partly_used(xs: Any) -> Any:
     def step(carried: Any, x: Any) -> Any:
         return (carried[0] @ W, carried[1] + x), None
@@ -200,7 +239,8 @@ def carried_on_as_they_were(xs: Any) -> Any:
     [
         recurrent, backwards, gradients, gradients_of_slices, second_derivatives, lstm, training, solver, in_another, some_detached,
         unchanged_and_swapped, positions, mapped, counting, stepped_twice, with_numbers,
-        partly_used, carried_on_as_they_were,
+        partly_used, carried_on_as_they_were, inner_gradient, inner_gradient_of_a_leaf_around, inner_second_derivatives,
+        gradients_of_samples, jacobians,
     ],
 )  # fmt: skip
 def test_steps_that_do_the_same_are_a_loop(function: Callable[..., Any]) -> None:
@@ -268,13 +308,31 @@ def hooked(xs: Any) -> Any:
     return tj.autograd.grad(loss(h, ys), w)
 
 
-def inner_gradient(xs: Any) -> Any:
-    def step(h: Any, x: Any) -> Any:
-        point = h.detach().requires_grad_()
-        (slope,) = tj.autograd.grad(((point @ W - x) ** 2).sum(), point)
-        return h - 0.01 * slope, None
+def inner_gradient_on_the_tape(xs: Any) -> Any:
+    def slope(x: Any) -> Any:
+        return tj.autograd.grad(((x @ W) ** 3).sum(), W, create_graph=True)[0]
 
-    return tj.scan(step, zeros(), xs)[0].detach()
+    return tj.autograd.grad((tj.map(slope, xs) ** 2).sum(), W)
+
+
+def accumulating(xs: Any) -> Any:
+    w = W.detach().clone().requires_grad_()
+
+    def step(h: Any, x: Any) -> Any:
+        (x @ w).sin().sum().backward()
+        return h + w.grad.sum(), None
+
+    return tj.scan(step, zeros(), xs)[0], w.grad
+
+
+def leaf_by_turns(xs: Any) -> Any:
+    point = zeros()
+
+    def step(h: Any, x: Any) -> Any:
+        point.requires_grad_(not point.requires_grad)
+        return h + x * (2 if point.requires_grad else 3), None
+
+    return tj.scan(step, zeros(), xs)[0], point.requires_grad
 
 
 def slice_carried_on(xs: Any) -> Any:
@@ -308,8 +366,8 @@ def of_the_step_before(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        varying, branching, leaving, writing, drawing, few, of_the_step_before, own_gradient, hooked, inner_gradient,
-        slice_carried_on, view_carried_on,
+        varying, branching, leaving, writing, drawing, few, of_the_step_before, own_gradient, hooked, inner_gradient_on_the_tape,
+        accumulating, leaf_by_turns, slice_carried_on, view_carried_on,
     ],
 )  # fmt: skip
 def test_steps_that_differ_or_do_more_stay_written_out(function: Callable[..., Any]) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracejit as T
-from tracejit import nn, optim
+from tracejit import distributions, nn, optim
 from tracejit.config import override
 from tracejit.core.symbolic import SymInt
 from tracejit.llvm import driver
@@ -128,9 +128,20 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "divergence": lambda x: F.kl_div(x.log_softmax(1), x.softmax(0), reduction="batchmean"),
     "quantile": lambda x: T.quantile(x, 0.3, dim=0),
     "pooled": lambda x: (F.avg_pool1d(x.t()[None], 2, stride=1), F.adaptive_avg_pool1d(x.t()[None], 1)),
-    "resized": lambda x: F.interpolate(x.t()[None], scale_factor=2),
+    "pooled with steps": lambda x: (F.max_pool1d(x.t(), 2), F.max_pool1d(x.t(), 3, 2, 1), F.avg_pool1d(x.t(), 3, 2, 1)),
+    "largest of a dimension": lambda x: F.adaptive_max_pool1d(x.t()[None], 1),
+    "resized": lambda x: [F.interpolate(x.t()[None], scale_factor=k, mode=m) for k in (2, 1.5, 0.5) for m in ("nearest", "linear")],
+    "resized to a size": lambda x: [F.interpolate(x.t()[None], 11, mode=m) for m in ("nearest", "nearest-exact", "linear")],
+    "sampled": lambda x: F.grid_sample(x.reshape(-1, 1, 2, 2), x.tanh().reshape(-1, 2, 1, 2), align_corners=False),
+    "statistics of instances": lambda x: F.instance_norm(x[:, None]),
     "borders": lambda x: [F.pad(x.t()[None], (2, 1), mode=mode) for mode in ("reflect", "replicate", "circular")],
     "factored": factored,
+    "a shape alone": lambda x: T.full((x.shape[0], x.shape[0]), -math.inf).triu(1),
+    "distributions": lambda x: (
+        distributions.Categorical(logits=x).log_prob(T.arange(x.shape[0]) % 4),
+        distributions.MultivariateNormal(x, scale_tril=T.eye(4)).log_prob(x * 2),
+        distributions.Independent(distributions.Normal(x, x.exp()), 1).entropy(),
+    ),
 }
 
 
@@ -193,6 +204,15 @@ def networks(name: str, **options: Any) -> Callable[[T.Tensor], Any]:
     return make
 
 
+def gradients_of_samples(xs: T.Tensor) -> Any:
+    parameters = {name: x.detach() for name, x in LINEAR.named_parameters()}
+
+    def error(parameters: Any, x: T.Tensor) -> T.Tensor:
+        return (T.func.functional_call(LINEAR, parameters, (x,)) ** 2).mean()
+
+    return list(T.func.vmap(T.func.grad(error), in_dims=(None, 0))(parameters, xs).values())
+
+
 LONG = (20, 31, 44, 57, 23, 80, 6, 5, 9)
 OVER_TIME: dict[str, Callable[[T.Tensor], Any]] = {
     "scan": scanned,
@@ -204,8 +224,12 @@ OVER_TIME: dict[str, Callable[[T.Tensor], Any]] = {
     "GRU": networks("GRU"),
     "GRU in two directions": networks("GRU", bidirectional=True, bias=False),
     "LSTM without gradients": lambda xs: LSTM(xs[:, None])[0].detach(),
+    "vmap": lambda xs: T.vmap(lambda x, w: (x @ w).tanh(), in_dims=(0, None))(xs, W),
+    "gradients of samples": gradients_of_samples,
+    "Jacobians": lambda xs: T.vmap(T.func.jacrev(lambda x: (x @ W).tanh()))(xs),
 }
 LSTM = nn.LSTM(4, 3)
+LINEAR = nn.Linear(4, 3)
 
 
 @pytest.mark.parametrize("name", OVER_TIME)

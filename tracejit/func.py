@@ -13,6 +13,7 @@ from typing import Any
 from tracejit.autograd.api import grad as gradients_of
 from tracejit.autograd.grad_mode import enable_grad
 from tracejit.autograd.tape import leads_elsewhere
+from tracejit.control_flow import map as map_slices
 from tracejit.core.tree import flatten, map_leaves, unflatten
 from tracejit.nn.functional_call import functional_call, stack_module_state
 from tracejit.ops.creation import full
@@ -239,41 +240,34 @@ def vmap(
 ) -> Function:
     """A function that calls `func` for each element along the dimensions `in_dims` of its arguments, and stacks the results along out_dims.
 
-    The calls are made one after the other: random numbers are different ones in each call, whatever `randomness` says."""
+    Keyword arguments are handed on as they are.  The calls are made one after the other: random numbers are different ones in each call,
+    whatever `randomness` says."""
+    name = getattr(func, "__name__", func)
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = flatten(list(args))
         dims = _dims("in_dims", in_dims if in_dims is None or isinstance(in_dims, int) else list(in_dims), list(args))
-        sizes = {x.shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None}
+        sizes = [x.shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None]
         if not sizes:
             raise ValueError("vmap: at least one of the inputs has to have a dimension to map over")
-        if len(sizes) != 1:
-            raise ValueError(
-                f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)}"
-            )
-        (size,) = sizes
-        results = []
-        for i in range(size):
-
-            def element(x: Any, i: int = i) -> Any:
-                return x.select(0, i) if isinstance(x, Tensor) else x
-
-            given = [x if d is None else x.select(d, i) for x, d in zip(leaves, dims, strict=True)]
-            mapped = {k: map_leaves(element, v) for k, v in kwargs.items()}
-            results.append(flatten(func(*unflatten(structure, given), **mapped)))
-        if not results:
+        if any([size != sizes[0] for size in sizes]):
+            raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)}")
+        if sizes[0] == 0:
             raise RuntimeError("vmap: Expected the mapped dimension to have at least one element, got 0")
-        shape = results[0][1]
-        columns = list(zip(*[values for values, _ in results], strict=True))
-        out = _dims("out_dims", out_dims, unflatten(shape, [column[0] for column in columns]))
-        stacked = []
-        for column, d in zip(columns, out, strict=True):
-            if not isinstance(column[0], Tensor):
-                raise ValueError(
-                    f"vmap({getattr(func, '__name__', func)}): must only return Tensors, got type {type(column[0])}."
-                )
-            stacked.append(column[0] if d is None else stack(list(column), d))
-        return unflatten(shape, stacked)
+
+        def element(slices: list[Any]) -> Any:
+            rest = list(slices)
+            given = [x if d is None else rest.pop(0) for x, d in zip(leaves, dims, strict=True)]
+            found = func(*unflatten(structure, given), **kwargs)
+            for x in flatten(found)[0]:
+                if not isinstance(x, Tensor):
+                    raise ValueError(f"vmap({name}): must only return Tensors, got type {type(x)}.")
+            return found
+
+        stacked = map_slices(element, [x.movedim(d, 0) for x, d in zip(leaves, dims, strict=True) if d is not None])
+        columns, shape = flatten(stacked)
+        out = _dims("out_dims", out_dims, stacked)
+        return unflatten(shape, [x[0] if d is None else x.movedim(0, d) for x, d in zip(columns, out, strict=True)])
 
     return wrapper

@@ -378,7 +378,7 @@ def run_backward(
     recording = state.top is not state.base
     work = _Pass(roots, sink, retain_graph, create_graph, recording, wrap)
     if recording:
-        state.top.note("backward", *work.ways(roots))
+        state.top.note("backward", *work.ways(roots), sink.leaf is not None)
     for g in cotangents:
         sink.handed[id(g._array)] = g._array
     if work.tensors:

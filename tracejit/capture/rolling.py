@@ -6,7 +6,8 @@ body is one step.  (The first one may differ: what is carried into it need not r
 the tape has it, and with it the backward pass, as one step.  Otherwise the steps stay as they are.
 
 So a loop means what its steps did: whatever a step does besides (an effect, a number that leaves, a draw, a write, a branch on a tensor, a
-hook, a gradient of the program's own, a Python variable that makes the next step another one) shows, and the loop stays written out.
+hook, a Python variable that makes the next step another one) shows, and the loop stays written out.  A gradient that a step takes is
+operations like others where nothing of that stays on the tape (`_takes_own_gradients`).
 
 Two steps suffice where the second one is all that the others can be: it has changed nothing that code can find, outside or among
 what the call has made (`known_to`), and was given tensors like those that it gives, so the third one does the same, and by induction all
@@ -43,6 +44,8 @@ __all__ = ["Step", "known_to", "repeated", "signature_of", "taken_back"]
 Step = Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]
 """What a loop does: (carried, slices) -> (carried on, collected)."""
 _REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.RANDOM, Kind.OPAQUE)
+_OF_GRADIENTS: Final = frozenset({"notes", "gradients", "leaves", "last_backward"})
+"""What the recording counts where a step takes a gradient."""
 
 
 def repeated(
@@ -53,14 +56,24 @@ def repeated(
     collected: list[list[Tensor]] = []
     entered, begin, first = carried, 0, 0
     so_far: Any = None
+    gradients = leaves = 0
     known: Any = None
     signature: Any = None
     same = count > FEWEST and not recorder.stopped
+
+    def is_held() -> bool:
+        """Whether steps have left all but nodes as it was."""
+        if so_far != _held(interpreter):
+            return False
+        made = interpreter.leaves[leaves:]
+        return interpreter.gradients == gradients or _takes_own_gradients([*carried, *collected[-1]], made, first)
+
     for k in range(without_symbols(count)):
         i = count - 1 - k if reverse else k
         if len(collected) == 1 and same:
             entered, begin, first = carried, len(nodes), len(interpreter.avals)
-            so_far, known = recorded(interpreter), known_to(recorder, [step])
+            so_far, known = _held(interpreter), known_to(recorder, [step])
+            gradients, leaves = interpreter.gradients, len(interpreter.leaves)
         slices = [select.of(x, i, dim=0) for x in sliced]
         at = len(nodes)
         before, (carried, found) = carried, step(carried, slices)
@@ -71,11 +84,11 @@ def repeated(
             same = same and not _has_no_backward(made[1][0])  # type: ignore[index]
             signature = signature or made
             if len(collected) == 2 and same and _goes_on_alike(interpreter, first, before, carried):
-                same = so_far == recorded(interpreter)
+                same = is_held()
                 if same and known is not None and known == known_to(recorder, [step]):
                     break
     rows = collected[::-1] if reverse else collected
-    if not (same and so_far == recorded(interpreter)):
+    if not (same and is_held()):
         int(count)  # which steps there are is what a symbolic one is asked for
         return carried, [stack(list(column)) for column in zip(*rows, strict=True)]
     leaving = [*carried, *collected[-1]]
@@ -136,6 +149,17 @@ def signature_of(
     return tuple(text), (_body(interpreter, [*given, *shared], nodes, results), shared)
 
 
+def _held(interpreter: RecordingInterpreter) -> Any:
+    """What the recording holds, but for gradients that were taken."""
+    return recorded(interpreter, _OF_GRADIENTS), interpreter.notes - interpreter.gradients
+
+
+def _takes_own_gradients(results: Sequence[Tensor], leaves: Sequence[int], first: int) -> bool:
+    """Whether steps that take gradients leave nothing of that on the tape: they give nothing that requires grad, and make leaves of
+    nothing but what they have made.  leaves: the values that became leaves; first: see `signature_of`."""
+    return not any(x.requires_grad for x in results) and all(v >= first for v in leaves)
+
+
 def _has_no_backward(graph: Graph) -> bool:
     """Whether a backward pass would compute a loop again that may not end: nothing leaves that one for an interrupt."""
     return state.grad_enabled and bool(graph.requires_grad) and any("may not end" in node.op.traits for node in all_nodes(graph))
@@ -182,6 +206,7 @@ def _rolled(
     rest = [slice_.of(x, dim=0, start=start, stop=stop, step=1) for x in sliced]
     operands = (*entered, *rest, *given)
     tracked = state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
+    tracked = tracked and any(x.requires_grad for x in leaving)
     op = differentiable_loop(len(entered)) if tracked else loop(0)
     body = Body(graph if tracked else replace(graph, requires_grad=frozenset()))
     found = op.of(*operands, body=body, carried=len(entered), sliced=len(sliced), count=count - 1, reverse=reverse)
@@ -201,6 +226,7 @@ def taken_back(interpreter: RecordingInterpreter, shared: Sequence[int], begin: 
     given = [interpreter.numbers[v] if v in interpreter.numbers else interpreter.defined[v] for v in shared]
     gone = [v for node in interpreter.nodes[begin:] for v in node.outputs]
     del interpreter.nodes[begin:]
+    interpreter.last_backward = min(interpreter.last_backward, begin)
     for v in gone:  # what the program has kept of them is of unknown origin
         tensor = interpreter.defined.pop(v)
         if interpreter.values.get(id(tensor)) == v:

@@ -14,6 +14,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tracejit.capture.handlers.effects import AttributeStore, ItemStore
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.policies import is_heap_type
 from tracejit.core import dtypes
@@ -47,7 +48,7 @@ SEQUENCES: Final = (list, deque)
 DICTIONARIES: Final = (dict, OrderedDict, defaultdict)
 _OF_TENSORS: Final = frozenset(
     {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving", "sized"}
-    | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "remarks", "rows", "_prepared", "_followed"}
+    | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "remarks", "rows", "_prepared", "_followed", "views"}
 )
 """What is known of values, of numbers in them, of objects and functions that the call has made, and of loops: each step adds to it."""
 OF_READING: Final = frozenset(
@@ -246,6 +247,8 @@ def recorded(interpreter: RecordingInterpreter, apart: frozenset[str] = frozense
             return type(x), repr(x)
         if is_symbolic(x):  # which would take a look at it for a use of the number
             return Same(x)
+        if type(x) in (AttributeStore, ItemStore):  # one in the place of an equal one says the same
+            return [type(x), *parts(x)]
         inside: list[Any] = []
         if type(x).__module__.startswith("tracejit.capture."):
             inside = [] if id(x) in seen else parts(x)

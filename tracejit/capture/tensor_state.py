@@ -52,8 +52,10 @@ class StateRecorder(Interpreter):
         self.hooked = False  # a tensor of the call has got a hook
         self.hooks_read: set[int] = set()  # outside leaves whose hooks have run, and are guarded
         self.backward_ran = False  # then hooks on leaves would have to run ...
-        self.reached: set[Any] = set()  # ... and those at the places of these nodes, where gradients that were asked for arrived
+        self.reached: set[Any] = set()  # ... and those at the places of these nodes from outside, where gradients that were asked for arrived
         self.notes = 0  # how often something has happened to tensors that is no operation
+        self.gradients = 0  # how many of these are backward passes that add nothing to `.grad`, and tensors of the call that become leaves
+        self.leaves: list[int] = []  # the values that these tensors had
         self.last_backward = 0  # how many nodes were there when the last backward pass began
 
     # -- values
@@ -218,9 +220,10 @@ class StateRecorder(Interpreter):
         if recorder.stopped:
             return
         if event == "backward":
-            through, reached = details
+            through, reached, accumulates = details
+            self.gradients += not accumulates
             self.backward_ran, self.last_backward = True, len(self.nodes)
-            self.reached.update(reached)
+            self.reached.update([node for node in reached if node.sequence < self.first_sequence])
             for node in through:
                 if node.sequence < self.first_sequence:
                     recorder.stop("outside_graph", node.name())
@@ -246,6 +249,8 @@ class StateRecorder(Interpreter):
             if id(tensor) in recorder.tensors:
                 self._switch(tensor)
                 return
+            self.gradients += 1
+            self.leaves.append(self.values[id(tensor)])
             recorder.keep.append(tensor)
             self._become_leaf(tensor, not tensor._requires_grad)
         else:

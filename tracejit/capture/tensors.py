@@ -43,7 +43,7 @@ from tracejit.replay.ir import Every, Name, Not
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
-__all__ = ["RecordingInterpreter", "Watch"]
+__all__ = ["RecordingInterpreter", "Watch", "filled_strides"]
 
 _OWN_CODE = "own code"
 _STATIC_SCALARS = "static scalars"
@@ -395,7 +395,7 @@ class RecordingInterpreter(StateRecorder):
         value = self.values.get(id(tensor)) if value is None else value
         shape = self.symbolic_shape(tensor) if value is None else self._shape_of_value(value)
         strides = tuple([s // array.itemsize for s in array.strides])
-        found = _filled_strides(array.shape, strides, array.shape if shape is None else shape)
+        found = filled_strides(array.shape, strides, array.shape if shape is None else shape)
         node = next((node for node in self.nodes if value in node.outputs), None) if found is None and value is not None else None
         if node is not None and node.op.kind is Kind.VIEW and type(node.operands[0]) is int:
             base = self.symbolic_strides(self.defined[node.operands[0]], node.operands[0])
@@ -592,7 +592,7 @@ class RecordingInterpreter(StateRecorder):
             recorder.stop("random_operation", "a generator that the call has made")
 
 
-def _filled_strides(shape: tuple[int, ...], strides: tuple[int, ...], symbolic: tuple[int, ...]) -> tuple[int, ...] | None:
+def filled_strides(shape: tuple[int, ...], strides: tuple[int, ...], symbolic: tuple[int, ...]) -> tuple[int, ...] | None:
     """The strides of an array that fills its memory, in whatever order of its dimensions, those of one element among them; None for
     another one.  symbolic: the sizes of which they are computed."""
     if strides == contiguous(shape):

@@ -6,6 +6,7 @@ for more sizes than its own they are symbolic ones (symbolic.py), which answer i
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
     "normalise_dims",
     "product",
     "quotient",
+    "rounded_down",
     "same",
     "size_range",
     "slice_of",
@@ -114,6 +116,11 @@ def largest(sizes: Sequence[Dim]) -> Dim:
     """The largest size; where some are symbolic, without a question which one that is."""
     symbol = next((n for n in sizes if active(n)), None)
     return max(sizes) if symbol is None else symbol.env.compute("max", *sizes)  # type: ignore[attr-defined, no-any-return]
+
+
+def rounded_down(x: float) -> Dim:
+    """floor(x); of a number that is computed of symbolic sizes, without a question which one that is."""
+    return x.env.compute("floor", x) if active(x) else math.floor(x)  # type: ignore[attr-defined, no-any-return]
 
 
 def quotient(a: Dim, b: Dim) -> Dim:

@@ -668,9 +668,11 @@ class Substitution:
         return made
 
     def _made(self, value: Any, kind: type) -> Any:
-        if kind is tuple or kind is list:
+        if kind is list or isinstance(value, tuple):
             parts = [self.of(part) for part in value]
-            return value if all(map(operator.is_, parts, value)) else kind(parts)
+            if all(map(operator.is_, parts, value)):
+                return value
+            return parts if kind is list else tuple.__new__(kind, parts)
         if isinstance(value, Mapping):
             items = [self.of(item) for item in value.values()]
             return value if all(map(operator.is_, items, value.values())) else dict(zip(value, items, strict=True))

@@ -172,7 +172,7 @@ def instance_norm(
         )
     deviation, mean, variance = _moments(input, dims)
     for running, statistic in ((running_mean, mean), (running_var, variance * (count / max(count - 1, 1)))):
-        _update(running, primitives.sum_(statistic, dims=(0,), keepdim=True) / float(batch), momentum)
+        _update(running, primitives.sum_(statistic, dims=(0,), keepdim=True) / batch, momentum)
     return _affine(deviation * rsqrt(variance + eps), _channelwise(weight, input.ndim), _channelwise(bias, input.ndim))
 
 

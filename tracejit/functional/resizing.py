@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from tracejit.core.dtypes import float64, int64
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
-from tracejit.core.shapes import product, size_range
+from tracejit.core.shapes import product, rounded_down
 from tracejit.ops import indexing
-from tracejit.ops.creation import ArrayConstant, constant
+from tracejit.ops.creation import arange
+from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement import views
 from tracejit.ops.movement.views import permute
 from tracejit.ops.public.convolution import padded, per_dimension, windows
@@ -57,7 +56,7 @@ def interpolate(
         steps = tuple(n / t if t else 0.0 for n, t in zip(spatial, target, strict=False))
     else:
         factors = (scale_factor,) * rank if isinstance(scale_factor, int | float) else tuple(scale_factor)  # type: ignore[arg-type]
-        target = tuple(n * int(f) if f == int(f) else math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
+        target = tuple(n * int(f) if f == int(f) else rounded_down(n * f) for n, f in zip(spatial, factors, strict=True))
         repeats = [int(f) if f in _EXACT else 0 for f in factors]
         steps = tuple(
             n / t if recompute_scale_factor and t else 1.0 / f for n, t, f in zip(spatial, target, factors, strict=True)
@@ -71,9 +70,8 @@ def interpolate(
         elif repeats[i]:
             out = _each_repeated(out, i + 2, repeats[i])
         else:
-            offset = 0.5 if mode == "nearest-exact" else 0.0
-            places = [min(math.floor((j + offset) * steps[i]), spatial[i] - 1) for j in size_range(0, target[i])]
-            out = indexing.index_select(out, indexing.constant_index(places), dim=i + 2)
+            at = arange(0.5 if mode == "nearest-exact" else 0.0, 1.0, length=target[i], dtype=float64) * steps[i]
+            out = indexing.index_select(out, _positions(at, spatial[i]), dim=i + 2)
     return out
 
 
@@ -87,16 +85,19 @@ def _each_repeated(x: Any, dim: int, times: int) -> Any:
 def _linear(x: Any, dim: int, target: int, step: float, align_corners: bool) -> Any:
     """Linear interpolation along one dimension."""
     size = x.shape[dim]
-    j = np.arange(target)
     if align_corners:
-        source = j * ((size - 1) / (target - 1) if target > 1 else 0.0)
+        source = arange(0.0, 1.0, length=target, dtype=float64) * ((size - 1) / (target - 1) if target > 1 else 0.0)
     else:
-        source = np.maximum((j + 0.5) * step - 0.5, 0.0)
-    low = np.minimum(source.astype(np.int64), size - 1)
-    high = np.minimum(low + 1, size - 1)
-    weight = (source - low).astype(x.dtype.numpy).reshape(-1, *(1,) * (x.ndim - 1 - dim))
-    first, second = (indexing.index_select(x, constant(array=ArrayConstant(places)), dim=dim) for places in (low, high))
-    return first * constant(array=ArrayConstant(1 - weight)) + second * constant(array=ArrayConstant(weight))
+        source = (arange(0.5, 1.0, length=target, dtype=float64) * step - 0.5).clamp(0.0)
+    low = _positions(source, size)
+    weight = views.reshape(cast(source - low, dtype=x.dtype), shape=(target, *(1,) * (x.ndim - 1 - dim)))
+    first, second = (indexing.index_select(x, places, dim=dim) for places in (low, (low + 1).clamp(max=size - 1)))
+    return first * (1 - weight) + second * weight
+
+
+def _positions(source: Any, size: int) -> Any:
+    """The elements, of so many, in which places that are not negative lie."""
+    return cast(source, dtype=int64).clamp(max=size - 1)
 
 
 def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:

@@ -13,7 +13,7 @@ from tracejit.core.precision import in_float32, rounds_once
 from tracejit.core.shapes import product
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
-from tracejit.ops.creation import ArrayConstant, constant, full
+from tracejit.ops.creation import ArrayConstant, arange, constant, full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.mathematics import abs_, log
@@ -104,7 +104,7 @@ def grid_sample(
         x = reshape(select(grid, rank - 1 - i, dim=grid.ndim - 1), shape=(batch, product(inner)))
         at.append(_inside(_unnormalised(x, sizes[i], bool(align_corners)), sizes[i], padding_mode, bool(align_corners)))
     flat = transpose(input.reshape(batch, channels, product(sizes)), 1, 2).reshape(batch * product(sizes), channels)
-    first = constant(array=ArrayConstant((np.arange(batch) * product(sizes)).reshape(batch, 1)))
+    first = reshape(arange(0, product(sizes), length=batch, dtype=int64), shape=(batch, 1))
     total = None
     for corner in range(1 if mode == "nearest" else 1 << rank):
         place: Any = first

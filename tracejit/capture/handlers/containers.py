@@ -506,7 +506,11 @@ class ContainerHandlers(Handlers):
             recorder.stop("container", f"a {type(container).__name__} (operator in)")
         if type(element) is ObjectIdentity and recorder.is_outside(container):
             recorder.stop("object_identity", "an id() among numbers from outside")
-        recorder.contents.read_content(container, deep=True)
+        if is_a(container, dict) and not recorder.is_outside(container):  # its values are not looked at
+            for key in builtin_base(type(container)).__iter__(container):
+                recorder.contents.read_content(key, deep=True)
+        else:
+            recorder.contents.read_content(container, deep=True)
         recorder.contents.read_content(element, deep=True)
         recorder.inspect_all((element,))
         if is_a(container, (list, tuple, collections.deque)) and self.has_objects(container, element):

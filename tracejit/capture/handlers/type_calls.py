@@ -14,7 +14,7 @@ from typing import Any
 from tracejit.capture.handlers.base import ABSENT, Handlers, Said
 from tracejit.capture.handlers.symbols import concrete, stored
 from tracejit.capture.policies import CALLED_BACK, is_a, is_user_instance
-from tracejit.tensor import Tensor
+from tracejit.tensor import Size, Tensor
 
 __all__ = ["TypeCallHandlers"]
 
@@ -99,7 +99,7 @@ class TypeCallHandlers(Handlers):
             arguments = (arguments[0], *map(recorder.container_methods.pairs, arguments[1:]))
         elif issubclass(cls, dict) and cls is not collections.Counter:
             arguments = tuple(map(recorder.container_methods.pairs, arguments))
-        elif cls is reversed and len(arguments) == 1 and type(arguments[0]) in (list, tuple) and not keywords:
+        elif cls is reversed and len(arguments) == 1 and type(arguments[0]) in (list, tuple, Size) and not keywords:
             return recorder.contents.backwards(arguments[0])
         elif cls in _COLLECTIONS:
             consumed = (

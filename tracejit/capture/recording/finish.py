@@ -37,7 +37,7 @@ from tracejit.capture.recording.late_checks import Views, check_arrays, check_ca
 from tracejit.capture.recording.recipes import Recipes
 from tracejit.capture.recording.rewinding import reference
 from tracejit.capture.recording.structure import Structure, split
-from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.capture.tensors import RecordingInterpreter, filled_strides
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
@@ -275,23 +275,23 @@ def _tensor_conditions(recorder: Recorder, source: TensorSource) -> list[Expr]:
         memory = x.get("_array")
         conditions.append(memory.get("shape").differs(recorder.sizes.inputs.get(id(source.tensor), array.shape)))
         conditions.append(memory.get("dtype").is_not(recorder.constant(array.dtype)))
-        conditions.append(memory.get("strides").differs(_bytes_apart(recorder, source.tensor)))
+        conditions.append(memory.get("strides").differs(_strides_in_bytes(recorder, source.tensor)))
     return conditions
-
-
-def _bytes_apart(recorder: Recorder, tensor: Tensor) -> tuple[int, ...]:
-    """The strides of the array of an argument, in bytes; where its sizes are symbolic, they may be, too."""
-    array, env = tensor._array, recorder.sizes.env
-    if env is None or id(tensor) not in recorder.sizes.inputs:
-        return array.strides
-    with env:
-        strides = recorder.program.symbolic_strides(tensor)
-        return array.strides if strides is None else tuple([s * array.itemsize for s in strides])
 
 
 # -- inputs
 def _strides(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
     return tuple(s // array.itemsize for s in array.strides)
+
+
+def _strides_in_bytes(recorder: Recorder, tensor: Tensor) -> tuple[int, ...]:
+    """Those of a tensor from outside, computed of its symbolic sizes where it fills its memory."""
+    env, shape, array = recorder.sizes.env, recorder.sizes.inputs.get(id(tensor)), tensor._array
+    if env is None or shape is None:
+        return array.strides
+    with env:
+        found = filled_strides(array.shape, _strides(array), shape)
+        return array.strides if found is None else tuple([s * array.itemsize for s in found])
 
 
 def _layout(

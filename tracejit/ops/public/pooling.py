@@ -10,7 +10,7 @@ import numpy as np
 
 from tracejit.core.dtypes import int64
 from tracejit.core.numbers import settled
-from tracejit.core.shapes import product, size_range
+from tracejit.core.shapes import largest, product, size_range
 from tracejit.ops import linalg
 from tracejit.ops import reduce as primitives
 from tracejit.ops.creation import ArrayConstant, constant
@@ -49,13 +49,13 @@ def _extents(
                 f"{name}(): pad should be at most half of effective kernel size, but got pad={p} for kernel_size={k}"
             )
         span = n + 2 * p - d * (k - 1) - 1
-        count = (math.ceil(span / s) if ceil_mode else span // s) + 1
+        count = (-(-span // s) if ceil_mode else span // s) + 1
         if ceil_mode and (count - 1) * s >= n + p:
             count -= 1  # a window may not begin in the padding at the high end
         if count < 1:
             raise RuntimeError(f"{name}(): the input of size {n} is too small for a window of {k} (dilation {d}, padding {p})")
         outputs.append(count)
-        high.append(max(0, (count - 1) * s + d * (k - 1) + 1 - n - p))
+        high.append(largest((0, (count - 1) * s + d * (k - 1) + 1 - n - p)))
     return tuple(outputs), tuple(high)
 
 
@@ -66,7 +66,7 @@ def _flat_windows(
     for i, (n, k, s, d) in enumerate(zip(outputs, size, stride, dilation, strict=True)):
         dim = x.ndim - rank + i
         needed = (n - 1) * s + d * (k - 1) + 1
-        if x.shape[dim] > needed:
+        if s > 1:  # there may be a rest, for some sizes
             x = views.slice_(x, dim=dim, start=0, stop=needed, step=1)
     spread = windows(x, rank, size, stride, dilation)
     return views.reshape(copies.clone(spread), shape=(*spread.shape[:-rank], product(size)))
@@ -150,7 +150,7 @@ def avg_pool(
     total = _window_sums(x, rank, size, step, outputs)
     if divisor_override is not None:
         return _divided(total, divisor_override)
-    if not any(low) and not any(high):  # all windows are whole
+    if not ceil_mode and (count_include_pad or not any(low)):  # all windows are whole
         return _divided(total, product(size))
     counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, low, count_include_pad)
     if counts.size and (counts == counts.flat[0]).all():
@@ -233,15 +233,20 @@ def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return
     targets = _targets(name, rank, input, output_size)
     sizes = tuple(input.shape[-rank:])
     first = input.ndim - rank
-    x, table = input, np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes)
-    for i, outputs in enumerate(
-        targets
-    ):  # each dimension becomes (bin, element of the bin), short bins repeating their last element
+    x = input
+    table = np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes) if return_indices else None
+    for i, outputs in enumerate(targets):  # each dimension becomes (bin, element of the bin), short bins repeating their last element
+        dim = first + 2 * i
+        if table is None and outputs and sizes[i] % outputs == 0:
+            x = views.reshape(
+                x if x.is_contiguous() else copies.clone(x), shape=(*x.shape[:dim], outputs, sizes[i] // outputs, *x.shape[dim + 1 :])
+            )
+            continue
         bins = _bins(sizes[i], outputs)
         longest = max((b - a for a, b in bins), default=1)
         positions = np.array([[min(a + j, b - 1) for j in range(longest)] for a, b in bins], np.int64).reshape(outputs, longest)
-        x = index_select(x, constant(array=ArrayConstant(positions)), dim=first + 2 * i)
-        table = np.take(table, positions, axis=2 * i)
+        x = index_select(x, constant(array=ArrayConstant(positions)), dim=dim)
+        table = None if table is None else np.take(table, positions, axis=2 * i)
     places, elements = tuple(range(0, 2 * rank, 2)), tuple(range(1, 2 * rank, 2))
     x = views.permute(x, dims=(*range(first), *(first + d for d in places), *(first + d for d in elements)))
     count = product(x.shape[first + rank :])
@@ -249,7 +254,7 @@ def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return
     last = flat.ndim - 1
     best = primitives.argmax(views.detach(flat), dim=last, keepdim=True)
     values = views.select(gather(flat, best, dim=last), 0, dim=last)
-    if not return_indices:
+    if table is None:
         return values
     spread = np.ascontiguousarray(table.transpose(*places, *elements).reshape(*targets, count))
     everywhere = views.expand(constant(array=ArrayConstant(spread)), shape=tuple(flat.shape))
