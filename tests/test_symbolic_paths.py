@@ -130,7 +130,9 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "pooled": lambda x: (F.avg_pool1d(x.t()[None], 2, stride=1), F.adaptive_avg_pool1d(x.t()[None], 1)),
     "pooled with steps": lambda x: (F.max_pool1d(x.t(), 2), F.max_pool1d(x.t(), 3, 2, 1), F.avg_pool1d(x.t(), 3, 2, 1)),
     "largest of a dimension": lambda x: F.adaptive_max_pool1d(x.t()[None], 1),
-    "resized": lambda x: [F.interpolate(x.t()[None], scale_factor=k, mode=m) for k in (2, 1.5, 0.5) for m in ("nearest", "linear")],
+    "resized": lambda x: [
+        F.interpolate(x.t()[None], scale_factor=k, mode=m) for k in (2, 1.5, 0.5) for m in ("nearest", "linear")
+    ],
     "resized to a size": lambda x: [F.interpolate(x.t()[None], 11, mode=m) for m in ("nearest", "nearest-exact", "linear")],
     "sampled": lambda x: F.grid_sample(x.reshape(-1, 1, 2, 2), x.tanh().reshape(-1, 2, 1, 2), align_corners=False),
     "statistics of instances": lambda x: F.instance_norm(x[:, None]),

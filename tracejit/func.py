@@ -252,7 +252,9 @@ def vmap(
         if not sizes:
             raise ValueError("vmap: at least one of the inputs has to have a dimension to map over")
         if any([size != sizes[0] for size in sizes]):
-            raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)}")
+            raise ValueError(
+                f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)}"
+            )
         if sizes[0] == 0:
             raise RuntimeError("vmap: Expected the mapped dimension to have at least one element, got 0")
 

@@ -64,7 +64,8 @@ class Step:
         return (
             (len(self.nodes), len(self.asked)) == (len(other.nodes), len(other.asked))
             and (self.left, self.appended) == (other.left, other.appended)
-            and all(a.is_like(b) for a, b in zip((*self.nodes, *self.asked), (*other.nodes, *other.asked), strict=True))
+            and all(a.is_like(b) for a, b in zip(self.nodes, other.nodes, strict=True))
+            and all(a.is_like(b) for a, b in zip(self.asked, other.asked, strict=True))
         )
 
 

@@ -452,7 +452,7 @@ class CompiledFunction(_Partial[P, R]):
             if self._settling.charge(cost) and tried:
                 self._close_account()
             return UNSERVED
-        if exited is None and sizes not in self._by_sizes and self._make_instance(args, kwargs, tried, sizes):
+        if exited is None and self._make_instance(args, kwargs, tried, sizes):
             stats.unserved -= 1
             return self.serve(args, kwargs)
         ticket = Ticket()
@@ -484,17 +484,18 @@ class CompiledFunction(_Partial[P, R]):
         return result
 
     def _make_instance(self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: tuple[Entry, ...], sizes: Shapes) -> bool:
-        """Put a path for a call of new sizes in place, if a recording of others says what it does.  Whether there is one now."""
+        """Put a path for a call of these sizes in place, if a recording of others says what it does.  Whether there is one now."""
         ticket = Ticket()
         try:
             if not _recording.take(ticket) or self._arriving is not None:
                 return False
             known = self._symbolic.instance(sizes, args, kwargs)
-            if known is None:
+            if known is None or any(entry.stands_for(known[0]) for entry in tried):
                 return False
+            before = self._entries
             self.stats.instances += 1
             self._install(known[0], tried, None, 0, sizes, known[1], is_instance=True)
-            return sizes in self._by_sizes
+            return self._entries is not before
         finally:
             ticket.over = True
 

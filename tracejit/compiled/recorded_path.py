@@ -24,7 +24,7 @@ from tracejit.ir.graph import Graph, Node
 from tracejit.report.debug import DebugLog
 from tracejit.runtime.program import Program
 
-__all__ = ["FIRST_WAIT", "Entry"]
+__all__ = ["FIRST_WAIT", "Entry", "same_objects"]
 
 _TABLES = (list, tuple, int, float, complex, str, bytes)
 _FEW = 200  # guards that machine code looks at in a few microseconds
@@ -237,7 +237,7 @@ class Entry:
             and self.recording.tensor_inputs == recording.tensor_inputs  # strides: a program is made for them
             and self.recording.outputs == recording.outputs
             and self.recording.guards == recording.guards
-            and _same_objects(self.recording.namespace, recording.namespace)
+            and same_objects(self.recording.namespace, recording.namespace)
             and self.recording.epilogue == recording.epilogue
             and self.recording.result == recording.result
             and mine.equals(other)
@@ -271,7 +271,7 @@ def _shape(graph: Graph, value: int) -> tuple[int, ...]:
     return aval.shape if isinstance(aval, Aval) else ()
 
 
-def _same_objects(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+def same_objects(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Whether the same names stand for the same objects, or for equal tables of types and plain values that a recorder has written."""
     return some.keys() == others.keys() and all(
         value is (other := others[name]) or (type(value) in _TABLES and type(other) is type(value) and value == other)

@@ -19,9 +19,11 @@ from typing import Any, Final, Protocol
 
 from tracejit.autograd.compiled import Mask
 from tracejit.capture.recording.entry import Recording, calling
+from tracejit.capture.recording.rewinding import kept, put_back
 from tracejit.capture.recording.sized import SymbolicRecording
 from tracejit.capture.session import tensors_among
 from tracejit.compiled.executable import Executable
+from tracejit.compiled.recorded_path import same_objects
 from tracejit.config import config
 from tracejit.core.locks import Ticket, Turn
 from tracejit.core.symbolic import ShapeEnv, Substitution
@@ -182,6 +184,11 @@ class SymbolicPath:
         self.regions: tuple[Region, ...] = ()
         self.needs_host = False
 
+    def is_of(self, recording: Recording, shapes: Shapes) -> bool:
+        """Whether this recording is of the same path as another one with these shapes: under the same guards."""
+        made = self.recording.at(shapes) if self.recording.explains(recording, shapes) else None
+        return made is not None and made.guards == recording.guards and same_objects(made.namespace, recording.namespace)
+
     def executable(self, plain: Recording, shapes: Shapes, make: Callable[[Recording], Executable]) -> Executable | None:
         """The programs of `plain`, which is this recording for these shapes; None where they have to be made for these alone."""
         sizes = self.recording.sizes(shapes)
@@ -260,7 +267,7 @@ class SymbolicPaths:
             self._pinned = dict.fromkeys([*self._pinned, *made.env.pins()][-_MOST:])
         if made is None or not made.is_general:
             return plain, None
-        known = next((path for path in self.paths if path.recording.is_trusted and path.recording.explains(plain, shapes)), None)
+        known = next((path for path in self.paths if path.recording.is_trusted and path.is_of(plain, shapes)), None)
         if known is None:
             self._unconfirmed += 1
             for other in paths:
@@ -314,7 +321,10 @@ class SymbolicPaths:
 
 
 def _serves(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the guards of a recording hold for a call.  What draws or locks before the program is not tried in vain."""
-    if recording.generators or recording.locks or recording.outside:
+    """Whether the guards of a recording hold for a call.  What locks before the program is not tried in vain; what is drawn before it is
+    put back."""
+    if recording.locks or recording.outside:
         return False
-    return recording.build_entry(calling(recording, lambda tensors, numbers: _FITS))(args, kwargs) is _FITS
+    entry = recording.build_entry(calling(recording, lambda tensors, numbers: _FITS))
+    states = kept(recording.generators)()
+    return put_back(states, entry(args, kwargs)) is _FITS

@@ -235,11 +235,14 @@ def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return
     first = input.ndim - rank
     x = input
     table = np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes) if return_indices else None
-    for i, outputs in enumerate(targets):  # each dimension becomes (bin, element of the bin), short bins repeating their last element
+    for i, outputs in enumerate(
+        targets
+    ):  # each dimension becomes (bin, element of the bin), short bins repeating their last element
         dim = first + 2 * i
         if table is None and outputs and sizes[i] % outputs == 0:
             x = views.reshape(
-                x if x.is_contiguous() else copies.clone(x), shape=(*x.shape[:dim], outputs, sizes[i] // outputs, *x.shape[dim + 1 :])
+                x if x.is_contiguous() else copies.clone(x),
+                shape=(*x.shape[:dim], outputs, sizes[i] // outputs, *x.shape[dim + 1 :]),
             )
             continue
         bins = _bins(sizes[i], outputs)
