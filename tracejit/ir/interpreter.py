@@ -16,6 +16,7 @@ from tracejit.core.aval import ScalarAval
 from tracejit.core.floating import quietly
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Kind
+from tracejit.core.symbolic import without_symbols
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 
 __all__ = ["GuardFailed", "NodeFailed", "SizeChanged", "StepFailed", "evaluated", "interpret", "run_nodes"]
@@ -104,7 +105,7 @@ def _run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     def read(operand: Operand) -> Any:
         if type(operand) is int:
             return values[operand]
-        return operand.value if isinstance(operand, Literal) else None
+        return without_symbols(operand.value) if isinstance(operand, Literal) else None
 
     guards = 0
     for node in graph.nodes:

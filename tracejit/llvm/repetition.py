@@ -103,7 +103,8 @@ def _repetition(periods: Sequence[Sequence[Step]], first: int) -> Repetition:
             same = all(address == place[0] for address in place)
             places.append(place[0] if same else Address(first + columns.setdefault(place, len(columns))))
         steps.append(_at(alike[0], places))
-    rows = [tuple([word for column in columns for word in _words(column[k])]) for k in range(len(times))]
+    # Where all is in the same memory each time, a row is a word that nothing reads: the loop ends with the table.
+    rows = [tuple([word for column in columns for word in _words(column[k])]) or (0,) for k in range(len(times))]
     return Repetition(tuple(steps), first, tuple(rows))
 
 
