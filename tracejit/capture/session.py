@@ -41,7 +41,7 @@ from tracejit.cpython.size_table import sized_among
 from tracejit.replay.ir import Constant, Expr, ListOf, Name
 from tracejit.tensor import Tensor
 
-__all__ = ["declare_inlined", "hindrance", "is_recording", "record", "tensors_among"]
+__all__ = ["declare_inlined", "hindrance", "integers_among", "is_recording", "record", "tensors_among"]
 
 _TRANSPARENT_MODULES = frozenset({"abc", "_py_abc", "enum", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
 _EAGER_DEPENDENCIES = frozenset({"numpy", "scipy"})
@@ -173,8 +173,8 @@ class Session(Recorder):
         """Guards on modes and on the structure of the arguments; the arguments as the run sees them."""
         self.namespace["default_names"] = dtypes.__dict__
         given, named = Name("args"), Name("kwargs")
-        others = Name("list").call(named).differs(ListOf(tuple(map(Constant, kwargs)))) if kwargs else named
-        self.miss_if(given.length().differs(len(args)).otherwise(others))
+        other_names = Name("list").call(named).differs(ListOf(tuple(map(Constant, kwargs)))) if kwargs else named
+        self.miss_if(given.length().differs(len(args)).otherwise(other_names))
         self.facts.note("mode", "the arguments", f"{len(args)} by position{''.join(f', {name}' for name in kwargs)}")
         self.miss_if(Name("state").get("grad_enabled").is_not(state.grad_enabled))
         self.facts.note("mode", "grad mode", str(state.grad_enabled))
@@ -190,7 +190,10 @@ class Session(Recorder):
             return self.read(value, expression, called=self.facts.argument(key), symbolic=True, argument=True)
 
         positional = tuple(read(a, given.at(i), i) for i, a in enumerate(args))
-        return positional, {k: read(a, named.at(k), k) for k, a in kwargs.items()}
+        others = {k: read(a, named.at(k), k) for k, a in kwargs.items()}
+        every = zip((*args, *kwargs.values()), (*positional, *others.values()), (*range(len(args)), *kwargs), strict=True)
+        self.integers = [(number, self.facts.argument(key)) for a, number, key in every if type(a) is int]
+        return positional, others
 
     def named_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], list[str]]:
         """`tensors_among` the arguments, and what the function calls them, whether it has looked at them or not."""
@@ -343,6 +346,11 @@ def record(
         raise error  # from here: without_dispatch knows by this frame where it came from
 
 
+def integers_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
+    """The integers that are arguments."""
+    return [x for x in (*args, *kwargs.values()) if type(x) is int]
+
+
 def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     """The tensors that are arguments, or in containers that are."""
     return [x for x, _ in sized_among((*args, *kwargs.values()), Tensor)]
@@ -369,7 +377,11 @@ def _recorded(
             session.facts.earlier = earlier or {}
             positional, named = session.arguments(args, kwargs)
             if dynamic:
-                session.sizes.begin(*session.named_tensors(args, kwargs), dynamic)
+                tensors, names = session.named_tensors(args, kwargs)
+                session.sizes.begin(tensors, names, dynamic)
+                for k, (number, called) in enumerate(session.integers, len(tensors)):
+                    if (k, 0) in dynamic:
+                        session.sizes.begin_number(number, called)
             session.hook()
             run.push()  # after the hook: who is not seen is not recorded
             result = session.calls.call(function, positional, named)

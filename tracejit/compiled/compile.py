@@ -53,7 +53,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, T
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import INTERRUPTED, MISS, Exit, Recording
 from tracejit.capture.recording.facts import Earlier, earlier_values
-from tracejit.capture.session import declare_inlined, hindrance, record, tensors_among
+from tracejit.capture.session import declare_inlined, hindrance, record
 from tracejit.capture.tensors import Watch
 from tracejit.capture.tracebacks import without_dispatch
 from tracejit.compiled.dispatch import dispatching, leaving, nothing_recorded
@@ -201,11 +201,13 @@ class CompiledFunction(_Partial[P, R]):
         """From now on the entry is tried first for arguments of these sizes."""
         self._by_sizes[sizes] = (entry, *[other for other in self._by_sizes.get(sizes, ()) if other is not entry])
         if entry.machine is not None:
-            self._sized.put(sizes, (entry.machine, leaving(self._paths, entry)))
+            # Machine code looks for the shapes of tensors alone.
+            of_tensors = tuple([shape for shape in sizes if shape[-1:] != (None,)])
+            self._sized.put(of_tensors, (entry.machine, leaving(self._paths, entry)))
 
     def _serve_sized(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Stands for the entry in front where several sizes are known."""
-        known = self._by_sizes.get(_sizes(args, kwargs))
+        known = self._by_sizes.get(self._symbolic.shapes(args, kwargs))
         entry = self._front = self._front if known is None else known[0]
         return MISS if entry is None else entry.serve(args, kwargs)
 
@@ -343,7 +345,7 @@ class CompiledFunction(_Partial[P, R]):
 
     def _others(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, ...]:
         """The entries to ask for a call that the one in front and its bridges do not serve."""
-        return self._entries if len(self._entries) <= _MANY else self._by_sizes.get(_sizes(args, kwargs), ())
+        return self._entries if len(self._entries) <= _MANY else self._by_sizes.get(self._symbolic.shapes(args, kwargs), ())
 
     def _went_on(
         self,
@@ -364,7 +366,7 @@ class CompiledFunction(_Partial[P, R]):
         else:
             if self._front is not None:
                 self._front.bridges[0] = entry
-            if len(self._by_sizes) > 1 and (sizes := _sizes(args, kwargs)) in self._by_sizes:
+            if len(self._by_sizes) > 1 and (sizes := self._symbolic.shapes(args, kwargs)) in self._by_sizes:
                 self._put_in_front_of(sizes, entry)
             self._put_in_front(entry)
         if self._settling.charge(cost):
@@ -444,7 +446,7 @@ class CompiledFunction(_Partial[P, R]):
         if self._arriving is not None or (is_crowded() and self._patience() < math.inf):
             stats.early_calls += 1
             return UNSERVED
-        sizes = _sizes(args, kwargs)
+        sizes = self._symbolic.shapes(args, kwargs)
         rare = not self._fullgraph and self._is_rare(sizes)
         if rare and self._rare_calls <= _COUNTED:
             return UNSERVED
@@ -478,6 +480,7 @@ class CompiledFunction(_Partial[P, R]):
                     self._pause(self._settling.raised())
                 raise
             recording, symbolic = self._symbolic.noted(recording, sizes, dynamic, self._entries)
+            sizes = self._symbolic.met(recording, args, kwargs)
             self._install(recording, tried, exited, number, sizes, symbolic)
         finally:
             ticket.over = True
@@ -805,11 +808,6 @@ class CompiledFunction(_Partial[P, R]):
 
     def __repr__(self) -> str:
         return f"<compiled {self._name()}: {self.stats}>"
-
-
-def _sizes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-    """The shapes of the tensors among the arguments, and in containers that are arguments."""
-    return tuple([x._array.shape for x in tensors_among(args, kwargs)])
 
 
 class FullGraphError(RuntimeError):

@@ -21,7 +21,7 @@ from tracejit.autograd.compiled import Mask
 from tracejit.capture.recording.entry import Recording, calling
 from tracejit.capture.recording.rewinding import kept, put_back
 from tracejit.capture.recording.sized import SymbolicRecording
-from tracejit.capture.session import tensors_among
+from tracejit.capture.session import integers_among, tensors_among
 from tracejit.compiled.executable import Executable
 from tracejit.compiled.recorded_path import same_objects
 from tracejit.config import config
@@ -235,23 +235,41 @@ class SymbolicPaths:
         self._first: dict[tuple[int, ...], Shapes] = {}  # ranks of the arguments -> the shapes that came first
         self._varying: dict[tuple[int, ...], set[tuple[int, int]]] = {}
         self._unconfirmed = 0
+        self._asked: frozenset[int] = frozenset()  # which of the integers among the arguments
 
     def dimensions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, int]]:
-        """The dimensions of the tensors among the arguments that are symbolic when this call is recorded."""
-        tensors = tensors_among(args, kwargs)
-        shapes = tuple([x._array.shape for x in tensors])
+        """The dimensions of the tensors among the arguments, and the integers, that are symbolic when this call is recorded."""
+        tensors, shapes = tensors_among(args, kwargs), self.shapes(args, kwargs)
         ranks = tuple(map(len, shapes))
         first, varying = self._first.setdefault(ranks, shapes), self._varying.setdefault(ranks, set())
         marked = set()
+        for k, shape in enumerate(shapes):
+            varying.update([(k, d) for d, (a, b) in enumerate(zip(first[k], shape, strict=True)) if a != b])
         for k, tensor in enumerate(tensors):
-            varying.update([(k, d) for d, (a, b) in enumerate(zip(first[k], shapes[k], strict=True)) if a != b])
             marked.update([shapes[k][d] for d, dynamic in marks(tensor).items() if dynamic])
         if marked:  # what has the same size is most likely the same batch
             varying.update([(k, d) for k, shape in enumerate(shapes) for d, n in enumerate(shape) if n in marked])
         if self._unconfirmed >= _ATTEMPTS or self.dynamic is False:
             return []
-        chosen = [(k, d) for k in range(len(shapes)) for d in range(ranks[k])] if self.dynamic else sorted(varying)
-        return [(k, d) for k, d in chosen if shapes[k][d] > 1 and marks(tensors[k]).get(d) is not False]
+        chosen = [(k, d) for k in range(len(tensors)) for d in range(ranks[k])] if self.dynamic else sorted(varying)
+        static = {(k, d) for k, tensor in enumerate(tensors) for d, dynamic in marks(tensor).items() if not dynamic}
+        return [(k, d) for k, d in chosen if type(n := shapes[k][d]) is int and n > 1 and (k, d) not in static]
+
+    def shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
+        """The shapes of the tensors among the arguments, and in containers that are arguments; and where some integer among the arguments
+        was asked for its value, as a size is, (value, None) for that one and (0, None) for others."""
+        found = [x._array.shape for x in tensors_among(args, kwargs)]
+        if self._asked:
+            found += [(x if k in self._asked else 0, None) for k, x in enumerate(integers_among(args, kwargs))]  # type: ignore[list-item]
+        return tuple(found)
+
+    def met(self, recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
+        """A call was recorded.  Returns `shapes` of it, as they are from now on."""
+        if not recording.asked <= self._asked:
+            self._asked |= recording.asked
+            shapes = self.shapes(args, kwargs)
+            self._first.setdefault(tuple(map(len, shapes)), shapes)
+        return self.shapes(args, kwargs)
 
     def noted(
         self, recording: Recording, shapes: Shapes, dynamic: list[tuple[int, int]], paths: Iterable[Sized]

@@ -108,6 +108,8 @@ class Recorder(Origins):
         self.prologue: list[Statement | TensorSource] = []
         self.facts = Facts()
         self.tensors: dict[int, TensorSource] = {}
+        self.asked_for: set[Name] = set()  # variables that are guarded by their values
+        self.integers: list[tuple[Any, str]] = []  # the arguments that are some, as the run sees them, and what the program calls them
         self.instance_reads: set[Expr] = set()  # expressions of attributes found in the dictionary of an instance
         self.compiled: set[str] = set()  # names of constants that are the compiled function itself
         self.paths: list[Expr] = []  # objects that may be changed: they must stay distinct
@@ -284,6 +286,7 @@ class Recorder(Origins):
         if self.sizes.settles(number):
             return
         value = number._value
+        self.asked_for.add(number._name)
         if self.first_time("number", number._name):
             self.prologue.append(Miss(self._differs(number._name, value)))
             self.facts.note("value", self.facts.numbers.get(number._name, "a number"), shown(value), user_line())

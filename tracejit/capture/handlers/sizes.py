@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["SizeHandlers"]
 
 Dimension = tuple[int, int]
-"""A dimension of a tensor among the arguments: the tensor's number, and its own."""
+"""A dimension of a tensor among the arguments: the tensor's number, and its own; or (how many tensors there are and an integer's number
+among the arguments that are some, 0)."""
 
 
 class SizeHandlers(Handlers):
@@ -59,6 +60,13 @@ class SizeHandlers(Handlers):
         env.__enter__()
         shape_of.append(self._shape)
         strides_of.append(self._strides)
+
+    def begin_number(self, number: SymbolicNumber, name: str) -> None:
+        """A number among the arguments is a variable from now on, too."""
+        assert self.env is not None
+        symbol = self.env.size(number._value, name)
+        self.recorder.miss_if(number._name.differs(symbol))
+        self.define(number._name, symbol)
 
     def give_up(self, problem: str) -> None:
         """What this recording is for one size cannot be told for others."""

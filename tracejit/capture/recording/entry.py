@@ -194,6 +194,7 @@ class Recording:
     guards: the prologue's statements.  epilogue: the effects'.  namespace: the constants they refer to.  weak:
     names of those that are weak references, and stand for what these refer to.
     structure: the same guards, with those that machine code can check for itself apart; None where there are too few.
+    asked: which of the integers among the arguments are guarded by their values.
     generators: references to those of Python and NumPy that the prologue draws from.  locks: whether it takes some.
     env: of the symbolic sizes in all of this, if there are any (sized.py).
     facts: what the guards are about, in the order in which a reader asks.  moved: of which of these it was decisive that it had been
@@ -213,6 +214,7 @@ class Recording:
     namespace: dict[str, Any] = field(default_factory=dict, repr=False)
     weak: tuple[str, ...] = ()
     structure: Structure | None = field(default=None, repr=False)
+    asked: frozenset[int] = frozenset()
     generators: tuple[Callable[[], Any], ...] = field(default=(), repr=False)
     locks: bool = False
     facts: tuple[Fact, ...] = field(default=(), repr=False)

@@ -20,6 +20,7 @@ from tracejit.capture.handlers.base import ABSENT, TensorSource
 from tracejit.capture.handlers.effects import AttributeStore, ItemStore, MethodCall
 from tracejit.capture.handlers.locking import release
 from tracejit.capture.handlers.recorder import Recorder
+from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recording.entry import (
@@ -45,7 +46,7 @@ from tracejit.core.op import REGISTRY, Kind, Op
 from tracejit.core.overlap import overlaps_itself
 from tracejit.core.symbolic import text_of
 from tracejit.ir.graph import Graph, Literal, Node
-from tracejit.replay.ir import Constant, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement
+from tracejit.replay.ir import Constant, Define, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement, walk
 from tracejit.tensor import Tensor
 from tracejit.tensor.marks import marks
 
@@ -137,6 +138,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         if recorder.locking.taken
         else _structure(recorder, guards, distinct),  # what is read under a lock is read there
         locks=bool(recorder.locking.taken),
+        asked=_asked_for(recorder, guards),
         generators=tuple(map(reference, recorder.generators.known.values())),
         outside=tuple(recorder.effects.outside),
         left_out=interpreter.left_out,
@@ -232,6 +234,18 @@ def _guards(recorder: Recorder, hooks: Mapping[int, Expr]) -> list[Statement]:
                 conditions.append(hooks[id(line)])
             statements.append(Miss(Either(tuple(conditions)) if len(conditions) > 1 else conditions[0]))
     return statements
+
+
+def _asked_for(recorder: Recorder, guards: Sequence[Statement]) -> frozenset[int]:
+    """Which of the integers among the arguments are guarded by their values, or numbers that are computed of them."""
+    computed = {s.name: s.value for s in guards if type(s) is Define}
+    found, waiting = set(), list(recorder.asked_for)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += [part for part in walk(computed.get(name.name, name)) if type(part) is Name]
+    return frozenset([k for k, (x, _) in enumerate(recorder.integers) if is_symbolic(x) and x._name in found])
 
 
 def _structure(recorder: Recorder, guards: Sequence[Statement], distinct: Sequence[Expr]) -> Structure | None:
