@@ -6,6 +6,7 @@ The library verifies itself in tests, so each instance here is also compared wit
 from __future__ import annotations
 
 import math
+import random
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -919,3 +920,137 @@ def test_lengths_of_scans_and_batches_are_symbolic_together() -> None:
         compiled(xs)
         assert plain(compiled(xs)) == plain(exact(states, xs))
     assert compiled.stats.traces == 3 and compiled.stats.instances == 4, compiled.explain()
+
+
+# -- integers among the arguments
+
+TABLE = T.tensor(np.random.default_rng(0).normal(size=(64, 3)))
+
+
+def first_rows(count: int) -> T.Tensor:
+    return TABLE[:count].sum(0)
+
+
+def points(count: int, low: float = 0.0) -> T.Tensor:
+    return T.linspace(low, 1.0, 5).expand(count, 5) * T.arange(count).unsqueeze(1)
+
+
+def noise(count: int) -> T.Tensor:
+    return T.randn(count, 3, dtype=T.float64) @ TABLE[:3]
+
+
+def simulated(steps: int) -> T.Tensor:
+    y = T.ones(3)
+    for _ in range(steps):
+        y = y - 0.1 * y * TABLE[0]
+    return y
+
+
+def padded(x: T.Tensor, length: int) -> T.Tensor:
+    return F.pad(x, (0, length - x.shape[0])) * length
+
+
+def of_two(rows: int, *, columns: int) -> T.Tensor:
+    return T.ones(rows, columns) * rows + T.zeros(rows + 1, columns)[1:]
+
+
+@pytest.mark.parametrize("function", [first_rows, points, noise, simulated])
+def test_integers_that_become_sizes_are_symbolic(function: Callable[[int], T.Tensor]) -> None:
+    compiled = T.compile(function)
+    for k, count in enumerate((9, 14, 11, 30, 12, 25, 1, 0, 40, 13)):
+        found = []
+        for call in (compiled, function):
+            T.manual_seed(k)
+            found.append((call(count), T.get_rng_state().tolist()))
+        (x, state), (y, expected) = found
+        assert (x.shape, x.dtype, state) == (y.shape, y.dtype, expected)
+        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.stats.traces <= 6  # none, one and few are paths of their own
+    assert compiled.stats.instances >= 4, compiled.explain()
+
+
+def test_integers_and_sizes_are_symbolic_together() -> None:
+    compiled, other = T.compile(padded), T.compile(of_two)
+    for n, length in ((5, 9), (7, 12), (4, 13), (6, 30), (9, 11), (8, 25), (3, 40)):
+        x = T.arange(n) * 1.0
+        assert compiled(x, length).tolist() == padded(x, length).tolist()
+        assert other(n, columns=length).tolist() == of_two(n, columns=length).tolist()
+    assert compiled.stats.traces <= 3, compiled.explain()
+    assert other.stats.traces <= 3, other.explain()
+    assert compiled.stats.instances >= 4
+    assert other.stats.instances >= 4
+
+
+def test_an_integer_that_is_a_size_is_no_bool_and_no_float() -> None:
+    def rows(count: Any) -> str:
+        try:
+            return str(TABLE[:count].sum(0) * count)
+        except (TypeError, IndexError) as error:
+            return type(error).__name__
+
+    compiled = T.compile(rows)
+    for count in (5, 7, 6, True, 9, 2.0, 2, 1, False, 0, -3, 8, None, np.int64(4), 4):
+        assert compiled(count) == rows(count), count
+
+
+def test_integers_that_are_computed_with_and_nothing_else_have_one_path() -> None:
+    compiled = T.compile(lambda x, epoch: x * epoch if epoch > 2 else x)
+    for epoch in range(20):
+        x = T.arange(4) * 1.0
+        assert compiled(x, epoch).tolist() == (x * epoch if epoch > 2 else x).tolist()
+    assert compiled.stats.traces == 2
+    assert not compiled.stats.instances
+
+
+# -- paths that differ in something else
+
+SIZES = (7, 12, 5, 16, 9, 20, 22, 30)
+
+
+def test_sizes_that_were_met_under_one_branch_need_no_recording_under_another() -> None:
+    calls = [0, 0]
+
+    def changing(x: T.Tensor, k: int) -> T.Tensor:
+        calls[k] += 1
+        return x * 2 if calls[k] < 12 else x * 3
+
+    compiled = T.compile(changing)
+    for n in SIZES * 3:
+        assert compiled(T.ones(n), 0).tolist() == changing(T.ones(n), 1).tolist()
+    assert compiled.stats.traces <= 4, compiled.explain()
+
+
+def test_paths_with_equal_graphs_and_other_guards_have_sizes_of_their_own() -> None:
+    linear = nn.Linear(3, 1)
+    optimizer = optim.SGD(linear.parameters(), lr=0.1)
+    scheduler = optim.lr_scheduler.LinearLR(optimizer, total_iters=9)
+
+    @T.compile
+    def step(x: T.Tensor) -> T.Tensor:
+        scheduler.step()
+        return linear(x).sum()
+
+    for n in SIZES * 3:
+        x = T.ones(n, 3)
+        np.testing.assert_allclose(step(x).item(), linear(x).sum().item(), rtol=1e-5)
+    assert step.stats.traces <= 4, step.explain()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
+
+
+def test_draws_of_python_and_numpy_are_no_reason_to_record_each_size() -> None:
+    generator = np.random.default_rng(0)
+
+    def mixed(x: T.Tensor) -> T.Tensor:
+        rows = generator.integers(0, len(x), size=4)
+        return x[T.tensor(rows)].sum() * random.uniform(0.5, 2.0) + float(np.random.beta(0.4, 0.4))
+
+    compiled = T.compile(mixed)
+    for k, n in enumerate(SIZES * 2):
+        found = []
+        for call in (compiled, mixed):
+            random.seed(k)
+            np.random.seed(k)
+            generator.bit_generator.state = np.random.PCG64(k).state
+            found.append((call(T.arange(n) * 1.0).item(), random.random(), np.random.rand(), generator.random()))
+        assert found[0] == pytest.approx(found[1])
+    assert compiled.stats.traces <= 3, compiled.explain()
