@@ -21,6 +21,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracejit.autograd.tape import edge_of
+from tracejit.capture.rolling import taken_back
 from tracejit.capture.rows import RowBefore, WrittenRows
 from tracejit.capture.steps import Applied, Place, Stacked, Step
 from tracejit.core.aval import ScalarAval
@@ -357,6 +358,7 @@ class StepsAsLoop:
     # -- the node
     def run(self, elements: Sequence[Slices], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
         """(what is at the places of `carried` after `count` steps, what they have appended); None where a node could not stand for them."""
+        before_nodes, before_values = len(self._interpreter.nodes), len(self._interpreter.avals)
         begins = [*self._begins, *map(self._row_before, self._before)]
         sliced: dict[Place, Slices] = {("given", k): x for k, x in enumerate(elements)}
         for i, distance in self._moving.items():
@@ -392,10 +394,12 @@ class StepsAsLoop:
         try:
             left = loop_node(graph, entered, [stacked[place] for place in rows], given, count, reverse)
         except StepFailed:  # it raises, or a guard does not hold: that is left to the step itself
+            self._take_back(before_nodes, before_values)
             return None
         ends = dict(zip(self.carried, left.ends, strict=True))
         moves = [(last[k].node.line, before, begins[k], ends[k]) for k, before in drawn.items()]
         if not self._interpreter.leave_generators(moves):
+            self._take_back(before_nodes, before_values)
             return None
         for k, a in last.items():
             if k not in drawn:
@@ -408,6 +412,15 @@ class StepsAsLoop:
         for i, x in written.items():
             self._write(self._step.nodes[i], x.stacked(count), _turned(next(collected), (x.distance < 0) is not reverse))
         return ends, appended
+
+    def _take_back(self, nodes: int, values: int) -> None:
+        """Have the recording as it was when it had so many nodes and values."""
+        interpreter = self._interpreter
+        taken_back(interpreter, (), nodes)
+        for v in range(values, len(interpreter.avals)):
+            del interpreter.avals[v]
+            interpreter.sized.discard(v)
+            interpreter.evaluated.pop(v, None)
 
     def _row_before(self, row: RowBefore) -> Tensor:
         """What a row has in it before the loop."""

@@ -94,6 +94,7 @@ else:
     _Partial = functools.partial
 
 _recording = Turn()
+_FEW: Final = 8  # paths, all of which may be asked
 _MANY: Final = 64  # paths of one function
 _OFTEN: Final = 4  # calls of one size
 _EARNED: Final = 64
@@ -106,7 +107,7 @@ class _Arriving:
     """A path that was recorded, and whose program is being made.
 
     is_instance: no call was recorded for it.  tried: the entries that did not serve its call, which left `exited` at exit `number`; sizes:
-    of its arguments."""
+    of its arguments; is_sized: whether it serves no others."""
 
     work: Work[tuple[Entry, bool]]
     recording: Recording
@@ -115,6 +116,7 @@ class _Arriving:
     exited: Entry | None
     number: int
     sizes: Shapes
+    is_sized: bool
 
 
 class _Patience:
@@ -345,7 +347,14 @@ class CompiledFunction(_Partial[P, R]):
 
     def _others(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, ...]:
         """The entries to ask for a call that the one in front and its bridges do not serve."""
-        return self._entries if len(self._entries) <= _MANY else self._by_sizes.get(self._symbolic.shapes(args, kwargs), ())
+        entries = self._entries
+        if len(entries) <= _FEW:
+            return entries
+        sizes = self._symbolic.shapes(args, kwargs)
+        of_sizes = self._by_sizes.get(sizes, ())
+        if len(entries) > _MANY:
+            return of_sizes
+        return (*of_sizes, *[entry for entry in entries if not entry.is_sized and entry not in of_sizes])
 
     def _went_on(
         self,
@@ -495,10 +504,9 @@ class CompiledFunction(_Partial[P, R]):
             known = self._symbolic.instance(sizes, args, kwargs)
             if known is None or any(entry.stands_for(known[0]) for entry in tried):
                 return False
-            before = self._entries
             self.stats.instances += 1
             self._install(known[0], tried, None, 0, sizes, known[1], is_instance=True)
-            return self._entries is not before
+            return any(entry not in tried for entry in self._by_sizes.get(sizes, ()))
         finally:
             ticket.over = True
 
@@ -599,7 +607,8 @@ class CompiledFunction(_Partial[P, R]):
             self._refuse(recording.outside[0])
         entries, backend = self._entries, self._backend or config.backend
         work = begun(lambda: self._made(recording, entries, backend, sizes, symbolic), self._patience())
-        arriving = _Arriving(work, recording, is_instance, tried, exited, number, sizes)
+        is_sized = symbolic is not None and symbolic.recording.env.is_guarded
+        arriving = _Arriving(work, recording, is_instance, tried, exited, number, sizes, is_sized)
         if work.behind:
             self._arriving = arriving
             self._note(make("compiling", self._name()))
@@ -638,7 +647,8 @@ class CompiledFunction(_Partial[P, R]):
             return
         entry, is_new = answer.value
         if not is_new:
-            if entry not in arriving.tried:  # another thread recorded it meanwhile
+            if entry not in arriving.tried:  # another thread recorded it meanwhile, or it was recorded for other sizes
+                self._put_in_front_of(arriving.sizes, entry)
                 return
             if exited is not None:
                 exited.eager_exits.setdefault(number, [0, FIRST_WAIT])
@@ -660,7 +670,7 @@ class CompiledFunction(_Partial[P, R]):
                 self._front.bridges[0] = entry
             self._put_in_front_of(arriving.sizes, entry)
             self._put_in_front(entry)
-        entry.sizes = arriving.sizes
+        entry.sizes, entry.is_sized = arriving.sizes, arriving.is_sized
         self._came.pop(entry.sizes, None)
         self._rare_calls = 0
         if len(self._entries) == _MANY and len(self._by_sizes) > 1:

@@ -50,6 +50,7 @@ class Entry:
         "eager_exits",
         "executable",
         "interpreted_for",
+        "is_sized",
         "lost",
         "machine",
         "recording",
@@ -80,6 +81,7 @@ class Entry:
         ] = {}  # exits that led to a recorded path: [eager calls since, how many to wait for]
         self.lost = [0, 0]  # exits without a bridge since one that no entry served and none had room for, how many to wait for
         self.sizes: Shapes = ()  # of the arguments of the recorded call
+        self.is_sized = False  # whether it serves no calls of other sizes
         self.uses_seen = 0  # at the last look for entries that are not used
         self._operations = len(recording.graph.nodes) if recording.graph is not None else 0
         self._served_seen = 0

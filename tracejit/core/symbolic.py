@@ -97,7 +97,8 @@ class ShapeEnv:
     An expression is its number here: `expressions[i]` is ("size", k) for variable k, ("constant", type, bits, value), ("polynomial", p) for
     sums and products of integers, which are kept in one form, or another operation of the numbers of its operands.  relations: (comparison,
     number, number, outcome), with the place in the program where it was found (`locate`); those that hold for all sizes from 2 on are none.
-    names: of the variables, for a reader.  problem: why none of this holds for other sizes."""
+    names: of the variables, for a reader.  problem: why none of this holds for other sizes.  is_guarded: whether all variables are sizes
+    that a call is guarded by, rather than of something that it never looks at."""
 
     def __init__(self) -> None:
         _exist[0] = True
@@ -106,6 +107,7 @@ class ShapeEnv:
         self.locate: Callable[[], str] = str
         self.names: list[str] = []
         self.problem = ""
+        self.is_guarded = True
         self.variables = 0
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._known_bounds: dict[Polynomial, tuple[int | None, int | None]] = {}

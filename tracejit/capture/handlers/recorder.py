@@ -109,7 +109,9 @@ class Recorder(Origins):
         self.facts = Facts()
         self.tensors: dict[int, TensorSource] = {}
         self.asked_for: set[Name] = set()  # variables that are guarded by their values
-        self.integers: list[tuple[Any, str]] = []  # the arguments that are some, as the run sees them, and what the program calls them
+        self.integers: list[
+            tuple[Any, str]
+        ] = []  # the arguments that are some, as the run sees them, and what the program calls them
         self.instance_reads: set[Expr] = set()  # expressions of attributes found in the dictionary of an instance
         self.compiled: set[str] = set()  # names of constants that are the compiled function itself
         self.paths: list[Expr] = []  # objects that may be changed: they must stay distinct

@@ -76,6 +76,8 @@ class SizeHandlers(Handlers):
     def end(self) -> None:
         """Notes are taken no more."""
         if self.env is not None:
+            sources = [self.recorder.tensors.get(id(x)) for x in self._tensors if id(x) in self.inputs]
+            self.env.is_guarded = all(source is not None and (source.used or source.inspected) for source in sources)
             self.env.__exit__()
             shape_of.clear()
             strides_of.clear()
