@@ -102,7 +102,23 @@ def views_of_states(xs: Any) -> Any:
     return tj.cat(outs, dim=1), tj.stack(flat), h
 
 
-FUNCTIONS = [outputs, along_dimensions, one_after_the_other, into_the_same_list, in_some_steps, means, views_of_states]
+def both_ways(xs: Any) -> Any:
+    h, k, there, back, once = zeros(), zeros(), [], [], [xs[0] * 2]
+    for t in range(xs.shape[0]):
+        h = cell(h, xs[t])
+        there.append(h)
+        once.append(h * h)
+    for t in reversed(range(xs.shape[0])):
+        k = cell(k, xs[t] + 1)
+        back.append(k)
+    once.reverse()
+    once.append(h)
+    return tj.cat([tj.stack(there), tj.stack(back[::-1])], dim=2), tj.stack(once, 1), once[-1] + back[-1], tj.cat(there[::-1])
+
+
+FUNCTIONS = [
+    outputs, along_dimensions, one_after_the_other, into_the_same_list, in_some_steps, means, views_of_states, both_ways,
+]  # fmt: skip
 
 
 def slopes(results: Any) -> list[Any]:
@@ -406,3 +422,43 @@ def test_the_last_item_is_one_even_where_it_is_a_row_of_several() -> None:
     assert found is items[-1] and len(items) == 4
     for x, row in zip(items[1:], rows, strict=True):
         assert np.array_equal(x.numpy(), row.numpy())
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_list_that_is_turned_around_holds_its_items_backwards(grad: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(xs: Any) -> Any:
+        h, outs = zeros(), []
+        with tj.set_grad_enabled(grad):
+            for x in xs:
+                h = cell(h, x)
+                outs.append(h)
+        with tj.no_grad():
+            outs.reverse()
+        first = tj.stack(outs)
+        outs.reverse()
+        return first, tj.stack(outs), tj.cat(outs[::-1], 0), len(outs[::-1])
+
+    compiled = tj.compile(found)
+    for k, length in enumerate((40, 25, 12, 3, 31)):
+        (*results, count), (*expected, number) = compiled(inputs(length, k)), found(inputs(length, k))
+        assert count == number
+        for x, y in zip(results, expected, strict=True):
+            assert x.requires_grad is y.requires_grad is grad
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.stats.traces <= 4
+
+
+def test_a_list_that_is_turned_around_when_the_recording_has_stopped_holds_items() -> None:
+    def stopped(xs: Any) -> Any:
+        h, outs = zeros(), []
+        for x in xs:
+            h = cell(h, x)
+            outs.append(h)
+        xs.numpy().tofile("/dev/null")
+        outs.reverse()
+        return tj.stack(outs[::-1])
+
+    compiled = tj.compile(stopped)
+    for k in range(3):
+        np.testing.assert_array_equal(compiled(inputs(30, k)).detach().numpy(), stopped(inputs(30, k)).detach().numpy())
+    assert not compiled.stats.compiled_calls

@@ -99,7 +99,16 @@ def private(source: str) -> frozenset[str]:
     "begin", ["outs = []", "h, outs = 0, []", "outs: list = []", "outs = []\n    outs = [h]", "outs = [h for h in xs]"]
 )
 @pytest.mark.parametrize(
-    "use", ["torch.stack(outs)", "stack(outs, 1)", "h + cat(outs, dim=n)", "sum(outs) / len(outs)", "outs[-1]", "None"]
+    "use",
+    [
+        "torch.stack(outs)",
+        "stack(outs, 1)",
+        "h + cat(outs, dim=n)",
+        "sum(outs) / len(outs)",
+        "outs[-1]",
+        "None",
+        "stack(outs[::-1])",
+    ],
 )
 def test_a_list_that_is_appended_to_and_joined_is_private(begin: str, use: str) -> None:
     assert private(f"def f(xs):\n    {begin}\n    for x in xs:\n        outs.append(g(x))\n    return {use}") == {"outs"}
@@ -129,6 +138,17 @@ def test_a_loop_names_the_lists_of_which_it_reads_the_last_item() -> None:
 
 def test_an_argument_is_no_private_list() -> None:
     assert not private("def f(xs, outs):\n    outs = []\n    return stack(outs)")
+
+
+@pytest.mark.parametrize(
+    "use", ["outs[::-1]", "stack(outs[::2])", "stack(outs[1::-1])", "outs.reverse()", "stack(reversed(outs))"]
+)
+def test_a_list_that_leaves_backwards_is_not(use: str) -> None:
+    assert not private(f"def f(xs):\n    outs = []\n    outs.append(g(xs))\n    return {use}")
+
+
+def test_a_list_that_is_turned_around_where_it_is_is_private() -> None:
+    assert private("def f(xs):\n    outs = []\n    outs.append(g(xs))\n    outs.reverse()\n    return stack(outs)") == {"outs"}
 
 
 def test_a_loop_tells_private_lists_that_it_appends_to_from_those_that_it_does_not_name() -> None:

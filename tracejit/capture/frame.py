@@ -25,7 +25,7 @@ from tracejit.capture.handlers.patterns import (
     matched_mapping,
 )
 from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
-from tracejit.capture.joining import joined, take_apart
+from tracejit.capture.joining import backwards, has_stacked, joined, take_apart
 from tracejit.capture.policies import BINARY, IN_PLACE, SWAPPED, UNARY, is_a, is_user_instance
 from tracejit.capture.repeating import Loop
 from tracejit.capture.steps import Stacked
@@ -291,6 +291,22 @@ class Frame:
         """What joins the items of a list that is private to the function."""
         recorder = active()
         return partial(joined, None if recorder is None else recorder.program, function, self.callee(function))
+
+    def turned(self, items: Any) -> Any:
+        """The items of such a list backwards."""
+        if not has_stacked(items):
+            return self.item(items, slice(None, None, -1))
+        if active() is None:
+            take_apart(items)
+            return items[::-1]
+        return backwards(items)
+
+    def turn_items(self, items: Any) -> Any:
+        """`items.reverse()` of such a list."""
+        if not has_stacked(items):
+            return self.callee(self.attribute(items, "reverse"))()
+        items[:] = self.turned(items)
+        return None
 
     def last_item(self, items: Any) -> Any:
         """The last item of such a list."""

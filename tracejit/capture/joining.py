@@ -17,7 +17,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Graph, Node
-from tracejit.ops.movement.copies import cat
+from tracejit.ops.movement.copies import cat, flip
 from tracejit.ops.movement.views import permute, reshape, select
 from tracejit.ops.public.derive import FUNCTIONS
 from tracejit.tensor import Tensor
@@ -25,14 +25,14 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["joined", "take_apart"]
+__all__ = ["backwards", "has_stacked", "joined", "take_apart"]
 
 
 def joined(
     interpreter: RecordingInterpreter | None, function: Any, callee: Any, items: Any, *arguments: Any, **keywords: Any
 ) -> Any:
     """function(items, ...).  callee: what to call for it."""
-    if type(items) is list and any(type(x) is Stacked for x in items):
+    if has_stacked(items):
         found = None
         if interpreter is not None and state.top is interpreter and not interpreter.recorder.stopped:
             if function is len and not (arguments or keywords):
@@ -44,9 +44,23 @@ def joined(
     return callee(items, *arguments, **keywords)
 
 
+def has_stacked(items: Any) -> bool:
+    """Whether a list holds some of its items in one piece."""
+    return type(items) is list and any(type(x) is Stacked for x in items)
+
+
+def backwards(items: list[Any]) -> list[Any]:
+    """The items of a list in the other order.  They require grad as they did where they were appended, whatever the mode is now."""
+    grad_enabled, state.grad_enabled = state.grad_enabled, True
+    try:
+        return [Stacked(flip.of(x.rows, dims=(0,)), x.count) if type(x) is Stacked else x for x in reversed(items)]
+    finally:
+        state.grad_enabled = grad_enabled
+
+
 def take_apart(items: list[Any]) -> None:
     """Have a list hold its items one by one.  They require grad as they did where they were appended, whatever the mode is now."""
-    if not any(type(x) is Stacked for x in items):
+    if not has_stacked(items):
         return
     grad_enabled, state.grad_enabled = state.grad_enabled, True
     try:

@@ -13,7 +13,17 @@ from types import CodeType
 from typing import Any
 
 from tracejit.capture.syntax.locate import FunctionNode, NotConvertible
-from tracejit.capture.syntax.loops import compared, integer, is_joining, moves_with, positions, private_lists, reads_last
+from tracejit.capture.syntax.loops import (
+    compared,
+    integer,
+    is_turned,
+    joined_list,
+    moves_with,
+    positions,
+    private_lists,
+    reads_last,
+    turned_around,
+)
 from tracejit.capture.syntax.scopes import bound_names, declared_names, gathered_names
 
 __all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_depth"]
@@ -238,6 +248,9 @@ class ExpressionRewriter(ast.NodeTransformer):
                 return node  # it raises
             names = [ast.Name("__class__", ast.Load()), ast.Name(self.first_argument, ast.Load())]
             return self.place(self.handler("zero_argument_super", *names), node)
+        if turned_around(node) in self.lists:
+            return self.place(self.handler("turn_items", self.visit(function.value)), node)  # type: ignore[attr-defined]
+        joins = node in self.joining or joined_list(node) in self.lists
         arguments = [
             self.place(ast.Starred(self.handler("unpack", self.visit(a.value), ast.Constant(1)), ast.Load()), a)
             if isinstance(a, ast.Starred)
@@ -251,7 +264,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         one = len(arguments) == 1 and not keywords and not isinstance(arguments[0], ast.Starred)
         if one and isinstance(function, ast.Name) and function.id == "vars" and "vars" not in self.local:  # it looks at no frame
             return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
-        joins = node in self.joining or (is_joining(node) and node.args[0].id in self.lists)  # type: ignore[attr-defined]
+        if joins and is_turned(node.args[0]):
+            arguments[0] = self.place(self.handler("turned", self.visit(node.args[0].value)), node.args[0])  # type: ignore[attr-defined]
         loop = self.unbound.get(node)
         if loop is None:
             callee = self.handler("joining" if joins else "callee", self.visit(function))

@@ -6,8 +6,8 @@ a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`, which mov
 `t > 0`, which comes out the same from some step on.  Of a list that is appended to and
 used for nothing else in the body no more than the last item is looked at, if the body reads it.
 
-Lists that a function makes, appends to, and hands to `stack`, `cat` and `sum` as all that there is to join, and to `len`, without ever
-using them otherwise but for their last item (`private_lists`), need not hold their items one by one.
+Lists that a function makes, appends to, and hands to `stack`, `cat` and `sum` as all that there is to join, forwards or backwards, and to
+`len`, without ever using them otherwise but for their last item (`private_lists`), need not hold their items one by one.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ __all__ = [
     "LoopNames",
     "compared",
     "integer",
-    "is_joining",
+    "is_turned",
     "is_unbinding",
+    "joined_list",
     "loop_names",
     "moves_with",
     "positions",
     "private_lists",
     "reads_last",
+    "turned_around",
 ]
 
 JOINING = ("stack", "cat", "sum")
@@ -78,10 +80,31 @@ def loop_names(
     return LoopNames(tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups])
 
 
-def is_joining(node: ast.Call) -> bool:
-    """Whether what is called is, by its name, `stack`, `cat`, `sum` or `len` of a variable and of what is no variable of this kind."""
-    name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    return (name in JOINING or name == "len") and bool(node.args) and isinstance(node.args[0], ast.Name)
+def joined_list(node: ast.Call) -> str | None:
+    """The variable to which a call applies what is, by its name, `stack`, `cat`, `sum` or `len`, or of which it joins the items backwards,
+    `stack(name[::-1])`; None for any other call."""
+    function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if not (function in JOINING or function == "len") or not node.args:
+        return None
+    given = node.args[0]
+    found = given.value if is_turned(given) else given  # type: ignore[attr-defined]
+    return found.id if isinstance(found, ast.Name) else None
+
+
+def is_turned(node: ast.expr) -> bool:
+    """Whether an expression is `x[::-1]`."""
+    if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)):
+        return False
+    bounds = node.slice
+    return bounds.lower is None and bounds.upper is None and bounds.step is not None and integer(bounds.step) == -1
+
+
+def turned_around(node: ast.expr) -> str | None:
+    """The variable of which an expression turns the items around, `name.reverse()`."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "reverse"):
+        return None
+    is_plain = isinstance(node.func.value, ast.Name) and not node.args and not node.keywords
+    return node.func.value.id if is_plain else None  # type: ignore[attr-defined]
 
 
 def is_unbinding(node: ast.expr) -> bool:
@@ -95,7 +118,7 @@ def is_unbinding(node: ast.expr) -> bool:
 
 def private_lists(node: FunctionNode) -> frozenset[str]:
     """Names of variables to which a function assigns nothing but lists that it writes down, to which it appends, of which it reads the last
-    item, and which it hands to `stack`, `cat`, `sum` and `len`."""
+    item, which it turns around, and which it hands to `stack`, `cat`, `sum` and `len`."""
     if isinstance(node, ast.Lambda):
         return frozenset()
     parts = [part for statement in node.body for part in ast.walk(statement)]
@@ -111,8 +134,10 @@ def private_lists(node: FunctionNode) -> frozenset[str]:
             function = part.value.func
             if isinstance(function, ast.Attribute) and function.attr == "append" and isinstance(function.value, ast.Name):
                 name = function.value.id
-        elif isinstance(part, ast.Call) and is_joining(part):
-            name = part.args[0].id  # type: ignore[attr-defined]
+        elif isinstance(part, ast.Expr) and turned_around(part.value) is not None:
+            name = turned_around(part.value)
+        elif isinstance(part, ast.Call):
+            name = joined_list(part)
         if name is not None and name in found:
             found[name] += 1
     arguments = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
