@@ -221,7 +221,10 @@ class ContainerHandlers(Handlers):
             return False
         if self.recorder.sizes.symbol(start) is not None:
             return False
-        return 0 <= plain(start) < plain(stop) <= size and self.recorder.facts.has_moved(start._name, plain(start), user_line())
+        if not 0 <= plain(start) < plain(stop) <= size:
+            return False
+        self.recorder.positions.update((start._name, stop._name))
+        return self.recorder.facts.has_moved(start._name, plain(start), user_line())
 
     def _window(self, owner: Tensor, dim: int, part: slice) -> Any:
         length = concrete(self.recorder.operators.binary("-", part.stop, part.start))

@@ -109,6 +109,7 @@ class Recorder(Origins):
         self.facts = Facts()
         self.tensors: dict[int, TensorSource] = {}
         self.asked_for: set[Name] = set()  # variables that are guarded by their values
+        self.positions: set[Name] = set()  # those that say where a slice is, in calls to come if not in this one
         self.integers: list[
             tuple[Any, str]
         ] = []  # the arguments that are some, as the run sees them, and what the program calls them
