@@ -335,3 +335,25 @@ def test_results_are_right_whether_entries_or_the_function_make_them() -> None:
             n = next(random)
             assert compiled(T.ones(n)).tolist() == [2.0 * k for k in range(1, n + 1)]
     assert compiled.stats.calls == 1500 == compiled.stats.compiled_calls + compiled.stats.eager_calls
+
+
+def test_paths_none_of_which_serves_a_call_are_soon_recorded_less_often() -> None:
+    @T.compile
+    def drawn(x: T.Tensor, seed: int) -> T.Tensor:
+        return x * sum(float(f"{k}") for k in range(seed % 1009))  # a text: each number is a path
+
+    for k in range(400):
+        drawn(T.ones(2), k)
+    assert drawn.stats.compiled_calls == 0
+    assert drawn.stats.traces <= 20
+
+
+def test_paths_that_serve_calls_now_and_then_are_recorded_as_they_come() -> None:
+    @T.compile
+    def drawn(x: T.Tensor, seed: int) -> T.Tensor:
+        return x * sum(float(f"{k}") for k in range(seed))
+
+    for k in range(40):
+        for seed in (k, k // 2):
+            assert drawn(T.ones(2), seed).tolist() == [sum(range(seed))] * 2
+    assert drawn.stats.traces == 40

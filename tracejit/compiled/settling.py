@@ -14,6 +14,8 @@ trying.
   until as many windows in a row as there were losses have left no debt.
 * Recordings.  After `config.max_failures` in a row that came to nothing the next one comes `FIRST_WAIT` calls later, then twice as many;
   after `_RAISED` in a row that ended in an error, after 8 calls, then twice as many.  A function without entries is left alone meanwhile.
+  Where `_UNUSED` paths in a row were recorded and no path has served a call meanwhile, the next one comes `FIRST_WAIT` calls later, then
+  twice as many, until one has.
   A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `_FRUITLESS` of one piece of code in
   a row none of which has served a call, one more is recorded only when it has been called `FIRST_WAIT` times.
 
@@ -37,6 +39,7 @@ __all__ = ["WINDOW", "Settling"]
 WINDOW: Final = 64
 _RAISED: Final = 8
 _FRUITLESS: Final = 32
+_UNUSED: Final = 16
 _FURTHEST: Final = 20  # doublings
 
 
@@ -45,7 +48,7 @@ class Settling:
 
     __slots__ = (
         "_code", "_cost", "_crowded", "_debt", "_drops", "_failures", "_first", "_gained", "_good", "_granted", "_losses", "_newest",
-        "_patience", "_raised", "_recorded", "_retired", "_seen", "_trial", "_wait", "rest", "window",
+        "_patience", "_raised", "_recorded", "_retired", "_seen", "_served", "_trial", "_unused", "_wait", "rest", "window",
     )  # fmt: skip
 
     def __init__(self, function: Any) -> None:
@@ -69,6 +72,8 @@ class Settling:
         self._trial = False  # whether the last window left a debt
         self._newest: Entry | None = None  # on trial: the last path that was recorded
         self._failures = self._raised = 0  # recordings in a row that came to nothing, that ended in an error
+        self._served = 0  # calls that entries had served when the last path was recorded
+        self._unused = 0  # paths that were recorded since then
         self._wait = 0  # calls that no entry serves before the next recording
         self._crowded = 0  # calls for want of room since the last look for entries that are not used
         self._patience = 1  # how often that many are needed; doubled where entries were dropped
@@ -173,9 +178,12 @@ class Settling:
         self._crowded = 0
         self._patience *= 2 if dropped else 1
 
-    def recorded(self, entry: Entry) -> None:
-        """A path was recorded."""
-        self._failures = self._raised = self._wait = 0
+    def recorded(self, entry: Entry, served: int) -> None:
+        """A path was recorded.  served: how many calls others have served so far."""
+        self._failures = self._raised = 0
+        self._unused = self._unused + 1 if served == self._served else 0
+        self._served = served
+        self._wait = 0 if self._unused < _UNUSED else FIRST_WAIT << min(self._unused - _UNUSED, _FURTHEST)
         if self._trial:
             self._newest = entry
         if self._code is not None and not self._recorded:
