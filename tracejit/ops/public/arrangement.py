@@ -140,7 +140,7 @@ def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | No
     for shift, d in zip(moves, along, strict=True):
         at = normalise_dim("roll", d, input.ndim)
         size = out.shape[at]
-        start = (-shift) % size if size else 0
+        start = (size - shift if shift > 0 else -shift) if -size < shift < size else -shift % size if size else 0
         if start:
             tail = views.slice_(out, dim=at, start=start, stop=size, step=1)
             out = copies.cat(tail, views.slice_(out, dim=at, start=0, stop=start, step=1), dim=at)
@@ -324,7 +324,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
         n = int(indices_or_sections)
         if n <= 0:
             raise RuntimeError(f"tensor_split(): number of sections must be larger than 0, got {n}")
-        return split(input, [size // n + (i < size % n) for i in size_range(0, n)], at)
+        return split(input, [(size + n - 1 - i) // n for i in range(n)], at)
     given = indices_or_sections.tolist() if hasattr(indices_or_sections, "tolist") else list(indices_or_sections)
     bounds = [0, *(min(max(i + size if i < 0 else i, 0), size) for i in given), size]
     return tuple(views.slice_(input, dim=at, start=a, stop=max(a, b), step=1) for a, b in itertools.pairwise(bounds))

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.core.dtypes import int64
+from tracejit.core.dtypes import DType, float64, int64
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import largest, product, size_range
 from tracejit.ops import linalg
 from tracejit.ops import reduce as primitives
-from tracejit.ops.creation import ArrayConstant, constant
+from tracejit.ops.creation import ArrayConstant, arange, constant
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import gather, index_select
 from tracejit.ops.movement import copies, views
@@ -115,15 +115,15 @@ def _positions(sizes: tuple[int, ...], outputs: Any, size: Any, step: Any, low: 
     return np.ascontiguousarray(total.reshape(*outputs, -1))
 
 
-def _counts(sizes: tuple[int, ...], outputs: Any, size: Any, step: Any, low: Any, include: bool) -> Any:
+def _counts(sizes: tuple[int, ...], outputs: Any, size: Any, step: Any, low: Any, include: bool, dtype: DType) -> Any:
     """How many elements each window counts: those of the input, and of the symmetric padding if `include`."""
-    total = np.ones(())
+    total: Any = 1
     for i, n in enumerate(sizes):
-        start = np.arange(outputs[i]) * step[i] - low[i]
-        stop = np.minimum(start + size[i], n + low[i])
-        count = stop - start if include else np.minimum(stop, n) - np.maximum(start, 0)
-        total = total[..., None] * count
-    return total
+        start = arange(-low[i], step[i], length=outputs[i], dtype=int64)
+        stop = (start + size[i]).clamp(max=n + low[i])
+        count = stop - start if include else stop.clamp(max=n) - start.clamp(0)
+        total = total * views.reshape(count, shape=(outputs[i], *(1,) * (len(sizes) - 1 - i)))
+    return cast(total, dtype=dtype)
 
 
 def avg_pool(
@@ -152,10 +152,7 @@ def avg_pool(
         return _divided(total, divisor_override)
     if not ceil_mode and (count_include_pad or not any(low)):  # all windows are whole
         return _divided(total, product(size))
-    counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, low, count_include_pad)
-    if counts.size and (counts == counts.flat[0]).all():
-        return _divided(total, int(counts.flat[0]))
-    return _divided(total, constant(array=ArrayConstant(counts.astype(input.dtype.numpy))))
+    return _divided(total, _counts(tuple(input.shape[-rank:]), outputs, size, step, low, count_include_pad, input.dtype))
 
 
 def _divided(total: Any, count: Any) -> Any:
@@ -184,8 +181,8 @@ def lp_pool(
     outputs, high = _extents(name, input, size, step, (0,) * rank, (1,) * rank, ceil_mode)
     total = _window_sums(padded(input**norm_type, (0,) * rank, high, 0.0), rank, size, step, outputs)
     if any(high):
-        counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, (0,) * rank, False)
-        total = total * constant(array=ArrayConstant((product(size) / counts).astype(input.dtype.numpy)))
+        counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, (0,) * rank, False, float64)
+        total = total * cast(product(size) / counts, dtype=input.dtype)
     return total ** (1.0 / norm_type)
 
 
@@ -235,11 +232,14 @@ def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return
     first = input.ndim - rank
     x = input
     table = np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes) if return_indices else None
-    for i, outputs in enumerate(targets):  # each dimension becomes (bin, element of the bin), short bins repeating their last element
+    for i, outputs in enumerate(
+        targets
+    ):  # each dimension becomes (bin, element of the bin), short bins repeating their last element
         dim = first + 2 * i
         if table is None and outputs and sizes[i] % outputs == 0:
             x = views.reshape(
-                x if x.is_contiguous() else copies.clone(x), shape=(*x.shape[:dim], outputs, sizes[i] // outputs, *x.shape[dim + 1 :])
+                x if x.is_contiguous() else copies.clone(x),
+                shape=(*x.shape[:dim], outputs, sizes[i] // outputs, *x.shape[dim + 1 :]),
             )
             continue
         bins = _bins(sizes[i], outputs)
