@@ -62,6 +62,23 @@ CASES: dict[str, Case] = {
     "vsplit": (lambda t, a: a.vsplit([1, 2])[2], (A,)),
     "dsplit": (lambda t, a: t.dsplit(a, 2)[0], (numbers(2, 3, 4),)),
     "split_with_sizes": (lambda t, a: a.split_with_sizes([1, 3], 1)[1], (A,)),
+    "cholesky_solve": (
+        lambda t, a, b: t.cholesky_solve(b, t.linalg.cholesky(a @ a.mT + 2 * t.eye(3, dtype=t.float64))), (numbers(2, 3, 4), B),
+    ),
+    "cholesky_solve by the upper factor": (
+        lambda t, a, b: b.cholesky_solve((a[:, :3] @ a[:, :3].T + 2 * t.eye(3, dtype=t.float64)).triu(), upper=True), (A, B),
+    ),
+    "cholesky_inverse": (lambda t, a: t.cholesky_inverse((a[:, :3] + 3 * t.eye(3, dtype=t.float64)).tril()), (A,)),
+    "cholesky_inverse of a batch": (
+        lambda t, a: (a + 3 * t.eye(3, dtype=t.float64)).triu().cholesky_inverse(upper=True), (numbers(2, 3, 3),),
+    ),
+    "renorm": (lambda t, a: t.renorm(a, 2, 1, 1.2), (A,)),
+    "renorm of slices, some zero": (lambda t, a: t.renorm(a * t.tensor([[[1.0]], [[0.0]]]), 1, -3, 2.0), (numbers(2, 3, 2),)),
+    "renorm by the largest": (lambda t, a: (a * 1).renorm_(float("inf"), 0, 0.5), (A,)),
+    "tril_indices": (lambda t, a: t.tril_indices(3, 4, 1, dtype=t.int32), (A,)),
+    "triu_indices": (lambda t, a: a[tuple(t.triu_indices(*a.shape, offset=-1))], (A,)),
+    "combinations": (lambda t, a: t.combinations(a[0]), (A,)),
+    "combinations with replacement": (lambda t, a: t.combinations(a[0], with_replacement=True), (A,)),
     "addr": (lambda t, a, b: t.addr(a, b[:, 0], b[0], beta=0.5, alpha=2), (A, B)),
     "addbmm": (lambda t, a, b: t.addbmm(a, b.reshape(3, 2, 2)[:, :1], b.reshape(3, 2, 2), alpha=3), (numbers(1, 2), B)),
     "addmm_": (lambda t, a, b: (a * 1).addmm_(b, b.T @ a), (A, B)),

@@ -140,6 +140,7 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "borders": lambda x: [F.pad(x.t()[None], (2, 1), mode=mode) for mode in ("reflect", "replicate", "circular")],
     "factored": factored,
     "halves": lambda x: [part.sum(0) for part in (*x.chunk(2), *x.tensor_split(2), *x.split(x.shape[0] // 2 + 1))],
+    "triangles": lambda x: (x @ x.T)[T.triu_indices(x.shape[0], x.shape[0], 1).unbind()] * F.pdist(x),
     "moved along": lambda x: x.roll(3, 0) + x.roll(-1, 0),
     "a shape alone": lambda x: T.full((x.shape[0], x.shape[0]), -math.inf).triu(1),
     "distributions": lambda x: (
