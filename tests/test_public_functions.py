@@ -72,6 +72,8 @@ CASES: dict[str, Case] = {
     "cholesky_inverse of a batch": (
         lambda t, a: (a + 3 * t.eye(3, dtype=t.float64)).triu().cholesky_inverse(upper=True), (numbers(2, 3, 3),),
     ),
+    "slogdet beyond what floats hold": (lambda t, a: t.linalg.slogdet((a[:, :3] + 3 * t.eye(3, dtype=t.float64)) * 1e200)[1], (A,)),
+    "logdet of a batch, one negative": (lambda t, a: t.logdet(a * t.eye(3, dtype=t.float64)), (numbers(2, 3, 1) * [[[1]], [[2]]],)),
     "renorm": (lambda t, a: t.renorm(a, 2, 1, 1.2), (A,)),
     "renorm of slices, some zero": (lambda t, a: t.renorm(a * t.tensor([[[1.0]], [[0.0]]]), 1, -3, 2.0), (numbers(2, 3, 2),)),
     "renorm by the largest": (lambda t, a: (a * 1).renorm_(float("inf"), 0, 0.5), (A,)),

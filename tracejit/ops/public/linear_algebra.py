@@ -9,7 +9,7 @@ from tracejit.core.shapes import normalise_dims
 from tracejit.ops import decompositions, linalg
 from tracejit.ops.creation import eye, full
 from tracejit.ops.decompositions import cholesky, det, inv
-from tracejit.ops.elementwise.mathematics import abs_, log, sign
+from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.indexing import constant_index, index_select
 from tracejit.ops.linalg import transpose_matrix
 from tracejit.ops.movement.copies import cat
@@ -152,9 +152,8 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 @in_float32
 def slogdet(input: Any) -> Any:
-    """Sign and logarithm of the absolute value of the determinant."""
-    d = det(input)
-    return Slogdet(sign(d), log(abs_(d)))
+    """Sign and logarithm of the absolute value of the determinant.  Its backward pass raises LinAlgError for a singular matrix."""
+    return Slogdet(*decompositions.slogdet(input))
 
 
 @public("slogdet")
@@ -166,8 +165,9 @@ def legacy_slogdet(input: Any) -> Any:
 @public()
 @in_float32
 def logdet(input: Any) -> Any:
-    """Logarithm of the determinant; NaN where that is negative."""
-    return log(det(input))
+    """Logarithm of the determinant; NaN where that is negative.  Its backward pass raises LinAlgError for a singular matrix."""
+    signs, logarithms = decompositions.slogdet(input)
+    return where(signs < 0, float("nan"), logarithms)
 
 
 @public()
