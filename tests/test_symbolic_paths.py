@@ -135,6 +135,7 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
         F.interpolate(x.t()[None], scale_factor=k, mode=m) for k in (2, 1.5, 0.5) for m in ("nearest", "linear")
     ],
     "resized to a size": lambda x: [F.interpolate(x.t()[None], 11, mode=m) for m in ("nearest", "nearest-exact", "linear")],
+    "resized by cubic convolution": lambda x: F.interpolate(x.reshape(1, 1, -1, 4), scale_factor=2, mode="bicubic"),
     "sampled": lambda x: F.grid_sample(x.reshape(-1, 1, 2, 2), x.tanh().reshape(-1, 2, 1, 2), align_corners=False),
     "statistics of instances": lambda x: F.instance_norm(x[:, None]),
     "borders": lambda x: [F.pad(x.t()[None], (2, 1), mode=mode) for mode in ("reflect", "replicate", "circular")],

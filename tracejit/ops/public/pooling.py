@@ -15,6 +15,7 @@ from tracejit.ops import linalg
 from tracejit.ops import reduce as primitives
 from tracejit.ops.creation import ArrayConstant, arange, constant
 from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.indexing import gather, index_select
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.convolution import Sizes, padded, per_dimension, windows, windows_of
@@ -216,13 +217,19 @@ def adaptive_avg_pool(name: str, rank: int, input: Any, output_size: Any) -> Any
             )
             x = primitives.sum_(split, dims=(dim + 1,), keepdim=False) / (size // outputs)
             continue
-        weights = np.zeros((size, outputs), x.dtype.numpy)
-        for column, (a, b) in enumerate(_bins(size, outputs)):
-            weights[a:b, column] = 1.0 / (b - a)
         order = (*(d for d in range(x.ndim) if d != dim), dim)
         back = tuple(order.index(d) for d in range(x.ndim))
-        x = views.permute(linalg.matmul(views.permute(x, dims=order), constant(array=ArrayConstant(weights))), dims=back)
+        x = views.permute(linalg.matmul(views.permute(x, dims=order), _averages(size, outputs, x.dtype)), dims=back)
     return copies.clone(x) if x is input else x
+
+
+def _averages(size: int, outputs: int, dtype: DType) -> Any:
+    """A matrix whose columns are the bins, with equal weights whose sum is 1 in each."""
+    number = arange(0, size, length=outputs, dtype=int64)
+    first, end = number // outputs, (number + (size + outputs - 1)) // outputs
+    place = views.reshape(arange(0, 1, length=size, dtype=int64), shape=(size, 1))
+    weights = where((place >= first) & (place < end), 1.0 / cast(end - first, dtype=float64), 0.0)
+    return cast(weights, dtype=dtype)
 
 
 def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return_indices: bool = False) -> Any:
