@@ -272,6 +272,9 @@ def test_images_are_rearranged_as_in_torch() -> None:
         ((2, 3, 5), {"scale_factor": 2.5, "mode": "linear"}), ((2, 3, 5, 4), {"size": (7, 3), "mode": "bilinear"}),
         ((2, 3, 5, 4), {"size": (7, 3), "mode": "bilinear", "align_corners": True}),
         ((1, 2, 3, 4, 2), {"scale_factor": (2.0, 1.5, 0.5), "mode": "trilinear", "recompute_scale_factor": True}),
+        ((2, 3, 5, 4), {"size": (7, 3), "mode": "bicubic"}), ((2, 3, 5, 4), {"scale_factor": 1.7, "mode": "bicubic"}),
+        ((1, 2, 3, 2), {"size": (5, 8), "mode": "bicubic", "align_corners": True}), ((2, 3, 7), {"size": 3, "mode": "area"}),
+        ((2, 3, 5, 4), {"scale_factor": 0.5, "mode": "area"}), ((1, 2, 3, 4, 2), {"size": (2, 6, 1), "mode": "area"}),
     ],
 )  # fmt: skip
 def test_interpolation_agrees_with_torch(shape: tuple[int, ...], options: dict[str, object]) -> None:

@@ -130,15 +130,20 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "quantile": lambda x: T.quantile(x, 0.3, dim=0),
     "pooled": lambda x: (F.avg_pool1d(x.t()[None], 2, stride=1), F.adaptive_avg_pool1d(x.t()[None], 1)),
     "pooled with steps": lambda x: (F.max_pool1d(x.t(), 2), F.max_pool1d(x.t(), 3, 2, 1), F.avg_pool1d(x.t(), 3, 2, 1)),
+    "means without borders": lambda x: [F.avg_pool1d(x.t(), 3, 2, 1, c, count_include_pad=False) for c in (True, False)],
     "largest of a dimension": lambda x: F.adaptive_max_pool1d(x.t()[None], 1),
     "resized": lambda x: [
         F.interpolate(x.t()[None], scale_factor=k, mode=m) for k in (2, 1.5, 0.5) for m in ("nearest", "linear")
     ],
     "resized to a size": lambda x: [F.interpolate(x.t()[None], 11, mode=m) for m in ("nearest", "nearest-exact", "linear")],
+    "resized by cubic convolution": lambda x: F.interpolate(x.reshape(1, 1, -1, 4), scale_factor=2, mode="bicubic"),
     "sampled": lambda x: F.grid_sample(x.reshape(-1, 1, 2, 2), x.tanh().reshape(-1, 2, 1, 2), align_corners=False),
     "statistics of instances": lambda x: F.instance_norm(x[:, None]),
     "borders": lambda x: [F.pad(x.t()[None], (2, 1), mode=mode) for mode in ("reflect", "replicate", "circular")],
     "factored": factored,
+    "halves": lambda x: [part.sum(0) for part in (*x.chunk(2), *x.tensor_split(2), *x.split(x.shape[0] // 2 + 1))],
+    "triangles": lambda x: (x @ x.T)[T.triu_indices(x.shape[0], x.shape[0], 1).unbind()] * F.pdist(x),
+    "moved along": lambda x: x.roll(3, 0) + x.roll(-1, 0),
     "a shape alone": lambda x: T.full((x.shape[0], x.shape[0]), -math.inf).triu(1),
     "distributions": lambda x: (
         distributions.Categorical(logits=x).log_prob(T.arange(x.shape[0]) % 4),
@@ -207,6 +212,12 @@ def networks(name: str, **options: Any) -> Callable[[T.Tensor], Any]:
     return make
 
 
+def aligned(xs: T.Tensor) -> Any:
+    xs = xs.clone().requires_grad_()
+    loss = F.ctc_loss(xs[:, None].log_softmax(-1), T.tensor([[1, 2, 1]]), (xs.shape[0],), (3,))
+    return loss.detach(), *T.autograd.grad(loss, xs)
+
+
 def gradients_of_samples(xs: T.Tensor) -> Any:
     parameters = {name: x.detach() for name, x in LINEAR.named_parameters()}
 
@@ -229,6 +240,7 @@ OVER_TIME: dict[str, Callable[[T.Tensor], Any]] = {
     "LSTM without gradients": lambda xs: LSTM(xs[:, None])[0].detach(),
     "vmap": lambda xs: T.vmap(lambda x, w: (x @ w).tanh(), in_dims=(0, None))(xs, W),
     "gradients of samples": gradients_of_samples,
+    "alignments": aligned,
     "Jacobians": lambda xs: T.vmap(T.func.jacrev(lambda x: (x @ W).tanh()))(xs),
 }
 LSTM = nn.LSTM(4, 3)

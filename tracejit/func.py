@@ -251,7 +251,7 @@ def vmap(
         sizes = [x.shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None]
         if not sizes:
             raise ValueError("vmap: at least one of the inputs has to have a dimension to map over")
-        if any([size != sizes[0] for size in sizes]):
+        if any(size != sizes[0] for size in sizes):
             raise ValueError(
                 f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)}"
             )

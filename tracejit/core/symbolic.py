@@ -670,17 +670,17 @@ class Substitution:
         return made
 
     def _made(self, value: Any, kind: type) -> Any:
-        if kind is list or isinstance(value, tuple):
-            parts = [self.of(part) for part in value]
-            if all(map(operator.is_, parts, value)):
-                return value
-            return parts if kind is list else tuple.__new__(kind, parts)
         if isinstance(value, Mapping):
             items = [self.of(item) for item in value.values()]
             return value if all(map(operator.is_, items, value.values())) else dict(zip(value, items, strict=True))
         substituted = getattr(kind, "substituted", None)
         if substituted is not None:
             return substituted(value, self.of)
+        if kind is list or isinstance(value, tuple):
+            parts = [self.of(part) for part in value]
+            if all(map(operator.is_, parts, value)):
+                return value
+            return parts if kind is list else tuple.__new__(kind, parts)
         parameters = getattr(kind, "__dataclass_params__", None)
         if parameters is None or not parameters.frozen:
             return value

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tracejit.core.dtypes import int64
 from tracejit.core.precision import in_float32
-from tracejit.core.shapes import size_range
 from tracejit.functional.support import reduced
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
-from tracejit.ops.creation import ArrayConstant, arange, constant, full
+from tracejit.ops.composites.over_time import looped
+from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import maximum, where
 from tracejit.ops.elementwise.mathematics import exp, log
@@ -34,7 +32,8 @@ def _as_lengths(lengths: Any) -> Any:
     """Lengths, given as numbers or as a tensor, as an int64 vector."""
     if hasattr(lengths, "dtype"):
         return cast(lengths.reshape(-1), dtype=int64)
-    return constant(array=ArrayConstant(np.array(lengths, np.int64).reshape(-1)))
+    numbers = list(lengths) if isinstance(lengths, tuple | list) else [lengths]
+    return stack([full(n, shape=(), dtype=int64) for n in numbers]) if numbers else full(0, shape=(0,), dtype=int64)
 
 
 def _padded_targets(targets: Any, target_lengths: Any, batch: int) -> Any:
@@ -63,6 +62,14 @@ def _log_of_sum(terms: list[Any]) -> Any:
         total = total + exp(term - base)
     nothing = total == 0
     return where(nothing, _NEVER, log(where(nothing, 1.0, total)) + base)
+
+
+def _followed(carried: list[Any], slices: list[Any], shared: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The logarithms of one step later, of sequences that are not over."""
+    (alpha,), (scores, goes_on), (skips,) = carried, slices, shared
+    jump = where(skips, _shifted(alpha, min(2, alpha.shape[1])), _NEVER)
+    following = _log_of_sum([alpha, _shifted(alpha, 1), jump]) + scores
+    return [where(goes_on, following, alpha)], []
 
 
 def _shifted(alpha: Any, by: int) -> Any:
@@ -107,10 +114,10 @@ def ctc_loss(
     ends = reshape(wanted * 2, shape=(batch, 1))
     table = indexing.gather(log_probs, extended.unsqueeze(0).expand(steps, batch, count).contiguous(), dim=2)  # (T, N, labels)
     alpha = where((position < 2) & (position <= ends), select(table, 0, dim=0), _NEVER)
-    for t in size_range(1, steps):
-        jump = where(skips, _shifted(alpha, min(2, count)), _NEVER)
-        following = _log_of_sum([alpha, _shifted(alpha, 1), jump]) + select(table, t, dim=0)
-        alpha = where(reshape(inputs > t, shape=(batch, 1)), following, alpha)
+    if steps > 1:
+        time = reshape(arange(1, 1, length=steps - 1, dtype=int64), shape=(steps - 1, 1, 1))
+        scores = slice_(table, dim=0, start=1, stop=steps, step=1)
+        (alpha,), _ = looped(_followed, [alpha], [scores, reshape(inputs, shape=(1, batch, 1)) > time], [skips], False)
     final = indexing.gather(alpha, ends, dim=1)
     before = indexing.gather(alpha, where(ends == 0, 0, ends - 1), dim=1)
     loss = -reshape(_log_of_sum([final, where(ends == 0, _NEVER, before)]), shape=(batch,))

@@ -12,16 +12,20 @@ from tracejit.core.shapes import product, rounded_down
 from tracejit.ops import indexing
 from tracejit.ops.creation import arange
 from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.elementwise.rounding import floor
 from tracejit.ops.movement import views
 from tracejit.ops.movement.views import permute
 from tracejit.ops.public.convolution import padded, per_dimension, windows
+from tracejit.ops.public.pooling import adaptive_avg_pool
 
 __all__ = [
     "channel_shuffle", "fold", "interpolate", "pixel_shuffle", "pixel_unshuffle", "unfold", "upsample", "upsample_bilinear",
     "upsample_nearest",
 ]  # fmt: skip
 
-_LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
+_SMOOTH = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
+"""Modes that weigh neighbours, and for how many dimensions they are."""
+_BEND = -0.75
 _EXACT = (1, 2, 4, 8, 16, 32, 64)
 """Factors whose inverse is a floating-point number, so that each element is repeated so many times."""
 
@@ -37,15 +41,16 @@ def interpolate(
 ) -> Any:
     """Resize the spatial dimensions of (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size` or by scale_factor.
 
-    mode: "nearest", "nearest-exact", or "linear", "bilinear", "trilinear" for one, two, three dimensions.  align_corners: the
-    corner elements, not their corners, keep their places.
+    mode: "nearest", "nearest-exact", "area" (means of nearly equal parts), "linear", "bilinear", "trilinear" for one, two, three
+    dimensions, or "bicubic" for two (Keys, 1981, with -0.75).  align_corners, of the linear modes and "bicubic": the corner elements, not
+    their corners, keep their places.
 
     Raises ValueError for wrong combinations, NotImplementedError for other modes."""
     rank = input.ndim - 2
-    if mode not in ("nearest", "nearest-exact") and _LINEAR.get(mode) != rank:
+    if mode not in ("nearest", "nearest-exact", "area") and _SMOOTH.get(mode) != rank:
         raise NotImplementedError(f"interpolate(): mode {mode!r} does not exist for an input of shape {list(input.shape)}")
-    if align_corners is not None and mode not in _LINEAR:
-        raise ValueError(f"interpolate(): align_corners applies to the linear modes only, not to {mode!r}")
+    if align_corners is not None and mode not in _SMOOTH:
+        raise ValueError(f"interpolate(): align_corners applies to the linear modes and 'bicubic' only, not to {mode!r}")
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate(): exactly one of size and scale_factor should be defined")
     spatial = tuple(input.shape[2:])
@@ -63,10 +68,13 @@ def interpolate(
         )
     if len(target) != rank or min(target) < 1:
         raise ValueError(f"interpolate(): expected a positive size for each of {rank} spatial dimensions, got {list(target)}")
+    if mode == "area":
+        return adaptive_avg_pool("interpolate", rank, input, target)
     out = input
     for i in range(rank):
-        if mode in _LINEAR:
-            out = _linear(out, i + 2, target[i], steps[i], bool(align_corners))
+        if mode in _SMOOTH:
+            smooth = _cubic if mode == "bicubic" else _linear
+            out = smooth(out, i + 2, target[i], steps[i], bool(align_corners))
         elif repeats[i]:
             out = _each_repeated(out, i + 2, repeats[i])
         else:
@@ -85,14 +93,42 @@ def _each_repeated(x: Any, dim: int, times: int) -> Any:
 def _linear(x: Any, dim: int, target: int, step: float, align_corners: bool) -> Any:
     """Linear interpolation along one dimension."""
     size = x.shape[dim]
-    if align_corners:
-        source = arange(0.0, 1.0, length=target, dtype=float64) * ((size - 1) / (target - 1) if target > 1 else 0.0)
-    else:
-        source = (arange(0.5, 1.0, length=target, dtype=float64) * step - 0.5).clamp(0.0)
+    source = _source(size, target, step, align_corners).clamp(0.0)
     low = _positions(source, size)
     weight = views.reshape(cast(source - low, dtype=x.dtype), shape=(target, *(1,) * (x.ndim - 1 - dim)))
     first, second = (indexing.index_select(x, places, dim=dim) for places in (low, (low + 1).clamp(max=size - 1)))
     return first * (1 - weight) + second * weight
+
+
+def _cubic(x: Any, dim: int, target: int, step: float, align_corners: bool) -> Any:
+    """Cubic convolution of four elements along one dimension, beyond whose ends its last elements go on."""
+    size = x.shape[dim]
+    source = _source(size, target, step, align_corners)
+    low = floor(source)
+    after = source - low
+    total = None
+    for k, weight in enumerate((_outer(after + 1.0), _inner(after), _inner(1.0 - after), _outer(2.0 - after))):
+        part = indexing.index_select(x, cast(low + (k - 1.0), dtype=int64).clamp(0, size - 1), dim=dim)
+        part = part * views.reshape(cast(weight, dtype=x.dtype), shape=(target, *(1,) * (x.ndim - 1 - dim)))
+        total = part if total is None else total + part
+    return total
+
+
+def _inner(distance: Any) -> Any:
+    """The weight of an element at a distance of at most 1."""
+    return ((_BEND + 2.0) * distance - (_BEND + 3.0)) * distance * distance + 1.0
+
+
+def _outer(distance: Any) -> Any:
+    """The weight of an element at a distance between 1 and 2."""
+    return ((distance - 5.0) * distance + 8.0) * distance * _BEND - 4.0 * _BEND
+
+
+def _source(size: int, target: int, step: float, align_corners: bool) -> Any:
+    """Where the elements of a resized dimension lie in the dimension of that size."""
+    if align_corners:
+        return arange(0.0, 1.0, length=target, dtype=float64) * ((size - 1) / (target - 1) if target > 1 else 0.0)
+    return arange(0.5, 1.0, length=target, dtype=float64) * step - 0.5
 
 
 def _positions(source: Any, size: int) -> Any:

@@ -37,6 +37,7 @@ __all__ = [
     "inv",
     "orthogonal_complement",
     "qr",
+    "slogdet",
     "solve",
     "solve_triangular",
     "svd",
@@ -227,6 +228,22 @@ def _(c: Any, g: Any) -> Any:
     transposed = transpose_matrix(inv.of(x))
     inner = sum_.of(g * transposed, dims=(len(g.shape) - 2, len(g.shape) - 1), keepdim=True)
     return inner * out - matmul.of(out, matmul.of(transpose_matrix(g), transposed))
+
+
+def _slogdet_rule(x: Aval) -> tuple[Aval, Aval]:
+    _require_square("linalg.slogdet", x)
+    return Aval(x.shape[:-2], x.dtype), Aval(x.shape[:-2], x.dtype)
+
+
+@custom(Kind.OPAQUE, _slogdet_rule, multiple=True, traits=("checked",), samples=_square_samples())
+def slogdet(x: Any) -> Any:
+    """(sign, logarithm of the absolute value) of determinants of square matrices, of those too that no number of the dtype can hold."""
+    return tuple(np.linalg.slogdet(x))
+
+
+@slogdet.vjp(saves="0")
+def _(c: Any, gs: Any, gl: Any) -> Any:
+    return None if gl is None else reshape.of(gl, shape=(*gl.shape, 1, 1)) * transpose_matrix(inv.of(c.inputs[0]))
 
 
 @custom(

@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
 from tracejit.core.precision import in_float32
 from tracejit.core.shapes import integer, normalise_dim, product, size_range
 from tracejit.ops import indexing
 from tracejit.ops.creation import arange, full
+from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
-from tracejit.ops.public.movement import cat, diagonal, expand, flip, permute, reshape, shape_of, split, transpose
+from tracejit.ops.public.movement import cat, diagonal, expand, flip, permute, reshape, shape_of, split, stack, transpose
 from tracejit.ops.public.reduce import sum_
+from tracejit.ops.scan import cumsum
+from tracejit.ops.sorting import searchsorted
 
 
 @public(aliases=("moveaxis",))
@@ -140,7 +144,7 @@ def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | No
     for shift, d in zip(moves, along, strict=True):
         at = normalise_dim("roll", d, input.ndim)
         size = out.shape[at]
-        start = (-shift) % size if size else 0
+        start = (size - shift if shift > 0 else -shift) if -size < shift < size else -shift % size if size else 0
         if start:
             tail = views.slice_(out, dim=at, start=start, stop=size, step=1)
             out = copies.cat(tail, views.slice_(out, dim=at, start=0, stop=start, step=1), dim=at)
@@ -170,6 +174,58 @@ def tril(input: Any, diagonal: int = 0) -> Any:
 def triu(input: Any, diagonal: int = 0) -> Any:
     """The upper triangle of the last two dimensions, from `diagonal` on; zeros elsewhere."""
     return _triangle("triu", input, diagonal, True)
+
+
+def triangle_positions(rows: int, columns: int, offset: int, upper: bool) -> tuple[Any, Any]:
+    """(rows, columns) of the elements of a triangle of a matrix, row after row, as int64 vectors: those up to the diagonal `offset`, or,
+    for `upper`, those from it on.  How many there are is computed of sizes, which row each is in is looked up."""
+    below = _elements_below(rows, columns, offset - upper)
+    count = rows * columns - below if upper else below
+    ends = arange(offset + (not upper), 1, length=rows, dtype=dtypes.int64).clamp(0, columns)  # of the lower triangle's rows
+    lengths = columns - ends if upper else ends
+    totals = cumsum(lengths, dim=0)
+    number = arange(0, 1, length=count, dtype=dtypes.int64)
+    row = searchsorted(totals, number, right=True)
+    column = number - indexing.index_select(totals - lengths - ends if upper else totals - lengths, row, dim=0)
+    return row, column
+
+
+def _elements_below(rows: int, columns: int, offset: int) -> int:
+    """How many elements a matrix has up to the diagonal `offset`."""
+    begin = min(max(-offset, 0), rows)  # rows before have none
+    full = min(max(columns - offset, begin), rows)  # rows from here on are whole
+    return (full - begin) * (2 * offset + begin + full + 1) // 2 + (rows - full) * columns
+
+
+def _triangle_indices(name: str, row: int, col: int, offset: int, upper: bool, dtype: dtypes.DType | None, device: Any) -> Any:
+    require_cpu(name, device)
+    rows, columns = integer(name, "row", row), integer(name, "col", col)
+    for what, n in (("row", rows), ("col", columns)):
+        if n < 0:
+            raise RuntimeError(f"{name}(): {what} must be non-negative, got {n}")
+    dtype = dtypes.int64 if dtype is None else dtype
+    if dtype not in (dtypes.int32, dtypes.int64):
+        raise RuntimeError(f"{name}(): expected dtype int32 or int64, got {dtype.name}")
+    positions = stack(triangle_positions(rows, columns, integer(name, "offset", offset), upper))
+    return positions if dtype is dtypes.int64 else cast(positions, dtype=dtype)
+
+
+@public(method=False)
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: dtypes.DType | None = None, device: Any = None) -> Any:
+    """The rows and the columns of the lower triangle of a (row, col) matrix, up to the diagonal `offset`: (2, n), row after row, int64
+    unless `dtype` is given.
+
+    Raises RuntimeError for negative sizes and other dtypes than int32 and int64."""
+    return _triangle_indices("tril_indices", row, col, offset, False, dtype, device)
+
+
+@public(method=False)
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: dtypes.DType | None = None, device: Any = None) -> Any:
+    """The rows and the columns of the upper triangle of a (row, col) matrix, from the diagonal `offset` on: (2, n), row after row, int64
+    unless `dtype` is given.
+
+    Raises RuntimeError for negative sizes and other dtypes than int32 and int64."""
+    return _triangle_indices("triu_indices", row, col, offset, True, dtype, device)
 
 
 @public()
@@ -324,7 +380,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
         n = int(indices_or_sections)
         if n <= 0:
             raise RuntimeError(f"tensor_split(): number of sections must be larger than 0, got {n}")
-        return split(input, [size // n + (i < size % n) for i in size_range(0, n)], at)
+        return split(input, [(size + n - 1 - i) // n for i in range(n)], at)
     given = indices_or_sections.tolist() if hasattr(indices_or_sections, "tolist") else list(indices_or_sections)
     bounds = [0, *(min(max(i + size if i < 0 else i, 0), size) for i in given), size]
     return tuple(views.slice_(input, dim=at, start=a, stop=max(a, b), step=1) for a, b in itertools.pairwise(bounds))
@@ -392,6 +448,9 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
         raise RuntimeError(f"combinations(): expected a non-negative number of elements, got {r}")
     if r == 0:
         return full(0, shape=(0,), dtype=input.dtype)
+    if r == 2:
+        positions = triangle_positions(input.shape[0], input.shape[0], 0 if with_replacement else 1, upper=True)
+        return stack([indexing.index_select(input, at, dim=0) for at in positions], 1)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(size_range(0, input.shape[0]), r))
     picked = indexing.constant_index([i for row in rows for i in row])

@@ -9,7 +9,7 @@ from tracejit.core.shapes import normalise_dims
 from tracejit.ops import decompositions, linalg
 from tracejit.ops.creation import eye, full
 from tracejit.ops.decompositions import cholesky, det, inv
-from tracejit.ops.elementwise.mathematics import abs_, log, sign
+from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.indexing import constant_index, index_select
 from tracejit.ops.linalg import transpose_matrix
 from tracejit.ops.movement.copies import cat
@@ -72,6 +72,31 @@ def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitrian
     return transpose_matrix(flipped)
 
 
+@public()
+@in_float32
+def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:  # noqa: N803  (PyTorch's name)
+    """X with A @ X = input, where A = L @ L.mT, or L.mT @ L for `upper`: of its triangle alone, which cholesky() gives.
+
+    input (*, n, k), L (*, n, n), batches broadcast.  Raises RuntimeError for other shapes, LinAlgError for a zero on the diagonal of L."""
+    for name, x in (("input", input), ("L", L)):
+        if x.ndim < 2:
+            raise RuntimeError(f"cholesky_solve(): {name} must have at least 2 dimensions, got {x.ndim}")
+    lower, above = (transpose_matrix(L), L) if upper else (L, transpose_matrix(L))
+    return solve_triangular(above, solve_triangular(lower, input, upper=False), upper=True)
+
+
+@public()
+@in_float32
+def cholesky_inverse(input: Any, upper: bool = False) -> Any:
+    """The inverse of A = input @ input.mT, or input.mT @ input for `upper`: of its triangle alone, which cholesky() gives.
+
+    Raises RuntimeError for what are no square matrices, LinAlgError for a zero on the diagonal."""
+    if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
+        raise RuntimeError(f"cholesky_inverse(): expected square matrices, got shape {list(input.shape)}")
+    n = input.shape[-1]
+    return cholesky_solve(expand(eye(rows=n, columns=n, dtype=input.dtype), input.shape), input, upper)
+
+
 @in_float32
 def svd(a: Any, full_matrices: bool = True) -> Any:
     """Singular value decomposition: a = U[..., :k] @ diag(S) @ Vh[..., :k, :] with k = min(m, n); U and Vh are square for full_matrices.
@@ -127,9 +152,8 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 @in_float32
 def slogdet(input: Any) -> Any:
-    """Sign and logarithm of the absolute value of the determinant."""
-    d = det(input)
-    return Slogdet(sign(d), log(abs_(d)))
+    """Sign and logarithm of the absolute value of the determinant.  Its backward pass raises LinAlgError for a singular matrix."""
+    return Slogdet(*decompositions.slogdet(input))
 
 
 @public("slogdet")
@@ -141,8 +165,9 @@ def legacy_slogdet(input: Any) -> Any:
 @public()
 @in_float32
 def logdet(input: Any) -> Any:
-    """Logarithm of the determinant; NaN where that is negative."""
-    return log(det(input))
+    """Logarithm of the determinant; NaN where that is negative.  Its backward pass raises LinAlgError for a singular matrix."""
+    signs, logarithms = decompositions.slogdet(input)
+    return where(signs < 0, float("nan"), logarithms)
 
 
 @public()

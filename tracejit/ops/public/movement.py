@@ -10,7 +10,7 @@ from tracejit.core.devices import device as Device
 from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
 from tracejit.core.promotion import common_dtype
-from tracejit.core.shapes import broadcast_shapes, integer, normalise_dim, normalise_dims, position, product, size_range
+from tracejit.core.shapes import broadcast_shapes, integer, largest, normalise_dim, normalise_dims, position, product, size_range
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
@@ -243,10 +243,11 @@ def split(input: Any, split_size_or_sections: int | Sequence[int], dim: int = 0)
         piece = integer("split", "split_size", pieces)
         if piece < 0 or (piece == 0 and size):
             raise RuntimeError(f"split(): split_size must be positive, got {piece}")
-        sections = [min(piece, size - i) for i in size_range(0, size, piece)] if size else [0]
+        whole = int((size - 1) // piece) if size else 0
+        sections = [*[piece] * whole, size - piece * whole]
     else:
         sections = [integer("split", "split_sizes", s) for s in pieces]
-        if sum(sections) != size or min(sections, default=0) < 0:
+        if sum(sections) != size or any(s < 0 for s in sections):
             raise RuntimeError(f"split(): sections {sections} must be non-negative and sum to the size {size} of dimension {at}")
     out, start = [], 0
     for s in sections:
@@ -262,7 +263,7 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     if chunks <= 0:
         raise RuntimeError(f"chunk(): chunks must be positive, got {chunks}")
     size = input.shape[normalise_dim("chunk", dim, input.ndim)]
-    return split(input, max(1, -(-size // chunks)), dim)
+    return split(input, largest((1, -(-size // chunks))), dim)
 
 
 @public()

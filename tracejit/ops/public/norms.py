@@ -9,14 +9,15 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.numbers import settled
 from tracejit.core.precision import in_float32, rounds_once
-from tracejit.core.shapes import normalise_dim, normalise_dims, product, size_range
+from tracejit.core.shapes import normalise_dim, normalise_dims, product
 from tracejit.ops import decompositions
 from tracejit.ops import reduce as primitives
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.mathematics import abs_, pow_, sign, sqrt
-from tracejit.ops.indexing import constant_index, index_select
+from tracejit.ops.indexing import index_select
 from tracejit.ops.movement.views import permute, reshape
+from tracejit.ops.public.arrangement import triangle_positions
 from tracejit.ops.public.derive import public
 
 Dim = int | Sequence[int] | None
@@ -147,7 +148,26 @@ def pdist(input: Any, p: float = 2.0) -> Any:
     """The p-norms of the differences of all pairs of rows of a matrix: those of row 0 with rows 1, 2, ..., then of row 1 with ..."""
     if input.ndim != 2:
         raise RuntimeError(f"pdist(): expected a matrix, got shape {list(input.shape)}")
-    rows = input.shape[0]
-    pairs = [(i, j) for i in size_range(0, rows) for j in size_range(i + 1, rows)]
-    first, second = (constant_index([pair[k] for pair in pairs]) for k in (0, 1))
+    first, second = triangle_positions(input.shape[0], input.shape[0], 1, upper=True)
     return vector_norm(index_select(input, first, dim=0) - index_select(input, second, dim=0), p, -1)
+
+
+@public(in_place=True)
+def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
+    """`input` with its slices along `dim` scaled down to the p-norm `maxnorm` where theirs is larger.
+
+    Raises RuntimeError for fewer than two dimensions, p <= 0, a negative maxnorm, and dtypes that are not floating-point."""
+    if input.ndim < 2:
+        raise RuntimeError(f"renorm(): input needs at least 2 dimensions, got {input.ndim} dimensions")
+    if p <= 0:
+        raise RuntimeError(f"renorm(): p must be positive, got {p}")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm(): maxnorm must not be negative, got {maxnorm}")
+    at = normalise_dim("renorm", dim, input.ndim)
+    return _renormalised(_floating("renorm", input, None), float(p), at, float(maxnorm))
+
+
+@rounds_once
+def _renormalised(x: Any, p: float, dim: int, maxnorm: float) -> Any:
+    norm = _norm_over(x, p, tuple([d for d in range(x.ndim) if d != dim]), True)
+    return x * where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.core.dtypes import int64
+from tracejit.core.dtypes import DType, float64, int64
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import largest, product, size_range
 from tracejit.ops import linalg
 from tracejit.ops import reduce as primitives
-from tracejit.ops.creation import ArrayConstant, constant
+from tracejit.ops.creation import ArrayConstant, arange, constant
 from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.indexing import gather, index_select
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.convolution import Sizes, padded, per_dimension, windows, windows_of
@@ -115,15 +116,15 @@ def _positions(sizes: tuple[int, ...], outputs: Any, size: Any, step: Any, low: 
     return np.ascontiguousarray(total.reshape(*outputs, -1))
 
 
-def _counts(sizes: tuple[int, ...], outputs: Any, size: Any, step: Any, low: Any, include: bool) -> Any:
+def _counts(sizes: tuple[int, ...], outputs: Any, size: Any, step: Any, low: Any, include: bool, dtype: DType) -> Any:
     """How many elements each window counts: those of the input, and of the symmetric padding if `include`."""
-    total = np.ones(())
+    total: Any = 1
     for i, n in enumerate(sizes):
-        start = np.arange(outputs[i]) * step[i] - low[i]
-        stop = np.minimum(start + size[i], n + low[i])
-        count = stop - start if include else np.minimum(stop, n) - np.maximum(start, 0)
-        total = total[..., None] * count
-    return total
+        start = arange(-low[i], step[i], length=outputs[i], dtype=int64)
+        stop = (start + size[i]).clamp(max=n + low[i])
+        count = stop - start if include else stop.clamp(max=n) - start.clamp(0)
+        total = total * views.reshape(count, shape=(outputs[i], *(1,) * (len(sizes) - 1 - i)))
+    return cast(total, dtype=dtype)
 
 
 def avg_pool(
@@ -152,10 +153,7 @@ def avg_pool(
         return _divided(total, divisor_override)
     if not ceil_mode and (count_include_pad or not any(low)):  # all windows are whole
         return _divided(total, product(size))
-    counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, low, count_include_pad)
-    if counts.size and (counts == counts.flat[0]).all():
-        return _divided(total, int(counts.flat[0]))
-    return _divided(total, constant(array=ArrayConstant(counts.astype(input.dtype.numpy))))
+    return _divided(total, _counts(tuple(input.shape[-rank:]), outputs, size, step, low, count_include_pad, input.dtype))
 
 
 def _divided(total: Any, count: Any) -> Any:
@@ -184,8 +182,8 @@ def lp_pool(
     outputs, high = _extents(name, input, size, step, (0,) * rank, (1,) * rank, ceil_mode)
     total = _window_sums(padded(input**norm_type, (0,) * rank, high, 0.0), rank, size, step, outputs)
     if any(high):
-        counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, (0,) * rank, False)
-        total = total * constant(array=ArrayConstant((product(size) / counts).astype(input.dtype.numpy)))
+        counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, (0,) * rank, False, float64)
+        total = total * cast(product(size) / counts, dtype=input.dtype)
     return total ** (1.0 / norm_type)
 
 
@@ -219,13 +217,19 @@ def adaptive_avg_pool(name: str, rank: int, input: Any, output_size: Any) -> Any
             )
             x = primitives.sum_(split, dims=(dim + 1,), keepdim=False) / (size // outputs)
             continue
-        weights = np.zeros((size, outputs), x.dtype.numpy)
-        for column, (a, b) in enumerate(_bins(size, outputs)):
-            weights[a:b, column] = 1.0 / (b - a)
         order = (*(d for d in range(x.ndim) if d != dim), dim)
         back = tuple(order.index(d) for d in range(x.ndim))
-        x = views.permute(linalg.matmul(views.permute(x, dims=order), constant(array=ArrayConstant(weights))), dims=back)
+        x = views.permute(linalg.matmul(views.permute(x, dims=order), _averages(size, outputs, x.dtype)), dims=back)
     return copies.clone(x) if x is input else x
+
+
+def _averages(size: int, outputs: int, dtype: DType) -> Any:
+    """A matrix whose columns are the bins, with equal weights whose sum is 1 in each."""
+    number = arange(0, size, length=outputs, dtype=int64)
+    first, end = number // outputs, (number + (size + outputs - 1)) // outputs
+    place = views.reshape(arange(0, 1, length=size, dtype=int64), shape=(size, 1))
+    weights = where((place >= first) & (place < end), 1.0 / cast(end - first, dtype=float64), 0.0)
+    return cast(weights, dtype=dtype)
 
 
 def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return_indices: bool = False) -> Any:
