@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-from registered_programs import over, program, x
+from registered_programs import Box, over, program, with_change, x
 
 import tracejit as T
 
@@ -569,3 +569,26 @@ def generator_made_inside():
         return a * r.random()
 
     return over(fn, (), ())
+
+
+@program()
+def tensors_of_many_numbers():
+    box = Box(step=0, values=[k / 8 for k in range(80)], rows=[[k, k + 1] for k in range(40)])
+
+    def fn(a):
+        box.step += 1
+        box.values[0] = box.step * 1.5
+        many = [v * box.step for v in box.values]
+        leaf = T.tensor(many, requires_grad=True)
+        (leaf * leaf * a.sum()).sum().backward()
+        rows = tuple([r[0] + box.step, r[1]] for r in box.rows)
+        order = [(k * 3 + box.step) % 80 for k in range(70)]
+        return (
+            T.tensor(many), T.tensor(many, dtype=T.float64), T.as_tensor(rows), leaf, leaf.grad,
+            T.tensor([many[:35], many[35:70]]), T.arange(80)[order], T.tensor(rows, dtype=T.float32),
+        )  # fmt: skip
+
+    def other():
+        box.rows[0][0] = 2.5
+
+    return fn, with_change(lambda: None, other), lambda: box.step

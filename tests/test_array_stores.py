@@ -322,3 +322,55 @@ def test_a_change_in_place_of_a_read_only_array_says_what_eager_says() -> None:
         with pytest.raises(ValueError, match="output array is read-only"):
             compiled(T.ones(2))
     assert h.tolist() == [4.0, 4.0] and compiled.stats.compiled_calls == 3
+
+
+arrays: dict[str, Any] = {}
+
+
+def stored_and_read(x: T.Tensor) -> Any:
+    before = arrays["b"].sum()
+    arrays["a"][1] += x.sum().item()
+    return x * before, arrays["b"][1]
+
+
+def shared_with_a_tensor(x: T.Tensor) -> Any:
+    shared = T.from_numpy(arrays["a"])
+    shared.add_(x.sum())
+    return T.from_numpy(arrays["b"]) * 2
+
+
+def told_between(x: T.Tensor) -> Any:
+    print(arrays["a"][0])
+    arrays["a"][0] += 1
+    print(arrays["b"][0])
+    return x * 2
+
+
+ALIASES: dict[str, Callable[[T.Tensor], Any]] = {
+    "identity": lambda x: (x * 2 if arrays["a"] is arrays["b"] else x, id(arrays["a"]) == id(arrays["b"])),
+    "a result": lambda x: (x * 2, [arrays["a"], arrays["b"]]),
+    "stored and read": stored_and_read,
+    "read": lambda x: x + T.tensor(np.stack([arrays["a"], arrays["b"]])).sum(),
+    "shared with a tensor": shared_with_a_tensor,
+    "told between": told_between,
+}
+
+
+@pytest.mark.parametrize("hot", [0, 1])
+@pytest.mark.parametrize("name", ALIASES)
+def test_two_arrays_from_outside_may_be_one_in_other_calls(name: str, hot: int, capsys: pytest.CaptureFixture[str]) -> None:
+    def results(function: Callable[[T.Tensor], Any]) -> tuple[list[Any], str]:
+        arrays.update(a=np.arange(3.0), b=np.arange(3.0) + 5)
+        found = []
+        for turn in range(12):
+            if turn in (4, 7, 9):
+                arrays["b"] = {4: arrays["a"], 7: arrays["a"][::-1], 9: np.ones(3)}[turn]
+            result = function(T.ones(2) * turn)
+            same = result[1][0] is result[1][1] if name == "a result" else None
+            found.append((repr(result), same, arrays["a"].tolist(), arrays["b"].tolist()))
+        return found, capsys.readouterr().out
+
+    with override(hot_calls=hot):
+        compiled = T.compile(ALIASES[name])
+        assert results(compiled) == results(ALIASES[name])
+    assert compiled.stats.compiled_calls > 4

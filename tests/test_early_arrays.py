@@ -18,6 +18,7 @@ from tracejit.config import override
 
 data = np.arange(20, dtype=np.float64)
 tokens = np.arange(50).astype(np.int16)
+weight = T.zeros(3)
 rows = T.arange(18.0).view(6, 3) / 8 - 1
 steps, values = np.array([0.0, 1.0, 2.0]), np.array([5.0, 7.0, 1.0])
 COUNTS = [0, 1, 2, 3, 1, 2, 0]
@@ -65,6 +66,30 @@ def minibatches(x: T.Tensor, n: int) -> Any:
         part = order[start : start + 2]
         loss = loss + (rows[part] * x).sum() * (part > n).sum()
     return loss, [rows[i] for i in order[:2]], order
+
+
+def steps_over_minibatches(x: T.Tensor, n: int) -> Any:
+    order, told, picks = np.random.permutation(6), 0.0, list(range(6))
+    random.shuffle(picks)
+    for start in range(0, 6, 2):
+        part = order[start : start + 2]
+        weight.add_(rows[part].sum(0) * x)
+        told += (T.from_numpy(data[part]) * x[0]).sum().item() + order[start] + data[n]
+        weight.mul_(rows[picks[start : start + 2]].sum() + 1)
+    return told, weight.clone(), order
+
+
+def drawn_memory_is_written(x: T.Tensor, n: int) -> Any:
+    drawn = np.random.rand(3)
+    T.from_numpy(drawn).add_(1)
+    return x * T.from_numpy(drawn[1:].copy()).sum()
+
+
+def drawn_items_are_stored(x: T.Tensor, n: int) -> Any:
+    drawn = np.random.rand(3)
+    weight.add_(x)
+    drawn[0] = 7
+    return drawn[:2] * 2, x * 2
 
 
 def picked(x: T.Tensor, n: int) -> Any:
@@ -140,6 +165,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int | str]] = {  # and how many re
     "with results of the program": (lambda x, n: ((x * 2).numpy() * data[:3], x), 1),
     "a value that is needed": (lambda x, n: x[: int(np.argmax(data[:3] * (n - 2)))], 3),
     "mini-batches": (minibatches, 1),
+    "steps over mini-batches": (steps_over_minibatches, 1),
+    "drawn memory is written": (drawn_memory_is_written, "read_after_change"),
+    "drawn items are stored": (drawn_items_are_stored, 1),
     "an array as a key": (picked, 1),
     "a mask": (masked, 2),
     "an array as a key of a store": (stored, 2),
@@ -171,6 +199,7 @@ def outcomes(fn: Callable[..., Any]) -> list[Any]:
     random.seed(1)
     np.random.seed(2)
     data[:] = np.arange(20)
+    weight.zero_()
     found = []
     for turn, n in enumerate(COUNTS):
         data[5], data[2] = turn, 2.5 - turn
@@ -213,6 +242,26 @@ def test_arrays_of_other_dtypes_and_ranks_at_the_same_place_are_computed_with_an
             else:
                 assert facts(compiled(T.ones(2), n)) == facts(fn(T.ones(2), n))
     assert compiled.stats.compiled_calls >= 3
+
+
+@pytest.mark.parametrize("hot", [0, 1])
+def test_an_array_that_is_read_after_tensors_were_written_has_other_memory_in_each_call(hot: int) -> None:
+    def results(compiled: bool) -> list[Any]:
+        w, holder = T.zeros(3, dtype=T.float64), {"array": np.ones(4)}
+
+        def fn(x: T.Tensor) -> Any:
+            w.add_(x)
+            return x * T.from_numpy(holder["array"][:3] * 2)
+
+        f = T.compile(fn) if compiled else fn
+        found = []
+        for array in (holder["array"], np.arange(5.0), w.numpy(), w.numpy()[:3], np.ones(3), w.numpy()):
+            holder["array"] = array
+            found += [(f(T.ones(3, dtype=T.float64)).tolist(), w.tolist()) for _ in range(2)]
+        return [*found, f.stats.compiled_calls > 3 if compiled else True]
+
+    with override(hot_calls=hot):
+        assert results(True) == results(False)
 
 
 def test_an_array_that_becomes_too_short_raises_what_eager_raises() -> None:

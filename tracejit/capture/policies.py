@@ -90,7 +90,7 @@ C_CALLABLES: tuple[type, ...] = (
 IDENTITY_TYPES: tuple[type, ...] = (
     *C_CALLABLES, type, types.ModuleType, types.CodeType, DType, enum.Enum, property, staticmethod, classmethod, np.dtype,
 )  # fmt: skip
-_SHAREABLE: tuple[type, ...] = (tuple, frozenset, slice, types.MethodType, functools.partial, *C_CALLABLES)
+_SHAREABLE: tuple[type, ...] = (tuple, frozenset, slice, np.ndarray, types.MethodType, functools.partial, *C_CALLABLES)
 BUILTIN_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
 DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSPARENT_TYPES: frozenset[type] = frozenset(

@@ -7,7 +7,10 @@ other; what a backward pass after the call would have to know of it is for finis
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from tracejit.autograd.tape import DataStorage
 from tracejit.capture.handlers.effects import DataStore
@@ -23,6 +26,18 @@ from tracejit.tensor import Tensor
 from tracejit.tensor.contents import is_data_of
 
 __all__ = ["StateRecorder"]
+
+
+@dataclass(slots=True)
+class _Written:
+    """What nodes have written to: so many of them have been looked at, the last of them being `last`.
+
+    roots: of views and versions, the values that own their memory.  written: those of what was written to."""
+
+    nodes: int = 0
+    last: Node | None = None
+    roots: dict[Any, Any] = field(default_factory=dict)
+    written: set[Any] = field(default_factory=set)
 
 
 class StateRecorder(Interpreter):
@@ -46,6 +61,7 @@ class StateRecorder(Interpreter):
         self.switched: dict[
             int, tuple[Tensor, int, int]
         ] = {}  # outside leaves whose requires_grad was changed; value ids before and after
+        self._written = _Written()
         # Outside tensors whose .data was assigned, the value that each was before, if it was any, and how many nodes there were.
         self.rebound: dict[int, tuple[Tensor, int | None, int]] = {}
         self.own_backward = ""  # the name of an operation of the program's own, where there was one
@@ -180,9 +196,26 @@ class StateRecorder(Interpreter):
 
     def writes_outside(self) -> bool:
         """Whether the call has written to memory from outside, but for the states of generators."""
-        written = [node.outputs[0] for node in self.nodes if node.op.kind is Kind.WRITE]
-        roots = [self.inputs.get(root) for root in map(self._root, written) if root is not None]
-        return any(tensor is not None and id(tensor) not in self.states for tensor in roots)
+        return bool(self._written_tensors())
+
+    def writes_to(self, array: Any) -> bool:
+        """Whether the call has written to the memory of an array from outside."""
+        return any(np.may_share_memory(tensor._array, array) for tensor in self._written_tensors())
+
+    def _written_tensors(self) -> list[Tensor]:
+        """The tensors from outside whose memory the call has written to, but for the states of generators."""
+        known = self._written
+        if known.nodes and (len(self.nodes) < known.nodes or self.nodes[known.nodes - 1] is not known.last):
+            known = self._written = _Written()
+        for node in self.nodes[known.nodes :]:
+            if node.op.kind in (Kind.VIEW, Kind.WRITE):
+                own = known.roots.get(node.operands[0], node.operands[0])
+                known.roots.update(dict.fromkeys(node.outputs, own))
+                if node.op.kind is Kind.WRITE:
+                    known.written.add(own)
+            known.nodes, known.last = known.nodes + 1, node
+        tensors = [self.inputs.get(own) for own in known.written]
+        return [tensor for tensor in tensors if tensor is not None and id(tensor) not in self.states]
 
     # -- code of the program that the library calls
     def call(self, function: Any, *arguments: Any) -> Any:

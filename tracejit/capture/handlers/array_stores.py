@@ -73,6 +73,9 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
     def memory_is_written(self) -> bool:
         return bool(self.array_stores) or super().memory_is_written()
 
+    def is_written(self, array: Any) -> bool:
+        return any(np.may_share_memory(array, other) for other in self.outside_arrays) or super().is_written(array)
+
     def is_outside_array(self, value: Any) -> bool:
         return super().is_outside_array(value) and id(value) not in self._whole
 

@@ -374,6 +374,10 @@ class BuiltinCallHandlers(Handlers):
         self.recorder.attributes.set_attribute(value, owner, concrete(name))
 
     def _identity(self, value: Any) -> int:
+        if is_a(value, np.ndarray):
+            if self.recorder.is_outside(value):  # it is told from the others that are asked for theirs
+                self.recorder.paths.append(self.recorder.sources[id(value)])
+            return ObjectIdentity(value, self.recorder)
         if is_symbolic(value) or is_a(value, PRIMITIVE_TYPES) or is_shareable(value):  # guards do not tell which it is
             self.recorder.stop("object_identity", f"id() of a {type(plain(value)).__name__}")
             return id(plain(value))

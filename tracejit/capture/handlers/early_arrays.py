@@ -3,8 +3,9 @@
 It is computed before the program, by each call, and what comes out is from outside as well: an array that a tensor can be made of,
 whose shape and dtype are guarded where something looks at them, or a number of the prologue.  What raises there misses.
 
-Invariant: an array is read there only while the call has written to no memory from outside: what it holds later on is not what it holds
-before the program.
+Invariant: an array is read there only while the call has not written to its memory: what it holds later on is not what it holds before the
+program.  A guard sees to it that the memory of arrays from outside is none that the call has written to; what the prologue has made has
+memory of its own.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class EarlyArrayHandlers(ArrayHandlers):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.reads_late = False  # whether NumPy reads arrays from outside after the program
+        self._own: set[int] = set()  # ids of the arrays that have the memory that the prologue has made
+        self.read_after_writes: list[
+            np.ndarray[Any, Any]
+        ] = []  # arrays from outside with other memory than the call has written to
 
     def asks_array(self, arguments: tuple[Any, ...]) -> bool:
         """Whether the first argument is an array of this run, or one from outside."""
@@ -65,7 +70,7 @@ class EarlyArrayHandlers(ArrayHandlers):
             recorder.stop("tensor_contents", "a place in an array from outside that a tensor tells")
         elif not all(map(self._is_early, values)):
             return super().array_call(function, arguments, keywords)
-        elif any(map(self._holds_array, values)) and self.memory_is_written():
+        elif any(map(self._holds_changed, values)):
             recorder.stop("read_after_change", "the memory that an array has")
         if recorder.stopped:
             return function(*map(bare, arguments), **{k: bare(v) for k, v in keywords.items()})
@@ -76,7 +81,13 @@ class EarlyArrayHandlers(ArrayHandlers):
         if result is FAILED:
             recorder.stop("container", "an array, of which NumPy warns, or raises what the program may handle,")
             return self.placed_function(function)(*given[0], **given[1])
+        if type(result) is np.ndarray and result.base is None and not any(value is result for value in values):
+            self.has_own_memory(result)
         return self._early_result(recorder.constant(attempt_without_warnings).call(*called, **named), result)
+
+    def has_own_memory(self, array: Any) -> None:
+        """The prologue has made an array."""
+        self._own.add(id(_owner(array)))
 
     def memory_is_written(self) -> bool:
         """Whether the call has written to memory from outside so far."""
@@ -98,8 +109,24 @@ class EarlyArrayHandlers(ArrayHandlers):
             return any(map(self._varies, value))
         return self.is_outside_array(value) or is_symbolic(value)
 
-    def _holds_array(self, value: Any) -> bool:
-        return any(map(self._holds_array, value)) if type(value) in (tuple, list) else self.is_outside_array(value)
+    def _holds_changed(self, value: Any) -> bool:
+        """Whether there is an array whose memory the call may have written to."""
+        if type(value) in (tuple, list):
+            return any(map(self._holds_changed, value))
+        if not self.is_outside_array(value) or not self.memory_is_written():
+            return False
+        owner, recorder = _owner(value), self.recorder
+        if recorder.effects.given_to_calls(value) or recorder.effects.given_to_calls(owner):
+            return True
+        if recorder.unwatched(lambda: self.is_written(owner)):
+            return True
+        if id(owner) not in self._own and not any(array is value for array in self.read_after_writes):
+            self.read_after_writes.append(value)
+        return False
+
+    def is_written(self, array: Any) -> bool:
+        """Whether the call has written to the memory of an array."""
+        return self.recorder.program.writes_to(array)
 
     def _is_early(self, value: Any) -> bool:
         """Whether it is known before the program."""
@@ -163,6 +190,13 @@ class EarlyArrayHandlers(ArrayHandlers):
             return recorder.made(type(value)([self._early_result(variable.at(i), v) for i, v in enumerate(value)]))
         recorder.stop("tensor_contents", f"a {type(value).__name__} made of an array from outside")
         return value
+
+
+def _owner(array: Any) -> Any:
+    """The array that has the memory, as far as NumPy knows."""
+    while type(array.base) is np.ndarray:
+        array = array.base
+    return array
 
 
 def _holds_tensors(value: Any) -> bool:

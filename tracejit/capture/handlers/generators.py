@@ -209,6 +209,7 @@ class GeneratorHandlers(Handlers):
         if type(value) is np.ndarray:
             recorder.miss_if(variable.type().is_not(recorder.constant(np.ndarray)))
             recorder.register(value, variable)
+            recorder.arrays.has_own_memory(value)
         elif is_a(value, np.generic) or type(value) in PRIMITIVE_TYPES:
             recorder.guard_value(value, variable)
         else:

@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.late import is_late
-from tracejit.capture.handlers.symbols import concrete, is_symbolic, plain
+from tracejit.capture.handlers.symbols import bare, concrete, is_symbolic, plain
 from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
 from tracejit.core.dtypes import FROM_NUMPY, as_dtype, default_dtype, int64
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import REGISTRY
-from tracejit.replay.ir import Name, tuple_of
+from tracejit.replay.ir import Expr, ListOf, Name, TupleOf, tuple_of
 from tracejit.tensor.construction import as_tensor, tensor
 
 __all__ = ["NumberCallHandlers"]
@@ -174,8 +175,7 @@ class NumberCallHandlers(Handlers):
         if shape is None or not any(map(is_symbolic, numbers)):
             return None
         whole = recorder.in_program.elements_as_tensor(numbers)
-        if whole is None and len(numbers) > _MOST:
-            return None
+        are_many = whole is None and len(numbers) > _MOST
         if any(type(plain(n)) is int and not -(2**63) <= plain(n) < 2**63 for n in numbers):
             return None  # it raises what is to be raised
         floating = any(type(plain(n)) is float for n in numbers)
@@ -183,6 +183,8 @@ class NumberCallHandlers(Handlers):
         dtype = as_dtype(dtype, function.__name__)
         if not dtype.is_floating_point and (floating or dtype is not int64):
             return None
+        if are_many:
+            return self._tensor_before(given, dtype, recorder.operators.truth(keywords.get("requires_grad", False)))
         bind, full = recorder.program.bind, REGISTRY["full"]
         if whole is not None:
             out = bind(REGISTRY["cast"], (whole,), {"dtype": dtype})
@@ -194,6 +196,33 @@ class NumberCallHandlers(Handlers):
             out = bind(REGISTRY["cat"], tuple(parts), {"dim": 0})
             out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
         return out.requires_grad_() if recorder.operators.truth(keywords.get("requires_grad", False)) else out
+
+    def _tensor_before(self, given: Any, dtype: Any, requires_grad: bool) -> Any:
+        """The tensor of many numbers of the prologue, which makes it in each call; None where some are of the program."""
+        recorder = self.recorder
+        nested = self._nested(given)
+        if nested is None:
+            return None
+        made = recorder.unwatched(lambda: tensor(bare(given), dtype=dtype))
+        make = recorder.constant(attempt).call(recorder.constant(tensor), nested, dtype=recorder.constant(dtype))
+        recorder.outside_tensor(made, make)
+        return made.requires_grad_() if requires_grad else made
+
+    def _nested(self, value: Any) -> Expr | None:
+        """The expression of numbers of the prologue, in nested lists and tuples; None where some are of the program."""
+        recorder = self.recorder
+        if is_late(value):
+            late = value._late
+            value = None if late.of_program or late.readings or late.answer else recorder.leaving.early(value)
+        if is_symbolic(value):
+            return value._name  # type: ignore[no-any-return]
+        if type(value) not in (list, tuple):
+            return None if value is None else recorder.number_expression(value)
+        parts = [self._nested(item) for item in recorder.contents.elements(value)]
+        known = tuple([part for part in parts if part is not None])
+        if len(known) < len(parts):
+            return None
+        return ListOf(known) if type(value) is list else TupleOf(known)
 
     def index_of(self, key: Any) -> Any:
         """A list of positions, of which some are symbolic, as the tensor that indexes as it does; None for other keys."""

@@ -116,6 +116,9 @@ class Recorder(Origins):
         self.instance_reads: set[Expr] = set()  # expressions of attributes found in the dictionary of an instance
         self.compiled: set[str] = set()  # names of constants that are the compiled function itself
         self.paths: list[Expr] = []  # objects that may be changed: they must stay distinct
+        self.array_paths: list[
+            Expr
+        ] = []  # the same of arrays, which are read and written in order, and so need it beside calls alone
         self.values = {}
         self._constants: dict[int, Name] = {}
         self._expressions: dict[Expr, Any] = {}  # what has been read -> the tuple that it was
@@ -390,7 +393,9 @@ class Recorder(Origins):
             self.miss_if(variable.type().is_not(self.constant(cls)).otherwise(other))
         else:
             self.miss_if(variable.type().is_not(self.constant(cls)))
-            if cls not in (tuple, frozenset, slice, MethodType, functools.partial):
+            if cls is np.ndarray:
+                self.array_paths.append(variable)
+            elif cls not in (tuple, frozenset, slice, MethodType, functools.partial):
                 self.paths.append(variable)
         if symbolic and is_a(value, tuple):
             self.contents.read_elements(value)

@@ -17,7 +17,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from tracejit.autograd.tape import DataStorage, places_behind_freed
 from tracejit.capture.handlers.base import ABSENT, TensorSource
-from tracejit.capture.handlers.effects import AttributeStore, ItemStore, MethodCall
+from tracejit.capture.handlers.effects import AttributeStore, FunctionCall, ItemStore, MethodCall
 from tracejit.capture.handlers.locking import release
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import is_symbolic
@@ -109,6 +109,9 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         return Recording(recorder.reason)
     guards = _guards(recorder, hooks)
     distinct = [*[s.variable for s in recorder.tensors.values()], *recorder.paths]
+    if any(isinstance(effect, FunctionCall) for effect in recorder.effects.in_order):
+        distinct += recorder.array_paths
+    distinct = list(dict.fromkeys(distinct))
     variables = [recorder.tensors[id(interpreter.inputs[value])].variable for value in inputs]
     weak = {name: weakref.ref(value) for name, value in recorder.namespace.items() if _is_passing(name, value, recorder)}
     graph = Graph(

@@ -82,7 +82,7 @@ def check_outside_arrays(
     """Arrays from outside are read and written when the program has run: it must not write to their memory, nor read what is written."""
     tensors = [interpreter.inputs[value] for value in inputs]
     changed = tensors if recorder.arrays.array_stores else [tensors[fact.index] for fact in written]
-    for array in recorder.arrays.outside_arrays if changed else ():
+    for array in (*recorder.arrays.outside_arrays, *recorder.arrays.read_after_writes) if changed else ():
         if is_shared(array, changed):
             recorder.stop("overlapping_inputs", f"an ndarray of shape {list(array.shape)} and a tensor")
             return
