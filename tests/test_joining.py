@@ -116,6 +116,28 @@ def both_ways(xs: Any) -> Any:
     return tj.cat([tj.stack(there), tj.stack(back[::-1])], dim=2), tj.stack(once, 1), once[-1] + back[-1], tj.cat(there[::-1])
 
 
+def slices_as_they_are(xs: Any) -> Any:
+    h, seen, states, again = zeros(), [], [], []
+    y = xs @ W
+    for t in range(xs.shape[0]):
+        h = cell(h, y[t])
+        seen.append(y[t])
+        states.append(h @ U)
+    for x in y.transpose(0, 1).unbind(1):
+        again.append(x)
+    rows = tj.stack([x for x in y * 2])  # noqa: C416
+    return tj.stack(seen, 1), tj.stack(states), tj.cat(again, 1), rows
+
+
+def slices_of_what_changes(xs: Any) -> Any:
+    y, seen = xs.detach() * 2, []
+    for t in range(xs.shape[0]):
+        seen.append(y[t])
+    y += 1
+    y[2] = 7.0
+    return tj.stack(seen) @ W, tj.cat(seen) @ U, seen[-1] @ W
+
+
 FUNCTIONS = [
     outputs, along_dimensions, one_after_the_other, into_the_same_list, in_some_steps, means, views_of_states, both_ways,
 ]  # fmt: skip
@@ -137,7 +159,7 @@ def test_a_recorded_call_has_the_bits_of_an_eager_one(function: Callable[..., An
         assert x.tobytes() == y.tobytes()
 
 
-@pytest.mark.parametrize("function", [*FUNCTIONS, in_comprehensions])
+@pytest.mark.parametrize("function", [*FUNCTIONS, in_comprehensions, slices_as_they_are, slices_of_what_changes])
 def test_another_number_of_items_is_no_other_recording(function: Callable[..., Any]) -> None:
     compiled = tj.compile(function)
     for k, length in enumerate((40, 25, 60, 13, 31, 80, 12, 55)):
@@ -209,14 +231,6 @@ def test_whoever_wants_items_gets_items(function: Callable[..., Any]) -> None:
     assert ("unknown_call" in compiled.explain()) == (function is stopped)
 
 
-def slices_appended(xs: Any) -> Any:
-    h, outs = zeros(), []
-    for x in xs:
-        h = cell(h, x)
-        outs.append(x)
-    return h, tj.stack(outs)
-
-
 def changed_by_the_next_step(xs: Any) -> Any:
     h, last, outs, others = zeros() @ W, zeros() @ U, [], [zeros() @ W]
     for x in xs:
@@ -255,7 +269,7 @@ def written_after(xs: Any) -> Any:
     return tj.stack(outs)
 
 
-@pytest.mark.parametrize("function", [slices_appended, changed_by_the_next_step, views_of_slices, two_results, written_after])
+@pytest.mark.parametrize("function", [changed_by_the_next_step, views_of_slices, two_results, written_after])
 def test_what_a_loop_cannot_collect_is_appended_one_by_one(function: Callable[..., Any]) -> None:
     recording, result = record(function, (inputs(),), {})
     assert recording.left_out == COUNT - RUN and not loops(recording)

@@ -151,10 +151,17 @@ class StepsAsLoop:
     (`loss += ...`) is what is carried on; the tensor itself gets it in the end."""
 
     def __init__(
-        self, interpreter: RecordingInterpreter, step: Step, moves: Sequence[int], begins: Sequence[Tensor], elements: int
+        self,
+        interpreter: RecordingInterpreter,
+        step: Step,
+        moves: Sequence[int],
+        begins: Sequence[Tensor],
+        elements: int,
+        row_major: Sequence[bool],
     ) -> None:
         """moves: how far the position of each node moves from step to step.  begins: the tensors that the first step begins with, of which
-        so many come first that are elements of what Python goes through."""
+        so many come first that are elements of what Python goes through.  row_major: whether what the step appends to each list is."""
+        self._row_major = row_major
         self._interpreter = interpreter
         self._begins = begins
         self._elements = elements
@@ -187,6 +194,7 @@ class StepsAsLoop:
             if a.node.op.kind is Kind.VIEW and i not in self._moving
         }
         self._viewed = {place: a.operands[0] for place, a in self._viewing.items()}
+        self._slices = {("given", k) for k in range(elements)} | {("made", self._numbers[i]) for i in self._moving}
         # Places of slices of steps before -> (the slice of this step, how many steps before).
         self._trailing = self._trailing_slices()
         self.carried = self._live()
@@ -213,7 +221,7 @@ class StepsAsLoop:
     def _trailing_slices(self) -> dict[int, tuple[Place, int]]:
         """What steps keep of their slices for the next one (`before = x`), or for the one after that: slices as well, further back.  Where
         these require grad, cotangents of a slice would be added up in another order."""
-        slices = {("given", k) for k in range(self._elements)} | {("made", self._numbers[i]) for i in self._moving}
+        slices = self._slices
         left = dict(enumerate(self._step.left[: len(self._begins) - self._elements], self._elements))
         found = {k: (place, 1) for k, place in left.items() if place in slices and not self._kinds[place][1]}
         handed = {k: place[1] for k, place in left.items() if place[0] == "given" and place[1] != k and k not in found}
@@ -238,8 +246,9 @@ class StepsAsLoop:
         collects = any(self._step.appended) or bool(self._rows)
         if not (self.carried or collects) or any(k < self._elements for k in self.carried):
             return False
-        if any(len(items) > 1 or not self._is_made(place) for items in self._step.appended for place in items):
-            return False
+        for items, row_major in zip(self._step.appended, self._row_major, strict=True):
+            if len(items) > 1 or not all(place in self._slices or (row_major and self._is_made(place)) for place in items):
+                return False
         for i, a in enumerate(self._step.nodes):
             op = a.node.op
             if i in self._writes or i in self._rows:
@@ -381,7 +390,10 @@ class StepsAsLoop:
         reverse = bool(distances) and max(distances) < 0
         if (any(self._step.appended) or written) and not count > 2:
             return None
-        if not (entered or rows or given):  # nothing says of what kind the loop is
+        # A view of slices in the order of steps that go down would be a copy.
+        if any(sliced[x].distance < 0 for items in self._step.appended for x in items if x in self._slices):
+            return None
+        if (graph.nodes or graph.outputs) and not (entered or rows or given):  # nothing says of what kind the loop is
             return None
         if not (_are_new(graph, entered) and _apart(list(rows.values()), given) and _is_one(graph, len(carried))):
             return None
@@ -392,7 +404,12 @@ class StepsAsLoop:
         states = {id(x) for x in self._interpreter.generators_drawn_from()}
         drawn = {k: begins[k]._array.copy() for k in last if id(begins[k]) in states}
         try:
-            left = loop_node(graph, entered, [stacked[place] for place in rows], given, count, reverse)
+            does_nothing = not graph.nodes and not graph.outputs  # slices are appended as they are
+            left = (
+                Left([], [], {})
+                if does_nothing
+                else loop_node(graph, entered, [stacked[place] for place in rows], given, count, reverse)
+            )
         except StepFailed:  # it raises, or a guard does not hold: that is left to the step itself
             self._take_back(before_nodes, before_values)
             return None
@@ -408,7 +425,8 @@ class StepsAsLoop:
         kept = {(place, steps): sliced[place].one(count - steps) for place, steps in self._trailing.values()}
         ends.update((k, kept[found]) for k, found in self._trailing.items())
         collected = iter(left.collected)
-        appended = self._appended(left, ends, collected, count, reverse)
+        kept_slices = [sliced[items[0]] if items and items[0] in self._slices else None for items in self._step.appended]
+        appended = self._appended(left, ends, collected, count, reverse, kept_slices)
         for i, x in written.items():
             self._write(self._step.nodes[i], x.stacked(count), _turned(next(collected), (x.distance < 0) is not reverse))
         return ends, appended
@@ -427,12 +445,22 @@ class StepsAsLoop:
         return clone.of(select.of(self._begins[row.base[1]], row.position, dim=row.dim))  # type: ignore[no-any-return]
 
     def _appended(
-        self, left: Left, ends: dict[int, Tensor], collected: Iterator[Tensor], count: int, reverse: bool
+        self,
+        left: Left,
+        ends: dict[int, Tensor],
+        collected: Iterator[Tensor],
+        count: int,
+        reverse: bool,
+        slices: Sequence[Slices | None],
     ) -> list[list[Any]]:
         """What steps have appended to each list, in the order of the steps.  Of what is carried on, that is what came before the steps, but
-        for the first, and then what came in the end: so gradients of it arrive before those that the next step has."""
+        for the first, and then what came in the end: so gradients of it arrive before those that the next step has.  slices: those that
+        were appended as they are."""
         found: list[list[Any]] = []
-        for items in self._step.appended:
+        for items, own in zip(self._step.appended, slices, strict=True):
+            if own is not None:
+                found.append([Stacked(own.stacked(count), count)])
+                continue
             on = [n for n, k in enumerate(self.carried) if items and self._step.left[k - self._elements] == items[0]]
             if on and self._root(items[0]) == items[0]:
                 start, stop = (0, count - 1) if reverse else (1, count)
@@ -466,7 +494,7 @@ class StepsAsLoop:
                 nodes.append(Node(a.node.op, operands, a.node.attributes, made, a.node.line))
         ends = tuple([ids[self._step.left[k - self._elements]] for k in self.carried])
         kinds = {ids[place]: kind for place, kind in self._kinds.items() if place in ids}
-        for place in [place for items in self._step.appended for place in items]:
+        for place in [place for items in self._step.appended for place in items if place not in self._slices]:
             v = ids[place]
             if self._root(place) != place:  # a view, of what is carried on, say: it is collected by itself
                 copied = len(ids) + len(copies)

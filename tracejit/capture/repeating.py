@@ -276,7 +276,7 @@ class Loop:
         known = None
         any_number = isinstance(self._elements, AnyNumber)
         least = 1 if any_number else _WORTH
-        if step is not None and remaining * len(step.nodes) >= least:
+        if step is not None and remaining * (len(step.nodes) or any(step.appended)) >= least:
             known = recorded(self._interpreter)
             if self._step is not None and self._step.is_like(step) and self._recorded == known:
                 moves = self._moves(self._step, step)
@@ -478,10 +478,12 @@ class Loop:
     def _looped(self, step: Step, moves: list[int], now: _Beginning) -> list[Tensor] | None:
         """Have one node do all steps but the last two, if a loop can.  Returns what the first step that it has left begins with."""
         tensors, count = now.seen.tensors, self._count - (2 + self._at)
-        for items, private, made in zip(now.lists, now.private, step.appended, strict=True):
-            if made and not (private and items[-1]._array.flags.c_contiguous):
-                return None
-        loop = StepsAsLoop(self._interpreter, step, moves, tensors, now.elements)
+        if any(made and not private for private, made in zip(now.private, step.appended, strict=True)):
+            return None
+        row_major = [
+            not made or items[-1]._array.flags.c_contiguous for items, made in zip(now.lists, step.appended, strict=True)
+        ]
+        loop = StepsAsLoop(self._interpreter, step, moves, tensors, now.elements, row_major)
         if not loop.is_possible:
             return None
         elements: list[Slices] | None
