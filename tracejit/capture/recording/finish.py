@@ -242,6 +242,8 @@ def _guards(recorder: Recorder, hooks: Mapping[int, Expr]) -> list[Statement]:
 def _asked_for(recorder: Recorder, guards: Sequence[Statement]) -> frozenset[int]:
     """Which of the integers among the arguments are guarded by their values, or numbers that are computed of them, for more than to tell
     where a slice is."""
+    if not recorder.integers:
+        return frozenset()
     computed = {s.name: s.value for s in guards if type(s) is Define}
     found, waiting = set(), list(recorder.asked_for - recorder.positions)
     while waiting:
