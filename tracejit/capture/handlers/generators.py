@@ -210,6 +210,9 @@ class GeneratorHandlers(Handlers):
             recorder.miss_if(variable.type().is_not(recorder.constant(np.ndarray)))
             recorder.register(value, variable)
             recorder.arrays.has_own_memory(value)
+        elif is_a(value, np.generic) and value.dtype.kind in "iuf":
+            recorder.miss_if(variable.type().is_not(recorder.constant(type(value))))
+            return recorder.arrays.early_scalar(variable, value)
         elif is_a(value, np.generic) or type(value) in PRIMITIVE_TYPES:
             recorder.guard_value(value, variable)
         else:
