@@ -134,6 +134,20 @@ def replayed_when_it_was_stored(x: T.Tensor) -> Any:
     return x * sum(reward for _, _, reward in random.sample(memory, 4))
 
 
+def scalars_of_numpy(x: T.Tensor) -> Any:
+    drawn = (
+        generator.integers(3),
+        generator.choice([0.5, 0.25]),
+        generator.integers(5, dtype=np.int32),
+        np.random.choice([1.5, 2.5]),
+    )
+    place, share = drawn[:2]
+    return (
+        x[place] * share, x + place, drawn, [drawn[2] for _ in range(2)], f"{place} {share:.2f}", int(place), table[place],
+        place + drawn[2], -share * x, place in (0, 7, 9),
+    )  # fmt: skip
+
+
 def out_of_range(x: T.Tensor) -> Any:
     try:
         return x, random.sample(range(2), random.randint(1, 3))
@@ -156,7 +170,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths th
     ),
     "mixup": (mixup, 1),
     "after a decision": (after_a_decision_of_the_program, 2),
-    "elements of lists": (lambda x: (random.choice([1, 2, 3]), generator.integers(0, 4), x * 2), 12),
+    "elements of lists": (lambda x: (random.choice([1, 2, 3]), generator.integers(0, 4), x * 2), 1),
     "layers left out": (layers_left_out, 8),
     "shuffled": (shuffled, 6),
     "a slice": (lambda x: x[: random.randrange(1, 3)] * 2, 2),
@@ -165,6 +179,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths th
     "picked texts": (lambda x: (x * 2, random.choice(names), random.choices(names)), 4),
     "shuffled numbers": (shuffled_numbers, 1),
     "replayed": (replayed, 1),
+    "scalars of NumPy": (scalars_of_numpy, 2),
     "out of range": (out_of_range, 3),
     "seeded": (lambda x: (random.seed(7), np.random.seed(3), x * random.random() * np.random.rand()), 1),
     "seeded by the call": (lambda x: (own.seed(int(own.random() * 99)), own.random(), x * 2), 1),

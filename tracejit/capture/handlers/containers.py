@@ -189,7 +189,7 @@ class ContainerHandlers(Handlers):
         if not _is_data(value):
             return ABSENT
         return recorder.read(
-            value, recorder.sources[id(owner)].at(key._name), called=recorder.facts.item(owner, "a number"), symbolic=True
+            value, recorder.sources[id(owner)].at(key._name), called=f"{recorder.facts.name(owner)}[...]", symbolic=True
         )
 
     def _before_the_program(self, number: Any) -> Any:

@@ -21,7 +21,7 @@ from tracejit.capture.handlers.attempts import FAILED, attempt_without_warnings
 from tracejit.capture.handlers.late import MOST_ELEMENTS, Late, is_late
 from tracejit.capture.handlers.symbols import SymbolicNumber, bare, is_symbolic
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
-from tracejit.replay.ir import Expr, ListOf, TupleOf
+from tracejit.replay.ir import Expr, ListOf, Name, TupleOf
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -168,6 +168,12 @@ class EarlyArrayHandlers(ArrayHandlers):
         self.reads_late = True
         return source
 
+    def early_scalar(self, variable: Name, value: Any) -> SymbolicNumber:
+        """A scalar of NumPy that the prologue has defined, and whose type is guarded."""
+        number = SymbolicNumber(self.recorder, variable, value, Late(None, bits=63, placed=True))
+        self.recorder.leaving.late.append(number)
+        return number
+
     def _early_result(self, expression: Expr, value: Any) -> Any:
         """What a call has come to."""
         recorder = self.recorder
@@ -182,9 +188,7 @@ class EarlyArrayHandlers(ArrayHandlers):
             recorder.register(value, variable)
             return value
         if is_a(value, np.generic):
-            number = SymbolicNumber(self.recorder, variable, value, Late(None, bits=63, placed=True))
-            recorder.leaving.late.append(number)
-            return number
+            return self.early_scalar(variable, value)
         if type(value) in (tuple, list) and len(value) <= MOST_ELEMENTS:
             recorder.miss_if(variable.length().differs(len(value)))
             return recorder.made(type(value)([self._early_result(variable.at(i), v) for i, v in enumerate(value)]))

@@ -1,10 +1,9 @@
 """Random numbers that Python and NumPy draw: `random.random()`, `np.random.rand()`, `rng.normal(size=3)`.
 
 Such a call is made before the program, in the order of the run: what is drawn is a number of the prologue, an array from outside, or what
-is picked from a sequence.  An
-entry that does not serve the call after all - what was drawn has decided otherwise, or the program takes an exit - puts the generators
-back to where they were, so that whoever serves the call draws the same.  A generator is one that the entry knows: each call that asks
-another one misses.  Threads that draw from one generator at the same time may see draws of each other again.
+is picked from a sequence.  An entry that does not serve the call after all - what was drawn has decided otherwise, or the program takes an
+exit - puts the generators back to where they were, so that whoever serves the call draws the same.  A generator is one that the entry
+knows: each call that asks another one misses.  Threads that draw from one generator at the same time may see draws of each other again.
 Seeding one is such a call, too.  One that the call makes, each call makes before the program.
 """
 
@@ -210,6 +209,9 @@ class GeneratorHandlers(Handlers):
             recorder.miss_if(variable.type().is_not(recorder.constant(np.ndarray)))
             recorder.register(value, variable)
             recorder.arrays.has_own_memory(value)
+        elif is_a(value, np.generic) and value.dtype.kind in "iuf":
+            recorder.miss_if(variable.type().is_not(recorder.constant(type(value))))
+            return recorder.arrays.early_scalar(variable, value)
         elif is_a(value, np.generic) or type(value) in PRIMITIVE_TYPES:
             recorder.guard_value(value, variable)
         else:
