@@ -13,6 +13,7 @@ from tracejit.core.warned import warn
 from tracejit.ops import creation
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
+from tracejit.ops.elementwise.mathematics import pow_
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.movement import shape_of
 
@@ -166,6 +167,28 @@ def linspace(
         backwards = last - creation.arange((steps - 1) * step, -step, length=steps, dtype=dtypes.float64)
         rising = where(half, rising, backwards)
     return _finish(rising if dtype is dtypes.float64 else cast(rising, dtype=dtype), requires_grad)
+
+
+@public(method=False)
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: dtypes.DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
+    """base ** x for `steps` numbers x at equal distance from start to end, both included, in the default dtype unless `dtype` is given.
+
+    Raises RuntimeError for negative `steps`."""
+    require_cpu("logspace", device)
+    steps = integer("logspace", "steps", steps)
+    if steps < 0:
+        raise RuntimeError(f"logspace(): number of steps must be non-negative, got {steps}")
+    powers = pow_(float(base), linspace(start, end, steps, dtype=dtypes.float64))
+    return _finish(cast(powers, dtype=dtype or dtypes.default_dtype()), requires_grad)
 
 
 def _number(name: str, value: Any) -> Any:

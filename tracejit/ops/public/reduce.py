@@ -6,7 +6,7 @@ from typing import Any
 
 from tracejit.core import dtypes
 from tracejit.core.precision import in_float32, rounds_once
-from tracejit.core.shapes import normalise_dim, normalise_dims, product
+from tracejit.core.shapes import equal, normalise_dim, normalise_dims, product
 from tracejit.ops import reduce as primitives
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
@@ -14,6 +14,7 @@ from tracejit.ops.elementwise.mathematics import exp, log, sqrt
 from tracejit.ops.elementwise.rounding import isnan
 from tracejit.ops.movement.views import detach, reshape
 from tracejit.ops.public.derive import public
+from tracejit.ops.public.movement import shape_of
 from tracejit.ops.scan import cumprod as scan_product
 from tracejit.ops.scan import cumsum as scan_sum
 
@@ -31,6 +32,18 @@ def sum_(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DT
     """Sum over `dim` (all dimensions for None); integers and bools are summed in int64 unless `dtype` is given."""
     dims = normalise_dims("sum", dim, input.ndim)
     return primitives.sum_(_widened(input, dtype), dims=dims, keepdim=keepdim)
+
+
+@public(function=False)
+def sum_to_size(input: Any, *size: Any) -> Any:
+    """Summed to a shape that broadcasts to the tensor's: the adjoint of expand().  Raises RuntimeError for other shapes."""
+    shape = shape_of("sum_to_size", size)
+    lead = input.ndim - len(shape)
+    if lead < 0 or not all(s == 1 or equal(s, n) for s, n in zip(shape, input.shape[lead:], strict=True)):
+        raise RuntimeError(f"sum_to_size(): size {list(shape)} is not expandable to size {list(input.shape)}")
+    dims = [d for d, n in enumerate(input.shape) if d < lead or (shape[d - lead] == 1 and n != 1)]
+    total = primitives.sum_(input, dims=tuple(dims), keepdim=True) if dims else input
+    return reshape(total, shape=shape)
 
 
 @public()
