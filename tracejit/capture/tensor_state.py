@@ -67,14 +67,13 @@ class StateRecorder(Interpreter):
         self.own_backward = ""  # the name of an operation of the program's own, where there was one
         self.hooked = False  # a tensor of the call has got a hook
         self.hooks_read: set[int] = set()  # outside leaves whose hooks have run, and are guarded
-        self.backward_ran = False  # then hooks on leaves would have to run ...
-        self.reached: set[Any] = (
-            set()
-        )  # ... and those at the places of these nodes from outside, where gradients that were asked for arrived
+        # Then hooks on leaves would have to run, and those at the places of these nodes from outside, where gradients that were asked for
+        # arrived.
+        self.backward_ran = False
+        self.reached: set[Any] = set()
         self.notes = 0  # how often something has happened to tensors that is no operation
-        self.gradients = (
-            0  # how many of these are backward passes that add nothing to `.grad`, and tensors of the call that become leaves
-        )
+        # How many of these are backward passes that add nothing to `.grad`, and tensors of the call that become leaves.
+        self.gradients = 0
         self.leaves: list[int] = []  # the values that these tensors had
         self.last_backward = 0  # how many nodes were there when the last backward pass began
 

@@ -43,9 +43,8 @@ class EarlyArrayHandlers(ArrayHandlers):
         super().__init__(recorder)
         self.reads_late = False  # whether NumPy reads arrays from outside after the program
         self._own: set[int] = set()  # ids of the arrays that have the memory that the prologue has made
-        self.read_after_writes: list[
-            np.ndarray[Any, Any]
-        ] = []  # arrays from outside with other memory than the call has written to
+        # Arrays from outside with other memory than the call has written to.
+        self.read_after_writes: list[np.ndarray[Any, Any]] = []
 
     def asks_array(self, arguments: tuple[Any, ...]) -> bool:
         """Whether the first argument is an array of this run, or one from outside."""
