@@ -954,3 +954,42 @@ def test_steps_that_ask_for_a_length_again_repeat_each_other() -> None:
         xs = parameter(length, 2, WIDTH, seed=length).detach()
         np.testing.assert_allclose(compiled(xs).item(), divided_by_the_length(xs).item(), rtol=1e-9)
     assert compiled.stats.traces <= 3 and compiled.stats.instances >= 2
+
+
+def test_numbers_that_steps_carry_have_second_derivatives() -> None:
+    def total(xs: Any) -> Any:
+        h = tj.zeros((), dtype=tj.float64)
+        for t in range(xs.shape[1]):
+            h = tj.sin(h + xs[0, t])
+            h = h + xs[1, t : t + 1].sum()
+        return h
+
+    compiled = tj.compile(total)
+    for k, length in enumerate((12, 20, 20, 30, 20)):
+        found = []
+        for call in (compiled, total):
+            xs = parameter(3, length, seed=k)
+            (slope,) = tj.autograd.grad(call(xs), xs, create_graph=True)
+            (slope * slope).sum().backward()
+            found.append(xs.grad.numpy())
+        np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)
+    assert compiled.stats.compiled_calls >= 2
+
+
+def test_means_over_a_symbolic_batch_in_each_step_are_of_its_dtype() -> None:
+    weight = tj.ones(3, dtype=tj.float32, requires_grad=True)
+
+    def total(xs: Any, ys: Any) -> Any:
+        h, loss = xs.new_zeros(xs.shape[1], 3), 0.0
+        for x, y in zip(xs, ys, strict=True):
+            h = (h * 0.5 + x * weight).tanh()
+            loss = loss + (h * y).mean()
+        return loss.detach(), tj.autograd.grad(loss, weight)[0]
+
+    compiled = tj.compile(total)
+    for k, (length, batch) in enumerate(((12, 2), (12, 2), (15, 2), (15, 3), (12, 4), (20, 5), (15, 3), (30, 7))):
+        xs, ys = (parameter(length, batch, 3, seed=seed).detach().float() for seed in (k, k + 50))
+        for x, y in zip(compiled(xs, ys), total(xs, ys), strict=True):
+            assert x.dtype is y.dtype is tj.float32
+            np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-5, atol=1e-6)
+    assert compiled.stats.instances >= 2

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tracejit
 from tracejit.core import dtypes
 from tracejit.llvm import driver, repetition
 from tracejit.llvm.repetition import LEAST_SAVED, Repetition, repeated
@@ -135,3 +136,25 @@ def test_addresses_that_are_the_same_each_time_are_none_of_the_rows() -> None:
     (made,) = repeated(layers(nest(0.5)), SLOTS)
     assert isinstance(made, Repetition)
     assert [made.steps[1].buffers, len(made.rows[0])] == [(at(0, 3), at(1, 3)), 2 * 3]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("steps", [14, 16, 19, 22, 24, 40])
+def test_steps_whose_memory_is_the_same_each_time_are_done_as_often_as_they_are(steps: int) -> None:
+    matrix = tracejit.tensor(np.random.default_rng(0).normal(0, 0.5, (3, 3)))
+
+    def settled(p: Any) -> Any:
+        for _ in range(steps):
+            p = (p * 0.5 @ matrix).tanh()
+        return p
+
+    def mixed(p: Any) -> Any:
+        for _ in range(steps):
+            p = (p * 0.85) @ matrix + 0.05
+        return p
+
+    for function in (settled, mixed):
+        compiled = tracejit.compile(function)
+        for seed in range(3):
+            p = tracejit.tensor(np.random.default_rng(seed).normal(size=(3, 3)))
+            np.testing.assert_allclose(compiled(p).numpy(), function(p).numpy(), rtol=1e-9, atol=1e-15)
+        assert compiled.stats.compiled_calls == 2

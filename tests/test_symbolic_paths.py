@@ -1066,3 +1066,37 @@ def test_draws_of_python_and_numpy_are_no_reason_to_record_each_size() -> None:
             found.append((call(T.arange(n) * 1.0).item(), random.random(), np.random.rand(), generator.random()))
         assert found[0] == pytest.approx(found[1])
     assert compiled.stats.traces <= 3, compiled.explain()
+
+
+def test_integers_and_matrices_at_one_place_are_kept_apart() -> None:
+    def either(value: Any) -> T.Tensor:
+        return T.zeros(value) + 1 if isinstance(value, int) else value * 2
+
+    compiled = T.compile(either)
+    for value in (5, 6, T.ones(4, 2), 7, T.ones(3, 9), T.ones(2), 8, T.ones(4, 5), T.ones(2, 2, 2), 2, T.ones(6, 2), 9):
+        assert compiled(value).tolist() == either(value).tolist()
+
+
+def test_arguments_that_the_call_changes_are_told_apart_as_they_were() -> None:
+    def filled(count: int, items: list[Any]) -> list[Any]:
+        items.append(count)
+        items.append(T.ones(count).sum())
+        return items
+
+    compiled = T.compile(filled)
+    for count in (3, 4, 5, 4, 6, 3, 7):
+        first, second = compiled(count, [])
+        assert (first, second.item()) == (count, count)
+    assert compiled.stats.traces <= 3, compiled.explain()
+
+
+def test_integers_that_no_memory_has_room_for_raise_what_they_raise_eagerly() -> None:
+    compiled = T.compile(lambda count: T.zeros(count) + 1)
+    for count in (3, 4, 5, 6):
+        assert compiled(count).tolist() == [1] * count
+    for count in (2**70, -(2**70), 2**62):
+        with pytest.raises(Exception) as eager:
+            T.zeros(count)
+        with pytest.raises(eager.type):
+            compiled(count)
+    assert compiled(7).tolist() == [1] * 7

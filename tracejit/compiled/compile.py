@@ -53,7 +53,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, T
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import INTERRUPTED, MISS, Exit, Recording
 from tracejit.capture.recording.facts import Earlier, earlier_values
-from tracejit.capture.session import declare_inlined, hindrance, record
+from tracejit.capture.session import declare_inlined, hindrance, integers_among, record
 from tracejit.capture.tensors import Watch
 from tracejit.capture.tracebacks import without_dispatch
 from tracejit.compiled.dispatch import dispatching, leaving, nothing_recorded
@@ -61,7 +61,7 @@ from tracejit.compiled.executable import Executable, UnsupportedProgram
 from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
 from tracejit.compiled.settling import WINDOW, Settling
 from tracejit.compiled.side_trace import Trace
-from tracejit.compiled.symbolic_paths import SymbolicPath, SymbolicPaths
+from tracejit.compiled.symbolic_paths import SymbolicPath, SymbolicPaths, of_tensors
 from tracejit.config import backend_named, config
 from tracejit.core.aside import Work, begin_next, begun, is_crowded
 from tracejit.core.compiler import installed
@@ -204,8 +204,7 @@ class CompiledFunction(_Partial[P, R]):
         self._by_sizes[sizes] = (entry, *[other for other in self._by_sizes.get(sizes, ()) if other is not entry])
         if entry.machine is not None:
             # Machine code looks for the shapes of tensors alone.
-            of_tensors = tuple([shape for shape in sizes if shape[-1:] != (None,)])
-            self._sized.put(of_tensors, (entry.machine, leaving(self._paths, entry)))
+            self._sized.put(of_tensors(sizes), (entry.machine, leaving(self._paths, entry)))
 
     def _serve_sized(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Stands for the entry in front where several sizes are known."""
@@ -475,7 +474,10 @@ class CompiledFunction(_Partial[P, R]):
             if reason is not None:
                 self._refuse(reason, lasting=reason.code != "profiler_active")
                 return UNSERVED
-            dynamic = self._symbolic.dimensions(args, kwargs)
+            dynamic, integers = (
+                self._symbolic.dimensions(args, kwargs),
+                integers_among(args, kwargs),
+            )  # before the call changes them
             try:
                 earlier = (
                     earlier_values(entry.recording.facts for entry in self._entries)
@@ -489,7 +491,7 @@ class CompiledFunction(_Partial[P, R]):
                     self._pause(self._settling.raised())
                 raise
             recording, symbolic = self._symbolic.noted(recording, sizes, dynamic, self._entries)
-            sizes = self._symbolic.met(recording, args, kwargs)
+            sizes = self._symbolic.met(recording, sizes, integers)
             self._install(recording, tried, exited, number, sizes, symbolic)
         finally:
             ticket.over = True

@@ -14,13 +14,13 @@ It must not know of entries more than for which sizes they were recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from tracejit.autograd.compiled import Mask
 from tracejit.capture.recording.entry import Recording, calling
 from tracejit.capture.recording.rewinding import kept, put_back
-from tracejit.capture.recording.sized import SymbolicRecording
+from tracejit.capture.recording.sized import SymbolicRecording, may_vary
 from tracejit.capture.session import integers_among, tensors_among
 from tracejit.compiled.executable import Executable
 from tracejit.compiled.recorded_path import same_objects
@@ -33,7 +33,7 @@ from tracejit.lowering.lower import NeedsHost
 from tracejit.runtime.program import Program
 from tracejit.tensor.marks import marks
 
-__all__ = ["SymbolicPath", "SymbolicPaths"]
+__all__ = ["SymbolicPath", "SymbolicPaths", "of_tensors"]
 
 _MOST: Final = 8  # symbolic recordings of a function: branches of Python, modes
 _ATTEMPTS: Final = 4  # of them that nothing confirmed, and then no more are made
@@ -42,6 +42,7 @@ _NARROW: Final = 3  # regions that have served no size but their first; then no 
 _UNROLLED: Final = 2  # regions of one size each, and no others
 _ENOUGH: Final = 3  # sizes for which something was as it should be, though not all that was computed of sizes was another number
 _FITS: Final = object()
+INTEGER: Final[Any] = "an integer"  # in the place of a second size: no shape has it
 _making = Turn()
 
 
@@ -240,7 +241,7 @@ class SymbolicPaths:
     def dimensions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, int]]:
         """The dimensions of the tensors among the arguments, and the integers, that are symbolic when this call is recorded."""
         tensors, shapes = tensors_among(args, kwargs), self.shapes(args, kwargs)
-        ranks = tuple(map(len, shapes))
+        ranks = _ranks(shapes)
         first, varying = self._first.setdefault(ranks, shapes), self._varying.setdefault(ranks, set())
         marked = set()
         for k, shape in enumerate(shapes):
@@ -253,23 +254,24 @@ class SymbolicPaths:
             return []
         chosen = [(k, d) for k in range(len(tensors)) for d in range(ranks[k])] if self.dynamic else sorted(varying)
         static = {(k, d) for k, tensor in enumerate(tensors) for d, dynamic in marks(tensor).items() if not dynamic}
-        return [(k, d) for k, d in chosen if type(n := shapes[k][d]) is int and n > 1 and (k, d) not in static]
+        return [(k, d) for k, d in chosen if may_vary(shapes[k][d]) and (k, d) not in static]
 
     def shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
         """The shapes of the tensors among the arguments, and in containers that are arguments; and where some integer among the arguments
-        was asked for its value, as a size is, (value, None) for that one and (0, None) for others."""
-        found = [x._array.shape for x in tensors_among(args, kwargs)]
-        if self._asked:
-            found += [(x if k in self._asked else 0, None) for k, x in enumerate(integers_among(args, kwargs))]  # type: ignore[list-item]
-        return tuple(found)
+        was asked for its value, as a size is, (value, INTEGER) for that one and (0, INTEGER) for others."""
+        found = tuple([x._array.shape for x in tensors_among(args, kwargs)])
+        return self._with(found, integers_among(args, kwargs)) if self._asked else found
 
-    def met(self, recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-        """A call was recorded.  Returns `shapes` of it, as they are from now on."""
+    def met(self, recording: Recording, shapes: Shapes, integers: Sequence[int]) -> Shapes:
+        """A call was recorded that had these `shapes`, and integers among its arguments.  Returns its shapes as they are from now on."""
         if not recording.asked <= self._asked:
             self._asked |= recording.asked
-            shapes = self.shapes(args, kwargs)
-            self._first.setdefault(tuple(map(len, shapes)), shapes)
-        return self.shapes(args, kwargs)
+            shapes = self._with(of_tensors(shapes), integers)
+            self._first.setdefault(_ranks(shapes), shapes)
+        return shapes
+
+    def _with(self, shapes: Shapes, integers: Sequence[int]) -> Shapes:
+        return (*shapes, *[(x if k in self._asked else 0, INTEGER) for k, x in enumerate(integers)])  # type: ignore[arg-type]
 
     def noted(
         self, recording: Recording, shapes: Shapes, dynamic: list[tuple[int, int]], paths: Iterable[Sized]
@@ -336,6 +338,15 @@ class SymbolicPaths:
             ):
                 return recording, path
         return None
+
+
+def of_tensors(shapes: Shapes) -> Shapes:
+    """Those that are no integers among the arguments."""
+    return tuple([shape for shape in shapes if shape[-1:] != (INTEGER,)])
+
+
+def _ranks(shapes: Shapes) -> tuple[int, ...]:
+    return tuple([-1 if shape[-1:] == (INTEGER,) else len(shape) for shape in shapes])
 
 
 def _serves(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -34,7 +34,7 @@ class Kept:
 
     def residuals(self, tensors: Sequence[Any]) -> list[Any]:
         """The residuals, from the arrays in the slab."""
-        return [tensors[k] if index is None else tensors[k][index] for k, index in self.places]
+        return [tensors[k] if index is None else tensors[k][index, ...] for k, index in self.places]
 
     def read_by(self, backward: Graph) -> tuple[Graph, tuple[int, ...]]:
         """(the graph, its inputs in the slab) that is given what the slab holds in the place of the residuals."""

@@ -24,15 +24,21 @@ from tracejit.ir.verifier import verify
 from tracejit.passes.dce import dce
 from tracejit.replay import ir
 
-__all__ = ["SymbolicRecording"]
+__all__ = ["SymbolicRecording", "may_vary"]
 
 Shapes = tuple[tuple[int, ...], ...]
 
 
+_LARGEST: Final = 1 << 40
 _HOLDERS: Final = (
     "graph", "tensor_inputs", "scalar_inputs", "outputs", "written_inputs", "exits", "guards", "epilogue", "result", "structure", "facts",
 )  # fmt: skip
 """What of a recording may hold sizes: all but the objects that its names stand for."""
+
+
+def may_vary(size: Any) -> bool:
+    """Whether a size may be that of a variable.  0 and 1 mean something else; beyond the largest, so do numbers that are computed of it."""
+    return type(size) is int and 1 < size <= _LARGEST
 
 
 class SymbolicRecording:
@@ -79,7 +85,7 @@ class SymbolicRecording:
         """Whether such arguments differ from the recorded ones in variables alone.  Sizes of 0 and 1 are never those of variables."""
         if [len(s) for s in shapes] != [len(s) for s in self._static] or _with(shapes, self.dynamic, None) != self._static:
             return False
-        return all(shapes[k][d] > 1 for k, d in self.dynamic)
+        return all(may_vary(shapes[k][d]) for k, d in self.dynamic)
 
     def differs(self, shapes: Shapes) -> bool:
         """Whether it may stand for these shapes, and for them every number that it computed of sizes is another one than when it was
