@@ -223,3 +223,40 @@ def a_seed_is_set_before_an_exit():
         return drawn * 2 if (drawn * a).sum() > 1.5 else drawn
 
     return fn, [over_seeds(0, 1, 2, 3, 4, 5)] * 2, T.get_rng_state
+
+
+@program()
+def noise_of_the_shape_of_a_tensor():
+    generator = np.random.default_rng(3)
+
+    def fn(a):
+        drawn = T.tensor(generator.normal(size=a.shape)), T.from_numpy(generator.random(a.shape[1:]))
+        return a + drawn[0], drawn[1] * 2
+
+    def call(f, rows):
+        generator.bit_generator.state = np.random.PCG64(rows).state
+        return f(T.ones(rows, 3, dtype=T.float64))
+
+    return fn, [lambda f, n=n: call(f, n) for n in (4, 5, 4, 6, 5)], generator.random
+
+
+@program()
+def functions_without_gradients_in_each_other():
+    @T.no_grad()
+    def scaled(a):
+        return a * 2
+
+    @T.inference_mode()
+    def shifted(a):
+        return scaled(a) + 1
+
+    @T.enable_grad()
+    def with_gradients(a):
+        return shifted(a) * a
+
+    def fn(a):
+        with T.no_grad():
+            inner = shifted(a), T.is_grad_enabled(), with_gradients(a)
+        return inner, scaled(a), with_gradients(a), T.is_grad_enabled()
+
+    return fn, [lambda f, k=k: f(T.full((3,), k * 1.0).requires_grad_()) for k in range(1, 5)], None

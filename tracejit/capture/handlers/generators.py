@@ -22,6 +22,7 @@ from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import SymbolicNumber, bare, concrete, is_symbolic, plain
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.replay.ir import Constant, Expr, ListOf, Name, tuple_of
+from tracejit.tensor import Size
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -191,11 +192,13 @@ class GeneratorHandlers(Handlers):
         if type(value) in (int, float):
             return recorder.number_expression(value)
         if type(value) not in PRIMITIVE_TYPES and not is_a(value, (type, np.dtype)):
-            if type(value) not in (tuple, list) or not all(type(plain(v)) in (int, float) for v in value):
+            if type(value) not in (tuple, list, Size) or not all(type(plain(v)) in (int, float) for v in value):
                 recorder.stop("impure_call", f"drawing with a {type(value).__name__}")
                 return Constant(None)
             if recorder.is_outside(value):
                 recorder.contents.read_content(value, deep=True)
+            if type(value) is Size and id(value) in recorder.effects.numbered:
+                value = [recorder.effects.stored.get((id(value), k), v) for k, v in enumerate(value)]
             return tuple_of(*map(self._to_draw, value))
         return recorder.constant(value)
 
