@@ -659,6 +659,13 @@ def in_chunks(xs: Any) -> Any:
     return h
 
 
+def side_by_side(xs: Any) -> Any:
+    h, y = zeros(), xs @ W
+    for x, z in zip(y, (xs * 2).unbind(), strict=True):
+        h = cell(h, x) + z
+    return h
+
+
 def unbound_by_a_function(xs: Any) -> Any:
     h = zeros()
     for x in tj.unbind(xs, 0):
@@ -778,7 +785,7 @@ def test_a_guard_that_fails_in_some_step_is_another_path(step: int) -> None:
         from_the_end, in_a_list_from_the_end, with_the_row_after, from_the_last_item, by_its_shape, handed_on,
         along_dimensions, at_mirrored_places, in_both_directions,
         cross_entropies, embedded, greedy, stopped_by_overflow, masked, picked, split_up, in_chunks, unbound_by_a_function,
-        rows_of_a_view, but_the_first, but_the_last,
+        rows_of_a_view, but_the_first, but_the_last, side_by_side,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:

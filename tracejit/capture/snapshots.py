@@ -99,9 +99,8 @@ def snapshot(
     keep their values.  apart: lists that are not gone through, and found in one place alone: there is no snapshot where that is not so.
     states: tensors from outside that come last, as if the call had made them."""
     walk = _Walk(recorder, apart)
-    for x in given:
-        if not walk.visit(x, False):
-            return None
+    if not walk.visit_first(given):
+        return None
     for name, value in variables.items():
         walk.tokens.append(name)
         if not walk.visit(value, False):
@@ -123,6 +122,11 @@ class _Walk:
         self._places: dict[int, int] = {}  # of tensors
         self._seen: dict[int, int] = {}  # of anything else: its number
         self._apart = dict.fromkeys(map(id, apart), 0)
+
+    def visit_first(self, values: Sequence[Any]) -> bool:
+        """Go through values, all of them before what they lead to; False where one has a state that does not show."""
+        found = [self._entered(value, False) for value in values]
+        return all(parts is not None and all(self.visit(*part) for part in parts) for parts in found)
 
     def visit(self, value: Any, held: bool) -> bool:
         """Go through a value and what it leads to; False where it has a state that does not show."""
