@@ -97,7 +97,7 @@ def test_slices_at_the_edges_and_of_other_lengths_are_those_of_eager_mode() -> N
     assert compiled.stats.compiled_calls >= 3, compiled.explain()
 
 
-def test_a_slice_that_gradients_go_through_stays_one() -> None:
+def test_a_slice_that_gradients_go_through_is_a_path_for_each_place() -> None:
     def slope(x: Any, i: int) -> Any:
         return tj.autograd.grad((x[i : i + 4] ** 2).sum(), x)[0]
 
@@ -105,7 +105,8 @@ def test_a_slice_that_gradients_go_through_stays_one() -> None:
     for i in range(5):
         x = DATA.clone().requires_grad_()
         assert np.array_equal(compiled(x, i).numpy(), slope(x, i).numpy())
-    assert compiled.stats.traces == 5
+    assert compiled.stats.traces + compiled.stats.instances == 5
+    assert compiled.stats.traces <= 4
 
 
 def test_a_slice_that_never_moved_stays_one() -> None:
