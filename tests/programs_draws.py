@@ -260,3 +260,13 @@ def functions_without_gradients_in_each_other():
         return inner, scaled(a), with_gradients(a), T.is_grad_enabled()
 
     return fn, [lambda f, k=k: f(T.full((3,), k * 1.0).requires_grad_()) for k in range(1, 5)], None
+
+
+@program(reason="container")
+def arrays_multiplied_with_tensors_of_another_dtype():
+    array = np.arange(3.0)
+
+    def fn(a):
+        return array @ a, a @ array, a * array
+
+    return fn, [lambda f, k=k: f(T.full((3,), float(k))) for k in (1, 2, 3)], None

@@ -1000,3 +1000,70 @@ def test_means_over_a_symbolic_batch_in_each_step_are_of_its_dtype() -> None:
             assert x.dtype is y.dtype is tj.float32
             np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-5, atol=1e-6)
     assert compiled.stats.instances >= 2
+
+
+def counters_compared(xs: Any) -> Any:
+    h = xs[0]
+    for t in range(xs.shape[0]):
+        for s in range(3):
+            if s + 10 < t:
+                h = h * 0.5 + 1
+            h = (h * 1.01).tanh()
+    return h
+
+
+def counters_equal(xs: Any) -> Any:
+    h = xs[0]
+    for t in range(xs.shape[0]):
+        for s in range(9):
+            if s + 17 == t:
+                h = h * 0.5 + 1
+            h = (h * 1.01).tanh()
+    return h
+
+
+def inner_counters_compared(xs: Any) -> Any:
+    h = xs[0]
+    for t in range(3):
+        for s in range(xs.shape[0]):
+            if t + 20 < s:
+                h = h * 0.5 + 1
+            h = (h * 1.01).tanh() + xs[s]
+    return h
+
+
+def counters_and_numbers_compared(xs: Any) -> Any:
+    h, steps = xs[0], [3, 1, 2]
+    for t in range(xs.shape[0]):
+        for s in range(3):
+            if s * 2 + steps[s] + 10 < t or s + 5 > t:
+                h = h * 0.5 + steps[s]
+            h = (h * 1.01).tanh()
+    return h
+
+
+@pytest.mark.parametrize("count", [20, 0])
+@pytest.mark.parametrize("function", [counters_compared, counters_equal, inner_counters_compared, counters_and_numbers_compared])
+def test_counters_of_several_loops_may_be_compared(function: Callable[..., Any], count: int) -> None:
+    compiled = tj.compile(function)
+    for k, length in enumerate([count] * 4 if count else (9, 25, 40, 31, 12, 60, 33)):
+        xs = parameter(length, 2, WIDTH, seed=k).detach()
+        np.testing.assert_allclose(compiled(xs).numpy(), function(xs).numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_what_is_taken_apart_wrongly_raises_what_it_raises_eagerly() -> None:
+    def repeated(xs: Any) -> Any:
+        for x in xs.unbind(0, dim=0):
+            xs = xs + x
+        return xs
+
+    def too_many(xs: Any) -> Any:
+        for x in xs.split(1, 0, 0):
+            xs = xs + x
+        return xs
+
+    for function in (repeated, too_many):
+        compiled = tj.compile(function)
+        for length in (9, 20, 31, 12):
+            with pytest.raises(TypeError):
+                compiled(inputs()[:length])

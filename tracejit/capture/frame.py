@@ -371,13 +371,13 @@ class Frame:
             _run_all(loops)
         return self.item_place(owner, key)
 
-    def compare_along(self, symbol: str, left: Any, right: Any, is_left: bool, *loops: Loop | None) -> Any:
-        """A comparison of a number that counts steps of loops, on one side."""
+    def compare_along(self, symbol: str, left: Any, right: Any, is_left: bool | None, *loops: Loop | None) -> Any:
+        """A comparison of a number that counts the steps of a loop, on one side; None: of others with each other."""
         result = self.compare(symbol, left, right)
         for loop in filter(None, loops):
             counter, other = (left, right) if is_left else (right, left)
             asked = symbol if is_left else SWAPPED[symbol]
-            if len(loops) > 1 or type(result) is not bool or not loop.compared(asked, counter, other, result):
+            if is_left is None or type(result) is not bool or not loop.compared(asked, counter, other, result):
                 loop.run_all()
         return result
 

@@ -366,8 +366,15 @@ class StepsAsLoop:
 
     # -- the node
     def run(self, elements: Sequence[Slices], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
-        """(what is at the places of `carried` after `count` steps, what they have appended); None where a node could not stand for them."""
-        before_nodes, before_values = len(self._interpreter.nodes), len(self._interpreter.avals)
+        """(what is at the places of `carried` after `count` steps, what they have appended); None where a node could not stand for them:
+        then nothing has been recorded."""
+        nodes, values = len(self._interpreter.nodes), len(self._interpreter.avals)
+        left = self._run(elements, count)
+        if left is None:
+            self._take_back(nodes, values)
+        return left
+
+    def _run(self, elements: Sequence[Slices], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
         begins = [*self._begins, *map(self._row_before, self._before)]
         sliced: dict[Place, Slices] = {("given", k): x for k, x in enumerate(elements)}
         for i, distance in self._moving.items():
@@ -411,12 +418,10 @@ class StepsAsLoop:
                 else loop_node(graph, entered, [stacked[place] for place in rows], given, count, reverse)
             )
         except StepFailed:  # it raises, or a guard does not hold: that is left to the step itself
-            self._take_back(before_nodes, before_values)
             return None
         ends = dict(zip(self.carried, left.ends, strict=True))
         moves = [(last[k].node.line, before, begins[k], ends[k]) for k, before in drawn.items()]
         if not self._interpreter.leave_generators(moves):
-            self._take_back(before_nodes, before_values)
             return None
         for k, a in last.items():
             if k not in drawn:
@@ -434,8 +439,11 @@ class StepsAsLoop:
     def _take_back(self, nodes: int, values: int) -> None:
         """Have the recording as it was when it had so many nodes and values."""
         interpreter = self._interpreter
+        gone = {v for node in interpreter.nodes[nodes:] for v in node.outputs}
         taken_back(interpreter, (), nodes)
-        for v in range(values, len(interpreter.avals)):
+        if gone != {*range(values, len(interpreter.avals))}:  # something from outside has been looked at for the first time
+            return
+        for v in gone:
             del interpreter.avals[v]
             interpreter.sized.discard(v)
             interpreter.evaluated.pop(v, None)

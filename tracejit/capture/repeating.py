@@ -134,10 +134,13 @@ class Loop:
         """What `unbind`, `split` or `chunk` makes of arguments, or what stands for that if there may be any number.  callee: what to call
         with them.  owner: whose method it is, if it is one."""
         operands = arguments if owner is None else (owner, *arguments)
-        given = dict(zip(TAKING_APART[name], operands, strict=False)) | keywords
+        given = dict(zip(TAKING_APART[name], operands, strict=False))
+        made = partial(callee, *arguments, **keywords)
+        if len(operands) > len(TAKING_APART[name]) or not given.keys().isdisjoint(keywords):
+            return made()  # it raises
+        given |= keywords
         base, dim = given.pop("input", None), given.pop("dim", 0)
         parts = [*given.values()]
-        made = partial(callee, *arguments, **keywords)
         if not (type(base) is Tensor and type(dim) is int and -base.ndim <= dim < base.ndim) or len(parts) != (name != "unbind"):
             return made()
         found = Unbound(base, dim % base.ndim, name != "unbind", made)

@@ -474,10 +474,8 @@ class CompiledFunction(_Partial[P, R]):
             if reason is not None:
                 self._refuse(reason, lasting=reason.code != "profiler_active")
                 return UNSERVED
-            dynamic, integers = (
-                self._symbolic.dimensions(args, kwargs),
-                integers_among(args, kwargs),
-            )  # before the call changes them
+            dynamic = self._symbolic.dimensions(args, kwargs)
+            integers = integers_among(args, kwargs)  # before the call changes what there is
             try:
                 earlier = (
                     earlier_values(entry.recording.facts for entry in self._entries)

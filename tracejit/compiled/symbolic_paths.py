@@ -267,7 +267,8 @@ class SymbolicPaths:
         if not recording.asked <= self._asked:
             self._asked |= recording.asked
             shapes = self._with(of_tensors(shapes), integers)
-            self._first.setdefault(_ranks(shapes), shapes)
+            first = of_tensors(self._first.get(_ranks(shapes), shapes))  # what was not asked for then has not changed since
+            self._first[_ranks(shapes)] = (*first, *shapes[len(first) :])
         return shapes
 
     def _with(self, shapes: Shapes, integers: Sequence[int]) -> Shapes:
@@ -355,5 +356,9 @@ def _serves(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any])
     if recording.locks or recording.outside:
         return False
     entry = recording.build_entry(calling(recording, lambda tensors, numbers: _FITS))
-    states = kept(recording.generators)()
-    return put_back(states, entry(args, kwargs)) is _FITS
+    states, answer = kept(recording.generators)(), None
+    try:
+        answer = entry(args, kwargs)
+    finally:
+        put_back(states, answer)
+    return answer is _FITS

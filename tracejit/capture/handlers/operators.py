@@ -94,7 +94,7 @@ class OperatorHandlers(Handlers):
         if _is_simple(left) and _is_simple(right):
             return self._symbolic_binary(symbol, left, right, compute) if symbolic else compute(left, right)
         if is_a(left, Tensor) or is_a(right, Tensor):
-            if is_a(right, np.ndarray) or (is_a(left, np.ndarray) and not in_place):
+            if symbol != "@" and (is_a(right, np.ndarray) or (is_a(left, np.ndarray) and not in_place)):  # which promotes arrays
                 left, right, in_place = recorder.arrays.as_operand(left), recorder.arrays.as_operand(right), False
             result = self._tensor_binary(symbol, left, right, in_place)
             if result is not ABSENT:

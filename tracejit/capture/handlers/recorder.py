@@ -110,15 +110,13 @@ class Recorder(Origins):
         self.tensors: dict[int, TensorSource] = {}
         self.asked_for: set[Name] = set()  # variables that are guarded by their values
         self.positions: set[Name] = set()  # those that say where a slice is, in calls to come if not in this one
-        self.integers: list[
-            tuple[Any, str]
-        ] = []  # the arguments that are some, as the run sees them, and what the program calls them
+        # The arguments that are integers, as the run sees them, and what the program calls them.
+        self.integers: list[tuple[Any, str]] = []
         self.instance_reads: set[Expr] = set()  # expressions of attributes found in the dictionary of an instance
         self.compiled: set[str] = set()  # names of constants that are the compiled function itself
         self.paths: list[Expr] = []  # objects that may be changed: they must stay distinct
-        self.array_paths: list[
-            Expr
-        ] = []  # the same of arrays, which are read and written in order, and so need it beside calls alone
+        # The same of arrays, which are read and written in order, and so need it beside calls alone.
+        self.array_paths: list[Expr] = []
         self.values = {}
         self._constants: dict[int, Name] = {}
         self._expressions: dict[Expr, Any] = {}  # what has been read -> the tuple that it was

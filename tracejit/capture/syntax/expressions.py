@@ -73,9 +73,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
-        self.unbound: dict[
-            ast.expr, str
-        ] = {}  # calls of `x.unbind` and the like in the header of a loop that is looked at -> its name
+        # Calls of `x.unbind` and the like in the header of a loop that is looked at -> its name.
+        self.unbound: dict[ast.expr, str] = {}
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
@@ -216,12 +215,16 @@ class ExpressionRewriter(ast.NodeTransformer):
         return ast.BoolOp(expression.op, [*(self.decided(value, earlier) for value in values), self.decided(last, keep)])
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        names, is_left = compared(node, self.counters)
-        loops = self.loops_of(names)
+        left, right = compared(node, self.counters)
+        loops = self.loops_of(left | right)
         if loops:
+            # Where both sides move, or one with a number that is no counter, no step is known to be asked what the one before was.
+            of_one = len(left | right) == 1 and len(loops) == 1
             sides = self.visit(node.left), self.visit(node.comparators[0])
             symbol = ast.Constant(SYMBOLS[type(node.ops[0])])
-            return self.place(self.handler("compare_along", symbol, *sides, ast.Constant(is_left), *loops), node)
+            return self.place(
+                self.handler("compare_along", symbol, *sides, ast.Constant(bool(left) if of_one else None), *loops), node
+            )
         return self.place(self.chain(node, lambda last: last, "kept"), node)
 
     def chain(self, node: ast.Compare, end: Callable[[ast.expr], ast.expr], broken: str) -> ast.expr:

@@ -108,7 +108,7 @@ def turned_around(node: ast.expr) -> str | None:
 
 
 def is_unbinding(node: ast.expr) -> bool:
-    """Whether an expression is, by its name, a call of a function or a method that takes a tensor apart: `x.unbind(1)`, `split(x, 1)`."""
+    """Whether an expression is, by its name, a call of what takes a tensor apart: `x.unbind(1)`, `tj.split(x, 1)`."""
     if not (
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("unbind", "split", "chunk")
     ):
@@ -204,18 +204,16 @@ def _only_counts(name: str, body: Sequence[ast.stmt]) -> bool:
             for place in positions(part):
                 uses = 2 if isinstance(place, ast.Slice) else 1
                 counted += uses if moves_with(place, {name}) and _uses(name, [ast.Expr(place)]) == uses else 0
-        elif isinstance(part, ast.Compare) and compared(part, {name})[0]:
+        elif isinstance(part, ast.Compare) and any(compared(part, {name})):
             counted += _uses(name, [ast.Expr(part)]) == 1
     return counted == _uses(name, body)
 
 
-def compared(node: ast.Compare, names: Iterable[str]) -> tuple[set[str], bool]:
-    """(those of `names` to which something is added that a comparison by size has on one side, whether that is the left one)."""
-    if len(node.ops) == 1 and isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq):
-        for side, is_left in ((node.left, True), (node.comparators[0], False)):
-            if found := moves_with(side, names):
-                return found, is_left
-    return set(), False
+def compared(node: ast.Compare, names: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Those of `names` to which something is added that a comparison by size has on its left side, and on its right one."""
+    if len(node.ops) > 1 or not isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq):
+        return set(), set()
+    return moves_with(node.left, names), moves_with(node.comparators[0], names)
 
 
 def integer(node: ast.expr) -> int | None:
