@@ -262,7 +262,7 @@ def functions_without_gradients_in_each_other():
     return fn, [lambda f, k=k: f(T.full((3,), k * 1.0).requires_grad_()) for k in range(1, 5)], None
 
 
-@program(reason="container")
+@program(reason="unknown_callable")
 def arrays_multiplied_with_tensors_of_another_dtype():
     array = np.arange(3.0)
 
