@@ -94,7 +94,8 @@ class OperatorHandlers(Handlers):
         if _is_simple(left) and _is_simple(right):
             return self._symbolic_binary(symbol, left, right, compute) if symbolic else compute(left, right)
         if is_a(left, Tensor) or is_a(right, Tensor):
-            if symbol != "@" and (is_a(right, np.ndarray) or (is_a(left, np.ndarray) and not in_place)):  # which promotes arrays
+            has_array = is_a(right, np.ndarray) or (is_a(left, np.ndarray) and not in_place)
+            if has_array and not (symbol == "@" and _differ(left, right)):  # NumPy's promotes, the library's does not
                 left, right, in_place = recorder.arrays.as_operand(left), recorder.arrays.as_operand(right), False
             result = self._tensor_binary(symbol, left, right, in_place)
             if result is not ABSENT:
@@ -452,3 +453,9 @@ def _is_record(value: Any) -> bool:
 
 def _is_simple(value: Any) -> bool:
     return type(value) in PRIMITIVE_TYPES or is_symbolic(value)
+
+
+def _differ(left: Any, right: Any) -> bool:
+    """Whether a tensor and an array, in either order, have other dtypes."""
+    first, second = (x._array if is_a(x, Tensor) else x for x in (left, right))
+    return bool(first.dtype != second.dtype)
