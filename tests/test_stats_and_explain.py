@@ -111,7 +111,7 @@ def test_explain_tells_which_sizes_are_symbolic_and_where_the_program_asks_for_o
     for rows, columns in ((4, 2), (5, 3), (6, 3)):
         compiled(T.ones(rows, columns))
     said = compiled.explain()
-    assert "a recording with symbolic sizes x.shape[0], where x.shape[0] > 3" in said
+    assert "a recording with symbolic sizes x.shape[0], where x.shape[0] > 3" in said and "1 paths came of it" not in said
     assert f"x.shape[1] == 3 at {__file__}:{function.__code__.co_firstlineno + 2}" in said
 
 

@@ -41,18 +41,19 @@ class _GradMode:
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with _Switched(mode):
+            previous = is_grad_enabled()
+            try:
+                _switch(mode)
                 return function(*args, **kwargs)
+            finally:
+                _switch(previous)
 
         return wrapper  # type: ignore[return-value]
 
 
-class _Switched(_GradMode):
-    """The mode of one call of a decorated function."""
-
-    def __init__(self, mode: bool) -> None:
-        self._mode = mode
-        self._previous = ()
+def _switch(mode: bool) -> None:
+    """A call of the library's own: what it does to the thread is no change of the program's."""
+    state.grad_enabled = mode
 
 
 class _FixedMode(_GradMode):

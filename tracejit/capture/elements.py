@@ -19,7 +19,7 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["FIRST", "MORE_THAN", "TAKING_APART", "AnyNumber", "Numbers", "Rows", "Unbound", "made_at", "takes_apart"]
+__all__ = ["FIRST", "MORE_THAN", "TAKING_APART", "AnyNumber", "Numbers", "Rows", "TakenApart", "made_at", "takes_apart"]
 
 FIRST: Final = 5
 """Elements that count from the front: enough to compare a step with the one before at two places."""
@@ -30,7 +30,7 @@ TAKING_APART: Final = {
     "split": ("input", "split_size_or_sections", "dim"),
     "chunk": ("input", "chunks", "dim"),
 }
-"""Functions, and methods, whose results `Unbound` may stand for, and their arguments."""
+"""Functions, and methods, whose results `TakenApart` may stand for, and their arguments."""
 _METHODS: Final = {name: vars(Tensor)[name] for name in TAKING_APART}
 
 
@@ -44,7 +44,7 @@ def takes_apart(owner: Any, name: str, function: Any) -> bool:
     return vars(Tensor)[name] is _METHODS[name] if type(owner) is Tensor else function is FUNCTIONS[name]
 
 
-class Unbound:
+class TakenApart:
     """`base.unbind(dim)`, or `base.split(1, dim)`, which keeps the dimension, in the header of a loop, until it is known whether that many
     are to be made."""
 

@@ -14,7 +14,7 @@ from functools import partial
 from types import CellType
 from typing import Any
 
-from tracejit.capture.elements import Unbound, takes_apart
+from tracejit.capture.elements import TakenApart, takes_apart
 from tracejit.capture.handlers.patterns import (
     PYTHON,
     Operations,
@@ -270,7 +270,7 @@ class Frame:
 
     def whole(self, value: Any) -> Any:
         """What the header of a loop has given, where no loop stands for it."""
-        return value.made() if type(value) is Unbound else value
+        return value.made() if type(value) is TakenApart else value
 
     def steps(self, loop: Loop | None, value: Any, passing: str) -> Any:
         """What Python iterates over.  passing: the name of the builtin that has made `value` for this loop, if it was one of those whose
@@ -314,13 +314,13 @@ class Frame:
             take_apart(items)
         return self.item(items, -1)
 
-    def unbinding(self, loop: Loop | None, owner: Any, name: str) -> Any:
+    def taking_apart(self, loop: Loop | None, owner: Any, name: str) -> Any:
         """What a loop calls that goes through `owner.unbind(...)`, or another function or method that takes a tensor apart."""
         function = self.attribute(owner, name)
         callee = self.callee(function)
         if loop is None or active() is None or not takes_apart(owner, name, function):
             return callee
-        return partial(loop.unbound, name, callee, owner if type(owner) is Tensor else None)
+        return partial(loop.taken_apart, name, callee, owner if type(owner) is Tensor else None)
 
     def counting(self, loop: Loop | None, function: Any) -> Any:
         """What a loop calls that goes through what `range`, `enumerate` or `zip` gives, or something else of this name."""

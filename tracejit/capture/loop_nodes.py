@@ -172,7 +172,8 @@ class StepsAsLoop:
         self._kinds: dict[Place, tuple[Any, bool]] = {("given", k): self._kind(x) for k, x in enumerate(begins)}
         for a, number in zip(step.nodes, self._numbers, strict=True):
             self._kinds.update((("made", number + k), kind) for k, kind in enumerate(a.kind))
-        written = WrittenRows(step, elements, self._numbers, self._moving, self._kinds)
+        selected = {i: distance for i, distance in self._moving.items() if step.nodes[i].node.op is select}
+        written = WrittenRows(step, elements, self._numbers, selected, self._kinds)
         self._rows, self._before, self._done = written.rows, written.before, written.done
         for k, row in enumerate(self._before, len(begins)):
             self._kinds["given", k] = row.kind
@@ -290,7 +291,7 @@ class StepsAsLoop:
             return self._outside(place)
         a = self._viewing[place]
         others = [x.value if isinstance(x, Literal) else x for x in a.operands[1:]]
-        if a.position is not None:
+        if a.position is not None and a.node.op is select:
             others[0] = a.position
         return a.node.op.of(self._base(a.operands[0]), *others, **a.node.attrs)
 
@@ -381,7 +382,8 @@ class StepsAsLoop:
             a = self._step.nodes[i]
             assert a.position is not None
             base = self._base(a.operands[0])
-            sliced["made", self._numbers[i]] = Slices(base, a.node.attrs["dim"], a.position + distance, distance)
+            keeps = a.node.op is slice_
+            sliced["made", self._numbers[i]] = Slices(base, a.node.attrs["dim"], a.position + distance, distance, keeps=keeps)
         for k, (place, steps) in self._trailing.items():
             x = sliced[place]
             sliced["given", k] = x._replace(at=x.at - steps * x.distance)
@@ -496,7 +498,7 @@ class StepsAsLoop:
                 nodes.append(Node(clone, (ids[a.operands[1]],), (), (ids["made", number],), a.node.line))
             elif i not in self._done:
                 operands = tuple([ids[x] if type(x) is tuple else x for x in a.operands])
-                if a.position is not None:
+                if a.position is not None and a.node.op is select:
                     operands = (operands[0], Literal(a.position))
                 made = tuple([ids["made", number + k] for k in range(len(a.kind))])
                 nodes.append(Node(a.node.op, operands, a.node.attributes, made, a.node.line))

@@ -27,7 +27,7 @@ from functools import partial
 from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, Final
 
-from tracejit.capture.elements import FIRST, MORE_THAN, TAKING_APART, AnyNumber, Numbers, Rows, Unbound, made_at
+from tracejit.capture.elements import FIRST, MORE_THAN, TAKING_APART, AnyNumber, Numbers, Rows, TakenApart, made_at
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.policies import BINARY
 from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
@@ -39,7 +39,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
 from tracejit.core.symbolic import SymInt, python_type
 from tracejit.ir.graph import Literal, Node
-from tracejit.ops.movement.views import reshape, select, slice_
+from tracejit.ops.movement.views import select, slice_
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Loop:
         count = self._count_of(value) if not self._names.unpacked else None
         return count is not None and self._begin(count, [_rows(value)])
 
-    def unbound(self, name: str, callee: Any, owner: Tensor | None, *arguments: Any, **keywords: Any) -> Any:
+    def taken_apart(self, name: str, callee: Any, owner: Tensor | None, *arguments: Any, **keywords: Any) -> Any:
         """What `unbind`, `split` or `chunk` makes of arguments, or what stands for that if there may be any number.  callee: what to call
         with them.  owner: whose method it is, if it is one."""
         operands = arguments if owner is None else (owner, *arguments)
@@ -143,7 +143,7 @@ class Loop:
         parts = [*given.values()]
         if not (type(base) is Tensor and type(dim) is int and -base.ndim <= dim < base.ndim) or len(parts) != (name != "unbind"):
             return made()
-        found = Unbound(base, dim % base.ndim, name != "unbind", made)
+        found = TakenApart(base, dim % base.ndim, name != "unbind", made)
         count = self._count_of(found)
         if count is None or (name == "split" and not (type(parts[0]) is int and parts[0] == 1)):
             return made()
@@ -159,7 +159,7 @@ class Loop:
         numbered: dict[Any, Callable[..., bool]] = {range: self._numbered, enumerate: self._enumerated, zip: self._side_by_side}
         if numbered[function](*arguments):
             return self
-        return callee(*[x.made() if type(x) is Unbound else x for x in arguments], **keywords)
+        return callee(*[x.made() if type(x) is TakenApart else x for x in arguments], **keywords)
 
     def counts_backwards(self, callee: Any, reverse: Any, *arguments: Any) -> Any:
         """The same for `reversed(range(...))`.  reverse: what to call with what `callee` gives."""
@@ -222,7 +222,7 @@ class Loop:
     def _count_of(self, value: Any) -> SymInt | None:
         """How many slices a tensor has, if that is a symbolic size."""
         interpreter = self._interpreter
-        base, dim = (value.base, value.dim) if type(value) is Unbound else (value, 0)
+        base, dim = (value.base, value.dim) if type(value) is TakenApart else (value, 0)
         if type(base) is not Tensor or not base._array.ndim or not interpreter.recorder.sizes.are_noted:
             return None
         if state.top is not interpreter or interpreter.value_of(base) is None:
@@ -383,10 +383,6 @@ class Loop:
             applied = self._applied(node, places)
             if applied is None:
                 return None
-            if _is_one_row(node):
-                applied, added = _taken_apart(applied, ("made", count))
-                nodes.append(applied)
-                applied, count = added, count + 1
             nodes.append(applied)
             for v in node.outputs:
                 places[v] = "made", count
@@ -420,11 +416,13 @@ class Loop:
                 operands.append(places.get(x, ("shared", x)))
             else:
                 operands.append(x)
-        position = None
+        attributes, position = node.attributes, None
         if op is select and isinstance(operands[1], Literal) and python_type(operands[1].value) is int:
             position, operands[1] = operands[1].value, None
+        elif op is slice_ and _has_one_element(bounds := node.attrs):
+            attributes, position = (("dim", bounds["dim"]),), bounds["start"]
         kind = tuple([(interpreter.avals[v], v in interpreter.requires_grad) for v in node.outputs])
-        return Applied(node, tuple(operands), with_grad, kind, position)  # type: ignore[arg-type]
+        return Applied(node, tuple(operands), attributes, with_grad, kind, position)  # type: ignore[arg-type]
 
     def _moves(self, step: Step, following: Step) -> list[int] | None:
         """How far the position of each node moves from step to step; None where that is not the same for all that are left."""
@@ -544,39 +542,23 @@ class Loop:
         return found
 
 
-def _is_one_row(node: Node) -> bool:
-    """Whether a node is a slice of one element, `x[:, t : t + 1]`."""
-    if node.op is not slice_:
-        return False
-    bounds = node.attrs
+def _has_one_element(bounds: Mapping[str, Any]) -> bool:
+    """Whether a slice is one of one element, `x[:, t : t + 1]`."""
     start: Any = bounds["start"]
     return python_type(start) is int and bounds["step"] == 1 and bounds["stop"] - start == 1
 
 
-def _taken_apart(a: Applied, row: Place) -> tuple[Applied, Applied]:
-    """A slice of one element as one that moves with the steps, and a dimension more.  row: the place of the first."""
-    ((aval, requires_grad),) = a.kind
-    dim, line = a.node.attrs["dim"], a.node.line
-    of_row = replace(aval, shape=(*aval.shape[:dim], *aval.shape[dim + 1 :]))
-    base = a.node.operands[0]
-    view = Node(select, (base, None), (("dim", dim),), (), line)
-    return (
-        Applied(view, (a.operands[0], None), a.with_grad, ((of_row, requires_grad),), a.node.attrs["start"], False),
-        Applied(Node(reshape, (None,), (("shape", aval.shape),), (), line), (row,), a.with_grad, a.kind, None, False),
-    )
-
-
 def _may_be_evaluated(step: Step) -> bool:
-    """Whether the operations of a step may be evaluated one by one, as they were.  What raises there runs again, which what has written
-    must not; between a draw and the move of the generator another thread may draw; and guards are asked of steps that run."""
+    """Whether the operations of a step may be evaluated one by one.  What raises there runs again, which what has written must not; between
+    a draw and the move of the generator another thread may draw; and guards are asked of steps that run."""
     nodes = [a.node for a in step.nodes]
-    if any(node.op.kind in (Kind.GUARD, Kind.RANDOM) for node in nodes) or not all(a.is_recorded for a in step.nodes):
+    if any(node.op.kind in (Kind.GUARD, Kind.RANDOM) for node in nodes):
         return False
     return not (any(node.op.effect is Effect.IN_PLACE for node in nodes) and any(node.may_exit for node in nodes))
 
 
 def _rows(value: Any) -> Rows:
-    return Rows(value.base, value.dim, value.keeps) if type(value) is Unbound else Rows(value)
+    return Rows(value.base, value.dim, value.keeps) if type(value) is TakenApart else Rows(value)
 
 
 class _Repeating:
@@ -607,7 +589,12 @@ class _Repeating:
         for node, attributes, places, position, distance, with_grad in self._nodes:
             operands = [known[x] if type(x) is int else x for x in places]
             if position is not None:
-                operands[1] = Literal(position + distance * times)
+                at = position + distance * times
+                if node.op is slice_:
+                    attributes = {**attributes, "start": at, "stop": at + 1}
+                    node = replace(node, attributes=tuple(sorted(attributes.items())))
+                else:
+                    operands[1] = Literal(at)
             known += again(node, attributes, operands, with_grad)
         return [known[k] for k in self._left], [[known[k] for k in items] for items in self._appended]
 

@@ -18,22 +18,21 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A node of a step.  operands: places of tensors and numbers; anything else as it is in the node.  kind: of its outputs.  position:
-    which slice it is a view of, if it is one; not compared.  is_recorded: whether the graph has this node, and not another one for it."""
+    """A node of a step.  operands: places of tensors and numbers; anything else as it is in the node.  attributes: those of the node.
+    kind: of its outputs.  position: which slice it is a view of, if it is one; neither compared nor among operands and attributes."""
 
     node: Node
     operands: tuple[Any, ...]
+    attributes: tuple[tuple[str, Any], ...]
     with_grad: bool
     kind: tuple[Any, ...]
     position: int | None
-    is_recorded: bool = True
 
     def is_like(self, other: Applied) -> bool:
-        ours, theirs = self.node, other.node
         return (
-            ours.op is theirs.op
+            self.node.op is other.node.op
             and self.operands == other.operands
-            and ours.attributes == theirs.attributes
+            and self.attributes == other.attributes
             and (self.with_grad, self.kind) == (other.with_grad, other.kind)
         )
 

@@ -5,9 +5,11 @@ It must not know of the other paths of the function, but for the bridges to them
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from tracejit.capture.recording.entry import INTERRUPTED, Body, Recording, cell_of
@@ -276,6 +278,12 @@ def _shape(graph: Graph, value: int) -> tuple[int, ...]:
 def same_objects(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Whether the same names stand for the same objects, or for equal tables of types and plain values that a recorder has written."""
     return some.keys() == others.keys() and all(
-        value is (other := others[name]) or (type(value) in _TABLES and type(other) is type(value) and value == other)
+        (own := _held(value)) is (other := _held(others[name]))
+        or (type(own) in _TABLES and type(other) is type(own) and own == other)
         for name, value in some.items()
     )
+
+
+def _held(value: Any) -> Any:
+    """The dictionary of a class, which is behind another object whenever it is asked for; anything else as it is."""
+    return gc.get_referents(value)[0] if type(value) is MappingProxyType else value

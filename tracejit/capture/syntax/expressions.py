@@ -74,7 +74,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
         # Calls of `x.unbind` and the like in the header of a loop that is looked at -> its name.
-        self.unbound: dict[ast.expr, str] = {}
+        self.taken_apart: dict[ast.expr, str] = {}
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
@@ -269,12 +269,12 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
         if joins and is_turned(node.args[0]):
             arguments[0] = self.place(self.handler("turned", self.visit(node.args[0].value)), node.args[0])  # type: ignore[attr-defined]
-        loop = self.unbound.get(node)
+        loop = self.taken_apart.get(node)
         if loop is None:
             callee = self.handler("joining" if joins else "callee", self.visit(function))
         else:
             owner, name = self.visit(function.value), self.name_constant(function.attr)  # type: ignore[attr-defined]
-            callee = self.handler("unbinding", ast.Name(loop, ast.Load()), owner, name)
+            callee = self.handler("taking_apart", ast.Name(loop, ast.Load()), owner, name)
         callee = self.place(callee, function)
         return self.place(ast.Call(callee, arguments, keywords), node)
 

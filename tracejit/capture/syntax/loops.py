@@ -25,8 +25,8 @@ __all__ = [
     "LoopNames",
     "compared",
     "integer",
+    "is_taking_apart",
     "is_turned",
-    "is_unbinding",
     "joined_list",
     "loop_names",
     "moves_with",
@@ -107,7 +107,7 @@ def turned_around(node: ast.expr) -> str | None:
     return node.func.value.id if is_plain else None  # type: ignore[attr-defined]
 
 
-def is_unbinding(node: ast.expr) -> bool:
+def is_taking_apart(node: ast.expr) -> bool:
     """Whether an expression is, by its name, a call of what takes a tensor apart: `x.unbind(1)`, `tj.split(x, 1)`."""
     if not (
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("unbind", "split", "chunk")

@@ -16,7 +16,7 @@ from typing import Any
 from tracejit.capture.syntax.comprehensions import Where, at, collected, put
 from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
 from tracejit.capture.syntax.locate import NotConvertible
-from tracejit.capture.syntax.loops import LoopNames, is_unbinding, loop_names
+from tracejit.capture.syntax.loops import LoopNames, is_taking_apart, loop_names
 from tracejit.capture.syntax.matching import MatchRewriter
 
 __all__ = ["CELLS", "Rewriter"]
@@ -267,9 +267,9 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         ):
             passing = header.func.id
         counted, backwards = self.is_counted(header), self.counted_backwards(header)
-        self.unbound = dict.fromkeys(filter(is_unbinding, header.args if counted else [header]), loop)  # type: ignore[attr-defined]
+        self.taken_apart = dict.fromkeys(filter(is_taking_apart, header.args if counted else [header]), loop)  # type: ignore[attr-defined]
         iterable = self.visit(header if backwards is None else backwards)
-        self.unbound = {}
+        self.taken_apart = {}
         if backwards is not None:
             assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
             functions = map(self.shared_name, (header.func, backwards.func))  # type: ignore[arg-type]

@@ -145,6 +145,13 @@ def range_(
     return _finish(creation.arange(first, distance, length=length, dtype=dtype or dtypes.default_dtype()), requires_grad)
 
 
+def _count(name: str, steps: Any) -> int:
+    steps = integer(name, "steps", steps)
+    if steps < 0:
+        raise RuntimeError(f"{name}(): number of steps must be non-negative, got {steps}")
+    return steps
+
+
 @public(method=False)
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False
@@ -153,9 +160,7 @@ def linspace(
 
     Raises RuntimeError for negative `steps`."""
     require_cpu("linspace", device)
-    steps = integer("linspace", "steps", steps)
-    if steps < 0:
-        raise RuntimeError(f"linspace(): number of steps must be non-negative, got {steps}")
+    steps = _count("linspace", steps)
     first, last = _number("linspace", start), _number("linspace", end)
     dtype = dtype or dtypes.default_dtype()
     if not dtype.is_floating_point:
@@ -184,9 +189,7 @@ def logspace(
 
     Raises RuntimeError for negative `steps`."""
     require_cpu("logspace", device)
-    steps = integer("logspace", "steps", steps)
-    if steps < 0:
-        raise RuntimeError(f"logspace(): number of steps must be non-negative, got {steps}")
+    steps = _count("logspace", steps)
     powers = pow_(float(base), linspace(start, end, steps, dtype=dtypes.float64))
     return _finish(cast(powers, dtype=dtype or dtypes.default_dtype()), requires_grad)
 
