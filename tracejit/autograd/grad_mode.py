@@ -51,9 +51,13 @@ class _GradMode:
         return wrapper  # type: ignore[return-value]
 
 
+@covers_its_entry
 def _switch(mode: bool) -> None:
-    """A call of the library's own: what it does to the thread is no change of the program's."""
-    state.grad_enabled = mode
+    """A call of the library's own: what it does to the thread is no change of the program's.  Twice, for interrupts at its entry."""
+    try:
+        state.grad_enabled = mode
+    finally:
+        state.grad_enabled = mode
 
 
 class _FixedMode(_GradMode):
