@@ -4,6 +4,7 @@ Every check asserts that programs really ran (`compiled_calls`) and that what th
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 import os
@@ -713,6 +714,23 @@ def test_paths_that_have_gone_out_of_use_make_room_for_others() -> None:
         compiled.clear()
         call(4, 4)
         assert compiled.stats.compiled_calls == 1
+
+
+def test_a_path_whose_cache_each_call_has_to_fill_is_one_path_and_is_not_recorded_for_ever() -> None:
+    kept = functools.lru_cache(maxsize=None)(lambda k: k * 2.0)
+    function = T.compile(lambda x, k: x * kept(k))
+    for _ in range(2):
+        for k in range(40):
+            assert function(T.ones(1), k).item() == 2.0 * k
+    stats = function.stats
+    assert stats.programs_compiled == 1 and 4 <= stats.traces < 12, function.explain()  # at 4 it is said to be no use
+    assert stats.compiled_calls == 40 and {r.code for r in function.reasons} == {"unstable_guards"}, function.explain()
+    kept.cache_clear()
+    compiled = T.compile(lambda x, k: x * kept(k))
+    for _ in range(3):
+        for k in range(2):
+            assert compiled(T.ones(1), k).item() == 2.0 * k
+    assert not compiled.reasons and compiled.stats.compiled_calls == 4, compiled.explain()
 
 
 def test_an_exit_that_led_to_a_recorded_path_is_recorded_again_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -652,7 +652,7 @@ class CompiledFunction(_Partial[P, R]):
                 return
             if exited is not None:
                 exited.eager_exits.setdefault(number, [0, FIRST_WAIT])
-            else:
+            elif entry.is_unstable():
                 self._refuse(make("unstable_guards", self._name()))
             return
         if not arriving.is_instance:

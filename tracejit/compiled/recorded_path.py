@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +23,7 @@ from tracejit.cpython import c_api
 from tracejit.cpython.functions import Untranslatable
 from tracejit.cpython.size_table import Shapes
 from tracejit.ir.graph import Graph, Node
+from tracejit.replay.ir import Distinct, Same, Statement, names, walk
 from tracejit.report.debug import DebugLog
 from tracejit.runtime.program import Program
 
@@ -37,6 +38,7 @@ _PART = 16  # of all that went on from an exit
 _ELEMENTS = 4096  # that a program goes through in a unit of settling.py
 _BYTES = 8  # that it reads and writes for an element
 _LEAST = 2048  # elements that a side trace need not compute, or it is not made: about a microsecond
+_OFTEN = 4  # recordings of one path, which served no call in between
 FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 
 
@@ -44,6 +46,7 @@ class Entry:
     """One recorded path: the generated function, its executable, and where its exits went."""
 
     __slots__ = (
+        "_again",
         "_elements",
         "_operations",
         "_served_seen",
@@ -85,6 +88,7 @@ class Entry:
         self.sizes: Shapes = ()  # of the arguments of the recorded call
         self.is_sized = False  # whether it serves no calls of other sizes
         self.uses_seen = 0  # at the last look for entries that are not used
+        self._again = 0, 0  # how often it was recorded once more, and its uses at that time
         self._operations = len(recording.graph.nodes) if recording.graph is not None else 0
         self._served_seen = 0
         self._elements: tuple[int, int] | None = None
@@ -134,6 +138,13 @@ class Entry:
         """Calls that it served or led to another entry."""
         served, exits, *_ = self.executable.counter
         return served + exits
+
+    def is_unstable(self) -> bool:
+        """It was recorded once more, since its guards had not held.  Whether that has happened several times while it served no call: after
+        some calls they hold, as those of a cache do which the call has filled."""
+        times, uses = self._again
+        self._again = times + 1 if uses == self.uses else 1, self.uses
+        return self._again[0] >= _OFTEN
 
     @property
     def gain(self) -> int:
@@ -241,7 +252,7 @@ class Entry:
             and self.recording.tensor_inputs == recording.tensor_inputs  # strides: a program is made for them
             and self.recording.outputs == recording.outputs
             and self.recording.guards == recording.guards
-            and same_objects(self.recording.namespace, recording.namespace)
+            and same_objects(recording.guards, self.recording.namespace, recording.namespace)
             and self.recording.epilogue == recording.epilogue
             and self.recording.result == recording.result
             and mine.equals(other)
@@ -275,15 +286,18 @@ def _shape(graph: Graph, value: int) -> tuple[int, ...]:
     return aval.shape if isinstance(aval, Aval) else ()
 
 
-def same_objects(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Whether the same names stand for the same objects, or for equal tables of types and plain values that a recorder has written."""
-    return some.keys() == others.keys() and all(
-        (own := _held(value)) is (other := _held(others[name]))
-        or (type(own) in _TABLES and type(other) is type(own) and own == other)
-        for name, value in some.items()
-    )
+def same_objects(guards: Sequence[Statement], some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether the same names stand for the same objects, or for equal tables of types and plain values that a recorder has written: what
+    guards know by its identity, as the order of a class's bases or a number that is kept somewhere, is no such table."""
+    if some.keys() != others.keys():
+        return False
+    tables = [name for name, value in some.items() if not _is_same(value, others[name])]
+    if not all(type(x := some[k]) in _TABLES and type(x) is type(others[k]) and x == others[k] for k in tables):
+        return False
+    return not tables or names(*[node for node in walk(guards) if type(node) in (Same, Distinct)]).isdisjoint(tables)
 
 
-def _held(value: Any) -> Any:
-    """The dictionary of a class, which is behind another object whenever it is asked for; anything else as it is."""
-    return gc.get_referents(value)[0] if type(value) is MappingProxyType else value
+def _is_same(one: Any, other: Any) -> bool:
+    if type(one) is MappingProxyType is type(other):  # the dictionary of a class is behind another one whenever it is asked for
+        one, other = gc.get_referents(one)[0], gc.get_referents(other)[0]
+    return one is other

@@ -188,7 +188,11 @@ class SymbolicPath:
     def is_of(self, recording: Recording, shapes: Shapes) -> bool:
         """Whether this recording is of the same path as another one with these shapes: under the same guards."""
         made = self.recording.at(shapes) if self.recording.explains(recording, shapes) else None
-        return made is not None and made.guards == recording.guards and same_objects(made.namespace, recording.namespace)
+        return (
+            made is not None
+            and made.guards == recording.guards
+            and same_objects(made.guards, made.namespace, recording.namespace)
+        )
 
     def executable(self, plain: Recording, shapes: Shapes, make: Callable[[Recording], Executable]) -> Executable | None:
         """The programs of `plain`, which is this recording for these shapes; None where they have to be made for these alone."""

@@ -7,8 +7,8 @@ writes reach it, in program order; in a functional graph `Graph.writes` are comm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from tracejit.core.floating import quietly
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Kind
 from tracejit.core.symbolic import without_symbols
-from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.ir.graph import Graph, Literal, Node
 
-__all__ = ["GuardFailed", "NodeFailed", "SizeChanged", "StepFailed", "evaluated", "interpret", "run_nodes"]
+__all__ = ["GuardFailed", "NodeFailed", "Runner", "SizeChanged", "StepFailed", "evaluated", "interpret", "run_nodes"]
 
 
 class NodeFailed(Exception):
@@ -75,56 +75,87 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 def run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     """What `interpret` does, on inputs that are known to fit.  Raises NodeFailed."""
-    outputs: tuple[Any, ...] = quietly(_run_nodes, graph, inputs)
+    outputs: tuple[Any, ...] = quietly(Runner(graph), inputs)
     return outputs
+
+
+class _Ready(NamedTuple):
+    """A node, what it calls, and what its outputs are to be: (shape, dtype) of each."""
+
+    node: Node
+    evaluate: Callable[..., Any]
+    attributes: dict[str, Any]
+    expected: list[tuple[tuple[int, ...], np.dtype[Any]]]
+
+    @classmethod
+    def of(cls, node: Node, avals: Mapping[int, Any]) -> _Ready:
+        made = [avals[v] for v in node.outputs]
+        return cls(node, node.op.evaluate, node.attrs, [(aval.shape, aval.dtype.numpy) for aval in made])
+
+    def evaluated(self, operands: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+        """The outputs.  Raises NodeFailed where they are not what they are to be."""
+        node = self.node
+        try:
+            result = self.evaluate(*operands, **self.attributes)
+        except Exception as error:
+            if is_foreign(error):
+                raise
+            raise NodeFailed(node) from error
+        arrays = [np.asarray(array) for array in (result if node.op.multiple else (result,))]
+        for array, (shape, dtype) in zip(arrays, self.expected, strict=True):
+            if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
+                found = f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}"
+                expected = f"{dtype}{list(shape)}"
+                if "dynamic shape" in node.op.traits:
+                    raise NodeFailed(node) from SizeChanged(f"{found}, recorded was {expected}", array.shape)
+                raise NodeFailed(node) from AssertionError(f"{found}, its shape rule says {expected}")
+        return arrays
 
 
 def evaluated(node: Node, operands: Sequence[Any], avals: Mapping[int, Any]) -> list[np.ndarray[Any, Any]]:
     """The outputs of a node that has some.  Raises NodeFailed where they are not what `avals` says."""
-    try:
-        result = node.op.evaluate(*operands, **node.attrs)
-    except Exception as error:
-        if is_foreign(error):
-            raise
-        raise NodeFailed(node) from error
-    arrays = [np.asarray(array) for array in (result if node.op.multiple else (result,))]
-    for v, array in zip(node.outputs, arrays, strict=True):
-        aval = avals[v]
-        if array.shape != aval.shape or array.dtype != aval.dtype.numpy:
-            found = f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}"
-            if "dynamic shape" in node.op.traits:
-                raise NodeFailed(node) from SizeChanged(f"{found}, recorded was {aval}", array.shape)
-            raise NodeFailed(node) from AssertionError(f"{found}, its shape rule says {aval}")
-    return arrays
+    return _Ready.of(node, avals).evaluated(operands)
 
 
-def _run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    values: dict[int, Any] = {v: np.array(a) for v, a in graph.constants.items()}
-    values.update(zip(graph.inputs, inputs, strict=True))
+class Runner:
+    """A graph made ready to be run any number of times, as the body of a loop is.
 
-    def read(operand: Operand) -> Any:
-        if type(operand) is int:
-            return values[operand]
-        return without_symbols(operand.value) if isinstance(operand, Literal) else None
+    Call it with inputs that fit, where floating-point warnings are off.  Raises NodeFailed.  Outputs that are constants are the same arrays
+    each time."""
 
-    guards = 0
-    for node in graph.nodes:
-        operands = [read(x) for x in node.operands]
-        if node.op.kind is Kind.GUARD:
-            _check_guard(node, guards, operands[0])
-            guards += 1
-        else:
-            values.update(zip(node.outputs, evaluated(node, operands, graph.avals), strict=True))
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._known: dict[Any, Any] = {v: np.array(a) for v, a in graph.constants.items()}
+        for operands in (*[node.operands for node in graph.nodes], graph.outputs):
+            for operand in operands:
+                if type(operand) is not int:  # which is a key of its own
+                    self._known[operand] = without_symbols(operand.value) if isinstance(operand, Literal) else None
+        self._nodes = [_Ready.of(node, graph.avals) for node in graph.nodes]
 
-    outputs = tuple(map(read, graph.outputs))
-    if graph.writes:  # the new contents are those from before any commit; outputs are values, not memory
-        final = [(values[target], np.array(values[v])) for target, v in graph.writes]
-        written = [target for target, _ in final]
-        outputs = tuple(
-            np.array(x) if isinstance(x, np.ndarray) and any(np.may_share_memory(x, w) for w in written) else x for x in outputs
-        )
-        for target, contents in final:
-            np.copyto(target, contents)
+    def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        graph, guards = self._graph, 0
+        values = {**self._known, **dict(zip(graph.inputs, inputs, strict=True))}
+        for ready in self._nodes:
+            node = ready.node
+            operands = [values[x] for x in node.operands]
+            if node.op.kind is Kind.GUARD:
+                _check_guard(node, guards, operands[0])
+                guards += 1
+            else:
+                values.update(zip(node.outputs, ready.evaluated(operands), strict=True))
+        outputs = tuple([values[x] for x in graph.outputs])
+        return _committed(graph, values, outputs) if graph.writes else outputs
+
+
+def _committed(graph: Graph, values: Mapping[Any, Any], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Write what the graph writes.  The new contents are those from before any commit; outputs are values, not memory."""
+    final = [(values[target], np.array(values[v])) for target, v in graph.writes]
+    written = [target for target, _ in final]
+    outputs = tuple(
+        [np.array(x) if isinstance(x, np.ndarray) and any(np.may_share_memory(x, w) for w in written) else x for x in outputs]
+    )
+    for target, contents in final:
+        np.copyto(target, contents)
     return outputs
 
 

@@ -29,7 +29,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import bool_
 from tracejit.core.op import Kind, Op
 from tracejit.ir.graph import Body
-from tracejit.ir.interpreter import NodeFailed, StepFailed, run_nodes
+from tracejit.ir.interpreter import NodeFailed, Runner, StepFailed
 
 __all__ = ["DIFFERENTIABLE", "FEWEST", "WHILE", "Saved", "loop"]
 
@@ -69,8 +69,9 @@ def _evaluate(
     state, slices, shared = operands[:carried], operands[carried : carried + sliced], operands[carried + sliced :]
     before: list[Sequence[Any]] = []
     collected: list[Sequence[Any]] = []
+    run = Runner(body.graph)
     for step, i in enumerate(range(count - 1, -1, -1) if reverse else range(count)):
-        found = _step(body, step, (*state, *[x[i, ...] for x in slices], *shared))
+        found = _step(run, step, (*state, *[x[i, ...] for x in slices], *shared))
         before.append(state[:kept])
         state = found[:carried]
         collected.append(found[carried:])
@@ -81,9 +82,9 @@ def _evaluate(
     return (*stacked[:kept], *[np.array(x) for x in state], *stacked[kept:])
 
 
-def _step(body: Body, step: int, operands: Sequence[Any]) -> tuple[Any, ...]:
+def _step(run: Runner, step: int, operands: Sequence[Any]) -> tuple[Any, ...]:
     try:
-        return run_nodes(body.graph, operands)
+        return run(operands)
     except NodeFailed as failure:
         cause = failure.__cause__
         raise cause if isinstance(cause, StepFailed) else StepFailed(step) from cause
@@ -121,9 +122,9 @@ def _while_rule(*avals: Any, body: Body, carried: int) -> tuple[Aval, ...]:
 
 def _evaluate_while(*operands: Any, body: Body, carried: int) -> tuple[Any, ...]:
     """A body that is applied as long as a truth value holds."""
-    state, shared, step = operands[:carried], operands[carried:], 0
+    run, state, shared, step = Runner(body.graph), operands[:carried], operands[carried:], 0
     while state[0]:
-        state, step = _step(body, step, (*state, *shared)), step + 1
+        state, step = _step(run, step, (*state, *shared)), step + 1
     return tuple([np.array(x) for x in state])
 
 
