@@ -291,6 +291,14 @@ def numbers_in_rows(xs: Any) -> Any:
     return h, s, t
 
 
+def numbers_in_the_program(xs: Any) -> Any:
+    h = zeros()
+    for x in xs:
+        size = h.sum().item()
+        h = cell(h, x) * (1.0 - 0.1 * size)
+    return h
+
+
 def in_branches(xs: Any) -> Any:
     h = zeros()
     for x in xs:

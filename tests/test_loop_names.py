@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from collections import Counter
 
 import pytest
 
@@ -39,14 +40,40 @@ def test_a_position_that_is_assigned_to_counts() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "h = t", "h = xs[t * 2]", "h = xs[t + t]", "h = xs[-t]", "h = xs[t:]", "h = xs[f(t)]", "outs[t * 2] += 1", "del outs[t]",
-        "t = xs[t]", "if t: pass", "f(lambda: xs[t])", "h = xs[t] + t", "h = [t for t in xs]", "h = f'{t}'", "outs[xs[t].t + t] = 1",
-        "h = xs[t].t[t * 1]",
+        "h = t", "h = f(t)", "h = xs[t] * (t % 2)", "h = xs[t * 2]", "h = xs[t + t]", "h = xs[-t]", "h = xs[t:]", "h = xs[f(t)]",
+        "outs[t * 2] += 1", "del outs[t]", "t = xs[t]", "if t: pass", "f(lambda: xs[t])", "h = [t for t in xs]", "h = f'{t}'",
+        "outs[xs[t].t + t] = 1", "h = xs[t].t[t * 1]", "h = xs[t // 2]", "h = abs(t)", "h = math.pow(t, k=t)", "t += 1",
     ],
 )  # fmt: skip
 def test_a_target_that_is_used_otherwise_does_not(body: str) -> None:
     found = names(f"for t in xs:\n    {body}")
-    assert found is not None and found.counters == ()
+    assert found is not None and found.counters == () == found.numbers
+
+
+@pytest.mark.parametrize(
+    "use", ["h * t", "xs[t] * (t + 1)", "-t", "0.9**t", "float(t)", "math.exp(t)", "f(t / n, xs[t + 1])", "1 if t > 2 else t - 1"]
+)
+def test_a_target_that_is_computed_with_counts_where_it_is_a_number(use: str) -> None:
+    found = names(f"for t in xs:\n    h = {use}")
+    assert found is not None and (found.counters, found.numbers) == ((), ("t",))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("h = f(x)\n    k = h", ("h", "k")), ("h, k = f(x)", ("h", "k")), ("h: int = 1", ("h",)), ("h = h + 1", ()), ("h += 1", ()),
+        ("k = h\n    h = x", ("k",)), ("if x:\n        h = 1", ()), ("h = 1\n    if x:\n        h = 2", ("h",)), ("h: int", ()),
+        ("xs[0] = h = 1", ("h",)), ("xs[h] = h = 1", ()),
+    ],
+)  # fmt: skip
+def test_variables_that_each_step_assigns_before_it_uses_them_are_renewed(body: str, expected: tuple[str, ...]) -> None:
+    (node,) = ast.parse(f"for x in xs:\n    {body}").body
+    assert isinstance(node, ast.For)
+    used = Counter([part.id for part in ast.walk(node) if isinstance(part, ast.Name)])
+    found = loop_names(node, LOCAL, frozenset(), set(), frozenset(), used)
+    assert found is not None and found.renewed == expected
+    elsewhere = loop_names(node, LOCAL, frozenset(), set(), frozenset(), used + Counter(["h", "k"]))
+    assert elsewhere is not None and elsewhere.renewed == ()
 
 
 def test_a_target_that_a_function_reads_does_not() -> None:

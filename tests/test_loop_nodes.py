@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,7 @@ from tests.loop_programs import (
     loss_in_each_step,
     losses_added_in_place,
     lstm,
+    numbers_in_the_program,
     outputs_of_two_lists,
     parameter,
     recurrent,
@@ -776,6 +778,104 @@ def test_a_guard_that_fails_in_some_step_is_another_path(step: int) -> None:
     assert loops(recording) == [COUNT - RUN - 1]
 
 
+# -- counters that steps compute with
+
+
+def over_time(xs: Any) -> Any:
+    def slope(time: float, h: Any) -> Any:
+        return (h @ W).sin() * time - h
+
+    h, dt = zeros(), 0.05
+    for k in range(len(xs)):
+        time = k * dt
+        middle = h + slope(time, h) * (dt / 2)
+        h = h + slope(time + dt / 2, middle) * dt + xs[k]
+    return h
+
+
+def over_the_length(xs: Any) -> Any:
+    h, n = zeros(), len(xs)
+    for t in range(n):
+        share = t / n
+        h = h * (1 - share) + cell(h, xs[t]) * share
+    return h
+
+
+def discounted(xs: Any) -> Any:
+    total = 0.0
+    for t, x in enumerate(xs):
+        total = total + 0.9**t * (x * x).sum()
+    return total
+
+
+def of_a_downward_count(xs: Any) -> Any:
+    h = zeros()
+    for t in reversed(range(len(xs))):
+        h = cell(h, xs[t]) * (t * 0.01 + 1)
+    return h
+
+
+def of_functions(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        h = cell(h, xs[t]) * math.exp(-t) + math.cos(math.pi * (t / len(xs))) + float(t)
+    return h
+
+
+def corrected_means(xs: Any) -> Any:
+    mean, square, point = zeros(), zeros(), zeros() + 1
+    for t in range(1, len(xs) + 1):
+        slope = (point @ W - xs[t - 1]).tanh()
+        mean, square = 0.9 * mean + 0.1 * slope, 0.99 * square + 0.01 * slope * slope
+        point = point - 0.05 * (mean / (1 - 0.9**t)) / ((square / (1 - 0.99**t)).sqrt() + 1e-8)
+    return point
+
+
+def averaged(xs: Any) -> Any:
+    mean = zeros()
+    for t in range(len(xs)):
+        count = t + 1
+        mean = mean + (xs[t] - mean) / count
+    return mean
+
+
+def numbered_rows(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for t, x in enumerate(xs, 3):
+        h = cell(h, x / t)
+        outs.append(h * t)
+    return tj.stack(outs)
+
+
+def and_a_position(xs: Any) -> Any:
+    h, ys = zeros(), xs.detach()
+    for t in range(1, len(xs)):
+        h = cell(h, xs[t] - ys[t - 1]) if t > 1 else cell(h, xs[t])
+        h = h - t * 0.5 * ys[len(xs) - 1 - t]
+    return h
+
+
+def rows_computed_with(xs: Any) -> Any:
+    h = zeros()
+    for x in xs:
+        h = cell(h, -x) * 2 - x
+    return h
+
+
+def squares_of_time(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        h = cell(h, xs[t]) * (t * t - 3) + tj.full((2, 1), t * 0.5)
+    return h
+
+
+def decided_by_none(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        h = cell(h, xs[t]) if t * 0.5 < 1e6 else h
+    return h
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -786,6 +886,8 @@ def test_a_guard_that_fails_in_some_step_is_another_path(step: int) -> None:
         along_dimensions, at_mirrored_places, in_both_directions,
         cross_entropies, embedded, greedy, stopped_by_overflow, masked, picked, split_up, in_chunks, unbound_by_a_function,
         rows_of_a_view, but_the_first, but_the_last, side_by_side,
+        numbers_in_the_program, over_time, over_the_length, discounted, of_a_downward_count, of_functions, corrected_means, averaged,
+        numbered_rows, and_a_position, rows_computed_with, squares_of_time, decided_by_none,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:
@@ -800,6 +902,63 @@ def test_another_number_of_steps_is_no_other_recording(function: Callable[..., A
                 np.testing.assert_allclose(*slopes, rtol=1e-9, atol=1e-12)
     assert compiled.stats.traces <= 3
     assert compiled.stats.instances >= 5
+
+
+def crossing(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        h = cell(h, xs[t]) if t * 0.5 < 10.0 else h * 0.5
+    return h
+
+
+def test_a_number_of_steps_that_decides_otherwise_in_one_of_them_is_not_taken_for_granted() -> None:
+    compiled = tj.compile(crossing)
+    for k, length in enumerate((15, 12, 40, 18, 25, 14, 20, 21, 22)):  # from the twentieth step on it is another branch
+        xs = parameter(length, 2, WIDTH, seed=k).detach()
+        for _ in range(2):
+            np.testing.assert_allclose(compiled(xs).detach().numpy(), crossing(xs).detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.stats.compiled_calls >= 9
+
+
+def kept_by_others(xs: Any, kept: dict[str, Any]) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        now = t * 0.25
+        h = cell(h, xs[t]) * now
+        kept["time"] = now
+    return h
+
+
+def left_in_variables(xs: Any, kept: dict[str, Any]) -> Any:
+    h, before = zeros(), 0.0
+    for t in range(len(xs)):
+        now = t * 0.25
+        h = cell(h, xs[t]) * (now - before)
+        before = now
+    kept["time"] = before
+    return h * now
+
+
+def left_by_a_break(xs: Any, kept: dict[str, Any]) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        if h.sum() > 1e9:
+            break
+        now = t * 0.25
+        h = cell(h, xs[t]) * now
+    kept["time"] = now
+    return h
+
+
+@pytest.mark.parametrize("function", [kept_by_others, left_in_variables, left_by_a_break])
+def test_numbers_of_steps_that_somebody_has_are_those_of_the_last_step(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    for k, length in enumerate((15, 12, 40, 18, 25, 7, 1)):
+        xs, here, there = parameter(length, 2, WIDTH, seed=k).detach(), {}, {}
+        for _ in range(2):
+            np.testing.assert_allclose(compiled(xs, here).detach().numpy(), function(xs, there).detach().numpy(), rtol=1e-9)
+            assert here == there and type(here["time"]) is float
+    assert compiled.stats.compiled_calls >= 7
 
 
 def training_step(xs: Any) -> Any:

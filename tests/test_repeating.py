@@ -37,6 +37,7 @@ from tests.loop_programs import (
     lstm,
     numbers_downwards,
     numbers_in_rows,
+    numbers_in_the_program,
     one_before_the_last,
     outputs_of_two_lists,
     parameter,
@@ -76,7 +77,7 @@ from tracejit.tensor import Tensor
             recurrent, gradients_of_weights, gradients_of_slices, second_derivatives, by_position, by_second_position, backwards,
             numbers_downwards, solver, lstm, state_in_a_tuple, states_in_a_list, gru_with_outputs, outputs_of_two_lists, loss_in_each_step,
             training, some_detached, with_numbers, in_branches, views_of_parts, writing, writing_rows,
-            positions_updated, state_changed_in_place,
+            positions_updated, state_changed_in_place, numbers_in_the_program,
         )
     ]
     + [(function, COUNT - RUN - 1) for function in (one_before_the_last, used_afterwards, losses_added_in_place)]
@@ -196,11 +197,12 @@ def branching(xs: Any) -> Any:
     return h
 
 
-def leaving(xs: Any) -> Any:
-    h = zeros()
+def numbers_carried_on(xs: Any) -> Any:
+    h, most = zeros(), 0.0
     for x in xs:
-        h = cell(h, x) * h.sum().item()
-    return h
+        h = cell(h, x)
+        most = max(most, h.sum().item())
+    return h * most
 
 
 def numbers_in_a_list(xs: Any) -> Any:
@@ -493,7 +495,7 @@ def without_a_value(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        branching, leaving, numbers_in_a_list, writing_outside, number_as_an_operand, number_that_decides,
+        branching, numbers_in_a_list, numbers_carried_on, writing_outside, number_as_an_operand, number_that_decides,
         number_that_ends, number_passed_on, positions_of_a_list, positions_of_a_list_updated, positions_at_odds,
         positions_of_its_own, positions_around_the_end, stored_in_a_dictionary, positions_multiplied, list_that_is_read,
         list_that_a_function_has, functions_made, variable_of_a_function, lists_made, elements_that_are_known, elements_in_a_list,

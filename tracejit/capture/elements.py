@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.loop_nodes import Slices, row
 from tracejit.capture.snapshots import is_behind
+from tracejit.core.dtypes import int64
 from tracejit.core.interpreter import state
 from tracejit.core.symbolic import SymInt, without_symbols
+from tracejit.ops.creation import arange
 from tracejit.ops.public.derive import FUNCTIONS
 from tracejit.tensor import Tensor
 
@@ -25,6 +28,8 @@ FIRST: Final = 5
 """Elements that count from the front: enough to compare a step with the one before at two places."""
 MORE_THAN: Final = FIRST + 1
 """There are more elements: those, the one before the last, and the last."""
+_LONGEST: Final = 2**31
+"""Numbers that the program computes with are smaller: products of two are exact."""
 TAKING_APART: Final = {
     "unbind": ("input", "dim"),
     "split": ("input", "split_size_or_sections", "dim"),
@@ -86,6 +91,25 @@ class Numbers:
         self._start = start
         self._step = step
         self._made: dict[int, Any] = {}
+        self._late: dict[int, Any] = {}
+        self.tensor: Tensor | None = None
+
+    def become_tensor(self, count: SymInt) -> bool:
+        """Have them in a tensor int64 as well, so that steps can compute with them; False where they may be too long for that."""
+        last = self._start + self._step * count
+        if not all(x < _LONGEST and x > -_LONGEST for x in (self._start, last)):
+            return False
+        self.tensor = arange(self._start, self._step, length=count, dtype=int64)
+        return True
+
+    def late(self, k: int, place: Any) -> Any:
+        """Number `k` of this call, which is the one at `place` in each, as one that the program has."""
+        assert self.tensor is not None
+        if k not in self._late:
+            number = self._late[k] = self._recorder.program.take_number(row(self.tensor, 0, place, keeps=False))
+            if is_symbolic(number):
+                number._late.bits = _LONGEST.bit_length() - 1
+        return self._late[k]
 
     def make(self, k: int, place: Any) -> None:
         """Number `k` of this call is the one at `place` in each.  It is a number of the recording from now on: no step has one more."""
@@ -122,6 +146,14 @@ class AnyNumber:
     def place(self, k: int) -> Any:
         """Which element the one at `k` is, in each call."""
         return k if k < FIRST else self.count - (self._length - k)
+
+    def number(self, k: int) -> Any:
+        """The number that counts it, as one that the program has."""
+        return next(part.late(k, self.place(k)) for part in self._parts if type(part) is Numbers)
+
+    def counted(self) -> list[Tensor]:
+        """The tensor of such numbers, if there is one."""
+        return [part.tensor for part in self._parts if type(part) is Numbers and part.tensor is not None]
 
     def tensors(self, k: int) -> list[Tensor]:
         """Those of an element."""

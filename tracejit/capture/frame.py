@@ -374,16 +374,20 @@ class Frame:
     def compare_along(self, symbol: str, left: Any, right: Any, is_left: bool | None, *loops: Loop | None) -> Any:
         """A comparison of a number that counts the steps of a loop, on one side; None: of others with each other."""
         result = self.compare(symbol, left, right)
-        for loop in filter(None, loops):
+        for loop in filter(None, loops if not (isinstance(left, Tensor) or isinstance(right, Tensor)) else ()):
             counter, other = (left, right) if is_left else (right, left)
             asked = symbol if is_left else SWAPPED[symbol]
             if is_left is None or type(result) is not bool or not loop.compared(asked, counter, other, result):
                 loop.run_all()
         return result
 
+    def number_of_step(self, loop: Loop | None, counter: Any) -> Any:
+        """What a loop goes through, where something is computed with it: a number that counts its steps, or anything else."""
+        return counter if loop is None or active() is None or isinstance(counter, Tensor) else loop.number(counter)
+
     def moved(self, symbol: str, left: Any, right: Any, *loops: Loop | None) -> Any:
         """Part of such a place: a sum or a difference of integers."""
-        if type(left) is not int or type(right) is not int:
+        if not (type(left) is type(right) is int or isinstance(left, Tensor) or isinstance(right, Tensor)):
             if len(loops) == 1 and loops[0] is not None and active() is not None:
                 found = loops[0].moved(symbol, left, right)
                 if found is not None:

@@ -14,6 +14,10 @@ of one step holds for each that lies between them in another call.
 Else operations are evaluated one by one, as ever: tensors, their places on the tape and the graph are those of a loop that ran, and each
 number of steps is a recording.  So nothing of what a recording means depends on this, and it can be left out anywhere.
 
+A counter that steps compute with (`t * dt`) is, where there may be any number of them, an element of a tensor that the program has, and
+what is computed with it are operations of the program, as of other numbers that are taken from tensors (handlers/late.py).  What was
+computed of numbers in a step is nobody's after it, or the snapshots are not alike.
+
 All steps run where one does more than compute and write to tensors of the call (guards, draws, numbers that leave, effects, hooks), where
 it changes anything but variables of the function, what is in lists and dictionaries, and lists that it appends to and does nothing else
 with, and where it may ask which step it is.
@@ -28,9 +32,10 @@ from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.elements import FIRST, MORE_THAN, TAKING_APART, AnyNumber, Numbers, Rows, TakenApart, made_at
+from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.policies import BINARY
-from tracejit.capture.snapshots import DICTIONARIES, Snapshot, kind_of, left_outside, recorded, snapshot
+from tracejit.capture.snapshots import DICTIONARIES, OF_NUMBERS, Snapshot, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.steps import Applied, Asked, Place, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
@@ -59,6 +64,8 @@ _WORTH: Final = 64
 """Nodes that are left to be appended, where it pays to compare what is recorded."""
 _TRIES: Final = 4
 """Steps that are compared with the one before: if they differ, others will."""
+_COUNTED: Final = ("of steps",)
+"""What stands in the place of a variable for the numbers of the steps, which have none."""
 _TEMPORARY: Final = "__temporary_"
 """Variables of the instrumented code, which hold nothing from one step to the next."""
 
@@ -89,6 +96,7 @@ class Loop:
         self._interpreter = interpreter
         self._cells = cells
         self._names = names
+        self._counters = names.counters
         self._elements: Sequence[Any] | AnyNumber = ()
         self._at = -1
         self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
@@ -168,7 +176,7 @@ class Loop:
     def _numbered(self, *arguments: Any, backwards: bool = False) -> bool:
         names = self._names
         start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
-        if names.unpacked or names.counters != names.targets or type(step) is not int or abs(step) != 1:
+        if names.unpacked or names.targets not in (names.counters, names.numbers) or type(step) is not int or abs(step) != 1:
             return False
         first, end = self._size(start), self._size(stop)
         if first is None or end is None:
@@ -199,6 +207,12 @@ class Loop:
             self._asked.append((symbol, a, b, answer))
         return True
 
+    def number(self, counter: Any) -> Any:
+        """A counter, to be computed with, as a number in a tensor that the program has."""
+        elements = self._elements
+        is_known = self._tries and isinstance(elements, AnyNumber) and elements.counted()
+        return elements.number(self._at) if is_known else counter  # type: ignore[union-attr]
+
     def _size(self, x: Any) -> Any:
         """An integer of the program's, as a size; None of what is none."""
         found = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x)
@@ -206,7 +220,9 @@ class Loop:
 
     def _enumerated(self, value: Any, start: Any = 0) -> bool:
         names, count = self._names, self._count_of(value)
-        if count is None or type(start) is not int or len(names.targets) != 2 or names.targets[0] not in names.counters:
+        if count is None or type(start) is not int or len(names.targets) != 2:
+            return False
+        if names.targets[0] not in (*names.counters, *names.numbers):
             return False
         return self._begin(count, [Numbers(self._interpreter.recorder, start), _rows(value)])
 
@@ -238,6 +254,11 @@ class Loop:
         for part in parts:
             if type(part) is Rows:
                 interpreter.recorder.inspect(part.base)
+        names = self._names
+        if type(parts[0]) is Numbers and names.targets[0] in names.numbers:
+            if not parts[0].become_tensor(count):
+                return False
+            self._counters = (*names.counters, names.targets[0])
         self._units = {1}
         self._elements = AnyNumber(interpreter.recorder, count, parts, self._names.unpacked)
         self._tries = FIRST - _RUN + 1  # as many as have elements that count from the front
@@ -280,7 +301,7 @@ class Loop:
         any_number = isinstance(self._elements, AnyNumber)
         least = 1 if any_number else _WORTH
         if step is not None and remaining * (len(step.nodes) or any(step.appended)) >= least:
-            known = recorded(self._interpreter)
+            known = recorded(self._interpreter, OF_NUMBERS)
             if self._step is not None and self._step.is_like(step) and self._recorded == known:
                 moves = self._moves(self._step, step)
                 if moves is not None and self._come_out_alike(self._step, step) and self._leave_out(step, moves, now, variables):
@@ -353,10 +374,13 @@ class Loop:
         lists = [variables[name] for name in appended]
         if any(map(recorder.is_outside, lists)):
             return None
-        apart = {*self._cells, *names.counters, *names.ignored, *(() if names.unpacked else names.targets)}
+        apart = {*self._cells, *self._counters, *names.ignored, *(() if names.unpacked else names.targets)}
+        apart.update(name for name in names.renewed if is_symbolic(variables.get(name)))
         looked_at = {
             name: value for name, value in variables.items() if not (name in apart or name.startswith((_TEMPORARY, CAPTURE)))
         }
+        if isinstance(self._elements, AnyNumber):
+            looked_at.update(zip(_COUNTED, self._elements.counted(), strict=False))
         looked_at.update(
             (f"{name}[-1]", items[-1]) for name, items in zip(appended, lists, strict=True) if items and name in names.last
         )

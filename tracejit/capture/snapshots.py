@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DICTIONARIES",
+    "OF_NUMBERS",
     "OF_READING",
     "SEQUENCES",
     "VALUES",
@@ -56,6 +57,8 @@ OF_READING: Final = frozenset(
     | {"_constants", "_expressions", "_once", "_variables", "_variables_of", "_symbolic", "_classes", "_usual", "plain_classes"}
 )
 """What is known of attributes, items, numbers and global names from outside since they were read, and the guards on them."""
+OF_NUMBERS: Final = frozenset({"late", "_variables"})
+"""What is known of numbers that the program computes: of such that nobody has, steps may make as many as they like."""
 _MOST: Final = 4096
 """Tokens of a snapshot: who keeps more is not compared."""
 

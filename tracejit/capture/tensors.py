@@ -497,7 +497,9 @@ class RecordingInterpreter(StateRecorder):
         own = wrap(tensor._array.astype(dtype.numpy))
         op, attributes = (REGISTRY["clone"], ()) if same else (REGISTRY["cast"], (("dtype", dtype),))
         shape = self._shape_of_value(operand) if operand in self.sized else None
-        self.nodes.append(Node(op, (operand,), attributes, (self._define(own, shape=shape),), user_line()))
+        made = self._define(own, shape=shape)
+        self.nodes.append(Node(op, (operand,), attributes, (made,), user_line()))
+        self.evaluated[made] = False
         return own
 
     def take_list(self, tensor: Tensor) -> Any:

@@ -158,9 +158,9 @@ class InProgramHandlers(Handlers):
         if a is None or b is None or type(value) is not float:
             return None
         a = self._as_float(a)
-        if right == 2 and not is_symbolic(right):
+        if not is_symbolic(right) and right == 2:
             return self._computed("mul", a, a)
-        if right == 0.5 and not is_symbolic(right):
+        if not is_symbolic(right) and right == 0.5:
             return self._computed("sqrt", a)
         return self._c_function("pow", a, self._as_float(b))
 

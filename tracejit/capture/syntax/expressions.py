@@ -19,6 +19,7 @@ from tracejit.capture.syntax.loops import (
     is_turned,
     joined_list,
     moves_with,
+    own_uses,
     positions,
     private_lists,
     reads_last,
@@ -72,12 +73,14 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.globals, self.nonlocals = declared_names(node)
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
+        self.uses = own_uses(node)
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
         # Calls of `x.unbind` and the like in the header of a loop that is looked at -> its name.
         self.taken_apart: dict[ast.expr, str] = {}
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
+        self.computed_with: dict[ast.expr, str] = {}  # uses of such names as numbers -> the variables of these loops
 
     # -- small builders
     def handler(self, name: str, *arguments: ast.expr) -> ast.Call:
@@ -120,6 +123,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         if not isinstance(node.ctx, ast.Load) or node.id == "__class__":
             return node
         name = self.mangle(node.id)
+        if node in self.computed_with:
+            return self.place(self.handler("number_of_step", ast.Name(self.computed_with[node], ast.Load()), node), node)
         if name in self.local or any(name in names for names in self.comprehension_names):
             return self.place(self.handler("gathered", node), node) if node.id in self.gathered else node
         if name in _FRAME_NAMES:
@@ -165,7 +170,7 @@ class ExpressionRewriter(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         symbol = ast.Constant(SYMBOLS[type(node.op)])
         loops = self.loops_of(moves_with(node, self.counters))
-        if loops:
+        if loops and self.computed_with.keys().isdisjoint(ast.walk(node)):
             return self.place(self.handler("moved", symbol, self.visit(node.left), self.visit(node.right), *loops), node)
         return self.place(self.handler("binary", symbol, self.visit(node.left), self.visit(node.right)), node)
 

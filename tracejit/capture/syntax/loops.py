@@ -1,9 +1,9 @@
 """Which `for` loops may have steps that need not run, from their syntax alone, and how their variables are used.
 
 A step does not run where those before it show what it does (capture/repeating.py).  That needs a body whose variables are the function's
-own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used in two ways: as
-a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`, which moves by a fixed distance from step to step; and compared,
-`t > 0`, which comes out the same from some step on.  Of a list that is appended to and
+own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used in three ways: as a
+position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`, which moves by a fixed distance from step to step; compared, `t > 0`,
+which comes out the same from some step on; and computed with, `t * dt`, which the program does as well.  Of a list that is appended to and
 used for nothing else in the body no more than the last item is looked at, if the body reads it.
 
 Lists that a function makes, appends to, and hands to `stack`, `cat` and `sum` as all that there is to join, forwards or backwards, and to
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.scopes import names_stored_by
@@ -30,6 +31,8 @@ __all__ = [
     "joined_list",
     "loop_names",
     "moves_with",
+    "number_uses",
+    "own_uses",
     "positions",
     "private_lists",
     "reads_last",
@@ -39,6 +42,7 @@ __all__ = [
 JOINING = ("stack", "cat", "sum")
 """Names of what makes one value of the items of a list, in their order."""
 _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,8 @@ class LoopNames:
     """The variables of a loop: its targets, what its steps store otherwise, the counters among the targets, and lists that are appended to.
     unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored, too.  private: those lists
     that are private to the function; ignored: other private lists, which the body does not name; last: those lists of which the body
-    reads the last item."""
+    reads the last item.  numbers: targets that are counters if they are numbers, with which steps compute.  renewed: stored variables that
+    each step assigns to before it uses them, and that nothing but the body uses."""
 
     targets: tuple[str, ...]
     unpacked: bool
@@ -56,13 +61,21 @@ class LoopNames:
     private: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    renewed: tuple[str, ...] = ()
 
 
 def loop_names(
-    node: ast.For, local: set[str], captured: frozenset[str], shared: set[str], lists: frozenset[str] = frozenset()
+    node: ast.For,
+    local: set[str],
+    captured: frozenset[str],
+    shared: set[str],
+    lists: frozenset[str] = frozenset(),
+    everywhere: Mapping[str, int] = MappingProxyType({}),
 ) -> LoopNames | None:
     """The variables of a loop; None where all of its steps have to run.  local: names of the function's own; captured: those that nested
-    functions read; shared: names that it declares global or nonlocal; lists: its private lists."""
+    functions read; shared: names that it declares global or nonlocal; lists: its private lists; everywhere: how often the function names
+    its variables."""
     parts = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
     targets = [part.id for part in parts if isinstance(part, ast.Name)]
     stored = names_stored_by(node.body)
@@ -70,13 +83,17 @@ def loop_names(
     if len(targets) < len(parts) or (stored | {*targets}) & shared or any(isinstance(part, _SUSPENDING) for part in inside):
         return None
     private = local - captured
-    counters = {name for name in {*targets} & private - stored if _only_counts(name, node.body)}
+    uses = {name: number_uses(name, node.body) for name in {*targets} & private - stored}
+    counters = {name for name, found in uses.items() if found == []}
+    numbers = {name for name, found in uses.items() if found}
     appended = {name for name in private - stored - {*targets} if _only_appended_to(name, node.body)}
     unpacked = isinstance(node.target, ast.Tuple)
+    own = Counter([part.id for part in inside if isinstance(part, ast.Name)])
+    renewed = {name for name in stored & private if own[name] == everywhere.get(name) and _is_renewed(name, node.body)}
     stored = (stored | {*targets} if unpacked else stored - {*targets}) - counters
     ignored = {name for name in lists if not _uses(name, [node])}
     last = {name for name in appended if any(reads_last(part) == name for part in inside)}
-    groups = stored, counters, appended, appended & lists, ignored, last
+    groups = stored, counters, appended, appended & lists, ignored, last, numbers, renewed
     return LoopNames(tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups])
 
 
@@ -191,22 +208,71 @@ def _own_parts(node: ast.AST) -> Iterator[ast.AST]:
             yield from _own_parts(child)
 
 
+def own_uses(node: FunctionNode) -> Mapping[str, int]:
+    """How often a function, but for functions inside, names each variable."""
+    body = node.body if isinstance(node.body, list) else [node.body]
+    return Counter([part.id for x in body for part in _own_parts(x) if isinstance(part, ast.Name)])
+
+
 def _uses(name: str, body: Sequence[ast.stmt]) -> int:
     return sum(isinstance(part, ast.Name) and part.id == name for statement in body for part in ast.walk(statement))
 
 
-def _only_counts(name: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether each use of a name is one position of a subscript that is read, assigned to or updated, to which it is added once, or to both
-    bounds of a slice; or one side of a comparison."""
-    counted = 0
+def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
+    """Where a body computes with a name, `t * dt`, if each other use of it is one position of a subscript that is read, assigned to or
+    updated, to which it is added once, or both bounds of a slice; or one side of a comparison.  None where it is used otherwise."""
+    counted: set[int] = set()  # uses as a position, or compared
+    inside: set[int] = set()  # of subscripts
+    operands: list[ast.Name] = []
     for part in (part for statement in body for part in _own_parts(statement)):
-        if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Del):
-            for place in positions(part):
-                uses = 2 if isinstance(place, ast.Slice) else 1
-                counted += uses if moves_with(place, {name}) and _uses(name, [ast.Expr(place)]) == uses else 0
+        if isinstance(part, ast.Subscript):
+            inside.update(map(id, _named(name, part.slice)))
+            for place in positions(part) if not isinstance(part.ctx, ast.Del) else ():
+                found = _named(name, place)
+                if moves_with(place, {name}) and len(found) == (2 if isinstance(place, ast.Slice) else 1):
+                    counted.update(map(id, found))
         elif isinstance(part, ast.Compare) and any(compared(part, {name})):
-            counted += _uses(name, [ast.Expr(part)]) == 1
-    return counted == _uses(name, body)
+            found = _named(name, part)
+            counted.update(map(id, found if len(found) == 1 else ()))
+        else:
+            operands += [x for x in _computed_with(part) if isinstance(x, ast.Name) and x.id == name]
+    operands = [x for x in operands if id(x) not in counted]
+    known = counted | {id(x) for x in operands if id(x) not in inside}
+    uses = [x for statement in body for x in _named(name, statement)]
+    return operands if all(id(x) in known for x in uses) else None
+
+
+def _computed_with(node: ast.AST) -> list[ast.expr]:
+    """The operands of an expression that computes a number of numbers: `t * dt`, `-t`, `float(t)`, `math.exp(t)`."""
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right] if isinstance(node.op, _ARITHMETIC) else []
+    if isinstance(node, ast.UnaryOp):
+        return [node.operand] if isinstance(node.op, ast.USub) else []
+    if not isinstance(node, ast.Call) or node.keywords:
+        return []
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    of_numbers = (isinstance(node.func, ast.Name) and node.func.id == "float") or (
+        isinstance(owner, ast.Name) and owner.id == "math"
+    )
+    return node.args if of_numbers else []
+
+
+def _named(name: str, node: ast.AST) -> list[ast.Name]:
+    return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id == name]
+
+
+def _is_renewed(name: str, body: Sequence[ast.stmt]) -> bool:
+    """Whether a body assigns to a name before it uses it."""
+    for statement in body:
+        uses = _named(name, statement)
+        if not uses:
+            continue
+        if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+            return False
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        assigned = [x for target in targets for x in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        return all(any(x is target for target in assigned) for x in uses)
+    return False
 
 
 def compared(node: ast.Compare, names: Iterable[str]) -> tuple[set[str], set[str]]:

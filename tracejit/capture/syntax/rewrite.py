@@ -16,7 +16,7 @@ from typing import Any
 from tracejit.capture.syntax.comprehensions import Where, at, collected, put
 from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
 from tracejit.capture.syntax.locate import NotConvertible
-from tracejit.capture.syntax.loops import LoopNames, is_taking_apart, loop_names
+from tracejit.capture.syntax.loops import LoopNames, is_taking_apart, loop_names, number_uses
 from tracejit.capture.syntax.matching import MatchRewriter
 
 __all__ = ["CELLS", "Rewriter"]
@@ -240,7 +240,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return self.place(ast.Name(name, ast.Store()), target), self.store(target, ast.Name(name, ast.Load()), node)
 
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
-        names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists)
+        names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists, self.uses)
         if names is not None:
             return self.watched(node, names)
         iterable = self.visit(node.iter)
@@ -293,8 +293,10 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         asked = ast.If(self.handler("repeats", ast.Name(loop, ast.Load())), [left], [])
         around, self.counters = (
             self.counters,
-            {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys(names.counters, loop)},
+            {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys((*names.counters, *names.numbers), loop)},
         )
+        numbers = [x for name in names.numbers for x in number_uses(name, node.body) or ()]
+        self.computed_with.update(dict.fromkeys(numbers, loop))
         body = self.body(node.body)
         self.counters = around
         node.body = [self.place(asked, header), *stores, *body]
