@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from typing import Any
 
 import pytest
 
 from tests.graph_programs import f32, i64, op, total
 from tests.nest_programs import sgd_step
+from tracejit.core.dtypes import float32
 from tracejit.core.shapes import contiguous
 from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph, Literal
@@ -280,3 +283,22 @@ def test_products_up_to_four_rows_and_columns_are_nests(shape: tuple[int, int, i
 
 def test_traffic_of_nothing_has_a_ratio() -> None:
     assert lower(trace(lambda x: x, [f32(4)]), {}).traffic.ratio == 1.0
+
+
+@pytest.mark.parametrize("of_constants", [False, True])
+def test_chains_of_operations_are_no_deeper_on_the_stack_than_on_the_page(of_constants: bool) -> None:
+    def chain(x: Any) -> Any:
+        h = op("full", 0.5, shape=(3,), dtype=float32) if of_constants else x
+        for k in range(70):
+            h = op("tanh", h * (k + 0.5)) + k
+        return h + x
+
+    graph = trace(chain, [f32(3)])
+    room = len(inspect.stack()) + 250
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(room)
+    try:
+        steps = steps_of(graph)
+    finally:
+        sys.setrecursionlimit(before)
+    assert steps

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
 from tracejit.core import dtypes
@@ -33,6 +34,7 @@ __all__ = ["Dynamic", "Elements", "Parameters", "Scope", "Scratch", "python_dtyp
 
 Valued = tuple[Expr, int]
 _ATOMS = (Const, ScalarParam)  # need no name
+_DEEP: Final = 32  # members, each of which is computed for the one before
 LONG_ROW: Final = 64  # elements from which on a row's quotients by its sum are products
 _LEAST_NORMAL: Final = {dtypes.float32: 2.0**-126, dtypes.float64: 2.0**-1022}
 
@@ -152,6 +154,7 @@ class Elements:
         self.scopes: list[Scope] = [Scope()]
         self.reads: dict[int, list[Index]] = {}
         self._names = 0
+        self._within = 0  # members that are being computed, each for the one before
 
     # --- statements
 
@@ -247,29 +250,54 @@ class Elements:
 
     def value(self, v: int, at: Positions) -> Valued:
         """The element of v at `at`, and the depth of the deepest loop it varies with."""
+        source = self._source(v, at)
+        if source is None:
+            return self.load(self.values.strided[v], at, self.values.aval(v).dtype)
+        return self.member(*source)
+
+    def _source(self, v: int, at: Positions) -> tuple[int, Positions] | None:
+        """The member that computes the element of v at `at`, and where; None for one in memory."""
         values = self.values
-        while True:
-            number = values.producer.get(v, -1)
-            source = values.producer.get(values.root(v), -1)
-            if source not in self.members and source not in self.inlined:
-                return self.load(values.strided[v], at, values.aval(v).dtype)
-            if not values.is_view(v):
-                return self.member(number, at)
+        if (source := values.producer.get(values.root(v), -1)) not in self.members and source not in self.inlined:
+            return None
+        while values.is_view(v):
             if "uniform" in values.nodes[source].op.traits:
-                return self.member(source, ())
+                return source, ()
             below = values.through(v, at, self.extents)
-            assert below is not None, f"a view of a value inside a nest has no affine positions: {values.nodes[number].op.name}"
+            assert below is not None, f"a view of a value inside a nest has no affine positions: {values.nodes[source].op.name}"
             v, at = below
+        return values.producer[v], at
 
     def member(self, number: int, at: Positions) -> Valued:
         """The element of a member's output; schedule.py extends this for members that have results or memory."""
         key = (number, at)
         found = self._find(key)
         if found is None:
+            self._within += 1
+            if self._within % _DEEP == 0:
+                self._compute_below(number, at)
             found = self.compute(number, at)
-            if isinstance(found[0], Var):
-                self.scopes[found[1]].known[key] = found
+            self._within -= 1
+            self.scopes[found[1]].known[key] = found
         return found
+
+    def _compute_below(self, number: int, at: Positions) -> None:
+        """Compute what an element is made of, what comes first before what is made of it: else Python's stack would be as deep as a nest's
+        chains of operations are long."""
+        waiting = [(number, at)]
+        below: dict[tuple[int, Positions], None] = {}
+        while waiting:
+            n, place = waiting.pop()
+            node = self.values.nodes[n]
+            if node.op.kind is not Kind.ELEMENTWISE:
+                continue
+            for k, positions in operand_positions(self.values, node, place, None)[0]:
+                source = self._source(node.operands[k], positions)  # type: ignore[arg-type]
+                if source is not None and source not in below and self._find(source) is None:
+                    below[source] = None
+                    waiting.append(source)
+        for source in sorted(below, key=itemgetter(0)):
+            self.member(*source)
 
     def compute(self, number: int, at: Positions) -> Valued:
         """Compute a member that is no reduction at `at`."""
