@@ -135,6 +135,8 @@ def private(source: str) -> frozenset[str]:
         "outs[-1]",
         "None",
         "stack(outs[::-1])",
+        "stack(outs[1:]) + cat(outs[:-1]) + sum(outs[2:-3])",
+        "stack(outs[:])",
     ],
 )
 def test_a_list_that_is_appended_to_and_joined_is_private(begin: str, use: str) -> None:
@@ -144,7 +146,8 @@ def test_a_list_that_is_appended_to_and_joined_is_private(begin: str, use: str) 
 @pytest.mark.parametrize(
     "use",
     [
-        "return outs", "return stack(outs[1:])", "return stack([h, outs])", "return stack(tensors=outs)", "k = outs",
+        "return outs", "return stack(outs[n:])", "return stack(outs[-2:])", "return stack(outs[:4])", "return stack(outs[:-0])",
+        "return stack([h, outs])", "return stack(tensors=outs)", "k = outs",
         "for h in outs: g(h)", "outs += [h]", "outs.extend(h)", "h = outs.append", "del outs", "outs = [*h]", "outs = [outs]",
         "outs = k = []", "h = outs[0]", "h = outs[-2]", "h = outs[-1.0]", "h = outs[:-1]", "outs[-1] = h", "outs[-1] += h", "del outs[-1]",
         "return stack(h, outs)", "g(outs.append(h, 1))", "return [stack(h) for outs in h]", "return f'{outs}'", "return max(outs)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -855,6 +856,13 @@ def and_a_position(xs: Any) -> Any:
     return h
 
 
+def after_the_first(xs: Any) -> Any:
+    states = [zeros()]
+    for x in xs:
+        states.append(cell(states[-1], x))
+    return tj.stack(states[1:]), tj.stack(states[:-1]), sum(states[2:-1]) / len(states)
+
+
 def rows_computed_with(xs: Any) -> Any:
     h = zeros()
     for x in xs:
@@ -887,7 +895,7 @@ def decided_by_none(xs: Any) -> Any:
         cross_entropies, embedded, greedy, stopped_by_overflow, masked, picked, split_up, in_chunks, unbound_by_a_function,
         rows_of_a_view, but_the_first, but_the_last, side_by_side,
         numbers_in_the_program, over_time, over_the_length, discounted, of_a_downward_count, of_functions, corrected_means, averaged,
-        numbered_rows, and_a_position, rows_computed_with, squares_of_time, decided_by_none,
+        numbered_rows, and_a_position, after_the_first, rows_computed_with, squares_of_time, decided_by_none,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:
@@ -959,6 +967,29 @@ def test_numbers_of_steps_that_somebody_has_are_those_of_the_last_step(function:
             np.testing.assert_allclose(compiled(xs, here).detach().numpy(), function(xs, there).detach().numpy(), rtol=1e-9)
             assert here == there and type(here["time"]) is float
     assert compiled.stats.compiled_calls >= 7
+
+
+def in_the_middle(xs: Any) -> Any:
+    states, h = [], zeros()
+    for x in xs:
+        h = cell(h, x)
+        states.append(h)
+    return tj.stack(states[7:]), len(states)
+
+
+def test_what_begins_within_the_items_of_steps_takes_them_apart() -> None:
+    compiled = tj.compile(in_the_middle)
+    for k, length in enumerate((15, 12, 40, 18)):
+        xs = parameter(length, 2, WIDTH, seed=k).detach()
+        for _ in range(2):
+            (x, count), (y, expected) = compiled(xs), in_the_middle(xs)
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9)
+            assert count == expected
+    with pytest.raises(RuntimeError) as said:
+        in_the_middle(xs[:6])
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=re.escape(str(said.value))):
+            compiled(xs[:6])
 
 
 def training_step(xs: Any) -> Any:

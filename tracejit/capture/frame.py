@@ -301,6 +301,16 @@ class Frame:
             return items[::-1]
         return backwards(items)
 
+    def without_ends(self, items: Any, place: Any, first: int, last: int) -> Any:
+        """The items of such a list at a place, which are all but so many first ones and last ones."""
+        if not has_stacked(items):
+            return self.item(items, place)
+        end = len(items) - last
+        if active() is None or end <= first or any(type(x) is Stacked for x in (*items[:first], *items[end:])):
+            take_apart(items)
+            return self.item(items, place)
+        return items[first:end]
+
     def turn_items(self, items: Any) -> Any:
         """`items.reverse()` of such a list."""
         if not has_stacked(items):

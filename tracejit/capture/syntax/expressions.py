@@ -24,6 +24,7 @@ from tracejit.capture.syntax.loops import (
     private_lists,
     reads_last,
     turned_around,
+    without_ends,
 )
 from tracejit.capture.syntax.scopes import bound_names, declared_names, gathered_names
 
@@ -274,6 +275,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
         if joins and is_turned(node.args[0]):
             arguments[0] = self.place(self.handler("turned", self.visit(node.args[0].value)), node.args[0])  # type: ignore[attr-defined]
+        elif joins and (ends := without_ends(node.args[0])) is not None:
+            place = [self.visit(node.args[0].value), self.visit(node.args[0].slice)]  # type: ignore[attr-defined]
+            arguments[0] = self.place(self.handler("without_ends", *place, *map(ast.Constant, ends)), node.args[0])
         loop = self.taken_apart.get(node)
         if loop is None:
             callee = self.handler("joining" if joins else "callee", self.visit(function))

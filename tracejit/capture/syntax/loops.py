@@ -37,6 +37,7 @@ __all__ = [
     "private_lists",
     "reads_last",
     "turned_around",
+    "without_ends",
 ]
 
 JOINING = ("stack", "cat", "sum")
@@ -99,12 +100,12 @@ def loop_names(
 
 def joined_list(node: ast.Call) -> str | None:
     """The variable to which a call applies what is, by its name, `stack`, `cat`, `sum` or `len`, or of which it joins the items backwards,
-    `stack(name[::-1])`; None for any other call."""
+    `stack(name[::-1])`, or all but some at the ends, `stack(name[1:])`; None for any other call."""
     function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if not (function in JOINING or function == "len") or not node.args:
         return None
     given = node.args[0]
-    found = given.value if is_turned(given) else given  # type: ignore[attr-defined]
+    found = given.value if is_turned(given) or without_ends(given) else given  # type: ignore[attr-defined]
     return found.id if isinstance(found, ast.Name) else None
 
 
@@ -114,6 +115,17 @@ def is_turned(node: ast.expr) -> bool:
         return False
     bounds = node.slice
     return bounds.lower is None and bounds.upper is None and bounds.step is not None and integer(bounds.step) == -1
+
+
+def without_ends(node: ast.expr) -> tuple[int, int] | None:
+    """How many items an expression leaves out at the ends, `x[1:]`, `x[:-1]`; None of any other one."""
+    if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)) or node.slice.step is not None:
+        return None
+    bounds = node.slice.lower, node.slice.upper
+    first, last = [0 if bound is None else integer(bound) for bound in bounds]
+    if first is None or last is None or first < 0 or last > 0 or (bounds[1] is not None and not last):
+        return None
+    return first, -last
 
 
 def turned_around(node: ast.expr) -> str | None:
