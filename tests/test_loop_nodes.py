@@ -856,6 +856,17 @@ def and_a_position(xs: Any) -> Any:
     return h
 
 
+def floats_carried_on(xs: Any) -> Any:
+    h, time, rate, total, most, a, b = zeros(), 0.0, 1.0, 0.0, 0.0, 1.0, 2.0
+    for x in xs:
+        h = cell(h, x * rate) * math.cos(time)
+        time += 0.125
+        rate = rate * 0.9
+        a, b = b * 0.5, a + 0.25
+        total, most = total + h.sum().item() * a, max(most, h.max().item())
+    return h * time + b, h * rate + total * most
+
+
 def after_the_first(xs: Any) -> Any:
     states = [zeros()]
     for x in xs:
@@ -895,7 +906,7 @@ def decided_by_none(xs: Any) -> Any:
         cross_entropies, embedded, greedy, stopped_by_overflow, masked, picked, split_up, in_chunks, unbound_by_a_function,
         rows_of_a_view, but_the_first, but_the_last, side_by_side,
         numbers_in_the_program, over_time, over_the_length, discounted, of_a_downward_count, of_functions, corrected_means, averaged,
-        numbered_rows, and_a_position, after_the_first, rows_computed_with, squares_of_time, decided_by_none,
+        numbered_rows, and_a_position, floats_carried_on, after_the_first, rows_computed_with, squares_of_time, decided_by_none,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:
@@ -958,14 +969,39 @@ def left_by_a_break(xs: Any, kept: dict[str, Any]) -> Any:
     return h
 
 
-@pytest.mark.parametrize("function", [kept_by_others, left_in_variables, left_by_a_break])
+def left_by_additions(xs: Any, kept: dict[str, Any]) -> Any:
+    h, kept["time"], least, unchanged = zeros(), 0.5, 1.0, 3.0
+    for x in xs:
+        h = cell(h, x) * least
+        kept["time"] += 0.25
+        least = min(least, kept["time"] * 0.125)
+        if least < -1.0:
+            unchanged = 2.0
+    kept["least"], kept["unchanged"] = least, unchanged
+    return h * (kept["time"] + least)
+
+
+def left_in_cells(xs: Any, kept: dict[str, Any]) -> Any:
+    h, time = zeros(), 0.0
+
+    def elapsed() -> float:
+        return time
+
+    for x in xs:
+        h = cell(h, x) * elapsed()
+        time += 0.25
+    kept["time"] = elapsed()
+    return h
+
+
+@pytest.mark.parametrize("function", [kept_by_others, left_in_variables, left_by_a_break, left_by_additions, left_in_cells])
 def test_numbers_of_steps_that_somebody_has_are_those_of_the_last_step(function: Callable[..., Any]) -> None:
     compiled = tj.compile(function)
     for k, length in enumerate((15, 12, 40, 18, 25, 7, 1)):
         xs, here, there = parameter(length, 2, WIDTH, seed=k).detach(), {}, {}
         for _ in range(2):
             np.testing.assert_allclose(compiled(xs, here).detach().numpy(), function(xs, there).detach().numpy(), rtol=1e-9)
-            assert here == there and type(here["time"]) is float
+            assert here == there and {type(x) for x in here.values()} == {float}
     assert compiled.stats.compiled_calls >= 7
 
 

@@ -15,8 +15,9 @@ Else operations are evaluated one by one, as ever: tensors, their places on the 
 number of steps is a recording.  So nothing of what a recording means depends on this, and it can be left out anywhere.
 
 A counter that steps compute with (`t * dt`) is, where there may be any number of them, an element of a tensor that the program has, and
-what is computed with it are operations of the program, as of other numbers that are taken from tensors (handlers/late.py).  What was
-computed of numbers in a step is nobody's after it, or the snapshots are not alike.
+what is computed with it are operations of the program, as of other numbers that are taken from tensors (handlers/late.py).  Floats that
+steps hand on in variables (`time += dt`) are tensors that they carry on.  What else was computed of numbers in a step is nobody's after it,
+or the snapshots are not alike.
 
 All steps run where one does more than compute and write to tensors of the call (guards, draws, numbers that leave, effects, hooks), where
 it changes anything but variables of the function, what is in lists and dictionaries, and lists that it appends to and does nothing else
@@ -32,6 +33,7 @@ from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.elements import FIRST, MORE_THAN, TAKING_APART, AnyNumber, Numbers, Rows, TakenApart, made_at
+from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.policies import BINARY
@@ -39,11 +41,13 @@ from tracejit.capture.snapshots import DICTIONARIES, OF_NUMBERS, Snapshot, kind_
 from tracejit.capture.steps import Applied, Asked, Place, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
+from tracejit.core.dtypes import float64
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
 from tracejit.core.symbolic import SymInt, python_type
 from tracejit.ir.graph import Literal, Node
+from tracejit.ops.creation import full
 from tracejit.ops.movement.views import select, slice_
 from tracejit.tensor import Tensor
 
@@ -102,6 +106,7 @@ class Loop:
         self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
         self._asked: list[tuple[str, Any, Any, bool]] = []  # what the step that runs has asked of counters
         self._tries = 0
+        self._floats: dict[str, float] = {}  # that variables have at the beginning
         self._before: _Beginning | None = None
         self._step: Step | None = None
         self._recorded: Any = None
@@ -276,17 +281,45 @@ class Loop:
         self._before = self._step = self._recorded = None
 
     def is_watched(self) -> bool:
-        return self._tries > 0 and self._at > 0  # the first step may be another one
+        return self._tries > 0
 
-    def repeats(self, variables: Mapping[str, Any]) -> bool:
-        """Whether steps have been left out, so that the one that follows is the last; asked at the beginning of each.  variables: of the
-        function."""
+    def repeats(self, variables: dict[str, Any]) -> bool:
+        """Whether there are other values for the variables of the function: steps have been left out, so that the one that follows is the
+        last, or numbers have become those of the program.  Asked at the beginning of each step."""
+        if not self._at:  # the first step may be another one
+            self._floats = {name: x for name in self._names.stored if type(x := variables.get(name)) is float}
+            self._floats = {name: x for name, x in self._floats.items() if name not in self._names.renewed}
+            return False
         recorder = self._interpreter.recorder
         recorder.native_depth += 1  # what is compared is no business of the program
         try:
-            return self._repeats(variables)
+            has_changed = self._at == 1 and self._carry_floats(variables)
+            if self._repeats(variables):
+                return True
+            if has_changed:
+                self.left = (self._elements[self._at], *[variables[name] for name in self._names.stored])
+            return has_changed
         finally:
             recorder.native_depth -= 1
+
+    def _carry_floats(self, variables: dict[str, Any]) -> bool:
+        """Have the program hold floats in variables that steps assign to, if the first one has changed some, `time += dt`: the steps that
+        follow compute with them.  Whether there are any."""
+        floats = {name: x for name in self._floats if type(x := variables.get(name)) is float and name not in self._cells}
+        if not isinstance(self._elements, AnyNumber) or not all(name in variables for name in self._names.stored):
+            return False
+        if all(x == self._floats[name] for name, x in floats.items()):
+            return False
+        for name, x in floats.items():
+            variables[name] = self._interpreter.take_number(full(x, shape=(), dtype=float64))
+        return True
+
+    def _carried_numbers(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The tensors of floats that steps hand on in variables."""
+        names = [name for name in self._names.stored if name not in self._names.renewed and name not in self._cells]
+        numbers: dict[str, Any] = {name: variables[name] for name in names if is_late(variables.get(name))}
+        found = {name: x._late.in_program() for name, x in numbers.items() if type(x._value) is float}
+        return {name: x for name, x in found.items() if x is not None}
 
     def _repeats(self, variables: Mapping[str, Any]) -> bool:
         before, now = self._before, self._begun(variables)
@@ -381,6 +414,7 @@ class Loop:
         }
         if isinstance(self._elements, AnyNumber):
             looked_at.update(zip(_COUNTED, self._elements.counted(), strict=False))
+            looked_at.update(self._carried_numbers(variables))
         looked_at.update(
             (f"{name}[-1]", items[-1]) for name, items in zip(appended, lists, strict=True) if items and name in names.last
         )
@@ -496,7 +530,11 @@ class Loop:
         interpreter.left_out += self._at - begin
         replace = _Replacement(interpreter, before, after)
         replace.inside(now.seen.containers)
-        self.left = (self._elements[self._at], *[replace(variables[name]) for name in self._names.stored])
+        left = {name: replace(variables[name]) for name in self._names.stored}
+        if isinstance(self._elements, AnyNumber):
+            numbers = self._carried_numbers(variables)
+            left.update((name, interpreter.take_number(replace(x))) for name, x in numbers.items())
+        self.left = (self._elements[self._at], *left.values())
         self._close()
         return True
 
