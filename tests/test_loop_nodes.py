@@ -856,6 +856,21 @@ def and_a_position(xs: Any) -> Any:
     return h
 
 
+def mask_carried_on(xs: Any) -> Any:
+    mask, total = tj.zeros(2, WIDTH, dtype=tj.bool), zeros()
+    for x in xs:
+        total = total + (x @ W).masked_fill(mask, -9.0).log_softmax(-1)
+        mask = mask | (x > 1)
+    return gradients(total.square().sum(), W), mask
+
+
+def positions_made(xs: Any) -> Any:
+    total = zeros()[0, :2]
+    for x in xs:
+        total = total + (x @ W)[tj.arange(2), tj.arange(2) + 1].tanh()
+    return gradients(total.square().sum(), W)
+
+
 def floats_carried_on(xs: Any) -> Any:
     h, time, rate, total, most, a, b = zeros(), 0.0, 1.0, 0.0, 0.0, 1.0, 2.0
     for x in xs:
@@ -872,6 +887,18 @@ def after_the_first(xs: Any) -> Any:
     for x in xs:
         states.append(cell(states[-1], x))
     return tj.stack(states[1:]), tj.stack(states[:-1]), sum(states[2:-1]) / len(states)
+
+
+def joined_under_its_name(xs: Any) -> Any:
+    total, states = 0.0, zeros()
+    for k in range(2):
+        h, states = zeros() + k, []
+        for x in xs:
+            h = cell(h, x)
+            states.append(h)
+        states = tj.stack(states, 1)
+        total = total + states.mean(1)
+    return total, states
 
 
 def rows_computed_with(xs: Any) -> Any:
@@ -906,7 +933,8 @@ def decided_by_none(xs: Any) -> Any:
         cross_entropies, embedded, greedy, stopped_by_overflow, masked, picked, split_up, in_chunks, unbound_by_a_function,
         rows_of_a_view, but_the_first, but_the_last, side_by_side,
         numbers_in_the_program, over_time, over_the_length, discounted, of_a_downward_count, of_functions, corrected_means, averaged,
-        numbered_rows, and_a_position, floats_carried_on, after_the_first, rows_computed_with, squares_of_time, decided_by_none,
+        numbered_rows, and_a_position, floats_carried_on, mask_carried_on, positions_made, after_the_first, joined_under_its_name,
+        rows_computed_with, squares_of_time, decided_by_none,
     ],
 )  # fmt: skip
 def test_another_number_of_steps_is_no_other_recording(function: Callable[..., Any]) -> None:

@@ -1100,3 +1100,21 @@ def test_integers_that_no_memory_has_room_for_raise_what_they_raise_eagerly() ->
         with pytest.raises(eager.type):
             compiled(count)
     assert compiled(7).tolist() == [1] * 7
+
+
+@pytest.mark.parametrize("dtype", [T.float32, T.float64])
+def test_gradients_of_means_make_no_program_for_each_size(dtype: Any) -> None:
+    weight = T.tensor(np.linspace(-1.0, 1.0, 12).reshape(4, 3), dtype=dtype, requires_grad=True)
+
+    def function(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+        loss = (x @ weight).log_softmax(-1).mean()
+        (slope,) = T.autograd.grad(loss, weight)
+        return loss.detach(), slope
+
+    compiled = T.compile(function)
+    for n in (5, 9, 12, 7, 20, 33, 15, 41, 18, 27):
+        x = T.tensor(np.random.default_rng(n).normal(size=(n, 4)), dtype=dtype)
+        for a, b in zip(compiled(x), function(x), strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12 if dtype is T.float64 else 1e-4, atol=1e-6)
+    (path,) = compiled._symbolic.paths
+    assert [region.instances for region in path.regions] == [9] and not path.regions[0].is_refuted, compiled.explain()

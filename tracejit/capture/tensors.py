@@ -327,6 +327,9 @@ class RecordingInterpreter(StateRecorder):
         values = tuple(map(self._define, outputs) if shapes is None else map(self._define, outputs, repeat(None), shapes))
         node = Node(op, recorded, attributes, values, line)
         self.nodes.append(node)
+        if op.multiple and (made := next((x._node for x in outputs if x._node is not None), None)) is not None:
+            # The tape may have saved those that do not require grad as well, positions and masks.
+            self._by_tape.update([((id(made), k), v) for k, v in enumerate(values) if outputs[k]._node is None])
         if shapes is not None:
             self._place_sizes(op, recorded, values, outputs[0]._node)
         if self._watch is not None:

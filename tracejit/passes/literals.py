@@ -9,11 +9,15 @@ from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from tracejit.core.aval import ScalarAval
+from tracejit.core.dtypes import float32, float64, int64
 from tracejit.core.op import Kind
 from tracejit.core.symbolic import SYMBOLIC
-from tracejit.ir.graph import Graph, Literal, Operand
+from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.ops.creation import full
 
 __all__ = ["as_inputs", "literals", "skeleton"]
+
+_ROUNDED_ONCE = (float32, float64, int64)
 
 
 def skeleton(graph: Graph) -> Hashable:
@@ -36,10 +40,16 @@ def literals(graph: Graph) -> dict[tuple[int, int], int | float]:
     return {
         (k, i): x.value
         for k, node in enumerate(graph.nodes)
-        if node.op.kind is Kind.ELEMENTWISE and "exact" in node.op.traits
+        if (node.op.kind is Kind.ELEMENTWISE and "exact" in node.op.traits) or _is_of_a_size(node)
         for i, x in enumerate(node.operands)
         if isinstance(x, Literal) and _may_be_input(x.value)
     }
+
+
+def _is_of_a_size(node: Node) -> bool:
+    """Whether a node makes a tensor full of a number that was computed of sizes, as the gradient of a mean is."""
+    x = node.operands[0] if node.op is full else None
+    return isinstance(x, Literal) and type(x.value) in SYMBOLIC and node.attrs["dtype"] in _ROUNDED_ONCE
 
 
 def _may_be_input(number: int | float) -> bool:

@@ -12,6 +12,7 @@ from inspect import CO_GENERATOR
 from types import CodeType
 from typing import Any
 
+from tracejit.capture.syntax.lists import separate_lists
 from tracejit.capture.syntax.locate import FunctionNode, NotConvertible
 from tracejit.capture.syntax.loops import (
     compared,
@@ -66,7 +67,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         arguments = node.args.posonlyargs + node.args.args
         self.class_name = class_name
         named = {*code.co_varnames, *code.co_cellvars}  # Python 3.12 keeps names of comprehensions there, too
-        self.local = named & set(map(self.mangle, bound_names(node)))
+        separated = separate_lists(node)
+        self.local = named & set(map(self.mangle, bound_names(node))) | separated
         self.captured = frozenset(code.co_cellvars)
         self.is_generator = bool(code.co_flags & CO_GENERATOR)
         self.free = set(code.co_freevars)

@@ -37,7 +37,9 @@ __all__ = [
     "private_lists",
     "reads_last",
     "turned_around",
+    "uses_as_private",
     "without_ends",
+    "written_down",
 ]
 
 JOINING = ("stack", "cat", "sum")
@@ -150,8 +152,15 @@ def private_lists(node: FunctionNode) -> frozenset[str]:
     item, which it turns around, and which it hands to `stack`, `cat`, `sum` and `len`."""
     if isinstance(node, ast.Lambda):
         return frozenset()
-    parts = [part for statement in node.body for part in ast.walk(statement)]
-    found = Counter([name for part in parts for name in _written_down(part)])
+    found = uses_as_private(node.body)
+    arguments = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
+    return frozenset([name for name, count in found.items() if name not in arguments and _uses(name, node.body) == count])
+
+
+def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
+    """How often statements use the names to which they assign lists that they write down, in one of the ways of `private_lists`."""
+    parts = [part for statement in body for part in ast.walk(statement)]
+    found = Counter([name for part in parts for name in written_down(part)])
     for part in parts:
         name = reads_last(part)
         if (
@@ -169,11 +178,10 @@ def private_lists(node: FunctionNode) -> frozenset[str]:
             name = joined_list(part)
         if name is not None and name in found:
             found[name] += 1
-    arguments = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
-    return frozenset([name for name, count in found.items() if name not in arguments and _uses(name, node.body) == count])
+    return found
 
 
-def _written_down(node: ast.AST) -> Iterator[str]:
+def written_down(node: ast.AST) -> Iterator[str]:
     """The names to which a statement assigns new lists."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target, value = node.targets[0], node.value

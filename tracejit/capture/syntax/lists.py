@@ -1,0 +1,92 @@
+"""Lists that are joined under their own name: `outs = []`, `outs.append(h)` in a loop, `outs = stack(outs)`.
+
+The variable is a list first, and then a tensor.  Whatever happens to the tensor, the list is private to the function
+(syntax/loops.py): so it gets a variable of its own, from where it is written down to where it is joined, if nothing else can come to it
+there, or see the variable when only part of that has run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from tracejit.capture.syntax.locate import FunctionNode
+from tracejit.capture.syntax.loops import joined_list, uses_as_private, written_down
+
+__all__ = ["separate_lists"]
+
+_SWITCHES = ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "autocast")
+"""Context managers that let errors pass, by their names."""
+_LEAVING = (ast.Break, ast.Continue)
+_LOOPS = (ast.For, ast.While)
+
+
+def separate_lists(node: FunctionNode) -> set[str]:
+    """Give such lists names of their own in a function, which is changed.  Returns these."""
+    if isinstance(node, ast.Lambda):
+        return set()
+    shared = {name for part in ast.walk(node) if isinstance(part, ast.Global | ast.Nonlocal) for name in part.names}
+    inner = [part for part in ast.walk(node) if isinstance(part, FunctionNode | ast.ClassDef) and part is not node]
+    shared |= {part.id for function in inner for part in ast.walk(function) if isinstance(part, ast.Name)}
+    made: set[str] = set()
+    for block in _blocks(node.body):
+        for end, statement in enumerate(block):
+            name = _joined_under_its_name(statement)
+            if name is None or name in shared:
+                continue
+            begin = max([k for k, earlier in enumerate(block[:end]) if name in written_down(earlier)], default=None)
+            if begin is None or not _is_private(name, block[begin : end + 1]):
+                continue
+            own = f"__list_{len(made)}_{name}__"
+            for part in _named(name, block[begin : end + 1])[:-1]:  # but for what is assigned to in the end
+                part.id = own
+            made.add(own)
+    return made
+
+
+def _joined_under_its_name(statement: ast.stmt) -> str | None:
+    """The name of `name = stack(name)`; None of any other statement."""
+    if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.value, ast.Call)):
+        return None
+    target, name = statement.targets[0], joined_list(statement.value)
+    return name if isinstance(target, ast.Name) and target.id == name else None
+
+
+def _is_private(name: str, statements: Sequence[ast.stmt]) -> bool:
+    """Whether statements use a name as that of a private list, and run from the first one to the last, or never come to an end."""
+    uses = len(_named(name, statements)) - 1
+    return uses_as_private(statements)[name] == uses and not any(map(_may_leave, statements))
+
+
+def _named(name: str, statements: Sequence[ast.stmt]) -> list[ast.Name]:
+    """Uses of a name; that which the last statement assigns to is the last one."""
+    *before, last = statements
+    assert isinstance(last, ast.Assign)
+    parts = [part for x in (*before, last.value, *last.targets) for part in ast.walk(x)]
+    return [part for part in parts if isinstance(part, ast.Name) and part.id == name]
+
+
+def _may_leave(node: ast.AST) -> bool:
+    """Whether a statement has a `break` or `continue` of a loop around it."""
+    if isinstance(node, _LEAVING):
+        return True
+    if isinstance(node, _LOOPS):
+        return any(map(_may_leave, node.orelse))
+    return any(map(_may_leave, ast.iter_child_nodes(node)))
+
+
+def _blocks(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
+    """Statements that follow each other, where nothing goes on after an error among them."""
+    yield body
+    for statement in body:
+        if isinstance(statement, ast.Try | ast.TryStar | ast.Match | FunctionNode | ast.ClassDef):
+            continue
+        if isinstance(statement, ast.With) and not all(_lets_pass(item.context_expr) for item in statement.items):
+            continue
+        for field in ("body", "orelse"):
+            yield from _blocks(found) if (found := getattr(statement, field, None)) else ()
+
+
+def _lets_pass(manager: ast.expr) -> bool:
+    function = manager.func if isinstance(manager, ast.Call) else manager
+    return isinstance(function, ast.Attribute) and function.attr in _SWITCHES
