@@ -69,7 +69,7 @@ def test_lists_may_be_joined_again_and_again() -> None:
         LOOP.replace("stack(outs, 1)", "stack(outs, outs)"),
         "def f(xs):\n    try:\n        outs = []\n        outs.append(xs)\n        outs = stack(outs)\n    except E:\n        return outs",
         "def f(xs):\n    with quiet():\n        outs = []\n        outs.append(g(xs))\n        outs = stack(outs)\n    return outs",
-        "def f(xs):\n    for x in xs:\n        outs = []\n        outs.append(x)\n        if x: break\n        outs = stack(outs)\n    g(outs)",
+        "def f(xs):\n    for x in xs:\n        a = []\n        a.append(x)\n        if x: break\n        a = stack(a)\n    return a",
     ],
 )  # fmt: skip
 def test_what_somebody_else_may_see_stays_as_it_is(source: str) -> None:

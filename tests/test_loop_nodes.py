@@ -889,6 +889,23 @@ def after_the_first(xs: Any) -> Any:
     return tj.stack(states[1:]), tj.stack(states[:-1]), sum(states[2:-1]) / len(states)
 
 
+def rows_read_and_appended(xs: Any) -> Any:
+    h, rows, others = zeros(), [], []
+    for x in xs:
+        h = cell(h, x)
+        rows.append(x)
+        others.append(x)
+    return h, tj.stack(rows), tj.cat(others, 1)
+
+
+def columns_read_and_appended(xs: Any) -> Any:
+    h, columns = zeros(), []
+    for x in xs.transpose(0, 1).unbind(1):
+        h = cell(h, x)
+        columns.append(x)
+    return h, tj.stack(columns).view(-1), tj.stack(columns, 1)
+
+
 def joined_under_its_name(xs: Any) -> Any:
     total, states = 0.0, zeros()
     for k in range(2):
@@ -934,6 +951,7 @@ def decided_by_none(xs: Any) -> Any:
         rows_of_a_view, but_the_first, but_the_last, side_by_side,
         numbers_in_the_program, over_time, over_the_length, discounted, of_a_downward_count, of_functions, corrected_means, averaged,
         numbered_rows, and_a_position, floats_carried_on, mask_carried_on, positions_made, after_the_first, joined_under_its_name,
+        rows_read_and_appended, columns_read_and_appended,
         rows_computed_with, squares_of_time, decided_by_none,
     ],
 )  # fmt: skip

@@ -221,3 +221,14 @@ def test_a_derivative_that_nobody_wrote_is_refused_and_not_lost(name: str) -> No
         x = tracejit.tensor([1.5, 2.5], requires_grad=True)
         with pytest.raises(NotImplementedError, match="derivative"):
             call(x).backward()
+
+
+@pytest.mark.parametrize(
+    "join", [tracejit.cat, tracejit.hstack, tracejit.stack, lambda xs: tracejit.stack(xs, -1), lambda xs: tracejit.cat(xs, 1)]
+)
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4)])
+def test_what_is_joined_is_row_major_whatever_the_parts_are(join: Any, shape: tuple[int, ...]) -> None:
+    part = tracejit.randn(*shape).transpose(-1, -2)
+    compiled = tracejit.compile(join)
+    for result in (join([part, part]), *[compiled([part, part]) for _ in range(2)]):
+        assert result.is_contiguous() and result.equal(join([part.contiguous(), part.contiguous()]))

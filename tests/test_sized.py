@@ -91,3 +91,17 @@ def test_numbers_from_outside_are_guarded_where_they_are_sizes_and_operands_else
     made = symbolic.at(((10, 4),))
     assert made is not None and made.outputs[0].shape == (20, 2)
     assert len(made.scalar_inputs) == 1  # the product of a size and the scale
+
+
+def test_it_is_trusted_for_numbers_that_another_recording_has_seen_move() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        return T.zeros(x.shape[0] // 4 + 1, 2)
+
+    symbolic = recorded(function, rows(9), [(0, 0)])
+    symbolic.is_trusted = True
+    assert symbolic.is_trusted_for(((9, 4),)) and not symbolic.is_trusted_for(((10, 4),))
+    symbolic.confirm(((11, 4),))  # 11 // 4 is 9 // 4: what has lost that number looks the same
+    assert symbolic.is_trusted_for(((10, 4),)) and not symbolic.is_trusted_for(((12, 4),))
+    symbolic.confirm(((13, 4),))
+    assert symbolic.is_trusted_for(((12, 4),)) and symbolic.is_trusted_for(((40, 4),))
+    assert not symbolic.is_trusted_for(((40, 5),)) and not symbolic.is_trusted_for(((1, 4),))

@@ -14,7 +14,7 @@ several ways (`_apart`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from operator import itemgetter
@@ -432,8 +432,10 @@ class StepsAsLoop:
         kept = {(place, steps): sliced[place].one(count - steps) for place, steps in self._trailing.values()}
         ends.update((k, kept[found]) for k, found in self._trailing.items())
         collected = iter(left.collected)
-        kept_slices = [sliced[items[0]] if items and items[0] in self._slices else None for items in self._step.appended]
-        appended = self._appended(left, ends, collected, count, reverse, kept_slices)
+        for place in [items[0] for items in self._step.appended if items and items[0] in self._slices]:
+            if place not in stacked:
+                stacked[place] = sliced[place].stacked(count)
+        appended = self._appended(left, ends, collected, count, reverse, stacked)
         for i, x in written.items():
             self._write(self._step.nodes[i], x.stacked(count), _turned(next(collected), (x.distance < 0) is not reverse))
         return ends, appended
@@ -461,15 +463,15 @@ class StepsAsLoop:
         collected: Iterator[Tensor],
         count: int,
         reverse: bool,
-        slices: Sequence[Slices | None],
+        slices: Mapping[Place, Tensor],
     ) -> list[list[Any]]:
         """What steps have appended to each list, in the order of the steps.  Of what is carried on, that is what came before the steps, but
-        for the first, and then what came in the end: so gradients of it arrive before those that the next step has.  slices: those that
-        were appended as they are."""
+        for the first, and then what came in the end: so gradients of it arrive before those that the next step has.  slices: those of all
+        steps, whether steps compute with them or append them as they are: their gradients are added up row by row."""
         found: list[list[Any]] = []
-        for items, own in zip(self._step.appended, slices, strict=True):
-            if own is not None:
-                found.append([Stacked(own.stacked(count), count)])
+        for items in self._step.appended:
+            if items and items[0] in self._slices:
+                found.append([Stacked(slices[items[0]], count)])
                 continue
             on = [n for n, k in enumerate(self.carried) if items and self._step.left[k - self._elements] == items[0]]
             if on and self._root(items[0]) == items[0]:

@@ -306,7 +306,7 @@ class SymbolicPaths:
         sizes is another number, or for several; and of these for the variables that had another size in one."""
         if symbolic.sizes(shapes) in (*symbolic.explained, symbolic.own) or not symbolic.explains(recording, shapes):
             return
-        symbolic.explained.append(symbolic.sizes(shapes))
+        symbolic.confirm(shapes)
         if not symbolic.is_trusted and (len(symbolic.explained) >= _ENOUGH or symbolic.differs(shapes)):
             symbolic.is_trusted = True
             self._unconfirmed = 0

@@ -54,11 +54,12 @@ class SymbolicRecording:
         self.problem = self.env.problem
         self.is_trusted = False
         self.explained: list[list[int]] = []  # other sizes for which this is what was recorded
+        self._moved: set[int] = set()  # numbers computed of sizes that were others for some of these
         self._recording = replace(recording, env=None)
         self._static = _with(shapes, dynamic, None)
         self._clean: set[int] = set()
         self.own = self.sizes(shapes)
-        values = self.env.values(self.own)
+        values = self._values = self.env.values(self.own)
         changed = Substitution(self.env, values, self._clean).fields(self._recording, _HOLDERS)
         self._holders = tuple(changed)
         self._pinned = self.env.pinned()
@@ -91,19 +92,27 @@ class SymbolicRecording:
         """Whether it may stand for these shapes, and for them every number that it computed of sizes is another one than when it was
         recorded."""
         values = self.env.evaluated(self.sizes(shapes)) if self.fits(shapes) else None
-        return values is not None and self.env.have_moved(self.env.values(self.own), values)
+        return values is not None and self.env.have_moved(self._values, values)
 
     @property
     def is_general(self) -> bool:
         """Whether it may stand for other sizes than its own."""
         return not self.problem and len(self._pinned) < len(self.dynamic)
 
+    def confirm(self, shapes: Shapes) -> None:
+        """It was what was recorded for these shapes, too."""
+        self.explained.append(self.sizes(shapes))
+        self._moved |= self._others(self.env.values(self.sizes(shapes)))
+
+    def _others(self, values: Sequence[Any]) -> set[int]:
+        """The numbers computed of sizes that have other values than for its own sizes."""
+        return {k for k, (a, b) in enumerate(zip(self._values, values, strict=True)) if a != b}
+
     def is_trusted_for(self, shapes: Shapes) -> bool:
-        """Whether it is trusted, and was right of other sizes of all variables that have another one here."""
-        return self.is_trusted and all(
-            n == own or any(sizes[k] != own for sizes in self.explained)
-            for k, (n, own) in enumerate(zip(self.sizes(shapes), self.own, strict=False))
-        )
+        """Whether it is trusted, and was right where each number that is another one for these shapes was another one: a number that has
+        lost its expression, as C code does to one that it is given, has stood out then."""
+        values = self.env.evaluated(self.sizes(shapes)) if self.is_trusted and self.fits(shapes) else None
+        return values is not None and self._others(values) <= self._moved
 
     def at(self, shapes: Shapes) -> Recording | None:
         """The recording for arguments of these shapes; None where it is not known what these would lead to."""

@@ -55,8 +55,9 @@ def _cat_rule(*xs: Aval, dim: int) -> Aval:
     ),
 )
 def cat(*xs: Any, dim: int) -> Any:
-    """Tensors of one dtype joined along `dim`; the other sizes are equal."""
-    return np.concatenate(xs, axis=dim)
+    """Tensors of one dtype joined along `dim`, row-major; the other sizes are equal."""
+    joined = np.concatenate(xs, axis=dim)  # in the order of memory that they have
+    return joined if joined.flags.c_contiguous else np.ascontiguousarray(joined)
 
 
 @cat.vjp()
