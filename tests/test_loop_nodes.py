@@ -906,6 +906,26 @@ def columns_read_and_appended(xs: Any) -> Any:
     return h, tj.stack(columns).view(-1), tj.stack(columns, 1)
 
 
+GRU = nn.GRU(WIDTH, WIDTH, dtype=tj.float64)
+
+
+def module_in_each_step(xs: Any) -> Any:
+    h = tj.zeros(1, xs.size(1), WIDTH, dtype=tj.float64)
+    for t in range(xs.size(0)):
+        out, h = GRU(xs[t : t + 1], h)
+    return out, h
+
+
+def test_steps_may_look_at_shapes_with_two_symbolic_sizes() -> None:
+    compiled = tj.compile(module_in_each_step)
+    sizes = np.random.default_rng(0)
+    for k in range(16):
+        xs = parameter(int(sizes.integers(9, 20)), int(sizes.integers(2, 9)), WIDTH, seed=k).detach()
+        for x, y in zip(compiled(xs), module_in_each_step(xs), strict=True):
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.stats.traces <= 3, compiled.explain()
+
+
 def joined_under_its_name(xs: Any) -> Any:
     total, states = 0.0, zeros()
     for k in range(2):

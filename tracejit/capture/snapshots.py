@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.effects import AttributeStore, ItemStore
+from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.policies import is_heap_type
 from tracejit.core import dtypes
@@ -57,6 +58,7 @@ OF_READING: Final = frozenset(
     | {"_constants", "_expressions", "_once", "_variables", "_variables_of", "_symbolic", "_classes", "_usual", "plain_classes"}
 )
 """What is known of attributes, items, numbers and global names from outside since they were read, and the guards on them."""
+_OF_CONTAINERS: Final = frozenset({"stored", "numbered"})
 OF_NUMBERS: Final = frozenset({"late", "_variables"})
 """What is known of numbers that the program computes: of such that nobody has, steps may make as many as they like."""
 _MOST: Final = 4096
@@ -247,7 +249,19 @@ def recorded(interpreter: RecordingInterpreter, apart: frozenset[str] = frozense
         seen.add(id(x))
         slots = [name for cls in type(x).__mro__ for name in getattr(cls, "__slots__", ()) if name != "__weakref__"]
         named = {**getattr(x, "__dict__", {}), **{name: getattr(x, name, None) for name in slots}}
-        return [(name, looked(value, 2)) for name, value in named.items() if name not in left_out]
+        return [
+            (name, looked(value, 2) if name not in _OF_CONTAINERS else without_shapes(value))
+            for name, value in named.items()
+            if name not in left_out
+        ]
+
+    def without_shapes(known: Mapping[Any, Any]) -> list[Any]:
+        """What is known of numbers in containers, but for sizes in shapes: each step that looks at a shape has one of its own."""
+        made, numbers = interpreter.recorder.made_here, interpreter.recorder.effects.stored
+        shapes = {owner for owner, _ in numbers if type(made.get(owner)) is Size}
+        shapes -= {owner for (owner, _), number in numbers.items() if is_late(number)}
+        owners = [place[0] if type(place) is tuple else place for place in known]
+        return [(place, looked(x, 1)) for (place, x), owner in zip(known.items(), owners, strict=True) if owner not in shapes]
 
     def looked(x: Any, levels: int) -> Any:
         if type(x) in VALUES:
