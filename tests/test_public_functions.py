@@ -232,3 +232,51 @@ def test_what_is_joined_is_row_major_whatever_the_parts_are(join: Any, shape: tu
     compiled = tracejit.compile(join)
     for result in (join([part, part]), *[compiled([part, part]) for _ in range(2)]):
         assert result.is_contiguous() and result.equal(join([part.contiguous(), part.contiguous()]))
+
+
+def test_tensors_of_one_number_make_a_tensor_without_leaving_the_program() -> None:
+    def function(x: Any) -> Any:
+        total = x.sum()
+        parts = tracejit.tensor([x[0], total.reshape(1), total * 2])
+        return parts, tracejit.tensor((total,), dtype=tracejit.float64), tracejit.tensor([total > 1]), tracejit.as_tensor([x[1]])
+
+    compiled = tracejit.compile(function)
+    for k in range(4):
+        x = tracejit.tensor(numbers(3, seed=k), requires_grad=True)
+        for found, expected in zip(compiled(x), function(x), strict=True):
+            assert found.equal(expected) and found.dtype is expected.dtype and not found.requires_grad and found.is_leaf
+    assert compiled.stats.compiled_calls == 3, compiled.explain()
+    mixed = tracejit.tensor([tracejit.tensor(1), tracejit.tensor(2.5)])
+    assert mixed.tolist() == [1.0, 2.5]
+    with pytest.raises(ValueError, match="only one element tensors"):
+        tracejit.tensor([tracejit.ones(2), tracejit.ones(2)])
+
+
+def test_bounds_of_draws_and_counts_that_suffice_are_asked_by_no_call() -> None:
+    class Memory:
+        size = 0
+
+    def drawn() -> Any:
+        Memory.size += 1
+        return tracejit.randint(0, Memory.size, (8,)), tracejit.randint(-Memory.size, 3, (2,))
+
+    def counted(x: Any) -> Any:
+        return tracejit.bincount(x, minlength=9)
+
+    compiled = tracejit.compile(drawn), tracejit.compile(counted)
+    for k in range(12):
+        results = []
+        for draw, count in (compiled, (drawn, counted)):
+            Memory.size = k
+            tracejit.manual_seed(k)
+            results.append((*draw(), count(tracejit.arange(5) + min(k, 7) % 8)))
+        assert all(a.equal(b) for a, b in zip(*results, strict=True))
+    assert compiled[0].stats.traces == 1 and compiled[1].stats.traces <= 5, compiled[1].explain()
+    Memory.size = -1
+    for draw in (drawn, compiled[0]):
+        Memory.size = -1
+        with pytest.raises(RuntimeError, match="from=0 >= to=0"):
+            draw()
+    for count in (counted, compiled[1]):
+        with pytest.raises(RuntimeError, match="non-negative"):
+            count(tracejit.tensor([1, -1]))

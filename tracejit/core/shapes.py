@@ -28,6 +28,8 @@ __all__ = [
     "memory_order",
     "normalise_dim",
     "normalise_dims",
+    "operand",
+    "position",
     "product",
     "quotient",
     "rounded_down",
@@ -173,11 +175,16 @@ def integer(operation: str, argument: str, value: Any) -> int:
     return value.__index__()  # type: ignore[no-any-return]
 
 
-def position(operation: str, value: Any) -> int:
-    """`integer` of an index: one that is being recorded stays what it is, and may be another one in later calls."""
+def operand(operation: str, argument: str, value: Any) -> int:
+    """`integer` of what is computed with: one that is being recorded stays what it is, and may be another one in later calls."""
     if isinstance(value, RecordedNumber) and value.__class__ is int:
         return value
-    return integer(operation, "index", value)
+    return integer(operation, argument, value)
+
+
+def position(operation: str, value: Any) -> int:
+    """`operand` of an index."""
+    return operand(operation, "index", value)
 
 
 def size_range(start: Dim, stop: Dim, step: Dim = 1) -> Iterable[Dim]:

@@ -12,6 +12,8 @@ from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
 from tracejit.ops.creation import ArrayConstant, constant
 from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.movement.copies import cat
+from tracejit.ops.movement.views import detach, reshape
 from tracejit.tensor.base import Tensor, wrap
 from tracejit.tensor.contents import to_array
 
@@ -29,9 +31,21 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         require_cpu("tensor", device)
     if dtype is not None:
         dtype = dtypes.as_dtype(dtype, "tensor")
+    if (joined := _joined(data)) is not None:
+        out = joined if dtype is None or joined.dtype is dtype else cast(joined, dtype=dtype)
+        return out.requires_grad_() if requires_grad else out  # type: ignore[no-any-return]
     array = to_array(data, dtype)
     out = constant(array=ArrayConstant(array)) if state.top is not state.base else wrap(array)
     return out.requires_grad_() if requires_grad else out  # type: ignore[no-any-return]
+
+
+def _joined(data: Any) -> Tensor | None:
+    """A list of tensors of one dtype, each of which holds one number, as operations of tensors; None for other data."""
+    if type(data) not in (list, tuple) or not data or not all(isinstance(x, Tensor) and x.numel() == 1 for x in data):
+        return None
+    if len({x.dtype for x in data}) > 1:
+        return None
+    return cat.of(*[reshape.of(detach.of(x), shape=(1,)) for x in data], dim=0)  # type: ignore[no-any-return]
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:

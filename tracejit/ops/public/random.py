@@ -16,7 +16,7 @@ from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.interpreter import state as thread
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
-from tracejit.core.shapes import integer
+from tracejit.core.shapes import integer, operand
 from tracejit.ops import random as primitives
 from tracejit.ops.creation import constant, full
 from tracejit.ops.elementwise import arithmetic, comparison
@@ -256,7 +256,7 @@ def randint(
     if len(arguments) == 2:
         arguments.insert(0, 0)
     low, high, size = arguments
-    out = _integers(integer("randint", "low", low), integer("randint", "high", high), _sizes("randint", (size,)), generator)
+    out = _integers(operand("randint", "low", low), operand("randint", "high", high), _sizes("randint", (size,)), generator)
     return out if dtype in (None, dtypes.int64) else arithmetic.cast(out, dtype=dtype)
 
 
@@ -287,7 +287,7 @@ def randn_like(input: Any, *, dtype: dtypes.DType | None = None, requires_grad: 
 def randint_like(input: Any, low: int, high: int | None = None, *, dtype: dtypes.DType | None = None) -> Any:
     """Integers drawn uniformly from [low, high), or [0, low), of the shape and dtype of `input`."""
     below, above = (0, low) if high is None else (low, high)
-    below, above = integer("randint_like", "low", below), integer("randint_like", "high", above)
+    below, above = operand("randint_like", "low", below), operand("randint_like", "high", above)
     return arithmetic.cast(_integers(below, above, tuple(input.shape), None), dtype=dtype or input.dtype)
 
 

@@ -185,9 +185,11 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise RuntimeError("bincount(): weights should be 1-d and have the same length as input")
     length = minlength
     if input.shape[0]:
-        if int(F["amin"](input)) < 0:
+        if F["amin"](input) < 0:
             raise RuntimeError("bincount(): only supports 1-d non-negative integral inputs")
-        length = max(minlength, int(F["amax"](input)) + 1)
+        largest = F["amax"](input)
+        if not largest < minlength:  # else no call asks which it is
+            length = int(largest) + 1
     if weights is None:
         values = F["ones"](input.shape[0], dtype=dtypes.int64)
     else:
