@@ -13,7 +13,6 @@ from tracejit.core.dtypes import float32, float64, int64
 from tracejit.core.op import Kind
 from tracejit.core.symbolic import SYMBOLIC
 from tracejit.ir.graph import Graph, Literal, Node, Operand
-from tracejit.ops.creation import full
 
 __all__ = ["as_inputs", "literals", "skeleton"]
 
@@ -48,7 +47,7 @@ def literals(graph: Graph) -> dict[tuple[int, int], int | float]:
 
 def _is_of_a_size(node: Node) -> bool:
     """Whether a node makes a tensor full of a number that was computed of sizes, as the gradient of a mean is."""
-    x = node.operands[0] if node.op is full else None
+    x = node.operands[0] if node.op.kind is Kind.CREATION and "uniform" in node.op.traits else None
     return isinstance(x, Literal) and type(x.value) in SYMBOLIC and node.attrs["dtype"] in _ROUNDED_ONCE
 
 
