@@ -383,3 +383,30 @@ def test_saved_tensor_hooks_that_change_nothing_change_no_gradient() -> None:
         x.grad = None
         run(x).backward()
         np.testing.assert_allclose(x.grad.numpy(), np.cos(2 * x.detach().numpy()))
+
+
+class Reversed(tracejit.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, strength: Any) -> Any:
+        ctx.strength = strength
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g.neg() * ctx.strength, None
+
+
+def test_numbers_of_numpy_and_sizes_go_through_a_function_as_numbers_of_the_call() -> None:
+    def by_schedule(x: Any, share: float) -> Any:
+        strength = 2.0 / (1.0 + np.exp(-10.0 * share)) - 1.0
+        return tracejit.autograd.grad(Reversed.apply(x * 2, strength).sum(), x)[0]
+
+    def by_size(x: Any, _: float) -> Any:
+        return tracejit.autograd.grad(Reversed.apply(x * 2, x.shape[0] // 2).sum(), x)[0]
+
+    for function, recordings in ((by_schedule, 1), (by_size, 3)):
+        compiled = tracejit.compile(function)
+        for k in range(10):
+            x = tracejit.ones(3 if function is by_schedule else 4 + 3 * k, 2, requires_grad=True)
+            assert compiled(x, k / 10).equal(function(x, k / 10))
+        assert compiled.stats.traces <= recordings, compiled.explain()

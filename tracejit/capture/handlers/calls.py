@@ -322,7 +322,8 @@ class CallHandlers(Handlers):
         keeps = function.__qualname__ in KEEPING_LIBRARY
         if not keeps and is_a(function, FunctionType) and any(self._is_program_callable(v) for v in values):
             return self.prepare(function)(*arguments, **keywords)
-        arguments = tuple(map(self._for_library, arguments))
+        hands_on = function.__qualname__ == "Function.apply"  # to code of the program, which may have a number of NumPy's
+        arguments = tuple([x if hands_on and is_symbolic(x) else self._for_library(x) for x in arguments])
         if not keeps:  # which pass them on to the program's functions
             arguments = tuple([list(a) if is_a(a, GeneratorType) else a for a in arguments])
         keywords = {k: self._for_library(v) for k, v in keywords.items()} if keywords else keywords
