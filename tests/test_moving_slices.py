@@ -148,3 +148,34 @@ def test_a_call_that_is_shadowed_takes_its_slices_as_the_recorded_one_did() -> N
         for i in range(8):
             compiled(i)
     assert shadow.compared == 8 and not shadow.differences
+
+
+def test_writes_to_other_memory_pin_no_slice() -> None:
+    layer, norm = tj.nn.Conv2d(1, 2, 3, padding=1), tj.nn.BatchNorm2d(2)
+
+    def cropped(images: Any, i: int) -> Any:
+        loss = norm(layer(images[:, :, i : i + 4])).sin().sum()  # which moves the averages
+        loss.backward()
+        slope = layer.weight.grad.clone()
+        layer.zero_grad()
+        norm.zero_grad()
+        return slope
+
+    def changed(x: Any, i: int) -> Any:
+        base = x * 1.0
+        part = base[i : i + 3]
+        base[0] = base[0] * 2
+        (part * part).sum().backward()
+        slope = x.grad.clone()
+        x.grad = None
+        return slope
+
+    compiled = tj.compile(cropped)
+    for k, i in enumerate((3, 5, 7, 0, 12, 9, 4, 11)):
+        images = tj.tensor(np.random.default_rng(k).normal(size=(2, 1, 16, 16)).astype(np.float32))
+        assert tj.allclose(compiled(images, i), cropped(images, i), rtol=1e-4, atol=1e-4)
+    assert compiled.stats.traces == 2, compiled.explain()
+    compiled = tj.compile(changed)
+    for k, i in enumerate((2, 3, 4, 0, 1, 5, 2, 0)):
+        x = tj.tensor(np.random.default_rng(k).normal(size=(9, 2)), requires_grad=True)
+        assert compiled(x, i).equal(changed(x, i))

@@ -81,7 +81,8 @@ class RecordingInterpreter(StateRecorder):
         self.left_out = 0  # how many steps of loops did not run (repeating.py)
         self.remarks: list[str] = []  # why a `while_loop` is no node (while_loops.py)
         recorder.program = self
-        self._moving: list[SymbolicNumber] = []  # at which places views look
+        # At which places views look, with the version of the memory that they look at.
+        self._moving: list[tuple[SymbolicNumber, Tensor, int]] = []
         self._wrote = False
         self._patched: list[tuple[Any, str, tuple[Any, ...]]] = []
         kept = map(attrgetter("inputs"), map(itemgetter(0), self._patched))
@@ -344,7 +345,8 @@ class RecordingInterpreter(StateRecorder):
                     self.recorder.keep.append(base_node)
         if not _NUMBERS_OF_RECORDINGS.isdisjoint(map(type, operands)):
             self._save_symbols(tuple(operands), outputs)
-            self._moving += filter(is_symbolic, operands) if op.kind is Kind.VIEW else ()
+            if op.kind is Kind.VIEW:
+                self._moving += [(x, outputs[0], outputs[0]._version) for x in operands if is_symbolic(x)]
 
     def _symbolic_shapes(
         self, op: Op, recorded: tuple[Operand, ...], attributes: tuple[tuple[str, Any], ...], outputs: tuple[Tensor, ...]
@@ -412,9 +414,10 @@ class RecordingInterpreter(StateRecorder):
 
     def note(self, event: str, *details: Any) -> None:
         self.notes += 1
-        if event == "backward" and self._wrote:  # the tape has looked at such views again, with plain numbers
-            for number in self._moving:
-                concrete(number)
+        if event == "backward" and self._wrote:  # the tape has looked at views of what was written again, with plain numbers
+            for number, view, version in self._moving:
+                if self.uncounted or view._version != version:
+                    concrete(number)
         super().note(event, *details)
 
     def _save_symbols(self, operands: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
