@@ -906,6 +906,24 @@ def columns_read_and_appended(xs: Any) -> Any:
     return h, tj.stack(columns).view(-1), tj.stack(columns, 1)
 
 
+def test_steps_that_check_rows_and_keep_them_run() -> None:
+    def checked(xs: Any) -> Any:
+        rows = []
+        for x in xs:
+            if x.isnan().any():
+                break
+            rows.append(x)
+        return tj.stack(rows)
+
+    compiled = tj.compile(checked)
+    for k, length in enumerate((15, 12, 40, 18, 15, 40)):
+        xs = parameter(length, 2, WIDTH, seed=k).detach()
+        assert compiled(xs).equal(checked(xs))
+        xs[7, 1, 2] = math.nan
+        assert compiled(xs).equal(checked(xs))
+    assert compiled.stats.compiled_calls >= 4, compiled.explain()
+
+
 GRU = nn.GRU(WIDTH, WIDTH, dtype=tj.float64)
 
 

@@ -404,6 +404,8 @@ class StepsAsLoop:
             return None
         if (graph.nodes or graph.outputs) and not (entered or rows or given):  # nothing says of what kind the loop is
             return None
+        if graph.nodes and not graph.outputs:  # steps that check something, and leave nothing but slices
+            return None
         if not (_are_new(graph, entered) and _apart(list(rows.values()), given) and _is_one(graph, len(carried))):
             return None
         # Of slices of one tensor, a backward pass comes to that made last first: it has to be the one which later steps reach back to.
