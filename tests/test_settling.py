@@ -357,3 +357,16 @@ def test_paths_that_serve_calls_now_and_then_are_recorded_as_they_come() -> None
         for seed in (k, k // 2):
             assert drawn(T.ones(2), seed).tolist() == [sum(range(seed))] * 2
     assert drawn.stats.traces == 40
+
+
+def test_paths_that_are_many_more_than_the_calls_they_serve_are_recorded_less_often() -> None:
+    @T.compile
+    def drawn(x: T.Tensor, seed: int) -> T.Tensor:
+        return x * sum(float(f"{k}") for k in range(seed % 1009))
+
+    for k in range(200):
+        drawn(T.ones(2), k)
+        if k % 4 == 0:
+            assert drawn(T.ones(2), 0).tolist() == [0.0] * 2
+    assert drawn.stats.compiled_calls >= 30
+    assert drawn.stats.traces <= 30

@@ -14,8 +14,8 @@ trying.
   until as many windows in a row as there were losses have left no debt.
 * Recordings.  After `config.max_failures` in a row that came to nothing the next one comes `FIRST_WAIT` calls later, then twice as many;
   after `_RAISED` in a row that ended in an error, after 8 calls, then twice as many.  A function without entries is left alone meanwhile.
-  Where `_UNUSED` paths in a row were recorded and no path has served a call meanwhile, the next one comes `FIRST_WAIT` calls later, then
-  twice as many, until one has.
+  Where `_UNUSED` paths more were recorded than calls were served meanwhile, the next one comes `FIRST_WAIT` calls later, then twice as
+  many, until enough have been.
   A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `_FRUITLESS` of one piece of code in
   a row none of which has served a call, one more is recorded only when it has been called `FIRST_WAIT` times.
 
@@ -73,7 +73,7 @@ class Settling:
         self._newest: Entry | None = None  # on trial: the last path that was recorded
         self._failures = self._raised = 0  # recordings in a row that came to nothing, that ended in an error
         self._served = 0  # calls that entries had served when the last path was recorded
-        self._unused = 0  # paths that were recorded since then
+        self._unused = 0  # paths that were recorded, less the calls that were served meanwhile
         self._wait = 0  # calls that no entry serves before the next recording
         self._crowded = 0  # calls for want of room since the last look for entries that are not used
         self._patience = 1  # how often that many are needed; doubled where entries were dropped
@@ -181,7 +181,7 @@ class Settling:
     def recorded(self, entry: Entry, served: int) -> None:
         """A path was recorded.  served: how many calls others have served so far."""
         self._failures = self._raised = 0
-        self._unused = self._unused + 1 if served == self._served else 0
+        self._unused = max(0, self._unused + 1 - max(0, served - self._served))
         self._served = served
         self._wait = 0 if self._unused < _UNUSED else FIRST_WAIT << min(self._unused - _UNUSED, _FURTHEST)
         if self._trial:
