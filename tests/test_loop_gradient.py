@@ -15,7 +15,7 @@ from tracejit.autograd.gradcheck import gradcheck, gradgradcheck
 from tracejit.ir.graph import Body
 from tracejit.ir.loop import Saved, loop
 from tracejit.ir.tracer import trace
-from tracejit.passes.loop_gradient import differentiable_loop
+from tracejit.passes.loop_gradient import _course, differentiable_loop
 
 COUNT, WIDTH = 4, 3
 
@@ -191,3 +191,108 @@ def test_a_loop_that_has_kept_nothing_says_that_it_has_no_gradient() -> None:
     differentiable_loop(0)
     with pytest.raises(RuntimeError, match="a loop that kept nothing has no derivative"):
         loop(0).of(h, body=body, carried=1, sliced=0, count=2, reverse=False)[0].sum().backward()
+
+
+def places(state: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
+    """What is carried reaches further places step by step; steps collect what was carried before them."""
+    h, k, total = state
+    return (h * h * x, h + x, total * 0.5 + k * k), h
+
+
+def overwritten(state: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
+    """Some of what is carried is that of the last step alone."""
+    h, _, _ = state
+    return (h * x, h * h, x * x), h + x
+
+
+def in_turns(state: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
+    h, k, total = state
+    return (k * x, h * h, total + 1), x * 1
+
+
+def handed_on(state: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
+    h, k, total = state
+    return (h * x, h * h, k * x + total * 0.25), k * 2
+
+
+ENDLESS = [places, overwritten, in_turns, handed_on]
+READ = [(0,), (1,), (2,), (3,), (0, 1), (2, 3), (0, 1, 2, 3)]
+
+
+def planted(count: int, *at: int) -> Any:
+    """Small numbers, whose products and sums are exact; of one column, infinities and NaN at these places."""
+    xs = np.random.default_rng(count).integers(-2, 3, (count, 2)) / 2
+    for k, i in enumerate(at):
+        xs[i, 1] = (np.inf, np.nan)[k % 2]
+    return tj.tensor(xs, requires_grad=True)
+
+
+def scanned(step: Callable[..., Any], read: tuple[int, ...], reverse: bool, xs: Any) -> Any:
+    (h, k, total), ys = tj.scan(step, (xs[0] * 1, xs[1] * 1, xs[2] * 1), xs, reverse=reverse)
+    return sum((x * 0.5).sum() for i, x in enumerate((h, k, total, ys)) if i in read)
+
+
+def gone_through(step: Callable[..., Any], read: tuple[int, ...], reverse: bool, xs: Any) -> Any:
+    state, ys = (xs[0] * 1, xs[1] * 1, xs[2] * 1), []
+    for i in range(xs.shape[0] - 1, -1, -1) if reverse else range(xs.shape[0]):
+        state, y = step(state, xs[i])
+        ys.append(y)
+    return sum((x * 0.5).sum() for i, x in enumerate((*state, tj.stack(ys))) if i in read)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("step", ENDLESS)
+def test_what_has_no_cotangent_is_not_multiplied(step: Callable[..., Any], reverse: bool) -> None:
+    def stepped(h: Any, k: Any, total: Any, x: Any) -> tuple[Any, ...]:
+        state, y = step((h, k, total), x)
+        return (*state, y)
+
+    body = Body(trace(stepped, [f64(2)] * 4))
+
+    def rolled(read: tuple[int, ...], xs: Any) -> Any:
+        given = (xs[0] * 1, xs[1] * 1, xs[2] * 1, xs)
+        found = differentiable_loop(3).of(*given, body=body, carried=3, sliced=1, count=xs.shape[0], reverse=reverse)[3:]
+        return sum((x * 0.5).sum() for i, x in enumerate(found) if i in read)
+
+    for count in (3, 4, 7):
+        for read in READ:
+            for at in range(count):
+                xs = planted(count, at)
+                (found,) = tj.autograd.grad(rolled(read, xs), xs)
+                (expected,) = tj.autograd.grad(scanned(step, read, reverse, xs), xs)
+                assert np.array_equal(found.numpy(), expected.numpy(), equal_nan=True), (count, read, at)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("loop", [scanned, gone_through])
+@pytest.mark.parametrize("step", ENDLESS)
+def test_compiled_loops_of_any_length_multiply_nothing_else_than_eager_ones(
+    step: Callable[..., Any], loop: Callable[..., Any], reverse: bool
+) -> None:
+    for read in READ[::2]:
+        compiled = tj.compile(lambda xs, read=read: loop(step, read, reverse, xs))
+        for k, count in enumerate((10, 10, 13, 7, 15, 4, 9, 12)):
+            at = [(), (count - 1,), (count - 2,), (0,), (count // 2,), (count - 3, 1)][k % 6]
+            xs = planted(count, *at)
+            (found,) = tj.autograd.grad(compiled(xs), xs)
+            (expected,) = tj.autograd.grad(loop(step, read, reverse, xs), xs)
+            assert np.array_equal(found.numpy(), expected.numpy(), equal_nan=True), (read, count, at)
+
+
+@pytest.mark.parametrize(
+    ("ends", "collected", "apart"),
+    [
+        ((True, True), True, 0),
+        ((True, False), False, 0),
+        ((True, False), True, 0),
+        ((False, False), True, 0),  # what is collected is made of what is carried on
+        ((False, True), False, 1),  # of the last step, only a product with what it makes counts
+    ],
+)
+def test_a_step_is_apart_only_where_it_has_other_cotangents(ends: tuple[bool, ...], collected: bool, apart: int) -> None:
+    def step(h: Any, k: Any, x: Any) -> tuple[Any, ...]:
+        on = op("tanh", op("mul", h, x))
+        return on, op("add", k, op("mul", h, x)), op("mul", on, 2.0)
+
+    body = Body(trace(step, [f64(2)] * 3))
+    assert _course(body, 2, (2,), (False, False), ends, (collected,))[0] == apart

@@ -551,6 +551,20 @@ def test_two_steps_run_of_however_many_if_they_do_the_same(function: Callable[..
     assert values_met(COUNT) == values_met(100)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_steps_hand_from_place_to_place_is_where_their_number_says(which: int) -> None:
+    def function(xs: Any) -> Any:
+        carried, ys = tj.scan(lambda c, x: ((c[1], c[0]), x * 1), (xs[0] * 1, xs[0] * 2), xs)
+        return carried[which], ys
+
+    compiled = tj.compile(function)
+    for length in (6, 6, 7, 7, 8, 9, 12, 5):
+        xs = parameter(length, WIDTH)
+        both = [run(xs)[0] for run in (function, compiled)]
+        slopes = [tj.autograd.grad((x * x).sum(), xs)[0] for x in both]
+        assert np.array_equal(*[x.detach().numpy() for x in both]) and np.array_equal(*[x.numpy() for x in slopes])
+
+
 def test_a_tensor_that_is_carried_on_twice_may_be_told_from_two() -> None:
     def function(xs: Any) -> Any:
         def step(carried: Any, x: Any) -> Any:

@@ -216,8 +216,10 @@ def _rolled(
     for one, others in zip(collected, found[len(entered) :], strict=True):
         single = reshape.of(one, shape=(1, *one.shape))
         rows.append(cat.of(*((others, single) if reverse else (single, others)), dim=0))
-    # What has been carried on as it was is the object that it was.
+    # What has been carried on as it was is the object that it was: where steps hand it from place to place, their number tells which.
     carried = [x if id(x) in interpreter.values else y for x, y in zip(leaving, found[: len(entered)], strict=False)]
+    if any(x is y and graph.outputs[k] != graph.inputs[k] for k, (x, y) in enumerate(zip(leaving, carried, strict=False))):
+        int(count)
     return carried, rows
 
 

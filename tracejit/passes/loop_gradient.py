@@ -9,6 +9,12 @@ arrived before.
 The order in which cotangents are added is that of the loop written out: what steps have added up so far comes before what a step adds,
 and so does what has arrived of what enters the first step (`_beginning_with`).
 A sum that nothing has arrived for begins with -0.0, to which any number can be added without changing it.
+
+But where a step has no cotangent, zeros are none either: -0.0 times infinity is NaN, which the loop written out does not come to.  The last
+steps may have cotangents of other values than those before them, fewer where nothing reads what is carried in the end.  So as long as the
+step before it has others, the last one is pulled back by itself, before the loop (`_course`); all steps of the loop have the same ones.
+Where that never comes about (steps swap what they carry), or too few steps are left, the gradient is written out.  What is kept of
+carried values is one tensor: gradients of gradients have zeros in rows of it that nothing arrived for.
 """
 
 from __future__ import annotations
@@ -24,9 +30,9 @@ from tracejit.core.interpreter import Abstract
 from tracejit.core.interpreter import state as interpreter_state
 from tracejit.core.op import REGISTRY, Op
 from tracejit.ir.graph import Body, Graph, Literal
-from tracejit.ir.loop import DIFFERENTIABLE, Saved, loop
+from tracejit.ir.loop import DIFFERENTIABLE, FEWEST, Saved, loop
 from tracejit.ir.tracer import trace
-from tracejit.passes.backward import backward_graph
+from tracejit.passes.backward import active_values, backward_graph
 
 __all__ = ["differentiable_loop"]
 
@@ -52,64 +58,169 @@ DIFFERENTIABLE[:] = [differentiable_loop]
 
 
 def _pulled_back(saved: Saved | None, c: Any, *cotangents: Any) -> tuple[Any, ...]:
-    attributes = c.attributes
-    body, carried, sliced = attributes["body"], attributes["carried"], attributes["sliced"]
-    graph = body.graph
-    kept = len(cotangents) - len(graph.outputs)
-    if saved is None and kept != carried:
-        raise RuntimeError(
-            "backward(): a loop that kept nothing has no derivative; this is a defect of tracejit, please report it"
+    gradient = _Gradient(saved, c, cotangents)
+    apart, floats, reached = gradient.course()
+    if apart is None or (apart > 0 and not c.attributes["count"] - apart >= FEWEST):
+        gradient.write_out()
+    else:
+        gradient.pull_back(apart, floats, reached)
+    return tuple(gradient.result)
+
+
+class _Gradient:
+    """What a backward pass through a loop has come to.  result: the cotangents of what the loop was given."""
+
+    def __init__(self, saved: Saved | None, c: Any, cotangents: Sequence[Any]) -> None:
+        attributes = c.attributes
+        self._body, self._carried, self._sliced = attributes["body"], attributes["carried"], attributes["sliced"]
+        self._count, self._reverse = attributes["count"], attributes["reverse"]
+        self._needs = c.needs
+        graph, carried = self._body.graph, self._carried
+        self._first_shared = shared = carried + self._sliced
+        kept = len(cotangents) - len(graph.outputs)
+        if saved is None and kept != carried:
+            raise RuntimeError(
+                "backward(): a loop that kept nothing has no derivative; this is a defect of tracejit, please report it"
+            )
+        self._reference = next(x for x in cotangents if x is not None)
+        self.result: list[Any] = [*(c.accumulated or [None] * len(graph.inputs))]
+        self._of_end, self._of_collected = cotangents[kept : kept + carried], cotangents[kept + carried :]
+        self._of_history = [*cotangents[:kept], *[None] * (carried - kept)]
+        self._wanted = tuple([k for k in range(carried, len(graph.inputs)) if c.needs[k] and _is_float(self._aval(k))])
+        self._at_hand = tuple([k for k in range(len(graph.inputs)) if k < kept or (k >= carried and c.inputs[k] is not None)])
+        self._slices = [c.outputs[k] if k < kept else c.inputs[k] for k in self._at_hand if k < shared]
+        self._shared = [c.inputs[k] for k in self._at_hand if k >= shared]
+        self._made: tuple[Any, ...] = ()
+        self._on: list[tuple[Any, Any]] = []
+        self._residuals: Sequence[Any] = ()
+        if (
+            saved is not None
+        ):  # values of the steps, stacked; what these have carried on is what was carried before each, and in the end
+            residuals = slice(saved.results, saved.results + saved.residuals)
+            self._made = (*[graph.outputs[k] for k in saved.after], *graph.outputs[residuals])
+            self._on = [(c.outputs[k], c.outputs[kept + k]) for k in saved.after]
+            self._residuals = c.outputs[kept:][residuals]
+        # The cotangents of slices, of steps that were pulled back by themselves, the last one first.
+        self._rows: dict[int, list[Any]] = {k: [] for k in self._wanted if k < shared}
+
+    def course(self) -> tuple[int | None, tuple[int, ...], frozenset[int]]:
+        """See `_course`."""
+        present = [_present(x) for x in (self._of_history, self._of_end, self._of_collected)]
+        return _course(self._body, self._carried, self._wanted, *present)
+
+    def write_out(self) -> None:
+        """Go back through one step after the other."""
+        self._count = int(self._count)
+        for n in range(self._count):
+            self._pull_back_one(n, n + 1 == self._count)
+        self._join({}, None)
+
+    def pull_back(self, apart: int, floats: tuple[int, ...], reached: frozenset[int]) -> None:
+        """Go back through so many steps one after the other, and through all others in a loop.  floats, reached: see `_course`."""
+        for n in range(apart):
+            self._pull_back_one(n, False)
+        found = self._of_loop(apart, floats, reached) if reached else {}
+        for k, gradient in found.items():
+            if k >= self._first_shared:
+                self.result[k] = gradient
+            elif k < self._carried and self._needs[k]:
+                self.result[k] = _sum(self.result[k], gradient)
+        self._join(found, self._count - apart)
+
+    def _pull_back_one(self, n: int, is_first: bool) -> None:
+        """Go back through the step that n others come after.  is_first: whether that is the first one, of which what is carried before it
+        may have cotangents already."""
+        carried, shared, result = self._carried, self._first_shared, self.result
+        arrived = self._row_of_each(self._of_history, n)
+        if is_first:
+            arrived = [_sum(x, y) for x, y in zip(result, arrived, strict=False)]
+        given = [*self._of_end, *self._row_of_each(self._of_collected, n), *arrived, *[None] * self._sliced, *result[shared:]]
+        targets = (*[k for k in range(carried) if _is_float(self._aval(k))], *self._wanted)
+        pull_back = _pull_back(self._body, targets, _present(given), self._at_hand, self._made)
+        values = [end if n == 0 else self._row(rows, n - 1) for rows, end in self._on]
+        values += self._row_of_each([*self._residuals, *self._slices], n)
+        found = _applied(pull_back, [*values, *self._shared, *[x for x in given if x is not None]])
+        of_inputs = dict(zip(targets, found, strict=True))
+        self._of_end = [of_inputs.get(k) for k in range(carried)]
+        for k in self._wanted:
+            if k < shared:
+                self._rows[k].append(of_inputs[k])
+            else:
+                result[k] = of_inputs[k]
+        if is_first:
+            result[:carried] = [x if need else None for x, need in zip(self._of_end, self._needs, strict=False)]
+
+    def _of_loop(self, n: int, floats: tuple[int, ...], reached: frozenset[int]) -> dict[int, Any]:
+        """The cotangents of inputs of all steps but the last n: of a shared one, of all steps."""
+        body, carried, shared, result, count = self._body, self._carried, self._first_shared, self.result, self._count - n
+        of_history = [None if x is None else self._but_last(x, n) for x in self._of_history]
+        for k, arrived in enumerate(result[:carried]):
+            if arrived is not None and k in reached and _is_read_twice(body, k):
+                rows = replace(aval := self._aval(k), shape=(count, *aval.shape))
+                of_history[k], result[k] = _beginning_with(arrived, of_history[k], rows, self._reverse), None
+        wanted = tuple([k for k in self._wanted if k in reached])
+        summed = [k for k in wanted if k >= shared]
+        step = _step(
+            body, carried, floats, wanted, _present(of_history), _present(self._of_collected), shared, self._at_hand, self._made
         )
-    of_end, of_collected = cotangents[kept : kept + carried], cotangents[kept + carried :]
-    reference = next(x for x in cotangents if x is not None)
-    result: list[Any] = [*(c.accumulated or [None] * len(graph.inputs))]
-    of_history = [*cotangents[:kept], *[None] * (carried - kept)]
-    for k, arrived in enumerate(result[:carried]):
-        if arrived is not None and _is_read_twice(body, k):
-            rows = replace(aval := graph.avals[graph.inputs[k]], shape=(attributes["count"], *aval.shape))
-            of_history[k], result[k] = _beginning_with(arrived, of_history[k], rows, attributes["reverse"]), None
-    wanted = tuple([k for k in range(carried, len(graph.inputs)) if c.needs[k] and _is_float(graph.avals[graph.inputs[k]])])
-    seen = [tuple([g is not None for g in given]) for given in (of_history, of_end, of_collected)]
-    floats, reached = _reached(body, carried, wanted, *seen)
-    wanted = tuple([k for k in wanted if k in reached])
-    summed = [k for k in wanted if k >= carried + sliced]
-    at_hand = tuple([k for k in range(len(graph.inputs)) if k < kept or (k >= carried and c.inputs[k] is not None)])
-    slices = [c.outputs[k] if k < kept else c.inputs[k] for k in at_hand if k < carried + sliced]
-    made: tuple[Any, ...] = ()
-    if saved is not None:  # values of the steps, stacked
-        made = (*[graph.outputs[k] for k in saved.after], *graph.outputs[saved.results : saved.results + saved.residuals])
-        # What steps have carried on is what was carried before each, and in the end.
-        slices += [_moved(c.outputs[k], c.outputs[kept + k], not attributes["reverse"]) for k in saved.after]
-        slices += c.outputs[kept + saved.results : kept + saved.results + saved.residuals]
-    step = _step(body, carried, floats, wanted, seen[0], seen[2], carried + sliced, at_hand, made)
-    shared = [c.inputs[k] for k in at_hand if k >= carried + sliced]
+        state = [self._zeros(k) if self._of_end[k] is None else self._of_end[k] for k in floats]
+        state += [self._zeros(k) if result[k] is None else result[k] for k in summed]
+        slices = [self._but_last(x, n) for x in self._slices]
+        slices += [self._carried_on(rows, end, n) for rows, end in self._on]
+        slices += [self._but_last(x, n) for x in self._residuals]
+        of_collected = [self._but_last(x, n) for x in self._of_collected if x is not None]
+        given = [*slices, *[x for x in of_history if x is not None], *of_collected]
+        # In a graph it may turn out later that gradients of it are wanted; what is kept for nobody is dropped (loops.py).
+        needing = (*state, *given, *self._shared)
+        wants_more = interpreter_state.grad_enabled and any(getattr(x, "requires_grad", False) for x in needing)
+        tracked = isinstance(self._reference, Abstract) or wants_more
+        op = differentiable_loop(len(state)) if tracked else loop(0)
+        found = op.of(*needing, body=step, carried=len(state), sliced=len(given), count=count, reverse=not self._reverse)
+        found = found[len(state) :] if tracked else found
+        of_inputs = dict(zip((*floats, *summed, *[k for k in wanted if k < shared]), found, strict=True))
+        return {k: x for k, x in of_inputs.items() if k in reached}
 
-    def zeros(k: int) -> Any:
-        return _nothing(reference, graph.avals[graph.inputs[k]])
+    def _join(self, found: Mapping[int, Any], count: int | None) -> None:
+        """Add the cotangents of slices, those that a loop has found for the first steps, so many, and those of the others, in one piece.
+        Where there are none, these are zeros."""
+        for k, others in self._rows.items():
+            rows, aval = found.get(k), self._aval(k)
+            if others and any(x is not None for x in (rows, *others)):
+                zeros = partial(REGISTRY["full"].beside, self._reference, 0.0, dtype=aval.dtype)
+                one = (1, *aval.shape)
+                parts = [zeros(shape=one) if x is None else REGISTRY["reshape"].of(x, shape=one) for x in others]
+                if count is not None:
+                    parts.append(zeros(shape=(count, *aval.shape)) if rows is None else rows)
+                rows = REGISTRY["cat"].of(*(parts if self._reverse else parts[::-1]), dim=0)
+            self.result[k] = _sum(self.result[k], rows)
 
-    state = [zeros(k) if of_end[k] is None else of_end[k] for k in floats]
-    state += [zeros(k) if result[k] is None else result[k] for k in summed]
-    given = [*slices, *[g for g in (*of_history, *of_collected) if g is not None]]
-    # In a graph it may turn out later that gradients of it are wanted; what is kept for nobody is dropped (loops.py).
-    wants_more = interpreter_state.grad_enabled and any(getattr(x, "requires_grad", False) for x in (*state, *given, *shared))
-    tracked = isinstance(reference, Abstract) or wants_more
-    op = differentiable_loop(len(state)) if tracked else loop(0)
-    found = op.of(
-        *state,
-        *given,
-        *shared,
-        body=step,
-        carried=len(state),
-        sliced=len(given),
-        count=attributes["count"],
-        reverse=not attributes["reverse"],
-    )
-    found = found[len(state) :] if tracked else found
-    accumulate = REGISTRY["acc"].of
-    for k, gradient in zip((*floats, *summed, *[k for k in wanted if k < carried + sliced]), found, strict=True):
-        if c.needs[k] and k in reached:
-            result[k] = gradient if k in summed or result[k] is None else accumulate(result[k], gradient)
-    return tuple(result)
+    def _aval(self, k: int) -> Any:
+        graph = self._body.graph
+        return graph.avals[graph.inputs[k]]
+
+    def _zeros(self, k: int) -> Any:
+        return _nothing(self._reference, self._aval(k))
+
+    # -- rows of steps
+    def _row(self, rows: Any, n: int) -> Any:
+        """That of the step which n others come after."""
+        return REGISTRY["select"].of(rows, n if self._reverse else self._count - 1 - n, dim=0)
+
+    def _row_of_each(self, columns: Sequence[Any], n: int) -> list[Any]:
+        return [None if x is None else self._row(x, n) for x in columns]
+
+    def _but_last(self, rows: Any, n: int) -> Any:
+        """Those of all steps but the last n."""
+        return self._some(rows, 0, n) if n else rows
+
+    def _carried_on(self, rows: Any, end: Any, n: int) -> Any:
+        """What all steps but the last n carry on, where `rows` are what was carried before each, and `end` is what was in the end."""
+        return self._some(rows, 1, n - 1) if n else _moved(rows, end, not self._reverse)
+
+    def _some(self, rows: Any, first: int, last: int) -> Any:
+        """All but so many of the first and last steps'."""
+        start, stop = (last, self._count - first) if self._reverse else (first, self._count - last)
+        return REGISTRY["slice"].of(rows, dim=0, start=start, stop=stop, step=1)
 
 
 def _moved(rows: Any, row: Any, forward: bool) -> Any:
@@ -135,8 +246,16 @@ def _is_read_twice(body: Body, k: int) -> bool:
 def _beginning_with(arrived: Any, history: Any, rows: Any, reverse: bool) -> Any:
     """The cotangents of what was carried before each step, where some have arrived of what was carried before the first one.  history:
     those that there are so far.  rows: the aval of what is returned."""
-    found = _moved(_nothing(arrived, rows), arrived, reverse)
-    return found if history is None else REGISTRY["acc"].of(found, history)
+    return _sum(_moved(_nothing(arrived, rows), arrived, reverse), history)
+
+
+def _sum(x: Any, y: Any) -> Any:
+    """Of cotangents, of which one may not be there."""
+    return y if x is None else x if y is None else REGISTRY["acc"].of(x, y)
+
+
+def _present(cotangents: Sequence[Any]) -> Flags:
+    return tuple([x is not None for x in cotangents])
 
 
 def _nothing(reference: Any, aval: Any) -> Any:
@@ -149,24 +268,54 @@ def _is_float(aval: Any) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _reached(
+def _course(
     body: Body, carried: int, wanted: tuple[int, ...], history: Flags, ends: Flags, collected: Flags
-) -> tuple[tuple[int, ...], frozenset[int]]:
-    """(which of what is carried has cotangents, the inputs that these reach), among the carried ones and `wanted`; the flags say of which
-    outputs of the loop there are cotangents.  Others have none in the loop written out either, rather than zeros."""
+) -> tuple[int | None, tuple[int, ...], frozenset[int]]:
+    """(how many of the last steps have cotangents of other values than the steps before them, which of what is carried has cotangents in
+    all others, the inputs that these reach), among the carried ones and `wanted`; the flags say of which outputs of the loop there are
+    cotangents.  Others have none in the loop written out either, rather than zeros.  None: however many, no two in a row are alike."""
     graph = body.graph
     candidates = (*[k for k in range(carried) if _is_float(graph.avals[graph.inputs[k]])], *wanted)
-    found = {k for k in candidates if k < carried and (history[k] or ends[k])}
     marked = frozenset(graph.requires_grad or _marked(graph, {graph.inputs[k] for k in candidates}))
-    graph = replace(graph, requires_grad=marked)
+    outputs = (*graph.outputs, *graph.inputs[:carried])
+    graph = replace(graph, outputs=outputs, requires_grad=marked)
+    values = sorted(active_values(graph, [graph.inputs[k] for k in candidates]))
+
+    @cache
+    def reached(there: frozenset[int]) -> frozenset[int]:
+        """The values that have cotangents in a step after which these carried ones have."""
+        present = (*[k in there for k in range(carried)], *collected, *history)
+        found = backward_graph(graph, (), graph.inputs, present, values).outputs
+        return frozenset([v for v, x in zip(values, found, strict=True) if x is not None])
+
+    # What is carried that has cotangents after each step, the last one first.
+    after = [frozenset([k for k in candidates if k < carried and ends[k]])]
     while True:
-        present = (*[k in found for k in range(carried)], *collected)
-        outputs = backward_graph(graph, (), graph.inputs, present, [graph.inputs[k] for k in candidates]).outputs
-        reached = {k for k, x in zip(candidates, outputs, strict=True) if x is not None or (k < carried and history[k])}
-        before = len(found)
-        found |= {k for k in reached if k < carried}
-        if len(found) == before:
-            return tuple(sorted(found)), frozenset(reached)
+        there = reached(after[-1])
+        inputs = frozenset([k for k in candidates if graph.inputs[k] in there or (k < carried and history[k])])
+        before = frozenset([k for k in inputs if k < carried])
+        if reached(before) == there:
+            return len(after) - 1, tuple(sorted(after[-1] | before)), inputs
+        if before in after:
+            return None, (), frozenset()
+        after.append(before)
+
+
+@lru_cache(maxsize=256)
+def _pull_back(
+    body: Body,
+    targets: tuple[int, ...],
+    present: Flags,
+    at_hand: tuple[int, ...],
+    made: tuple[int, ...],
+) -> Graph:
+    """The graph from what was made in a step, what there is of its inputs, and cotangents, to those of the inputs that are targets.
+    present: which cotangents there are of the outputs, then of the inputs, to which those of the step are added."""
+    graph = body.graph
+    marked = frozenset(graph.requires_grad or _marked(graph, {graph.inputs[k] for k in targets}))
+    graph = replace(graph, outputs=(*graph.outputs, *graph.inputs), requires_grad=marked)
+    inputs = body.graph.inputs
+    return backward_graph(graph, made, [inputs[k] for k in at_hand], present, [inputs[k] for k in targets])
 
 
 @lru_cache(maxsize=256)
@@ -189,19 +338,15 @@ def _step(
     but what is shared, then the cotangents that there are."""
     graph = body.graph
     summed = [k for k in wanted if k >= first_shared]
-    marked = graph.requires_grad or _marked(graph, {graph.inputs[k] for k in (*floats, *wanted)})
+    targets = (*floats, *summed, *[k for k in wanted if k < first_shared])
     # What has been added up so far is the cotangent of an output that is the input itself: it comes first.
-    earlier = [graph.inputs[k] for k in summed] + [v for v, there in zip(graph.inputs, history, strict=False) if there]
-    outputs = (*[graph.outputs[k] for k in floats], *graph.outputs[carried:], *earlier)
-    present = (*[True] * len(floats), *collected, *[True] * len(earlier))
-    targets = [graph.inputs[k] for k in (*floats, *summed, *[k for k in wanted if k < first_shared])]
-    backward = backward_graph(
-        replace(graph, outputs=outputs, requires_grad=frozenset(marked)),
-        made,
-        [graph.inputs[k] for k in at_hand],
-        present,
-        targets,
+    present = (
+        *[k in floats for k in range(carried)],
+        *collected,
+        *[history[k] if k < carried else k in summed for k in range(len(graph.inputs))],
     )
+    backward = _pull_back(body, targets, present, at_hand, made)
+    values = [graph.inputs[k] for k in targets]
     sliced = len([k for k in at_hand if k < first_shared])
 
     def step(*operands: Any) -> tuple[Any, ...]:
@@ -211,11 +356,11 @@ def _step(
         kept, rest = rest[: len(made)], rest[len(made) :]
         of_history, rest = rest[: sum(history)], rest[sum(history) :]
         of_collected, shared = rest[: sum(collected)], rest[sum(collected) :]
-        arriving = [*state[: len(floats)], *of_collected, *state[len(floats) :], *of_history]
+        arriving = [*state[: len(floats)], *of_collected, *of_history, *state[len(floats) :]]
         found = _applied(backward, [*kept, *slices, *shared, *arriving])
-        return tuple([_nothing(operands[0], graph.avals[v]) if x is None else x for v, x in zip(targets, found, strict=True)])
+        return tuple([_nothing(operands[0], graph.avals[v]) if x is None else x for v, x in zip(values, found, strict=True)])
 
-    avals = [graph.avals[v] for v in targets[: len(floats) + len(summed)]]
+    avals = [graph.avals[v] for v in values[: len(floats) + len(summed)]]
     avals += [graph.avals[graph.inputs[k]] for k in at_hand if k < first_shared]
     avals += [graph.avals[v] for v in made]
     avals += [graph.avals[v] for v, there in zip(graph.inputs, history, strict=False) if there]
