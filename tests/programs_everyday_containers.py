@@ -207,7 +207,7 @@ def confusion_matrix():
     return update, on_batches(), lambda: matrix
 
 
-@everyday(again=7)
+@everyday()
 def confusion_matrix_by_bincount():
     class ConfusionMatrix:
         def __init__(self, classes):
