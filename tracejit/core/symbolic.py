@@ -39,6 +39,7 @@ __all__ = [
     "cached",
     "called",
     "is_symbolic",
+    "pinned",
     "python_type",
     "shape_of",
     "strides_of",
@@ -69,7 +70,8 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _OPPOSITE: Final = {"==": "!=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY, **_ROUNDING, **_EXTREMES, "float": float}
+_MATHEMATICAL: dict[str, Callable[[Any], Any]] = {"sqrt": math.sqrt, "log1p": math.log1p}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY, **_ROUNDING, **_EXTREMES, **_MATHEMATICAL, "float": float}
 _SMALLEST: Final = 2
 """Sizes of 0 and 1 are no variables."""
 _DEEPEST: Final = 2
@@ -540,6 +542,7 @@ for _cls in (SymInt, SymFloat):
     for _name, _symbol in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("floordiv", "//"), ("mod", "%")):
         setattr(_cls, f"__{_name}__", _binary(_symbol))
         setattr(_cls, f"__r{_name}__", _binary(_symbol, True))
+    _cls.__name__ = _cls.__qualname__ = _cls.__bases__[0].__name__  # errors name the classes of what they refuse
     for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
         setattr(_cls, f"__{_name}__", _comparison(_symbol))
     _base: Any = _cls.__bases__[0]
@@ -587,6 +590,14 @@ def without_symbols(value: Any) -> Any:
     """The plain number of a symbolic one, without a note; anything else as it is."""
     kind = type(value)
     return _plain_int(value) if kind is SymInt else _plain_float(value) if kind is SymFloat else value
+
+
+def pinned(value: Any) -> Any:
+    """The plain number of a symbolic one, which is noted to have this value; slices of such, and anything else as it is.  For C code that
+    decides something by it."""
+    if type(value) is slice:
+        return slice(pinned(value.start), pinned(value.stop), pinned(value.step))
+    return value.env.settle(value) if active(value) else without_symbols(value)
 
 
 def python_type(value: Any) -> type:
