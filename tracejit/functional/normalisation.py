@@ -141,7 +141,7 @@ def batch_norm(
 def _update(running: Any, batch: Any, momentum: float) -> None:
     if running is not None:
         with no_grad():
-            running.copy_(running * (1.0 - momentum) + reshape(batch, shape=tuple(running.shape)) * momentum)
+            running.copy_(running * (1 - momentum) + reshape(batch, shape=tuple(running.shape)) * momentum)
 
 
 @like_first("running_mean", "running_var")

@@ -184,7 +184,7 @@ def lp_pool(
     if any(high):
         counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, (0,) * rank, False, float64)
         total = total * cast(product(size) / counts, dtype=input.dtype)
-    return total ** (1.0 / norm_type)
+    return total ** (1 / norm_type)
 
 
 def _targets(name: str, rank: int, input: Any, output_size: Any) -> tuple[int, ...]:
