@@ -197,6 +197,19 @@ def test_steps_of_slices_are_computed_of_integers_among_the_arguments() -> None:
     assert compiled.stats.compiled_calls > 0
 
 
+def test_floats_in_slices_are_refused_with_the_words_of_python() -> None:
+    functions: tuple[Callable[..., Any], ...] = (
+        lambda x, s: (x * 1, x[::s]),
+        lambda x, s: (x * 1, x[:s]),
+        lambda x, s: (x * 1, x[s:]),
+    )
+    for function in functions:
+        compiled = T.compile(function)
+        for n, s in ((5, 2), (7, 2), (8, 2.5), (9, 3), (6, 0.5)):
+            x = T.arange(n * 2.0).view(n, 2)
+            assert_same(outcome(compiled, x, s)[0], outcome(function, x, s)[0])
+
+
 def test_views_that_fill_their_memory_by_chance_have_their_own_strides_for_other_sizes() -> None:
     def views(x: T.Tensor) -> Any:
         z, k = table(), x.shape[0] // 4

@@ -19,7 +19,6 @@ __all__ = [
     "broadcast",
     "broadcast_shapes",
     "contiguous",
-    "difference",
     "equal",
     "equal_runs",
     "float_product",
@@ -27,6 +26,7 @@ __all__ = [
     "largest",
     "log1p",
     "memory_order",
+    "minus",
     "normalise_dim",
     "normalise_dims",
     "product",
@@ -135,7 +135,7 @@ def rounded_up(x: float) -> Dim:
     return _applied(math.ceil, x)  # type: ignore[no-any-return]
 
 
-def difference(a: float, b: float) -> float:
+def minus(a: float, b: float) -> float:
     """a - b of numbers, of which b may be a symbolic size: a float in front of that would convert it without its notice."""
     return a - (b * 1.0 if type(a) is float and active(b) else b)
 
@@ -222,8 +222,9 @@ def slice_of(key: slice, size: Dim) -> tuple[Dim, Dim, int]:
     """(start, stop, step) of a slice of a dimension: what `slice.indices` says, of symbolic sizes as well."""
     if not has_symbols((size, key)):
         return key.indices(size)
-    if not all(end is None or hasattr(type(end), "__index__") for end in (key.start, key.stop, key.step)):
-        return key.indices(size)  # for its error
+    parts = (key.start, key.stop, key.step)
+    if any(isinstance(part, float) or not (part is None or hasattr(type(part), "__index__")) for part in parts):
+        raise TypeError("slice indices must be integers or None or have an __index__ method")
     step = 1 if key.step is None else int(key.step) if type(key.step) is bool else integer("slice", "step", key.step)
     if step < 1:
         return slice(key.start, key.stop, int(step)).indices(size)  # for its error, and for who refuses it

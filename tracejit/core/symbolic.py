@@ -7,7 +7,8 @@ values of the variables for which its relations hold: an environment is a trace 
 of the same name is (torch.fx.experimental.symbolic_shapes).
 
 They are ints to C code, which may use the number without a word: NumPy, `range`, `operator.index`, a float on the left of an operator.
-What evaluates arrays may do so.  Whoever decides something by such means would not be noticed; therefore what an environment says is
+What evaluates arrays may do so.  Who hands one to C code says `pinned`, or has a function of it that notes (`minus`, `root`, `size_range` in
+shapes.py).  Whoever decides something without that would not be noticed; therefore what an environment says is
 compared with what another size really gave before it is relied on (capture/recording/sized.py, compiled/symbolic_paths.py).
 
 A dictionary or set that finds an equal number notes that; one that finds none notes nothing.  So what is looked up by sizes must be an
