@@ -98,6 +98,11 @@ EXPRESSIONS: dict[str, Callable[[T.Tensor, Any], Any]] = {
     "size": lambda z, k: z.size(k),
     "stride": lambda z, k: z.stride(k),
     "shape": lambda z, k: z.shape[k],
+    "a list of positions": lambda z, k: z[[k, 0]],
+    "max_pool1d": lambda z, k: F.max_pool1d(z[None], 2, k, return_indices=True),
+    "bins": lambda z, k: F.adaptive_max_pool1d(z[None, :, : k + 3], 3, return_indices=True),
+    "borders": lambda z, k: F.pad(z[None, :, : k + 3], (2, 1), mode="reflect"),
+    "attention": lambda z, k: F.scaled_dot_product_attention(z[None, :, : k + 3], z[None, :, : k + 3], z[None]),
     # numbers beside floats
     "lerp": lambda z, k: T.lerp(z, z * 2, k),
     "smooth_l1_loss": lambda z, k: F.smooth_l1_loss(z, z * 3, beta=k),

@@ -7,9 +7,9 @@ values of the variables for which its relations hold: an environment is a trace 
 of the same name is (torch.fx.experimental.symbolic_shapes).
 
 They are ints to C code, which may use the number without a word: NumPy, `range`, `operator.index`, a float on the left of an operator.
-What evaluates arrays may do so.  Who hands one to C code says `pinned`, or has a function of it that notes (`minus`, `root`, `size_range` in
-shapes.py).  Whoever decides something without that would not be noticed; therefore what an environment says is
-compared with what another size really gave before it is relied on (capture/recording/sized.py, compiled/symbolic_paths.py).
+What evaluates arrays may do so.  Who hands one to C code says `pinned`, or has a function of it that notes (`minus`, `root`, `size_range`
+in shapes.py).  Whoever decides something without that would not be noticed; therefore what an environment says is compared with what
+another size really gave before it is relied on (capture/recording/sized.py, compiled/symbolic_paths.py).
 
 A dictionary or set that finds an equal number notes that; one that finds none notes nothing.  So what is looked up by sizes must be an
 economy, right also where equal ones are not found.
@@ -594,8 +594,13 @@ def without_symbols(value: Any) -> Any:
 
 
 def pinned(value: Any) -> Any:
-    """The plain number of a symbolic one, which is noted to have this value; slices of such, and anything else as it is.  For C code that
-    decides something by it."""
+    """The plain number of a symbolic one, which is noted to have this value; slices, tuples and lists of such, and anything else as it is.
+    For C code that decides something by it."""
+    if not is_symbolic(value):
+        return value
+    if isinstance(value, (tuple, list)):
+        parts = [pinned(part) for part in value]
+        return parts if isinstance(value, list) else tuple(parts)
     if type(value) is slice:
         return slice(pinned(value.start), pinned(value.stop), pinned(value.step))
     return value.env.settle(value) if active(value) else without_symbols(value)
