@@ -401,12 +401,21 @@ class RecordingInterpreter(StateRecorder):
         shape = self.symbolic_shape(tensor) if value is None else self._shape_of_value(value)
         strides = tuple([s // array.itemsize for s in array.strides])
         found = filled_strides(array.shape, strides, array.shape if shape is None else shape)
-        node = next((node for node in self.nodes if value in node.outputs), None) if found is None and value is not None else None
-        if node is not None and node.op.kind is Kind.VIEW and type(node.operands[0]) is int:
+        node = None
+        if value is not None and (found is None or has_sizes(shape)):
+            node = next((node for node in reversed(self.nodes) if value in node.outputs), None)
+        if (
+            node is not None
+            and node.op.kind is Kind.VIEW
+            and type(node.operands[0]) is int
+            and (found is None or not node.op.strides)
+        ):
+            # A part that fills its memory may do so by chance: a slice of this step, up to this end.
             base = self.symbolic_strides(self.defined[node.operands[0]], node.operands[0])
             before, after = self._shape_of_value(node.operands[0]), self._shape_of_value(node.outputs[0])
             layout = None if base is None else strided_view(node, Strided(node.operands[0], 0, base), before, after)
-            found = None if layout is None else layout.strides
+            if layout is not None and (found is None or tuple(map(without_symbols, layout.strides)) == strides):
+                found = layout.strides
         if found is None or tuple(map(without_symbols, found)) != strides:
             self.recorder.sizes.give_up(f"how a tensor of shape {list(array.shape)} lies in memory may depend on sizes")
             return None

@@ -7,12 +7,11 @@ for more sizes than its own they are symbolic ones (symbolic.py), which answer i
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tracejit.core.numbers import RecordedNumber, settled
-from tracejit.core.symbolic import SymInt, active
+from tracejit.core.symbolic import SymInt, active, python_type, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_symbols
 
 __all__ = [
@@ -25,14 +24,18 @@ __all__ = [
     "float_product",
     "integer",
     "largest",
+    "log1p",
     "memory_order",
+    "minus",
     "normalise_dim",
     "normalise_dims",
     "operand",
     "position",
     "product",
     "quotient",
+    "root",
     "rounded_down",
+    "rounded_up",
     "same",
     "size_range",
     "slice_of",
@@ -120,9 +123,33 @@ def largest(sizes: Sequence[Dim]) -> Dim:
     return max(sizes) if symbol is None else symbol.env.compute("max", *sizes)  # type: ignore[attr-defined, no-any-return]
 
 
+def _applied(function: Callable[[float], Any], x: float) -> Any:
+    return x.env.compute(function.__name__, x) if active(x) else function(x)  # type: ignore[attr-defined]
+
+
 def rounded_down(x: float) -> Dim:
     """floor(x); of a number that is computed of symbolic sizes, without a question which one that is."""
-    return x.env.compute("floor", x) if active(x) else math.floor(x)  # type: ignore[attr-defined, no-any-return]
+    return _applied(math.floor, x)  # type: ignore[no-any-return]
+
+
+def rounded_up(x: float) -> Dim:
+    """ceil(x), likewise."""
+    return _applied(math.ceil, x)  # type: ignore[no-any-return]
+
+
+def minus(a: float, b: float) -> float:
+    """a - b of numbers, of which b may be a symbolic size: a float in front of that would convert it without its notice."""
+    return a - (b * 1.0 if type(a) is float and active(b) else b)
+
+
+def root(x: float) -> float:
+    """The square root; of a number that is computed of symbolic sizes, without a question which one that is."""
+    return _applied(math.sqrt, x)  # type: ignore[no-any-return]
+
+
+def log1p(x: float) -> float:
+    """log(1 + x), likewise."""
+    return _applied(math.log1p, x)  # type: ignore[no-any-return]
 
 
 def quotient(a: Dim, b: Dim) -> Dim:
@@ -188,9 +215,13 @@ def position(operation: str, value: Any) -> int:
 
 
 def size_range(start: Dim, stop: Dim, step: Dim = 1) -> Iterable[Dim]:
-    """range(start, stop, step) of sizes: how many steps there are is a relation of symbolic ones, which `range` itself would not note."""
-    if not has_symbols((start, stop, step)):
+    """range(start, stop, step) of sizes: how many steps there are is a relation of symbolic ones, which `range` itself would not note.
+    Raises TypeError for floats, as `range` does."""
+    numbers = (start, stop, step)
+    if not has_symbols(numbers):
         return range(start, stop, step)
+    if any(python_type(n) is not int for n in numbers):
+        return range(*map(without_symbols, numbers))  # for its error
     return [start + i * step for i in range(int(-((start - stop) // step)))]
 
 
@@ -198,11 +229,12 @@ def slice_of(key: slice, size: Dim) -> tuple[Dim, Dim, int]:
     """(start, stop, step) of a slice of a dimension: what `slice.indices` says, of symbolic sizes as well."""
     if not has_symbols((size, key)):
         return key.indices(size)
-    step = 1 if key.step is None else operator.index(key.step)
+    parts = (key.start, key.stop, key.step)
+    if any(isinstance(part, float) or not (part is None or hasattr(type(part), "__index__")) for part in parts):
+        raise TypeError("slice indices must be integers or None or have an __index__ method")
+    step = 1 if key.step is None else int(key.step) if type(key.step) is bool else integer("slice", "step", key.step)
     if step < 1:
-        return key.indices(size)  # for its error, and for who refuses it
-    if not all(end is None or hasattr(type(end), "__index__") for end in (key.start, key.stop)):
-        return key.indices(size)  # for its error
+        return slice(key.start, key.stop, int(step)).indices(size)  # for its error, and for who refuses it
     ends = []
     for end, default in ((key.start, 0), (key.stop, size)):
         end = default if end is None else int(end) if type(end) is bool else integer("slice", "bound", end)
@@ -215,7 +247,7 @@ def slice_of(key: slice, size: Dim) -> tuple[Dim, Dim, int]:
 def normalise_dim(operation: str, dim: int, ndim: int) -> int:
     """A dimension in [0, ndim).  Raises IndexError, as PyTorch does, when it is out of range."""
     if type(dim) is not int:
-        dim = integer(operation, "dim", dim)
+        dim = int(integer(operation, "dim", dim))  # what a dimension is decides all else
     rank = max(ndim, 1)
     if not -rank <= dim < rank:
         raise IndexError(

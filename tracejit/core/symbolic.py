@@ -7,8 +7,9 @@ values of the variables for which its relations hold: an environment is a trace 
 of the same name is (torch.fx.experimental.symbolic_shapes).
 
 They are ints to C code, which may use the number without a word: NumPy, `range`, `operator.index`, a float on the left of an operator.
-What evaluates arrays may do so.  Whoever decides something by such means would not be noticed; therefore what an environment says is
-compared with what another size really gave before it is relied on (capture/recording/sized.py, compiled/symbolic_paths.py).
+What evaluates arrays may do so.  Who hands one to C code says `pinned`, or has a function of it that notes (`minus`, `root`, `size_range`
+in shapes.py).  Whoever decides something without that would not be noticed; therefore what an environment says is compared with what
+another size really gave before it is relied on (capture/recording/sized.py, compiled/symbolic_paths.py).
 
 A dictionary or set that finds an equal number notes that; one that finds none notes nothing.  So what is looked up by sizes must be an
 economy, right also where equal ones are not found.
@@ -39,6 +40,7 @@ __all__ = [
     "cached",
     "called",
     "is_symbolic",
+    "pinned",
     "python_type",
     "shape_of",
     "strides_of",
@@ -69,7 +71,8 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _OPPOSITE: Final = {"==": "!=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY, **_ROUNDING, **_EXTREMES, "float": float}
+_MATHEMATICAL: dict[str, Callable[[Any], Any]] = {"sqrt": math.sqrt, "log1p": math.log1p}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY, **_ROUNDING, **_EXTREMES, **_MATHEMATICAL, "float": float}
 _SMALLEST: Final = 2
 """Sizes of 0 and 1 are no variables."""
 _DEEPEST: Final = 2
@@ -540,6 +543,7 @@ for _cls in (SymInt, SymFloat):
     for _name, _symbol in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("floordiv", "//"), ("mod", "%")):
         setattr(_cls, f"__{_name}__", _binary(_symbol))
         setattr(_cls, f"__r{_name}__", _binary(_symbol, True))
+    _cls.__name__ = _cls.__qualname__ = _cls.__bases__[0].__name__  # errors name the classes of what they refuse
     for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
         setattr(_cls, f"__{_name}__", _comparison(_symbol))
     _base: Any = _cls.__bases__[0]
@@ -587,6 +591,19 @@ def without_symbols(value: Any) -> Any:
     """The plain number of a symbolic one, without a note; anything else as it is."""
     kind = type(value)
     return _plain_int(value) if kind is SymInt else _plain_float(value) if kind is SymFloat else value
+
+
+def pinned(value: Any) -> Any:
+    """The plain number of a symbolic one, which is noted to have this value; slices, tuples and lists of such, and anything else as it is.
+    For C code that decides something by it."""
+    if not is_symbolic(value):
+        return value
+    if isinstance(value, (tuple, list)):
+        parts = [pinned(part) for part in value]
+        return parts if isinstance(value, list) else tuple(parts)
+    if type(value) is slice:
+        return slice(pinned(value.start), pinned(value.stop), pinned(value.step))
+    return value.env.settle(value) if active(value) else without_symbols(value)
 
 
 def python_type(value: Any) -> type:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tracejit.core.dtypes import int64
 from tracejit.core.precision import in_float32, rounds_once
-from tracejit.core.shapes import float_product, integer
+from tracejit.core.shapes import float_product, integer, minus
 from tracejit.functional.activation import logsigmoid
 from tracejit.functional.normalisation import cosine_similarity, pairwise_distance
 from tracejit.functional.support import in_positions, reduced, sum_of_all
@@ -74,7 +74,7 @@ def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: fl
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
     size = abs_(input - target)
-    return reduced("smooth_l1_loss", where(size < beta, size * size * 0.5 / beta, size - 0.5 * beta), reduction)
+    return reduced("smooth_l1_loss", where(size < beta, size * size * 0.5 / beta, size - beta * 0.5), reduction)
 
 
 @in_float32
@@ -84,7 +84,7 @@ def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float
     if delta <= 0:
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
     size = abs_(input - target)
-    return _averaged("huber_loss", where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta), weight, reduction)
+    return _averaged("huber_loss", where(size <= delta, size * size * 0.5, (size - delta * 0.5) * delta), weight, reduction)
 
 
 @in_float32
@@ -200,13 +200,13 @@ def _smoothed(logp: Any, target: Any, weight: Any, axis: int, ignore_index: int,
         uniform = sum_of_all(uniform) / sum_of_all(scale)
     else:
         uniform = reduced("cross_entropy", uniform, reduction)
-    return chosen * (1.0 - smoothing) + uniform * (smoothing / float_product(logp.shape[axis : axis + 1]))
+    return chosen * minus(1.0, smoothing) + uniform * (smoothing / float_product(logp.shape[axis : axis + 1]))
 
 
 def _against_probabilities(logp: Any, target: Any, weight: Any, axis: int, reduction: str, smoothing: float) -> Any:
     classes = logp.shape[axis]
     if smoothing > 0.0:
-        target = target * (1.0 - smoothing) + smoothing / classes
+        target = target * minus(1.0, smoothing) + smoothing / classes
     weighted = logp * target if weight is None else logp * target * _by_class(weight, axis, logp.ndim)
     loss = -primitives.sum_(weighted, dims=(axis,), keepdim=False)
     return reduced("cross_entropy", loss, reduction)

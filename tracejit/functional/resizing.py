@@ -63,9 +63,7 @@ def interpolate(
         factors = (scale_factor,) * rank if isinstance(scale_factor, int | float) else tuple(scale_factor)  # type: ignore[arg-type]
         target = tuple(n * int(f) if f == int(f) else rounded_down(n * f) for n, f in zip(spatial, factors, strict=True))
         repeats = [int(f) if f in _EXACT else 0 for f in factors]
-        steps = tuple(
-            n / t if recompute_scale_factor and t else 1.0 / f for n, t, f in zip(spatial, target, factors, strict=True)
-        )
+        steps = tuple(n / t if recompute_scale_factor and t else 1 / f for n, t, f in zip(spatial, target, factors, strict=True))
     if len(target) != rank or min(target) < 1:
         raise ValueError(f"interpolate(): expected a positive size for each of {rank} spatial dimensions, got {list(target)}")
     if mode == "area":

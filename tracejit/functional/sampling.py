@@ -10,7 +10,8 @@ import numpy as np
 
 from tracejit.core.dtypes import int64
 from tracejit.core.precision import in_float32, rounds_once
-from tracejit.core.shapes import product
+from tracejit.core.shapes import normalise_dim, product
+from tracejit.core.symbolic import pinned
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
 from tracejit.ops.creation import ArrayConstant, arange, constant, full
@@ -37,7 +38,7 @@ def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float =
     soft = softmax((logits + noise) / tau, dim)
     if not hard:
         return soft
-    at = dim % soft.ndim
+    at = normalise_dim("gumbel_softmax", dim, soft.ndim)
     best = primitives.argmax(detach(soft), dim=at, keepdim=True)
     ones = full(1, shape=tuple(best.shape), dtype=soft.dtype)
     one_hot = indexing.scatter(full(0, shape=tuple(soft.shape), dtype=soft.dtype), best, ones, dim=at)
@@ -54,10 +55,12 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
             f"{list(theta.shape)} and {list(size)}"
         )
     axes = []
-    for n in size[2:]:
+    for n in map(pinned, size[2:]):
         line = np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(1)
         axes.append(line if align_corners else line * (n - 1) / n)
-    places = np.stack([*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(tuple(size[2:]))], -1)  # the last dimension first
+    places = np.stack(
+        [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones([line.size for line in axes])], -1
+    )  # the last dimension first
     base = constant(array=ArrayConstant(np.ascontiguousarray(places.reshape(1, -1, rank + 1).astype(theta.dtype.numpy))))
     return reshape(matmul(base, permute(theta, dims=(0, 2, 1))), shape=(size[0], *size[2:], rank))
 

@@ -16,6 +16,7 @@ from tracejit.core.aval import UNKNOWN, Aval
 from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.op import Kind
 from tracejit.core.shapes import broadcast_shapes
+from tracejit.core.symbolic import pinned
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import ArrayConstant, constant, full
 from tracejit.ops.declare import custom, require_one_dtype
@@ -28,7 +29,7 @@ __all__ = ["gather", "index_add", "index_select", "scatter", "scatter_add"]
 
 def constant_index(positions: list[Any]) -> Any:
     """An int64 (or bool mask as positions) index tensor made from a list in a key."""
-    array = np.asarray(positions) if positions else np.zeros(0, np.int64)
+    array = np.asarray(pinned(positions)) if positions else np.zeros(0, np.int64)
     if array.dtype == np.bool_:
         (array,) = array.ravel().nonzero()
     if array.dtype.kind not in "iu":
@@ -53,7 +54,7 @@ def constant_key(array: np.ndarray[Any, Any]) -> Any:
 
 def constant_value(values: Any) -> Any:
     """What is assigned to items, given as an array or a nested sequence of numbers, as a tensor of its own dtype."""
-    array = np.array(values, order="C")
+    array = np.array(pinned(values), order="C")
     if array.dtype.kind not in "biuf":
         raise TypeError(f"can't assign a {values.__class__.__name__} of {array.dtype} to items of a tensor")
     if array.dtype not in FROM_NUMPY:

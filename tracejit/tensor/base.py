@@ -21,7 +21,7 @@ from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.dtypes import FLOATING_KINDS, FROM_NUMPY, DType, canonical, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.core.op import Op
-from tracejit.core.symbolic import shape_of, strides_of
+from tracejit.core.symbolic import pinned, shape_of, strides_of
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
@@ -245,7 +245,7 @@ class Tensor:
         """Distances between neighbours along each dimension, in elements."""
         strides = strides_of[0](self) if strides_of else None
         strides = tuple(s // self._array.itemsize for s in self._array.strides) if strides is None else strides
-        return strides if dim is None else strides[dim]
+        return strides if dim is None else strides[pinned(dim)]
 
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.core.symbolic import SYMBOLIC
+from tracejit.core.symbolic import SYMBOLIC, pinned
 
 __all__ = ["Size"]
 
@@ -47,7 +47,7 @@ class Size(tuple[int, ...]):
         return tuple.__new__(cls, sizes)
 
     def __getitem__(self, key: Any) -> Any:
-        item = _item_of(self, key)
+        item = _item_of(self, key if type(key) is int else pinned(key))
         return _size_of(item) if isinstance(item, tuple) else item
 
     def __add__(self, other: Any) -> Any:
@@ -57,7 +57,7 @@ class Size(tuple[int, ...]):
         return _size_of(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, count: Any) -> Any:
-        return _size_of(tuple.__mul__(self, count))
+        return _size_of(tuple.__mul__(self, pinned(count)))
 
     __rmul__ = __mul__
 

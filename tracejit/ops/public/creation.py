@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
-from tracejit.core.shapes import integer
+from tracejit.core.shapes import integer, minus, rounded_down, rounded_up
 from tracejit.core.warned import warn
 from tracejit.ops import creation
 from tracejit.ops.elementwise.arithmetic import cast
@@ -114,14 +113,15 @@ def arange(*bounds: Any, dtype: dtypes.DType | None = None, device: Any = None, 
     if dtype is dtypes.int64:  # which PyTorch computes with as soon as it is asked for it
         numbers = list(map(int, numbers))
     start, end, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
-    if step == 0 or (end - start) * step < 0:
+    distance = minus(end, start)
+    if step == 0 or distance * step < 0:
         raise RuntimeError(
             f"arange(): upper bound and lower bound inconsistent with step sign: start {start}, end {end}, step {step}"
         )
     if dtype is None:
         dtype = dtypes.default_dtype() if any(isinstance(b, float) for b in (start, end, step)) else dtypes.int64
     whole = all(isinstance(b, int) for b in (start, end, step))
-    length = max(0, -((start - end) // step) if whole else math.ceil((end - start) / step))
+    length = max(0, -((start - end) // step) if whole else rounded_up(distance / step))
     return _finish(creation.arange(start, step, length=length, dtype=dtype), requires_grad)
 
 
@@ -139,9 +139,10 @@ def range_(
     warn("range() is deprecated: unlike Python's it includes its end; use arange(), which does not", stacklevel=3)
     require_cpu("range", device)
     first, last, distance = (_number("range", b) for b in ((0, start, step) if end is None else (start, end, step)))
-    if distance == 0 or (last - first) * distance < 0:
+    reach = minus(last, first)
+    if distance == 0 or reach * distance < 0:
         raise RuntimeError(f"range(): upper bound and lower bound inconsistent with step sign: {first}, {last}, {distance}")
-    length = math.floor((last - first) / distance) + 1
+    length = rounded_down(reach / distance) + 1
     return _finish(creation.arange(first, distance, length=length, dtype=dtype or dtypes.default_dtype()), requires_grad)
 
 
@@ -165,7 +166,7 @@ def linspace(
     dtype = dtype or dtypes.default_dtype()
     if not dtype.is_floating_point:
         first, last = int(first), int(last)
-    step = (last - first) / (steps - 1) if steps > 1 else 0.0
+    step = minus(last, first) / (steps - 1) if steps > 1 else 0.0
     rising = creation.arange(first, step, length=steps, dtype=dtypes.float64)
     if steps > 1:  # counted from the nearer end, so that both are exact
         half = creation.arange(0, 1, length=steps, dtype=dtypes.int64) < steps // 2

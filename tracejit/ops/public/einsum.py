@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.core.numbers import settled
-from tracejit.core.shapes import broadcast_shapes, product
+from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
+from tracejit.core.symbolic import pinned
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.linalg import matmul
@@ -170,9 +171,12 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     """Contraction of the last `dims` dimensions of `a` with the first of `b`, or of two lists of dimensions."""
     dims = settled(dims)
     if isinstance(dims, int):
+        dims = pinned(dims)  # which dimensions these are decides all else
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         left, right = ([d] if isinstance(d, int) else list(d) for d in map(settled, dims))
+        left = [normalise_dim("tensordot", d, a.ndim) for d in left]
+        right = [normalise_dim("tensordot", d, b.ndim) for d in right]
     if len(left) != len(right):
         raise RuntimeError(f"tensordot(): expected as many dimensions of a as of b, got {len(left)} and {len(right)}")
     names_a = list(range(a.ndim))

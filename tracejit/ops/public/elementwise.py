@@ -12,7 +12,8 @@ from tracejit.core.numbers import settled
 from tracejit.core.op import Promotion
 from tracejit.core.precision import rounds_once
 from tracejit.core.promotion import common_dtype
-from tracejit.core.shapes import product
+from tracejit.core.shapes import minus, product
+from tracejit.core.symbolic import pinned
 from tracejit.core.warned import warn
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise import arithmetic, bitwise, comparison, mathematics, rounding, special, trigonometry
@@ -79,7 +80,9 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
         )
     if alpha == 1:
         return other
-    return arithmetic.mul(other, alpha) if is_tensor(other) else other * alpha
+    if is_tensor(other):
+        return arithmetic.mul(other, alpha)
+    return alpha * other if type(other) is float else other * alpha  # a float in front would not notice that alpha is of sizes
 
 
 def _factor_last(name: str, operands: tuple[Any, ...], factor: str) -> tuple[Any, ...]:
@@ -185,7 +188,7 @@ def round_(input: Any, *, decimals: int = 0) -> Any:
         return rounding.rint(input)
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"round(): decimals is only supported for floating-point tensors, got {input.dtype.name}")
-    scale = 10.0 ** abs(decimals)
+    scale = 10.0 ** abs(pinned(decimals))
     return rounding.rint(input * scale) / scale if decimals > 0 else rounding.rint(input / scale) * scale
 
 
@@ -228,7 +231,7 @@ def logit(input: Any, eps: float | None = None) -> Any:
     """log(x / (1 - x)); `eps` clamps x to [eps, 1 - eps] first."""
     x = as_floating(input)
     if eps is not None:
-        x = clamp(x, eps, 1.0 - eps)
+        x = clamp(x, eps, minus(1.0, eps))
     return mathematics.log(x / (1.0 - x))
 
 
@@ -283,7 +286,7 @@ def lerp(input: Any, end: Any, weight: Any) -> Any:
     difference = end - input
     if is_tensor(weight):
         return comparison.where(abs(weight) < 0.5, input + weight * difference, end - difference * (1.0 - weight))
-    return input + difference * weight if abs(weight) < 0.5 else end - difference * (1.0 - weight)
+    return input + difference * weight if abs(weight) < 0.5 else end - difference * minus(1.0, weight)
 
 
 @public(in_place=True)

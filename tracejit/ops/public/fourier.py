@@ -13,7 +13,7 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
-from tracejit.core.shapes import normalise_dim
+from tracejit.core.shapes import normalise_dim, root
 from tracejit.ops import fourier
 from tracejit.ops.creation import arange
 from tracejit.ops.movement.copies import pad
@@ -70,7 +70,7 @@ def _factor(name: str, norm: str | None, count: int, inverse: bool) -> float:
     if norm not in (None, "backward", "forward", "ortho"):
         raise RuntimeError(f"fft.{name}(): invalid normalization mode: {norm!r}; expected 'backward', 'forward' or 'ortho'")
     if norm == "ortho":
-        return 1 / math.sqrt(count)
+        return 1 / root(count)
     return 1 / count if (norm == "forward") != inverse else 1.0
 
 
@@ -238,7 +238,7 @@ def _frequencies(length: int, start: int, n: int, d: float, dtype: Any, device: 
     chosen = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype, "fftfreq")
     place = arange(0, 1, length=length, dtype=dtypes.int64)
     place = F["where"](place >= start, place - n, place)
-    return place.to(chosen) * (1.0 / (n * d))
+    return place.to(chosen) * (1 / (n * d))
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:

@@ -15,7 +15,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import RecordedNumber, plain_number, settled
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product, slice_of
-from tracejit.core.symbolic import active
+from tracejit.core.symbolic import SymInt, active
 from tracejit.ops import indexing
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
@@ -109,7 +109,7 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
 
 def _position(k: Any) -> int:
     """The position that an index stands for.  Raises TypeError for what is no integer; a number that is being recorded says so itself."""
-    if type(k) is int or active(k) or (isinstance(k, RecordedNumber) and k.__class__ is int):
+    if type(k) is int or (type(k) is SymInt and active(k)) or (isinstance(k, RecordedNumber) and k.__class__ is int):
         return k  # type: ignore[no-any-return]
     try:
         return k.__index__()  # type: ignore[no-any-return]

@@ -53,7 +53,7 @@ def _norm_over(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> An
     absent, at_zero = magnitude == 0, math.inf if order < 0 else 0.0
     total = primitives.sum_(where(absent, at_zero, pow_(where(absent, 1.0, magnitude), float(order))), dims=dims, keepdim=keepdim)
     zero = total == at_zero
-    return where(zero, 0.0, pow_(where(zero, 1.0, total), 1.0 / order))
+    return where(zero, 0.0, pow_(where(zero, 1.0, total), 1 / order))
 
 
 @rounds_once

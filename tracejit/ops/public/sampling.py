@@ -10,6 +10,7 @@ from typing import Any
 
 from tracejit.core import dtypes
 from tracejit.core.precision import rounds_once
+from tracejit.core.shapes import log1p
 from tracejit.ops.elementwise import arithmetic, comparison, mathematics, rounding
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import FUNCTIONS, public
@@ -86,7 +87,7 @@ def _geometric_in(input: Any, p: float, *, generator: Generator | None = None) -
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     waiting = exponential_of(tuple(input.shape), dtypes.float64, generator)
-    return arithmetic.cast(rounding.ceil(waiting * (-1 / math.log1p(-p))), dtype=input.dtype)
+    return arithmetic.cast(rounding.ceil(waiting * (-1 / log1p(-p))), dtype=input.dtype)
 
 
 for _name, _body in (("cauchy", _cauchy_in), ("log_normal", _log_normal_in), ("geometric", _geometric_in)):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracejit.core.op import Op
-from tracejit.core.shapes import integer
+from tracejit.core.shapes import integer, size_range
 from tracejit.ops.elementwise import arithmetic, bessel, comparison, incomplete, mathematics, orthogonal, rounding, special
 from tracejit.ops.public.derive import FUNCTIONS, binary, derive_unary, public, unary
 from tracejit.ops.public.elementwise import as_floating
@@ -122,6 +122,6 @@ def multigammaln(input: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension p.  Its argument must be above (p - 1) / 2."""
     x, p = as_floating(input), integer("mvlgamma", "p", p)
     out = special.lgamma(x)
-    for i in range(1, p):
+    for i in size_range(1, p):
         out = out + special.lgamma(x - i / 2)
     return arithmetic.add(out, p * (p - 1) / 4 * math.log(math.pi))
