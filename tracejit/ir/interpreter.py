@@ -80,41 +80,42 @@ def run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class _Ready(NamedTuple):
-    """A node, what it calls, and what its outputs are to be: (shape, dtype) of each."""
+    """A node, what it calls, and what its outputs are to be: (value id, shape, dtype) of each."""
 
     node: Node
     evaluate: Callable[..., Any]
     attributes: dict[str, Any]
-    expected: list[tuple[tuple[int, ...], np.dtype[Any]]]
+    outputs: list[tuple[int, tuple[int, ...], np.dtype[Any]]]
 
     @classmethod
     def of(cls, node: Node, avals: Mapping[int, Any]) -> _Ready:
-        made = [avals[v] for v in node.outputs]
-        return cls(node, node.op.evaluate, node.attrs, [(aval.shape, aval.dtype.numpy) for aval in made])
+        outputs = [(v, avals[v].shape, avals[v].dtype.numpy) for v in node.outputs]
+        return cls(node, node.op.evaluate, node.attrs, outputs)
 
-    def evaluated(self, operands: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-        """The outputs.  Raises NodeFailed where they are not what they are to be."""
-        node = self.node
+    def put(self, values: dict[Any, Any], operands: Sequence[Any]) -> None:
+        """Put the outputs among the values.  Raises NodeFailed where they are not what they are to be."""
+        node, evaluate, attributes, outputs = self
         try:
-            result = self.evaluate(*operands, **self.attributes)
+            result = evaluate(*operands, **attributes)
         except Exception as error:
             if is_foreign(error):
                 raise
             raise NodeFailed(node) from error
-        arrays = [np.asarray(array) for array in (result if node.op.multiple else (result,))]
-        for array, (shape, dtype) in zip(arrays, self.expected, strict=True):
+        for (v, shape, dtype), found in zip(outputs, result if node.op.multiple else (result,), strict=True):
+            array = values[v] = found if type(found) is np.ndarray else np.asarray(found)
             if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
-                found = f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}"
+                told = f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}"
                 expected = f"{dtype}{list(shape)}"
                 if "dynamic shape" in node.op.traits:
-                    raise NodeFailed(node) from SizeChanged(f"{found}, recorded was {expected}", array.shape)
-                raise NodeFailed(node) from AssertionError(f"{found}, its shape rule says {expected}")
-        return arrays
+                    raise NodeFailed(node) from SizeChanged(f"{told}, recorded was {expected}", array.shape)
+                raise NodeFailed(node) from AssertionError(f"{told}, its shape rule says {expected}")
 
 
 def evaluated(node: Node, operands: Sequence[Any], avals: Mapping[int, Any]) -> list[np.ndarray[Any, Any]]:
     """The outputs of a node that has some.  Raises NodeFailed where they are not what `avals` says."""
-    return _Ready.of(node, avals).evaluated(operands)
+    values: dict[Any, Any] = {}
+    _Ready.of(node, avals).put(values, operands)
+    return [values[v] for v in node.outputs]
 
 
 class Runner:
@@ -142,7 +143,7 @@ class Runner:
                 _check_guard(node, guards, operands[0])
                 guards += 1
             else:
-                values.update(zip(node.outputs, ready.evaluated(operands), strict=True))
+                ready.put(values, operands)
         outputs = tuple([values[x] for x in graph.outputs])
         return _committed(graph, values, outputs) if graph.writes else outputs
 
