@@ -67,6 +67,7 @@ def test_lists_may_be_joined_again_and_again() -> None:
         LOOP.replace("return outs * 2", "return [outs for x in xs], lambda: outs"),
         LOOP.replace("outs = []", "global outs\n        outs = []"),
         LOOP.replace("stack(outs, 1)", "stack(outs, outs)"),
+        LOOP.replace("outs = []", "outs = [stack(outs)]"),
         "def f(xs):\n    try:\n        outs = []\n        outs.append(xs)\n        outs = stack(outs)\n    except E:\n        return outs",
         "def f(xs):\n    with quiet():\n        outs = []\n        outs.append(g(xs))\n        outs = stack(outs)\n    return outs",
         "def f(xs):\n    for x in xs:\n        a = []\n        a.append(x)\n        if x: break\n        a = stack(a)\n    return a",
@@ -98,3 +99,21 @@ def test_the_variable_is_a_list_where_a_step_has_raised() -> None:
         xs = tj.arange(n * 2.0).view(n, 2)
         for _ in range(2):
             assert tj.allclose(compiled(xs, here), function(xs, there)) and here == there
+
+
+def test_a_list_may_begin_with_what_was_joined_of_it_before() -> None:
+    def function(xs: Any) -> Any:
+        outs = []
+        for x in xs:
+            outs.append(x * 2)
+        outs = [tj.stack(outs).sum(0)]
+        for x in xs:
+            outs.append(x)
+        outs = tj.stack(outs)
+        return outs
+
+    compiled = tj.compile(function)
+    for n in (9, 12, 15, 12):
+        xs = tj.arange(n * 2.0).view(n, 2)
+        for _ in range(2):
+            assert compiled(xs).equal(function(xs))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tracejit.capture.handlers.in_program import SHORT
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.loop_nodes import Slices, row
 from tracejit.capture.snapshots import is_behind
@@ -28,8 +29,6 @@ FIRST: Final = 5
 """Elements that count from the front: enough to compare a step with the one before at two places."""
 MORE_THAN: Final = FIRST + 1
 """There are more elements: those, the one before the last, and the last."""
-_LONGEST: Final = 2**31
-"""Numbers that the program computes with are smaller: products of two are exact."""
 TAKING_APART: Final = {
     "unbind": ("input", "dim"),
     "split": ("input", "split_size_or_sections", "dim"),
@@ -97,7 +96,7 @@ class Numbers:
     def become_tensor(self, count: SymInt) -> bool:
         """Have them in a tensor int64 as well, so that steps can compute with them; False where they may be too long for that."""
         last = self._start + self._step * count
-        if not all(x < _LONGEST and x > -_LONGEST for x in (self._start, last)):
+        if not all(x < 2**SHORT and x > -(2**SHORT) for x in (self._start, last)):
             return False
         self.tensor = arange(self._start, self._step, length=count, dtype=int64)
         return True
@@ -108,7 +107,7 @@ class Numbers:
         if k not in self._late:
             number = self._late[k] = self._recorder.program.take_number(row(self.tensor, 0, place, keeps=False))
             if is_symbolic(number):
-                number._late.bits = _LONGEST.bit_length() - 1
+                number._late.bits = SHORT
         return self._late[k]
 
     def make(self, k: int, place: Any) -> None:
@@ -151,9 +150,10 @@ class AnyNumber:
         """The number that counts it, as one that the program has."""
         return next(part.late(k, self.place(k)) for part in self._parts if type(part) is Numbers)
 
-    def counted(self) -> list[Tensor]:
+    @property
+    def counted(self) -> Tensor | None:
         """The tensor of such numbers, if there is one."""
-        return [part.tensor for part in self._parts if type(part) is Numbers and part.tensor is not None]
+        return next((part.tensor for part in self._parts if type(part) is Numbers), None)
 
     def tensors(self, k: int) -> list[Tensor]:
         """Those of an element."""

@@ -384,7 +384,7 @@ class Frame:
     def compare_along(self, symbol: str, left: Any, right: Any, is_left: bool | None, *loops: Loop | None) -> Any:
         """A comparison of a number that counts the steps of a loop, on one side; None: of others with each other."""
         result = self.compare(symbol, left, right)
-        for loop in filter(None, loops if not (isinstance(left, Tensor) or isinstance(right, Tensor)) else ()):
+        for loop in filter(None, () if _is_of_tensors(left, right) else loops):
             counter, other = (left, right) if is_left else (right, left)
             asked = symbol if is_left else SWAPPED[symbol]
             if is_left is None or type(result) is not bool or not loop.compared(asked, counter, other, result):
@@ -397,7 +397,7 @@ class Frame:
 
     def moved(self, symbol: str, left: Any, right: Any, *loops: Loop | None) -> Any:
         """Part of such a place: a sum or a difference of integers."""
-        if not (type(left) is type(right) is int or isinstance(left, Tensor) or isinstance(right, Tensor)):
+        if not (type(left) is type(right) is int or _is_of_tensors(left, right)):
             if len(loops) == 1 and loops[0] is not None and active() is not None:
                 found = loops[0].moved(symbol, left, right)
                 if found is not None:
@@ -485,6 +485,11 @@ class Frame:
 
     def match_mapping(self, subject: Any, keys: tuple[Any, ...], rest: bool) -> tuple[Any, ...] | None:
         return matched_mapping(*_reading(subject), keys, rest)
+
+
+def _is_of_tensors(left: Any, right: Any) -> bool:
+    """Whether an operation is one of tensors: then nothing in it counts steps."""
+    return isinstance(left, Tensor) or isinstance(right, Tensor)
 
 
 def _run_all(loops: tuple[Loop | None, ...]) -> None:

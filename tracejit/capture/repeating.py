@@ -68,7 +68,7 @@ _WORTH: Final = 64
 """Nodes that are left to be appended, where it pays to compare what is recorded."""
 _TRIES: Final = 4
 """Steps that are compared with the one before: if they differ, others will."""
-_COUNTED: Final = ("of steps",)
+_COUNTED: Final = "of steps"
 """What stands in the place of a variable for the numbers of the steps, which have none."""
 _TEMPORARY: Final = "__temporary_"
 """Variables of the instrumented code, which hold nothing from one step to the next."""
@@ -101,6 +101,7 @@ class Loop:
         self._cells = cells
         self._names = names
         self._counters = names.counters
+        self._handed_on = [name for name in names.stored if name not in names.renewed and name not in cells]
         self._elements: Sequence[Any] | AnyNumber = ()
         self._at = -1
         self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
@@ -215,8 +216,9 @@ class Loop:
     def number(self, counter: Any) -> Any:
         """A counter, to be computed with, as a number in a tensor that the program has."""
         elements = self._elements
-        is_known = self._tries and isinstance(elements, AnyNumber) and elements.counted()
-        return elements.number(self._at) if is_known else counter  # type: ignore[union-attr]
+        if self._tries and isinstance(elements, AnyNumber) and elements.counted is not None:
+            return elements.number(self._at)
+        return counter
 
     def _size(self, x: Any) -> Any:
         """An integer of the program's, as a size; None of what is none."""
@@ -287,8 +289,7 @@ class Loop:
         """Whether there are other values for the variables of the function: steps have been left out, so that the one that follows is the
         last, or numbers have become those of the program.  Asked at the beginning of each step."""
         if not self._at:  # the first step may be another one
-            self._floats = {name: x for name in self._names.stored if type(x := variables.get(name)) is float}
-            self._floats = {name: x for name, x in self._floats.items() if name not in self._names.renewed}
+            self._floats = self._floats_in(variables)
             return False
         recorder = self._interpreter.recorder
         recorder.native_depth += 1  # what is compared is no business of the program
@@ -305,19 +306,21 @@ class Loop:
     def _carry_floats(self, variables: dict[str, Any]) -> bool:
         """Have the program hold floats in variables that steps assign to, if the first one has changed some, `time += dt`: the steps that
         follow compute with them.  Whether there are any."""
-        floats = {name: x for name in self._floats if type(x := variables.get(name)) is float and name not in self._cells}
         if not isinstance(self._elements, AnyNumber) or not all(name in variables for name in self._names.stored):
             return False
+        floats = {name: x for name, x in self._floats_in(variables).items() if name in self._floats}
         if all(x == self._floats[name] for name, x in floats.items()):
             return False
         for name, x in floats.items():
             variables[name] = self._interpreter.take_number(full(x, shape=(), dtype=float64))
         return True
 
+    def _floats_in(self, variables: Mapping[str, Any]) -> dict[str, float]:
+        return {name: x for name in self._handed_on if type(x := variables.get(name)) is float}
+
     def _carried_numbers(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
         """The tensors of floats that steps hand on in variables."""
-        names = [name for name in self._names.stored if name not in self._names.renewed and name not in self._cells]
-        numbers: dict[str, Any] = {name: variables[name] for name in names if is_late(variables.get(name))}
+        numbers: dict[str, Any] = {name: variables[name] for name in self._handed_on if is_late(variables.get(name))}
         found = {name: x._late.in_program() for name, x in numbers.items() if type(x._value) is float}
         return {name: x for name, x in found.items() if x is not None}
 
@@ -413,8 +416,9 @@ class Loop:
             name: value for name, value in variables.items() if not (name in apart or name.startswith((_TEMPORARY, CAPTURE)))
         }
         if isinstance(self._elements, AnyNumber):
-            looked_at.update(zip(_COUNTED, self._elements.counted(), strict=False))
             looked_at.update(self._carried_numbers(variables))
+            if self._elements.counted is not None:
+                looked_at[_COUNTED] = self._elements.counted
         looked_at.update(
             (f"{name}[-1]", items[-1]) for name, items in zip(appended, lists, strict=True) if items and name in names.last
         )

@@ -59,6 +59,7 @@ OF_READING: Final = frozenset(
 )
 """What is known of attributes, items, numbers and global names from outside since they were read, and the guards on them."""
 _OF_CONTAINERS: Final = frozenset({"stored", "numbered"})
+"""What is known of numbers in containers, by their places (handlers/effects.py)."""
 OF_NUMBERS: Final = frozenset({"late", "_variables"})
 """What is known of numbers that the program computes: of such that nobody has, steps may make as many as they like."""
 _MOST: Final = 4096

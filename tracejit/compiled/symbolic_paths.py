@@ -303,7 +303,7 @@ class SymbolicPaths:
 
     def _confirm(self, symbolic: SymbolicRecording, recording: Recording, shapes: Shapes) -> None:
         """Trust a symbolic recording that says what was recorded for other sizes than its own: for one for which all that is computed of
-        sizes is another number, or for several; and of these for the variables that had another size in one."""
+        sizes is another number, or for several; and then where no number is another one that was the same in all of these."""
         if symbolic.sizes(shapes) in (*symbolic.explained, symbolic.own) or not symbolic.explains(recording, shapes):
             return
         symbolic.confirm(shapes)

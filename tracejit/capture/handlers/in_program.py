@@ -28,7 +28,7 @@ from tracejit.math import libm
 from tracejit.replay.ir import Every, Not
 from tracejit.tensor import Tensor
 
-__all__ = ["CHOOSING", "TO_INTEGERS", "WORD", "InProgramHandlers"]
+__all__ = ["CHOOSING", "SHORT", "TO_INTEGERS", "WORD", "InProgramHandlers"]
 
 _OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 _OF_INTEGERS = {**_OPERATIONS, "//": "floor_divide", "%": "remainder"}

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from tracejit.capture.syntax.locate import FunctionNode
-from tracejit.capture.syntax.loops import joined_list, uses_as_private, written_down
+from tracejit.capture.syntax.loops import joined_list, named, uses_as_private, written_down
 
 __all__ = ["separate_lists"]
 
@@ -35,11 +35,12 @@ def separate_lists(node: FunctionNode) -> set[str]:
             if name is None or name in shared:
                 continue
             begin = max([k for k, earlier in enumerate(block[:end]) if name in written_down(earlier)], default=None)
-            if begin is None or not _is_private(name, block[begin : end + 1]):
+            uses = None if begin is None else _private_uses(name, block[begin : end + 1])
+            if uses is None:
                 continue
             own = f"__list_{len(made)}_{name}__"
-            for part in _named(name, block[begin : end + 1])[:-1]:  # but for what is assigned to in the end
-                part.id = own
+            for use in uses:
+                use.id = own
             made.add(own)
     return made
 
@@ -52,18 +53,15 @@ def _joined_under_its_name(statement: ast.stmt) -> str | None:
     return name if isinstance(target, ast.Name) and target.id == name else None
 
 
-def _is_private(name: str, statements: Sequence[ast.stmt]) -> bool:
-    """Whether statements use a name as that of a private list, and run from the first one to the last, or never come to an end."""
-    uses = len(_named(name, statements)) - 1
-    return uses_as_private(statements)[name] == uses and not any(map(_may_leave, statements))
-
-
-def _named(name: str, statements: Sequence[ast.stmt]) -> list[ast.Name]:
-    """Uses of a name; that which the last statement assigns to is the last one."""
-    *before, last = statements
+def _private_uses(name: str, statements: Sequence[ast.stmt]) -> list[ast.Name] | None:
+    """The uses of a name but for what the last statement assigns to, if all of these are uses of the list that the first one writes down,
+    as of a private one, and the statements run from the first to the last, or never come to an end; else None."""
+    first, *_, last = statements
     assert isinstance(last, ast.Assign)
-    parts = [part for x in (*before, last.value, *last.targets) for part in ast.walk(x)]
-    return [part for part in parts if isinstance(part, ast.Name) and part.id == name]
+    uses = [use for statement in statements for use in named(name, statement) if use is not last.targets[0]]
+    is_new = len(named(name, first)) == 1  # else it reads what the variable was before
+    is_private = is_new and uses_as_private(statements)[name] == len(uses) and not any(map(_may_leave, statements))
+    return uses if is_private else None
 
 
 def _may_leave(node: ast.AST) -> bool:

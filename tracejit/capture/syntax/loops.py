@@ -31,6 +31,7 @@ __all__ = [
     "joined_list",
     "loop_names",
     "moves_with",
+    "named",
     "number_uses",
     "own_uses",
     "positions",
@@ -235,7 +236,7 @@ def own_uses(node: FunctionNode) -> Mapping[str, int]:
 
 
 def _uses(name: str, body: Sequence[ast.stmt]) -> int:
-    return sum(isinstance(part, ast.Name) and part.id == name for statement in body for part in ast.walk(statement))
+    return sum(len(named(name, statement)) for statement in body)
 
 
 def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
@@ -246,19 +247,19 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
     operands: list[ast.Name] = []
     for part in (part for statement in body for part in _own_parts(statement)):
         if isinstance(part, ast.Subscript):
-            inside.update(map(id, _named(name, part.slice)))
+            inside.update(map(id, named(name, part.slice)))
             for place in positions(part) if not isinstance(part.ctx, ast.Del) else ():
-                found = _named(name, place)
+                found = named(name, place)
                 if moves_with(place, {name}) and len(found) == (2 if isinstance(place, ast.Slice) else 1):
                     counted.update(map(id, found))
         elif isinstance(part, ast.Compare) and any(compared(part, {name})):
-            found = _named(name, part)
+            found = named(name, part)
             counted.update(map(id, found if len(found) == 1 else ()))
         else:
             operands += [x for x in _computed_with(part) if isinstance(x, ast.Name) and x.id == name]
     operands = [x for x in operands if id(x) not in counted]
     known = counted | {id(x) for x in operands if id(x) not in inside}
-    uses = [x for statement in body for x in _named(name, statement)]
+    uses = [x for statement in body for x in named(name, statement)]
     return operands if all(id(x) in known for x in uses) else None
 
 
@@ -277,14 +278,15 @@ def _computed_with(node: ast.AST) -> list[ast.expr]:
     return node.args if of_numbers else []
 
 
-def _named(name: str, node: ast.AST) -> list[ast.Name]:
+def named(name: str, node: ast.AST) -> list[ast.Name]:
+    """Where a name stands in a statement or an expression, in functions inside as well."""
     return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id == name]
 
 
 def _is_renewed(name: str, body: Sequence[ast.stmt]) -> bool:
     """Whether a body assigns to a name before it uses it."""
     for statement in body:
-        uses = _named(name, statement)
+        uses = named(name, statement)
         if not uses:
             continue
         if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
