@@ -58,6 +58,8 @@ OF_READING: Final = frozenset(
     | {"_constants", "_expressions", "_once", "_variables", "_variables_of", "_symbolic", "_classes", "_usual", "plain_classes"}
 )
 """What is known of attributes, items, numbers and global names from outside since they were read, and the guards on them."""
+_OF_OBJECTS: Final = frozenset({"namespace", "class_reads", "class_misses"})
+"""Where objects of the program are by name: what is in them is none of the recording's."""
 _OF_CONTAINERS: Final = frozenset({"stored", "numbered"})
 """What is known of numbers in containers, by their places (handlers/effects.py)."""
 OF_NUMBERS: Final = frozenset({"late", "_variables"})
@@ -251,7 +253,7 @@ def recorded(interpreter: RecordingInterpreter, apart: frozenset[str] = frozense
         slots = [name for cls in type(x).__mro__ for name in getattr(cls, "__slots__", ()) if name != "__weakref__"]
         named = {**getattr(x, "__dict__", {}), **{name: getattr(x, name, None) for name in slots}}
         return [
-            (name, looked(value, 2) if name not in _OF_CONTAINERS else without_shapes(value))
+            (name, looked(value, 1 if name in _OF_OBJECTS else 2) if name not in _OF_CONTAINERS else without_shapes(value))
             for name, value in named.items()
             if name not in left_out
         ]
