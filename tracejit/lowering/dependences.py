@@ -2,7 +2,8 @@
 
 The relation is kept closed: for each group a mask with a bit for every group that it needs, directly or by way of others.  So whether a
 path leads from one to another is one bit, however long the program is; a loop of a thousand steps that was unrolled asks millions of times.
-What was merged keeps its bits, which nobody asks for any more.
+Two that are merged go on under the number of one of them, which most of those that need them have already; the bits of the other
+stay, and nobody asks for them any more.
 """
 
 from __future__ import annotations
@@ -55,18 +56,18 @@ class Dependences:
         )
 
     def merge(self, one: int, other: int) -> int:
-        """The number of a group in the place of two that are not apart."""
+        """The number, one of theirs, of a group in the place of two that are not apart."""
+        if self._ancestors[one] >> other & 1:  # who needs either has a bit for the one that is needed
+            one, other = other, one
         both = {one, other}
-        number = self.new()
-        self._before[number] = (self._before[one] | self._before[other]) - both
-        self._after[number] = (self._after[one] | self._after[other]) - both
         for neighbours, back in ((self._before, self._after), (self._after, self._before)):
-            for group in neighbours[number]:
-                back[group] -= both
-                back[group].add(number)
-        self._ancestors[number] = (self._ancestors[one] | self._ancestors[other]) & ~(1 << one | 1 << other)
-        self._inherit(self._after[number], self._ancestors[number] | 1 << number)
-        return number
+            for group in neighbours[other] - both:
+                back[group].discard(other)
+                back[group].add(one)
+            neighbours[one] = (neighbours[one] | neighbours[other]) - both
+        self._ancestors[one] = (self._ancestors[one] | self._ancestors[other]) & ~(1 << one | 1 << other)
+        self._inherit(self._after[one], self._ancestors[one] | 1 << one)
+        return one
 
     def _inherit(self, groups: Iterable[int], mask: int) -> None:
         """These groups need all of the mask, and so does what needs them."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import FunctionType, MethodType
@@ -472,11 +473,11 @@ def _outputs(
     values = [interpreter.values[id(t)] for t in tensors]
     roots = [views.root(value) for value in values]
     positions = {root: i for i, (root, chain) in enumerate(roots) if not chain}
+    sharing = Counter(root for root, _ in roots)
     hidden: list[int] = []
     for tensor, (root, chain) in zip(tensors, roots, strict=True):
-        shared = sum(other == root for other, _ in roots) > 1
         follows = not tensor.requires_grad and root in interpreter.requires_grad and not any(_ends_gradients(n.op) for n in chain)
-        if chain and (shared or follows) and root not in positions and root not in inputs:
+        if chain and (sharing[root] > 1 or follows) and root not in positions and root not in inputs:
             positions[root] = len(values) + len(hidden)
             hidden.append(root)
     made = []
