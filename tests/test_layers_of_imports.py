@@ -51,7 +51,7 @@ MEETING = [
     {"executable", "placing", "hot_entry", "backward_call", "eager_tape", "side_trace"},
     {"report", "dispatch"},
     {"recorded_path"},
-    {"settling", "symbolic_paths"},
+    {"settling", "symbolic_paths", "pieces"},
     {"compile", "cache"},
     {"shadow"},
 ]

@@ -36,6 +36,7 @@ def test_every_counter_counts_what_its_name_says() -> None:
         "bridges": 1,
         "early_calls": 0,
         "instances": 0,
+        "piecewise_calls": 0,
     }
     assert function.stats.machine_calls >= 4 + 2
 

@@ -58,6 +58,7 @@ from tracejit.capture.tensors import Watch
 from tracejit.capture.tracebacks import without_dispatch
 from tracejit.compiled.dispatch import dispatching, leaving, nothing_recorded
 from tracejit.compiled.executable import Executable, UnsupportedProgram
+from tracejit.compiled.pieces import Pieces, in_pieces
 from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
 from tracejit.compiled.settling import WINDOW, Settling
 from tracejit.compiled.side_trace import Trace
@@ -94,6 +95,7 @@ else:
     _Partial = functools.partial
 
 _recording = Turn()
+_PARTED: Final = 6  # recordings that part at one place before a loop is blamed
 _FEW: Final = 8  # paths, all of which may be asked
 _MANY: Final = 64  # paths of one function
 _OFTEN: Final = 4  # calls of one size
@@ -185,11 +187,16 @@ class CompiledFunction(_Partial[P, R]):
         self._patience = _Patience()
         self._arriving: _Arriving | None = None  # what is compiled in the background
         self._untranslated: list[Entry] = []  # hot entries whose translation a fork has given up
+        self._pieces: Pieces | None = None  # that it runs in, since paths for all of it are too many
+        self._may_be_cut = True
         self._is_outdated = False  # whether the paths do not know yet of an entry that has become machine code, or is to
         self.stats = Stats(self._settling)
 
     def _put_in_front(self, entry: Entry | None) -> None:
         paths = self._paths
+        if self._pieces is not None:
+            self._front, paths[0], paths[FRONT], paths[SIZED] = None, self._run_in_pieces, None, None
+            return
         if entry is None:
             self._front, paths[0], paths[FRONT], paths[SIZED] = None, nothing_recorded, None, None
         elif len(self._by_sizes) > 1:
@@ -211,6 +218,16 @@ class CompiledFunction(_Partial[P, R]):
         known = self._by_sizes.get(self._symbolic.shapes(args, kwargs))
         entry = self._front = self._front if known is None else known[0]
         return MISS if entry is None else entry.serve(args, kwargs)
+
+    def _run_in_pieces(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Stands for the entry in front of a function in pieces."""
+        pieces = self._pieces
+        if pieces is None or not pieces.are_current():
+            self._pieces, self._may_be_cut = None, True
+            self._put_in_front(None)
+            return MISS
+        self.stats.piecewise_calls += 1
+        return pieces.function(*args, **kwargs)
 
     def _leave_alone(self, calls: int) -> None:
         """So many calls go to the function itself."""
@@ -675,8 +692,28 @@ class CompiledFunction(_Partial[P, R]):
         self._rare_calls = 0
         if len(self._entries) == _MANY and len(self._by_sizes) > 1:
             self._note(make("many_sizes", f"{self._name()} has recorded paths for {len(self._by_sizes)} sizes of its arguments"))
-        if self._is_full():
+        if self._may_be_cut and not self._fullgraph and self._settling.is_wasteful():
+            self._take_to_pieces()
+        elif self._is_full():
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
+
+    def _take_to_pieces(self) -> None:
+        """Paths are recorded for next to nothing: if the function has a loop at fault, its steps are compiled instead."""
+        parting = self._partings.foremost()
+        if parting is None or parting.count < _PARTED:
+            return
+        self._may_be_cut = False
+        pieces = in_pieces(self.__wrapped__, parting, self._piece)
+        if pieces is not None:
+            for entry in self._entries:
+                self.stats.retire(entry.executable)
+            self._pieces, self._entries, self._by_sizes, self._sized = pieces, (), {}, SizeTable()
+            self._put_in_front(None)
+
+    def _piece(self, function: Any) -> CompiledFunction[..., Any]:
+        made = CompiledFunction(function)
+        made._backend, made._patience, made._symbolic = self._backend, self._patience, SymbolicPaths(self._symbolic.dynamic)
+        return made
 
     def _made(
         self, recording: Recording, entries: tuple[Entry, ...], backend: str, sizes: Shapes, symbolic: SymbolicPath | None
@@ -723,7 +760,7 @@ class CompiledFunction(_Partial[P, R]):
         parting, compiling = self._partings.foremost(), self._arriving is not None
         symbolic = self._symbolic.describe()
         return explain_function(
-            self._name(), self.stats, self._entries, self._reasons, parting, self._is_full(), compiling, symbolic
+            self._name(), self.stats, self._entries, self._reasons, parting, self._is_full(), compiling, symbolic, self._pieces
         )
 
     def _look(self) -> None:
@@ -755,7 +792,8 @@ class CompiledFunction(_Partial[P, R]):
                 arriving.work.wait_until(math.inf)
                 self._arrived(arriving)
             result = self(*args, **kwargs)
-            for entry in self._entries:
+            parts = [] if self._pieces is None else self._pieces.parts
+            for entry in (*self._entries, *[entry for part in parts for entry in part._entries]):
                 entry.executable.warm_up()
         finally:
             if reason in patience:
@@ -766,6 +804,7 @@ class CompiledFunction(_Partial[P, R]):
         """Forget all recorded paths and reasons; statistics start again."""
         self._arriving, self._is_outdated = None, False
         self._untranslated.clear()
+        self._pieces, self._may_be_cut = None, True
         self._entries = ()
         self._by_sizes, self._sized = {}, SizeTable()
         self._came.clear()

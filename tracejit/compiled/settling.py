@@ -14,8 +14,8 @@ trying.
   until as many windows in a row as there were losses have left no debt.
 * Recordings.  After `config.max_failures` in a row that came to nothing the next one comes `FIRST_WAIT` calls later, then twice as many;
   after `_RAISED` in a row that ended in an error, after 8 calls, then twice as many.  A function without entries is left alone meanwhile.
-  Where `_UNUSED` paths more were recorded than calls were served meanwhile, the next one comes `FIRST_WAIT` calls later, then twice as
-  many, until enough have been.
+  Where `_WASTED` paths more were recorded than calls were served meanwhile, a function that can be is taken to pieces (pieces.py); where
+  `_UNUSED` more were, the next one comes `FIRST_WAIT` calls later, then twice as many, until enough have been.
   A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `_FRUITLESS` of one piece of code in
   a row none of which has served a call, one more is recorded only when it has been called `FIRST_WAIT` times.
 
@@ -39,6 +39,7 @@ __all__ = ["WINDOW", "Settling"]
 WINDOW: Final = 64
 _RAISED: Final = 8
 _FRUITLESS: Final = 32
+_WASTED: Final = 8
 _UNUSED: Final = 16
 _FURTHEST: Final = 20  # doublings
 
@@ -192,6 +193,10 @@ class Settling:
                 kin = _kin[self._code] = _Kin()
             kin.last = entry.executable.counter
         self._recorded = True
+
+    def is_wasteful(self) -> bool:
+        """Whether many more paths were recorded than calls were served meanwhile."""
+        return self._unused >= _WASTED
 
     def failed(self, lasting: bool) -> int:
         """A recording came to nothing; lasting: because of the program, not of what is around it.  For how many calls to wait."""

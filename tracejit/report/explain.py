@@ -31,13 +31,16 @@ def explain_function(
     full: bool,
     compiling: bool,
     symbolic: Sequence[str] = (),
+    pieces: Any = None,
 ) -> str:
     """entries: the recorded paths (recorded_path.Entry).  parting: the guard that keeps recordings apart, if there is one.  full: whether
     there are as many paths as there may be.  compiling: whether one more is compiled in the background.  symbolic: what there is to say of
-    symbolic sizes."""
+    symbolic sizes.  pieces: those that the function runs in, if it does (compiled/pieces.py)."""
     if not stats.calls:
         return f"{name}: not called yet"
     headline = _headline(stats, len(entries), reasons, parting, full)
+    if pieces is not None:
+        headline = f"runs in pieces, since {pieces.why}: steps of its loops are compiled, what is around them is not"
     if compiling:
         headline = (
             f"compiling in the background; {headline}" if entries else "compiling in the background; calls run eagerly meanwhile"
@@ -76,6 +79,8 @@ def explain_function(
             f"  backward calls: from Python, since what cannot be translated is {why}" for why in executable.interpreted_for
         ]
         passes += [f"passes of path {i}:", *[f"  # {stamp}" for stamp in executable.graph.history]]
+    for piece in () if pieces is None else pieces.parts:
+        lines += [f"  {line}" for line in piece.explain().splitlines()]
     return "\n".join([*lines, *passes])
 
 
@@ -169,7 +174,8 @@ def _counts(stats: Any) -> str:
     made = f", made of symbolic sizes {stats.instances}" if stats.instances else ""
     machine = f"{stats.machine_calls} calls into machine code, {stats.programs_compiled} programs{made}"
     missed = f"{stats.guard_misses} guard misses, {stats.exits} exits, {stats.bridges} bridges"
-    return f"calls {stats.calls}: compiled {stats.compiled_calls}, eager {eager}; {missed}; {machine}"
+    pieces = f", in pieces {stats.piecewise_calls}" if stats.piecewise_calls else ""
+    return f"calls {stats.calls}: compiled {stats.compiled_calls}{pieces}, eager {eager}; {missed}; {machine}"
 
 
 def graph_text(executable: Any) -> str:

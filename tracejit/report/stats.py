@@ -23,11 +23,12 @@ class Stats:
     made.  instances: paths for other sizes that came of them, without a recording.  programs_compiled: forward programs.
     machine_calls: calls into machine code, forward and backward, early leaves included.
     guard_misses: calls that no entry's guards fitted.  exits: programs left at a guard inside.  bridges: exits that another entry
-    took over.  early_calls: those of the eager ones that ran while a program was compiled in the background."""
+    took over.  early_calls: those of the eager ones that ran while a program was compiled in the background.  piecewise_calls: ran as
+    Python that calls programs for the steps of loops (compiled/pieces.py)."""
 
     FIELDS = (
         "calls", "compiled_calls", "eager_calls", "traces", "programs_compiled", "machine_calls", "guard_misses", "exits", "bridges",
-        "early_calls", "instances",
+        "early_calls", "instances", "piecewise_calls",
     )  # fmt: skip
 
     def __init__(self, settling: _Settling | None = None) -> None:
@@ -43,6 +44,7 @@ class Stats:
         self.traces = self.instances = 0
         self.guard_misses = 0
         self.bridges = 0
+        self.piecewise_calls = 0
 
     def retire(self, executable: Any) -> None:
         """Let go of an executable that will not be called again."""
@@ -70,7 +72,7 @@ class Stats:
     @property
     def calls(self) -> int:
         """All calls."""
-        return self.compiled_calls + self.eager_calls
+        return self.compiled_calls + self.eager_calls + self.piecewise_calls
 
     @property
     def programs_compiled(self) -> int:

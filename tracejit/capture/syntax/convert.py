@@ -9,15 +9,16 @@ when they are called.  What is rewritten stands in rewrite.py; here a code objec
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from types import CodeType
 from typing import Any, Final
 
 from tracejit.capture.syntax.expressions import CAPTURE
-from tracejit.capture.syntax.locate import NotConvertible, locate, nested_codes, source_extent
+from tracejit.capture.syntax.locate import Located, NotConvertible, locate, nested_codes, source_extent
 from tracejit.capture.syntax.rewrite import CELLS, Rewriter
 from tracejit.core.weak_table import WeakTable
 
-__all__ = ["CAPTURE", "INSTRUMENTED", "convert", "is_instrumented"]
+__all__ = ["CAPTURE", "INSTRUMENTED", "compiled_as", "convert", "is_instrumented"]
 
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -117,7 +118,24 @@ def _convert(code: CodeType, module_file: str | None) -> CodeType:
         inner = node
     else:
         raise NotConvertible("unsupported_syntax", "a coroutine")
-    free = [ast.arg(variable) for variable in (CAPTURE, *code.co_freevars)]
+    result = _compiled(code, located, inner, name, (CAPTURE, *code.co_freevars))
+    _remember(result)
+    return result
+
+
+def compiled_as(code: CodeType, located: Located, more: Sequence[str] = ()) -> CodeType:
+    """A definition, which was made of that of `code`, as a code object in its place: with its name, its free variables, those that `more`
+    names after them, and the nested functions that it has.  Raises NotConvertible."""
+    node = located.node
+    assert isinstance(node, ast.FunctionDef)
+    _without_annotations(node.args)
+    node.decorator_list, node.returns, node.name = [], None, "__made__"
+    return _compiled(code, located, node, node.name, (*code.co_freevars, *more))
+
+
+def _compiled(code: CodeType, located: Located, inner: ast.stmt, name: str, variables: Sequence[str]) -> CodeType:
+    """The code of a statement that defines a function, or returns one.  variables: those that may be free in it."""
+    free = [ast.arg(variable) for variable in variables]
     factory: ast.stmt = ast.FunctionDef("__factory__", ast.arguments([], free, None, [], [], None, []), [inner], [], None)
     if located.class_name is not None:  # private names are mangled by the class around them
         factory = ast.ClassDef(located.class_name, [], [], [factory], [])
@@ -129,7 +147,5 @@ def _convert(code: CodeType, module_file: str | None) -> CodeType:
         raise NotConvertible("unsupported_syntax", code.co_qualname)
     originals: dict[Any, CodeType] = {}
     _collect_originals(code, originals)
-    result = result.replace(co_name=code.co_name, co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
-    result = _with_originals(result, originals)
-    _remember(result)
-    return result
+    result = result.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    return _with_originals(result, originals)

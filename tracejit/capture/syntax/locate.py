@@ -23,8 +23,9 @@ from types import CodeType
 from typing import Any, Final
 
 from tracejit.core.interrupts import is_foreign
+from tracejit.core.weak_table import WeakTable
 
-__all__ = ["FunctionNode", "Located", "NotConvertible", "locate", "nested_codes", "source_extent"]
+__all__ = ["FunctionNode", "Located", "NotConvertible", "declare", "locate", "nested_codes", "source_extent"]
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -68,6 +69,7 @@ class _File:
 
 
 _files: dict[str, _File] = {}
+_declared: WeakTable[Located] = WeakTable()
 _FUTURE: Final[int] = functools.reduce(operator.or_, (getattr(__future__, n).compiler_flag for n in __future__.all_feature_names))
 _IMPORT: Final = re.compile(r"^(?:from\s+\S+\s+import|import)\s+(\([^)]*\)|[^#\n]*)", re.MULTILINE)
 _IMPORTED: Final = re.compile(r"(\w+)(?:\.\w+)*(?:\s+as\s+(\w+))?\s*(?:,|$)")
@@ -263,12 +265,20 @@ def _in_file(filename: str, code: CodeType) -> Located | None:
     return Located(copy.deepcopy(node), class_name, code.co_flags & _FUTURE)
 
 
+def declare(code: CodeType, located: Located) -> None:
+    """From now on this is the definition of `code`, whose text stands nowhere."""
+    _declared[code] = located
+
+
 def locate(code: CodeType, module_file: str | None = None) -> Located:
     """The definition that `code` was compiled from.
 
     `module_file` replaces the file name of frozen standard library modules.  Raises NotConvertible when there is no source,
     when it no longer matches, or when it is ambiguous.
     """
+    declared = _declared.get(code)
+    if declared is not None:
+        return copy.deepcopy(declared)
     filename = module_file if code.co_filename.startswith("<frozen") and module_file else code.co_filename
     found = _in_excerpt(filename, code) or _in_file(filename, code)
     if found is None:

@@ -1,0 +1,601 @@
+"""Functions in pieces: what they do, against the functions themselves; and when a compiled function is taken to pieces."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import linecache
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracejit as T
+from tracejit import nn
+from tracejit.compiled.compile import FullGraphError
+from tracejit.compiled.pieces import in_pieces
+from tracejit.report.partings import Parting
+
+_files = itertools.count()
+
+
+def defined(text: str, **names: Any) -> Any:
+    """The function `f` of a program text, with a file that can be read."""
+    file = f"{__file__}.{next(_files)}"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    namespace: dict[str, Any] = {"contextlib": contextlib, **names, "__name__": "program", "__file__": file}
+    exec(compile(text, file, "exec", dont_inherit=True), namespace)
+    return namespace["f"]
+
+
+def cut(function: Any, where: str = "") -> Callable[..., Any] | None:
+    """The function in pieces which are Python, or None if it is not cut."""
+    found = in_pieces(function, Parting("exit", "a value", where), lambda piece: piece)
+    return None if found is None else found.function
+
+
+def outcome(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return "gives", function(*args)
+    except Exception as error:
+        return "raises", type(error)
+
+
+# -- the same function
+LOOPS = {
+    "variables that are carried, and others": """
+def f(xs):
+    total, out = 0, []
+    for x in xs:
+        double = 2 * x
+        total += double
+        out.append(total)
+    return total, out
+""",
+    "break, continue and return": """
+def f(xs):
+    total = 0
+    for k, x in enumerate(xs):
+        if x < 0:
+            continue
+        if x == 7:
+            break
+        if x > 8:
+            return "early", total
+        total += x * k
+    else:
+        total = -total
+    return total
+""",
+    "a return of nothing": """
+def f(xs):
+    for x in xs:
+        if x > 5:
+            return
+    return xs
+""",
+    "a while loop with loops inside that have ends of their own": """
+def f(xs):
+    n, found = len(xs), []
+    while n > 0:
+        n -= 1
+        for x in xs:
+            if x == n:
+                break
+            if x > 6:
+                continue
+            found.append((n, x))
+        else:
+            n -= 1
+            continue
+        if n == 3:
+            break
+    return n, found
+""",
+    "a name that comprehensions and generators read": """
+def f(xs):
+    out, y = [], 1
+    for x in xs:
+        y = y + x
+        out += [y * k for k in range(2)]
+        out.append(sum(y + k for k in range(2)))
+    return out, y
+""",
+    "a name that has a value in the last step alone": """
+def f(xs):
+    last = None
+    for x in xs:
+        if x == xs[-1]:
+            last = x
+    return last
+""",
+    "parts of elements, and stores into containers": """
+def f(xs):
+    table, pairs = {}, list(zip(xs, xs[1:]))
+    for (a, b), *c in [(p, 1, 2) for p in pairs]:
+        table[a] = b, c
+        table.setdefault(b, []) if b in table else None
+    return table, a if pairs else None
+""",
+    "patterns, walrus, exceptions that are caught": """
+def f(xs):
+    out = []
+    for x in xs:
+        match x:
+            case 0 | 1:
+                kind = "few"
+            case int(n) if n > 5:
+                kind = "many", n
+            case _:
+                kind = "some"
+        try:
+            out.append((kind, 1 / (x - 3)))
+        except ZeroDivisionError as error:
+            out.append(str(error))
+        finally:
+            out.append("done")
+        if (half := x // 2) > 1:
+            out.append(half)
+    return out
+""",
+    "defaults, keywords, what is around it": """
+def around(scale):
+    def f(xs, /, shift=1, *rest, power=2, **more):
+        total = 0
+        for x in xs:
+            total += scale * x**power + shift
+        return total, rest, more
+    return f
+f = around(3)
+""",
+    "private names of a class": """
+class Some:
+    def __init__(self):
+        self.__total = 0
+    def step(self, xs):
+        for x in xs:
+            self.__total += x
+            if self.__total > 6:
+                break
+        return self.__total
+def f(xs):
+    return Some().step(xs)
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("xs", [[], [1], [2, 3, 7, 4], [0, 5, -1, 9, 3], [8, 1, 6, 3, 3]], ids=str)
+def test_a_function_in_pieces_gives_what_the_function_gives(name: str, xs: list[int]) -> None:
+    function = defined(LOOPS[name])
+    pieces = cut(function)
+    assert (pieces is None) == ("class" in LOOPS[name])  # f itself has no loop there
+    if pieces is not None:
+        assert outcome(pieces, xs) == outcome(function, xs)
+
+
+def test_methods_are_cut_for_their_object() -> None:
+    class Some:
+        def __init__(self) -> None:
+            self.__total = 0
+
+        def step(self, xs: list[int]) -> int:
+            for x in xs:
+                self.__total += x
+                if self.__total > 6:
+                    break
+            return self.__total
+
+    one, other = Some(), Some()
+    pieces = cut(one.step)
+    assert pieces is not None
+    assert [pieces([1, 2]), pieces([9, 9])] == [other.step([1, 2]), other.step([9, 9])] == [3, 12]
+
+
+STAYING = {
+    "a nested function shares a variable that steps assign to": """
+def f(xs):
+    out = []
+    for x in xs:
+        out.append(lambda: x)
+    return [g() for g in out]
+""",
+    "a nested function assigns to it": """
+def f(xs):
+    total = 0
+    def add(y):
+        nonlocal total
+        total += y
+    for x in xs:
+        add(x)
+        total += 1
+    return total
+""",
+    "a nested function assigns to what the body reads": """
+def f(xs):
+    total, out = 0, []
+    def add(y):
+        nonlocal total
+        total += y
+    for x in xs:
+        add(x)
+        out.append(total)
+    return out
+""",
+    "a warning names the line of who calls": """
+def f(xs):
+    for x in xs:
+        warnings.warn("twice", stacklevel=2)
+    return xs
+""",
+    "a generator goes on later": """
+def f(xs):
+    out = []
+    for x in xs:
+        out.append(x + k for k in (1, 2))
+    return [list(g) for g in out]
+""",
+    "global names": """
+def f(xs):
+    global count
+    count = 0
+    for x in xs:
+        count += x
+    return count
+""",
+    "a name that is deleted": """
+def f(xs):
+    for x in xs:
+        y = x
+        del y
+    return x
+""",
+    "a name that may have no value": """
+def f(xs):
+    for x in xs:
+        if x > 3:
+            y = x
+    return y
+""",
+    "an exception ends the loop, and a handler looks at variables": """
+def f(xs):
+    seen = 0
+    try:
+        for x in xs:
+            seen = x
+            1 / (x - 7)
+    except ZeroDivisionError:
+        return "caught", seen
+    return seen
+""",
+    "a context manager may swallow that": """
+def f(xs):
+    seen = 0
+    with contextlib.suppress(ZeroDivisionError):
+        for x in xs:
+            seen = x
+            1 / (x - 7)
+    return seen
+""",
+    "it looks at its own variables": """
+def f(xs):
+    for x in xs:
+        found = sorted(locals())
+    return found if xs else None
+""",
+    "a generator function": """
+def f(xs):
+    for x in xs:
+        yield x
+""",
+    "no loop": """
+def f(xs):
+    return [x for x in xs]
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STAYING)
+def test_loops_stay_in_the_function_where_a_piece_might_be_told_apart(name: str) -> None:
+    assert cut(defined(STAYING[name])) is None
+
+
+def test_the_innermost_loop_around_a_line_is_cut_and_without_one_all_outer_loops() -> None:
+    text = "def f(n):\n    for i in range(n):\n        for j in range(n):\n            n + 1\n    for k in range(n):\n        n + 2\n"
+    function = defined(text)
+    file = function.__code__.co_filename
+
+    def lines(where: str) -> list[int]:
+        found = in_pieces(function, Parting("exit", "a value", where), lambda piece: piece)
+        assert found is not None
+        return [piece.__code__.co_firstlineno for piece in found.parts]
+
+    assert lines(f"{file}:4") == [4]
+    assert lines(f"{file}:6") == [6]
+    assert lines("elsewhere.py:4") == lines("") == [3, 6]
+    assert in_pieces(function, Parting("exit", "a value", f"{file}:1"), lambda piece: piece) is None
+    assert in_pieces(function, Parting("object", "an argument", ""), lambda piece: piece) is None
+
+
+def test_lines_in_tracebacks_are_those_of_the_text() -> None:
+    function = defined("def f(xs):\n    for x in xs:\n        y = x\n        1 / y\n    return 1\n")
+    pieces = cut(function)
+    assert pieces is not None
+    with pytest.raises(ZeroDivisionError) as caught:
+        pieces([1, 0])
+    assert [entry.lineno + 1 for entry in caught.traceback][-1] == 4
+    assert {entry.name for entry in caught.traceback[2:]} == {"f"}
+
+
+# -- random programs
+def programs(draw: Any) -> Iterator[str]:
+    """The lines of a function of a list of small numbers, whose variables may have no value."""
+    names = ["a", "b", "c"]
+
+    def expression() -> str:
+        kind = draw(st.integers(0, 5))
+        if kind == 0:
+            return str(draw(st.integers(-2, 3)))
+        if kind == 1:
+            return f"sum({draw(st.sampled_from(names))} + k for k in range(2))"
+        if kind == 2:
+            return f"len([x for x in xs if x > {draw(st.sampled_from(names))}])"
+        if kind == 3:
+            return f"({draw(st.sampled_from(names))} {draw(st.sampled_from('+-*'))} {draw(st.sampled_from(names))})"
+        return draw(st.sampled_from([*names, "x"]))
+
+    def block(depth: int, loops: int, indent: str) -> Iterator[str]:
+        for _ in range(draw(st.integers(1, 3))):
+            kind = draw(st.integers(0, 13))
+            if kind < 4 or depth > 3:
+                yield f"{indent}{draw(st.sampled_from(names))} {draw(st.sampled_from(['=', '=', '+=']))} {expression()}"
+            elif kind == 4:
+                yield f"{indent}out.append({expression()})"
+            elif kind < 7:
+                yield f"{indent}if {expression()} > {expression()}:"
+                yield from block(depth + 1, loops, indent + "    ")
+                if draw(st.booleans()):
+                    yield f"{indent}else:"
+                    yield from block(depth + 1, loops, indent + "    ")
+            elif kind < 9:
+                yield f"{indent}for {draw(st.sampled_from(['x', 'x', 'a']))} in xs[:{draw(st.integers(0, 4))}]:"
+                yield from block(depth + 1, loops + 1, indent + "    ")
+                if draw(st.booleans()):
+                    yield f"{indent}else:"
+                    yield from block(depth + 1, loops, indent + "    ")
+            elif kind == 9 and loops:
+                yield f"{indent}{draw(st.sampled_from(['break', 'continue']))}"
+            elif kind == 10:
+                yield f"{indent}return out, {expression()}"
+            elif kind == 11:
+                yield f"{indent}try:"
+                yield from block(depth + 1, loops, indent + "    ")
+                yield f"{indent}except {draw(st.sampled_from(['NameError', 'TypeError']))} as {draw(st.sampled_from(['e', 'b']))}:"
+                yield from block(depth + 1, loops, indent + "    ")
+            elif kind == 12:
+                manager = draw(st.sampled_from(["contextlib.suppress(NameError)", "contextlib.nullcontext()"]))
+                yield f"{indent}with {manager}:"
+                yield from block(depth + 1, loops, indent + "    ")
+            else:
+                yield f"{indent}({draw(st.sampled_from(names))} := {expression()})"
+
+    yield "def f(xs, b=2):"
+    yield "    a, out = 1, []"
+    yield from block(0, 0, "    ")
+    yield "    for x in xs:"
+    yield from block(1, 1, "        ")
+    yield f"    return out, {', '.join(draw(st.lists(st.sampled_from([*names, 'x']), min_size=1, max_size=4)))}"
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_random_functions_do_in_pieces_what_they_do(data: Any) -> None:
+    function = defined("\n".join(programs(data.draw)) + "\n")
+    pieces = cut(function)
+    for xs in ([], [3], [0, 1, 2], [2, -1, 3, 0, 5]):
+        if pieces is not None:
+            assert outcome(pieces, xs) == outcome(function, xs)
+
+
+def test_most_random_functions_are_cut() -> None:
+    """Else the test above would not see much."""
+    found = []
+
+    @settings(max_examples=60, deadline=None, database=None, derandomize=True)
+    @given(st.data())
+    def collect(data: Any) -> None:
+        found.append(cut(defined("\n".join(programs(data.draw)) + "\n")) is not None)
+
+    collect()
+    assert sum(found) > len(found) / 4
+
+
+# -- compiled functions that are taken to pieces
+T.manual_seed(0)
+_one, _other = nn.Linear(4, 4), nn.Linear(4, 4)
+
+
+def _rows(seed: int, count: int = 10) -> Any:
+    return T.tensor(np.random.default_rng(seed).normal(size=(count, 4)).astype(np.float32))
+
+
+def _either_way(xs: Any) -> Any:
+    h = T.zeros(4)
+    for t in range(xs.shape[0]):
+        if (h + xs[t]).sum() > 0:
+            h = T.tanh(_one(h) + xs[t])
+        else:
+            h = T.tanh(_other(h) - xs[t])
+    return h
+
+
+def _accepts(x: Any, steps: int) -> tuple[Any, Any, int]:
+    """Metropolis' algorithm."""
+    energy, accepted, chain = (x**2).sum(), 0, []
+    with T.no_grad():
+        for _ in range(steps):
+            proposed = x + 0.5 * T.randn(4)
+            other = (proposed**2).sum()
+            if random.random() < (energy - other).exp().item():
+                x, energy = proposed, other
+                accepted += 1
+            chain.append(x)
+    return x, T.stack(chain).mean(0), accepted
+
+
+def _ends_early(xs: Any) -> Any:
+    best = None
+    for x in xs:
+        norm = x.norm()
+        if norm < 0.8:
+            continue
+        if best is None or norm > best:
+            best = norm
+        if norm > 3.2:
+            return best, x
+    return best, None
+
+
+def _compared(function: Callable[..., Any], given: Callable[[int], tuple[Any, ...]], calls: int = 30) -> Any:
+    """The function, compiled, after calls that gave what eager ones give."""
+    compiled = T.compile(function, wait=True)
+    for k in range(calls):
+        found = []
+        for f in (function, compiled):
+            random.seed(k)
+            T.manual_seed(k)
+            found.append(f(*given(k)))
+        expected, result = [x if isinstance(x, tuple) else (x,) for x in found]
+        for a, b in zip(expected, result, strict=True):
+            if isinstance(a, T.Tensor):
+                np.testing.assert_allclose(b.detach().numpy(), a.detach().numpy(), rtol=1e-5, atol=1e-6)
+            else:
+                assert (type(a), a) == (type(b), b)
+    return compiled
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [(_either_way, lambda k: (_rows(k),)), (_accepts, lambda k: (T.ones(4), 12)), (_ends_early, lambda k: (_rows(k, 20),))],
+    ids=["either way", "accepts", "ends early"],
+)
+def test_a_function_whose_steps_go_either_way_is_taken_to_pieces(function: Any, given: Any) -> None:
+    compiled = _compared(function, given)
+    assert compiled.stats.piecewise_calls >= 15, compiled.explain()
+    assert compiled.stats.calls == 30
+    assert compiled.explain().startswith(f"{function.__qualname__}: runs in pieces, since ")
+    assert f"  {function.__qualname__}, a step of line " in compiled.explain()
+    (part,) = compiled._pieces.parts
+    assert part.stats.compiled_calls > 0.8 * part.stats.calls > 80, compiled.explain()
+
+
+def test_gradients_go_through_pieces() -> None:
+    compiled = T.compile(_either_way, wait=True)
+    parameters = [*_one.parameters(), *_other.parameters()]
+    for k in range(20):
+        found = []
+        for f in (_either_way, compiled):
+            xs = _rows(k).requires_grad_()
+            for p in parameters:
+                p.grad = None
+            f(xs).square().sum().backward()
+            found.append([x.grad for x in (xs, *parameters)])
+        for a, b in zip(*found, strict=True):
+            assert (a is None) == (b is None)  # a side that was not taken has no gradient
+            if a is not None:
+                np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-4, atol=1e-6)
+    assert compiled.stats.piecewise_calls >= 8, compiled.explain()
+
+
+def test_a_loop_around_a_call_of_what_goes_either_way_is_cut() -> None:
+    def step(h: Any, x: Any) -> Any:
+        return h + x if (h * x).sum() > 0 else h - 2 * x
+
+    def over(xs: Any) -> Any:
+        h = T.ones(4)
+        for x in xs:
+            h = step(h, x)
+        return h
+
+    assert _compared(over, lambda k: (_rows(k),)).stats.piecewise_calls >= 15
+
+
+def test_functions_with_few_paths_stay_whole() -> None:
+    def once(xs: Any) -> Any:
+        for x in xs:
+            xs = xs + x
+        return xs if xs.sum() > 0 else -xs
+
+    compiled = _compared(once, lambda k: (_rows(k),))
+    assert compiled.stats.piecewise_calls == 0
+    assert compiled.stats.compiled_calls > 20
+
+
+def test_clear_makes_a_function_whole_again() -> None:
+    compiled = _compared(_either_way, lambda k: (_rows(k),))
+    compiled.clear()
+    assert compiled.stats.calls == 0
+    for _ in range(3):
+        compiled(_rows(1))
+    assert (compiled.stats.traces, compiled.stats.compiled_calls, compiled.stats.piecewise_calls) == (1, 2, 0)
+
+
+def test_what_a_step_raises_is_raised_and_its_effects_stay() -> None:
+    seen: list[int] = []
+
+    def fails(xs: Any) -> Any:
+        h = T.zeros(4)
+        for k, x in enumerate(xs):
+            seen.append(k)
+            h = h + x if x.sum() > 0 else h - x
+            if len(seen) == 35:
+                raise ValueError("enough")
+        return h
+
+    compiled = T.compile(fails, wait=True)
+    for k in range(40):
+        found = []
+        for f in (fails, compiled):
+            seen.clear()
+            seen.extend(range(30 if k % 8 == 7 else 20))
+            found.append((outcome(f, _rows(k, 12)), list(seen)))
+        assert found[0][1] == found[1][1]
+        assert found[0][0][0] == found[1][0][0] == ("raises" if k % 8 == 7 else "gives")
+    assert compiled.stats.piecewise_calls >= 20, compiled.explain()
+
+
+def test_paths_for_values_that_are_arguments_stay_whole() -> None:
+    def scaled(xs: Any, how: str) -> Any:
+        for x in xs:
+            xs = xs * len(how) + x
+        return xs
+
+    compiled = _compared(scaled, lambda k: (_rows(k, 3), "word" + "s" * (k % 14)), calls=60)
+    assert compiled.stats.piecewise_calls == 0
+
+
+def test_a_function_that_is_given_other_defaults_is_whole_again() -> None:
+    def shifted(xs: Any, shift: float = 1.0) -> Any:
+        h = T.zeros(4)
+        for x in xs:
+            h = h + shift if x.sum() > 0 else h - x
+        return h
+
+    compiled = _compared(shifted, lambda k: (_rows(k),))
+    before = compiled.stats.piecewise_calls
+    assert before >= 15
+    shifted.__defaults__ = (2.0,)
+    np.testing.assert_array_equal(compiled(_rows(1)).numpy(), shifted(_rows(1)).numpy())
+    assert compiled.stats.piecewise_calls == before
+
+
+def test_one_program_or_an_error_is_never_pieces() -> None:
+    compiled = T.compile(_either_way, fullgraph=True, wait=True)
+    with contextlib.suppress(FullGraphError):
+        for k in range(40):
+            compiled(_rows(k))
+    assert compiled.stats.piecewise_calls == 0

@@ -1,0 +1,79 @@
+"""A function that runs in pieces: it is Python again, but the bodies of its loops are compiled functions (capture/syntax/pieces.py).
+
+Where paths are recorded again and again because steps of a loop go different ways, 2**n of them in n steps, a path for each of the ways
+that one step may go is enough.  What is around such a loop runs eagerly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any, Final
+
+from tracejit.capture.syntax.locate import NotConvertible
+from tracejit.capture.syntax.pieces import cut
+from tracejit.report.partings import Parting
+
+__all__ = ["Pieces", "in_pieces"]
+
+_BRANCHES: Final = ("exit", "outcome")
+"""Kinds of facts (capture/recording/facts.py) that are branches of the program: in a function that steps call, too, they may go another
+way in each of them."""
+
+
+class Pieces:
+    """function: does what the one that was cut does; parts: the functions that it has compiled; why: what kept its calls apart."""
+
+    __slots__ = ("_code", "_defaults", "_whole", "function", "parts", "why")
+
+    def __init__(self, whole: FunctionType, function: Callable[..., Any], parts: list[Any], why: str) -> None:
+        self.function = function
+        self.parts = parts
+        self.why = why
+        self._whole = whole
+        self._code, self._defaults = whole.__code__, (whole.__defaults__, whole.__kwdefaults__)
+
+    def are_current(self) -> bool:
+        """Whether the function that was cut is still what it was."""
+        whole, (positional, named) = self._whole, self._defaults
+        return whole.__code__ is self._code and whole.__defaults__ is positional and whole.__kwdefaults__ is named
+
+
+def in_pieces(function: Any, parting: Parting, compiled: Callable[[FunctionType], Any]) -> Pieces | None:
+    """A function in pieces; None for one that has no loop that can be cut.  parting: where its calls differ; compiled: how to compile a
+    piece."""
+    owners = []
+    while type(function) is MethodType:
+        owners.append(function.__self__)
+        function = function.__func__
+    if type(function) is not FunctionType:
+        return None
+    code = function.__code__
+    file, _, line = parting.where.rpartition(":")
+    is_own = file == code.co_filename
+    if not (is_own or parting.kind in _BRANCHES):
+        return None
+    try:
+        found = cut(code, function.__globals__.get("__file__"), int(line) if is_own else None)
+    except NotConvertible:
+        return None
+    if found is None:
+        return None
+    whole, pieces = found
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    parts = []
+    for piece in pieces:
+        part = compiled(_made(function, piece.code, cells, f"{function.__qualname__}, a step of line {piece.line}"))
+        cells[piece.name] = CellType(part)
+        parts.append(part)
+    made: Any = _made(function, whole, cells, function.__qualname__)
+    made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    for owner in reversed(owners):
+        made = MethodType(made, owner)
+    return Pieces(function, made, parts, f"{parting.name}{parting.place()} changes ({parting.some()})")
+
+
+def _made(function: FunctionType, code: CodeType, cells: dict[str, CellType], name: str) -> FunctionType:
+    made = FunctionType(code, function.__globals__, function.__name__, None, tuple([cells[free] for free in code.co_freevars]))
+    made.__qualname__, made.__module__ = name, function.__module__
+    return made
