@@ -593,6 +593,34 @@ def test_a_function_that_is_given_other_defaults_is_whole_again() -> None:
     assert compiled.stats.piecewise_calls == before
 
 
+def test_the_forward_of_a_module_is_cut_and_its_hooks_are_called() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, xs: Any) -> Any:
+            h = T.zeros(4)
+            for x in xs:
+                h = T.tanh((self.one if (h + x).sum() > 0 else self.other)(h) + x)
+            return h
+
+    T.manual_seed(0)
+    net = Net()
+    compiled = _compared(net, lambda k: (_rows(k),))
+    before = compiled.stats.piecewise_calls
+    assert before >= 15, compiled.explain()
+    seen: list[Any] = []
+    net.register_forward_hook(lambda module, given, out: seen.append(given) or 2 * out)
+    xs = _rows(1)
+    np.testing.assert_allclose(compiled(xs).detach().numpy(), net(xs).detach().numpy(), rtol=1e-5)
+    assert [given[0] is xs for given in seen] == [True, True]
+    assert compiled.stats.piecewise_calls == before + 1
+    net.forward = lambda xs: xs  # type: ignore[method-assign]
+    np.testing.assert_array_equal(compiled(xs).numpy(), 2 * xs.numpy())
+    assert compiled.stats.piecewise_calls == before + 1
+
+
 def test_one_program_or_an_error_is_never_pieces() -> None:
     compiled = T.compile(_either_way, fullgraph=True, wait=True)
     with contextlib.suppress(FullGraphError):

@@ -24,24 +24,33 @@ way in each of them."""
 class Pieces:
     """function: does what the one that was cut does; parts: the functions that it has compiled; why: what kept its calls apart."""
 
-    __slots__ = ("_code", "_defaults", "_whole", "function", "parts", "why")
+    __slots__ = ("_code", "_defaults", "_module", "_whole", "function", "parts", "why")
 
-    def __init__(self, whole: FunctionType, function: Callable[..., Any], parts: list[Any], why: str) -> None:
+    def __init__(self, whole: FunctionType, module: Any, function: Callable[..., Any], parts: list[Any], why: str) -> None:
+        """whole: what was cut; module: of which it is the `forward`, if it is one's."""
         self.function = function
         self.parts = parts
         self.why = why
-        self._whole = whole
+        self._module, self._whole = module, whole
         self._code, self._defaults = whole.__code__, (whole.__defaults__, whole.__kwdefaults__)
 
     def are_current(self) -> bool:
         """Whether the function that was cut is still what it was."""
         whole, (positional, named) = self._whole, self._defaults
+        if self._module is not None and getattr(self._module.forward, "__func__", None) is not whole:
+            return False
         return whole.__code__ is self._code and whole.__defaults__ is positional and whole.__kwdefaults__ is named
 
 
 def in_pieces(function: Any, parting: Parting, compiled: Callable[[FunctionType], Any]) -> Pieces | None:
     """A function in pieces; None for one that has no loop that can be cut.  parting: where its calls differ; compiled: how to compile a
     piece."""
+    module = calling = None
+    if not isinstance(function, FunctionType | MethodType):
+        calling = _calling(type(function))
+        if calling is None:
+            return None
+        module, function = function, function.forward
     owners = []
     while type(function) is MethodType:
         owners.append(function.__self__)
@@ -70,7 +79,20 @@ def in_pieces(function: Any, parting: Parting, compiled: Callable[[FunctionType]
     made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     for owner in reversed(owners):
         made = MethodType(made, owner)
-    return Pieces(function, made, parts, f"{parting.name}{parting.place()} changes ({parting.some()})")
+    if calling is not None:
+        forward = made
+
+        def made(*args: Any, **kwargs: Any) -> Any:
+            return calling(module, forward, args, kwargs)
+
+    return Pieces(function, module, made, parts, f"{parting.name}{parting.place()} changes ({parting.some()})")
+
+
+def _calling(cls: Any) -> Any:
+    """How instances of a class of modules are called with what stands for their `forward`; None where calls of them do more."""
+    calling = getattr(cls, "_call_with", None)
+    as_usual = getattr(cls.__call__, "__globals__", None) is getattr(calling, "__globals__", cls)
+    return calling if as_usual else None
 
 
 def _made(function: FunctionType, code: CodeType, cells: dict[str, CellType], name: str) -> FunctionType:

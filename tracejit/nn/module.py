@@ -75,15 +75,21 @@ class Module(Conversions, StateDicts):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._hooks:
-            return self._call_with_hooks(args, kwargs)
+            return self._call_between_hooks(args, kwargs)
         return self.forward(*args, **kwargs)
+
+    def _call_with(self, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call, with what does the same in the place of `forward`."""
+        return self._call_between_hooks(args, kwargs, forward) if self._hooks else forward(*args, **kwargs)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile forward() of this module, in place: `compile(forward, *args, **kwargs)` is called from now on, between the hooks."""
         self.forward = installed[0](self.forward, *args, **kwargs)  # type: ignore[method-assign]
 
     # ---- hooks ------------------------------------------------------------------------------------------------------
-    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_between_hooks(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], forward: Callable[..., Any] | None = None
+    ) -> Any:
         for hook in self._hooks or ():
             if hook.when == "before":
                 changed = hook.function(self, args, kwargs) if hook.with_kwargs else hook.function(self, args)
@@ -97,7 +103,7 @@ class Module(Conversions, StateDicts):
         watched = BackwardHooks(self, *backward) if any(backward) else None
         if watched is not None:
             args = watched.mark_inputs(args)
-        out = self.forward(*args, **kwargs)
+        out = (forward or self.forward)(*args, **kwargs)
         for hook in self._hooks or ():
             if hook.when == "after":
                 changed = hook.function(self, args, kwargs, out) if hook.with_kwargs else hook.function(self, args, out)
