@@ -318,7 +318,6 @@ def test_the_innermost_loop_around_a_line_is_cut_and_without_one_all_outer_loops
     assert lines(f"{file}:6") == [6]
     assert lines("elsewhere.py:4") == lines("") == [3, 6]
     assert in_pieces(function, Parting("exit", "a value", f"{file}:1"), lambda piece: piece) is None
-    assert in_pieces(function, Parting("object", "an argument", ""), lambda piece: piece) is None
 
 
 def test_lines_in_tracebacks_are_those_of_the_text() -> None:

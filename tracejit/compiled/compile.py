@@ -95,7 +95,7 @@ else:
     _Partial = functools.partial
 
 _recording = Turn()
-_PARTED: Final = 6  # recordings that part at one place before a loop is blamed
+_PARTED: Final = 6  # recordings that part at branches before a loop is blamed
 _FEW: Final = 8  # paths, all of which may be asked
 _MANY: Final = 64  # paths of one function
 _OFTEN: Final = 4  # calls of one size
@@ -699,11 +699,11 @@ class CompiledFunction(_Partial[P, R]):
 
     def _take_to_pieces(self) -> None:
         """Paths are recorded for next to nothing: if the function has a loop at fault, its steps are compiled instead."""
-        parting = self._partings.foremost()
-        if parting is None or parting.count < _PARTED:
+        partings = self._partings.of_branches()
+        if sum(parting.count for parting in partings) < _PARTED:
             return
         self._may_be_cut = False
-        pieces = in_pieces(self.__wrapped__, parting, self._piece)
+        pieces = in_pieces(self.__wrapped__, partings[0], self._piece)
         if pieces is not None:
             for entry in self._entries:
                 self.stats.retire(entry.executable)

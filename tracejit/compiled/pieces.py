@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any, Final
+from typing import Any
 
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.capture.syntax.pieces import cut
 from tracejit.report.partings import Parting
 
 __all__ = ["Pieces", "in_pieces"]
-
-_BRANCHES: Final = ("exit", "outcome")
-"""Kinds of facts (capture/recording/facts.py) that are branches of the program: in a function that steps call, too, they may go another
-way in each of them."""
 
 
 class Pieces:
@@ -43,8 +39,8 @@ class Pieces:
 
 
 def in_pieces(function: Any, parting: Parting, compiled: Callable[[FunctionType], Any]) -> Pieces | None:
-    """A function in pieces; None for one that has no loop that can be cut.  parting: where its calls differ; compiled: how to compile a
-    piece."""
+    """A function in pieces; None for one that has no loop that can be cut.  parting: the branch at which its calls differ; compiled: how
+    to compile a piece."""
     module = calling = None
     if not isinstance(function, FunctionType | MethodType):
         calling = _calling(type(function))
@@ -59,11 +55,8 @@ def in_pieces(function: Any, parting: Parting, compiled: Callable[[FunctionType]
         return None
     code = function.__code__
     file, _, line = parting.where.rpartition(":")
-    is_own = file == code.co_filename
-    if not (is_own or parting.kind in _BRANCHES):
-        return None
     try:
-        found = cut(code, function.__globals__.get("__file__"), int(line) if is_own else None)
+        found = cut(code, function.__globals__.get("__file__"), int(line) if file == code.co_filename else None)
     except NotConvertible:
         return None
     if found is None:

@@ -21,6 +21,7 @@ ENOUGH = 3
 """Recordings that part at one guard before it is named."""
 _KEPT, _SHOWN = 64, 4
 _COMPARED = 8
+_BRANCHES = ("exit", "outcome")
 _REMEDIES = {
     "value": "Pass what varies as a tensor, or leave it to the caller",
     "outcome": "Compare tensors (where), or leave the comparison to the caller",
@@ -96,6 +97,11 @@ class Partings:
         """The guard at which most recordings parted, once they are enough."""
         found = max(self._found.values(), key=lambda parting: parting.count, default=None)
         return found if found is not None and found.count >= ENOUGH else None
+
+    def of_branches(self) -> list[Parting]:
+        """The places where the program went one way or another, the one at which most recordings parted first."""
+        found = [parting for parting in self._found.values() if parting.kind in _BRANCHES]
+        return sorted(found, key=lambda parting: -parting.count)
 
     def clear(self) -> None:
         """Forget them."""
