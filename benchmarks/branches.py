@@ -3,6 +3,9 @@
 Run as `python -m benchmarks.branches`.  Each function is called with inputs of random sides until all its paths are served by machine
 code; then its calls are timed in turn with those of the same network whose sides are given, so that its path is straight, and their
 results are compared.
+
+A second table is of loops whose steps go one of two ways each, which run in pieces (docs/loops.md): their calls against eager ones of the
+same inputs, whose results are the same.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ INPUTS = 256
 BLOCKS = 200
 CALLS = 32  # of a block
 WARM = 40000  # until paths are machine code, and side traces go on from their exits
+LOOP_WARM = 500
 
 
 def _network(branches: int) -> tuple[Callable[..., Any], Callable[..., Any], list[Any]]:
@@ -90,14 +94,64 @@ def _measure(branches: int, with_gradients: bool) -> None:
     print(f"{f'{branches} branches, {what}':<24}{paths:>10}{duration(least):>12}{duration(each):>12}{ratio:>8.2f}")
 
 
+def _cells(xs: Any, one: Any, other: Any) -> Any:
+    hidden = tracejit.zeros(xs.shape[1])
+    for x in xs:
+        side = one if (hidden * x).sum() > 0 else other
+        hidden = tracejit.tanh(side(hidden) + x)
+    return hidden
+
+
+def _metropolis(noise: Any, chances: Any, scale: Any) -> Any:
+    x, energy, kept = tracejit.zeros(noise.shape[1]), tracejit.zeros(()), 0
+    for step, chance in zip(noise, chances, strict=True):
+        proposed = x + 0.3 * step
+        after = ((proposed / scale) ** 2).sum() / 2
+        if chance < tracejit.exp(energy - after):
+            x, energy = proposed, after
+            kept += 1
+    return x * kept
+
+
+def _loop(name: str, function: Callable[..., Any], inputs: list[tuple[Any, ...]]) -> None:
+    compiled = tracejit.compile(function)
+    with tracejit.no_grad():
+        for k in range(LOOP_WARM):
+            compiled(*inputs[k % len(inputs)])
+        for given in inputs:
+            np.testing.assert_allclose(compiled(*given).numpy(), function(*given).numpy(), rtol=1e-4, atol=1e-5)
+        times = [
+            (_seconds(lambda given: compiled(*given), inputs), _seconds(lambda given: function(*given), inputs)) for _ in range(9)
+        ]
+    assert compiled.stats.piecewise_calls, compiled.explain()
+    found, eager = (statistics.median(column) / len(inputs) for column in zip(*times, strict=True))
+    ratio = statistics.median([b / a for a, b in times])
+    print(f"{name:<24}{compiled.stats.traces:>4} paths{duration(eager):>12}{duration(found):>12}{ratio:>7.1f}x")
+
+
+def _loops() -> None:
+    """Print the second table."""
+    generator = np.random.default_rng(0)
+
+    def normal(*shape: int) -> Any:
+        return tracejit.tensor(generator.normal(size=shape).astype(np.float32))
+
+    print(f"{'loop of 20 steps':<24}{'':>10}{'eager':>12}{'in pieces':>12}{'gain':>8}")
+    sides = nn.Linear(32, 32), nn.Linear(32, 32)
+    _loop("one of two cells", _cells, [(normal(20, 32), *sides) for _ in range(INPUTS)])
+    chances = [tracejit.tensor(generator.uniform(size=20).astype(np.float32)) for _ in range(INPUTS)]
+    _loop("accepted or rejected", _metropolis, [(normal(20, 32), chance, normal(32).abs() + 1) for chance in chances])
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     tracejit.set_num_threads(1)
     print(f"{'network':<24}{'':>10}{'straight':>12}{'branching':>12}{'ratio':>8}")
     with tracejit.config.override(compile_wait=float("inf")):
         for branches in (1, 2):
             for with_gradients in (False, True):
                 _measure(branches, with_gradients)
+        _loops()
 
 
 if __name__ == "__main__":
