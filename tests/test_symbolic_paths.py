@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 import random
 import threading
+from collections import UserDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -379,15 +382,43 @@ def labelled(x: T.Tensor, y: T.Tensor) -> T.Tensor:
     return F.cross_entropy(x @ W, y)
 
 
+@dataclass
+class Described:
+    x: T.Tensor
+    y: T.Tensor
+
+
+class Batch:
+    """Attributes that are found in a dictionary of its own, as those of graphs and of tokenized texts are."""
+
+    def __init__(self, **items: Any) -> None:
+        self._items = items
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._items[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
 CONTAINERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "a pair": (lambda batch: labelled(*batch), lambda x, y: ((x, y),)),
     "a list": (lambda batch: labelled(batch[0], batch[1]), lambda x, y: ([x, y],)),
     "a dictionary": (lambda batch: labelled(batch["x"], batch["y"]), lambda x, y: ({"x": x, "y": y},)),
     "a dictionary of lists": (lambda batch: labelled(batch["xy"][0], batch["xy"][1][0]), lambda x, y: ({"xy": [x, (y,)]},)),
     "a named tuple": (lambda batch: labelled(batch.x, batch.y), lambda x, y: (Labelled(x, y),)),
+    "an object": (lambda batch: labelled(batch.x, batch.y), lambda x, y: (SimpleNamespace(x=x, y=y),)),
+    "a data class": (lambda batch: labelled(batch.x, batch.y), lambda x, y: (Described(x, y),)),
+    "an object with a dictionary": (lambda batch: labelled(batch.x, batch.y), lambda x, y: (Batch(x=x, y=y),)),
+    "a dictionary that is an object": (lambda batch: labelled(batch["x"], batch["y"]), lambda x, y: (UserDict(x=x, y=y),)),
+    "objects in a list": (lambda batch: labelled(batch[0].x, batch[1].y), lambda x, y: ([Described(x, y), Described(x + 1, y)],)),
+    "behind a large object": (lambda model, batch: labelled(batch.x, batch.y), lambda x, y: (MODEL, Described(x, y))),
     "beside an argument": (lambda x, more: labelled(x, more[0]) * len(more), lambda x, y: (x, [y, 2.0])),
     "a shape that is read": (lambda batch: (batch[0].shape, len(batch[1]), batch[0] * 2), lambda x, y: ([x, y],)),
 }
+
+
+MODEL = nn.ModuleList([nn.BatchNorm1d(3) for _ in range(60)])
 
 
 class Labelled(NamedTuple):
@@ -407,6 +438,80 @@ def test_sizes_of_tensors_in_containers_are_symbolic(name: str) -> None:
     assert (compiled.stats.traces, compiled.stats.instances) == (2, len(set(SIZES)) - 2), compiled.explain()
     assert compiled.stats.guard_misses == len(set(SIZES)) - 1 and not compiled.reasons
     assert alone.stats.traces == len(set(SIZES))
+
+
+class Cache:
+    """Keys and values of the tokens so far, a tensor for each layer."""
+
+    def __init__(self, layers: int) -> None:
+        self.keys = [T.ones(2, 2, 4) for _ in range(layers)]
+        self.values = [T.ones(2, 2, 4) for _ in range(layers)]
+
+    def update(self, key: T.Tensor, value: T.Tensor, layer: int) -> tuple[T.Tensor, T.Tensor]:
+        self.keys[layer] = T.cat([self.keys[layer], key], 1)
+        self.values[layer] = T.cat([self.values[layer], value], 1)
+        return self.keys[layer], self.values[layer]
+
+
+def test_tensors_that_grow_in_an_object_are_recorded_twice() -> None:
+    def step(x: T.Tensor, cache: Cache) -> T.Tensor:
+        for layer in range(len(cache.keys)):
+            keys, values = cache.update(x @ W @ W.T, x * 2, layer)
+            x = F.softmax(x @ keys.transpose(1, 2), -1) @ values
+        return x
+
+    compiled = T.compile(step)
+    cache, expected = Cache(2), Cache(2)
+    for n in range(12):
+        x = rows(2)[0].reshape(2, 1, 4) + n
+        found, eager = compiled(x, cache), step(x, expected)
+        np.testing.assert_allclose(found.numpy(), eager.numpy(), rtol=1e-5)
+        if n == 6:  # somebody else cuts it
+            for some in (cache, expected):
+                some.keys, some.values = ([x[:, 1:4] for x in part] for part in (some.keys, some.values))
+    assert cache.keys[1].shape == expected.keys[1].shape == (2, 8, 4)
+    assert compiled.stats.traces <= 3 and compiled.stats.instances >= 4, compiled.explain()
+
+
+def passed_along(x: T.Tensor, edges: T.Tensor, weight: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
+    start, end = edges
+    sent = (x @ weight)[start]
+    got = T.zeros(x.shape[0], 3).index_add(0, end, sent)
+    count = T.zeros(x.shape[0]).index_add(0, end, T.ones(end.shape[0]))
+    most = T.zeros(x.shape[0], 3).scatter_add(0, end.unsqueeze(1).expand(-1, 3), sent.square())
+    return got / count.clamp(min=1).unsqueeze(1), most
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.lists(st.tuples(st.integers(2, 30), st.integers(2, 60)), min_size=6, max_size=10, unique=True))
+def test_graphs_with_so_many_nodes_and_edges_give_the_bits_of_exact_programs(sizes: list[tuple[int, int]]) -> None:
+    def function(graph: Any) -> tuple[T.Tensor, T.Tensor]:
+        return passed_along(graph.x, graph.edges, graph.weight)
+
+    shared = T.compile(function)
+    for nodes, edges in sizes:
+        random = np.random.default_rng(nodes * 100 + edges)
+        x = T.tensor(random.standard_normal((nodes, 4)).astype(np.float32)).requires_grad_()
+        graph = SimpleNamespace(
+            x=x, edges=T.tensor(random.integers(0, nodes, (2, edges))), weight=W.clone().requires_grad_(), name="a graph"
+        )
+        found = []
+        for f in (shared, T.compile(function, dynamic=False)):
+            f(graph)
+            results = f(graph)
+            gradients = T.autograd.grad(sum(r.sum() for r in results), (x, graph.weight))
+            found.append([r.detach().numpy() for r in (*results, *gradients)])
+        assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_the_numbers_of_nodes_and_of_edges_are_not_compared() -> None:
+    compiled = T.compile(passed_along)
+    for nodes, edges in ((9, 20), (12, 31), (30, 7), (15, 15), (8, 40), (40, 8), (5, 6)):
+        end = T.arange(edges) % nodes
+        x = rows(nodes)[0]
+        for found, expected in zip(compiled(x, T.stack([end, end]), W), passed_along(x, T.stack([end, end]), W), strict=True):
+            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, 5), compiled.explain()
 
 
 def test_ragged_lists_need_two_recordings_for_all_their_lengths() -> None:

@@ -203,7 +203,8 @@ class Session(Recorder):
             called = self.facts.argument(keys[key])
             for container, key in zip(steps[::2], steps[1::2], strict=True):
                 self.facts.call(container, called)
-                called = self.facts.item(container, key)
+                named = self.facts.item if isinstance(container, (tuple, list, dict)) else self.facts.attribute
+                called = named(container, key)
             self.facts.call(tensor, called)
         return [x for x, _ in found], [self.facts.name(x) for x, _ in found]
 
@@ -352,7 +353,7 @@ def integers_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
 
 
 def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """The tensors that are arguments, or in containers that are."""
+    """The tensors that are arguments, or in containers and objects that are."""
     return [x for x, _ in sized_among((*args, *kwargs.values()), Tensor)]
 
 

@@ -261,7 +261,7 @@ class SymbolicPaths:
         return [(k, d) for k, d in chosen if may_vary(shapes[k][d]) and (k, d) not in static]
 
     def shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-        """The shapes of the tensors among the arguments, and in containers that are arguments; and where some integer among the arguments
+        """The shapes of the tensors among the arguments, and in containers and objects that are; and where some integer among the arguments
         was asked for its value, as a size is, (value, INTEGER) for that one and (0, INTEGER) for others."""
         found = tuple([x._array.shape for x in tensors_among(args, kwargs)])
         return self._with(found, integers_among(args, kwargs)) if self._asked else found
