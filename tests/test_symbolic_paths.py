@@ -699,6 +699,132 @@ def test_layouts_are_those_of_the_call() -> None:
             assert np.array_equal(result.numpy(), (x * 2 + x.sum(0)).numpy()) and result.stride() == (x * 2 + x.sum(0)).stride()
 
 
+def attended(past: T.Tensor, x: T.Tensor) -> T.Tensor:
+    return F.softmax(x @ past.transpose(1, 2), -1) @ past
+
+
+def part(batch: int, room: int, length: int, seed: int = 0) -> T.Tensor:
+    """The first of the tokens that a buffer has room for."""
+    generator = np.random.default_rng(seed + 100 * room + length)
+    return T.tensor(generator.normal(size=(batch, room, 4)).astype(np.float32))[:, :length]
+
+
+PARTS: dict[str, Callable[[int], T.Tensor]] = {
+    "of one buffer": lambda n: part(3, 40, n + 2),
+    "of one buffer, a batch of one": lambda n: part(1, 40, n + 2),
+    "of a buffer of any size": lambda n: part(3, 20 + 3 * n % 11, n + 2),
+    "of any batch in a buffer of any size": lambda n: part(2 + n, 20 + 3 * n % 11, 5 + n % 7),
+    "without the first": lambda n: part(3, 9 + n, 9 + n)[:, 2:],
+    "every second one": lambda n: part(3, 20 + 2 * n, 20 + 2 * n)[:, ::2],
+    "of turned around memory": lambda n: part(9 + n, 3, 3).transpose(0, 1),
+    "of turned around memory with gaps": lambda n: part(20 + n, 5, 3)[2:].transpose(0, 1),
+    "repeated": lambda n: part(1, 20, 4 + n).expand(3, -1, -1),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_arguments_that_have_gaps_in_memory_are_recorded_twice(name: str) -> None:
+    compiled = T.compile(attended)
+    for n in range(8):
+        past, x = PARTS[name](n), part(PARTS[name](n).shape[0], 2, 2, 7)
+        found = compiled(past, x)
+        assert n < 2 or plain(found) == plain(exact(attended, past, x))
+        np.testing.assert_allclose(found.numpy(), attended(past, x).numpy(), rtol=1e-5, atol=1e-6)
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, 6), compiled.explain()
+    if name not in ("of turned around memory", "repeated"):  # the same sizes without gaps
+        assert np.allclose(compiled(past.clone(), x).numpy(), attended(past, x).numpy(), rtol=1e-5, atol=1e-6)
+        assert compiled.stats.traces == 3
+
+
+def test_strides_that_a_function_looks_at_are_those_of_the_call() -> None:
+    compiled = T.compile(lambda x: (x.stride(), x.is_contiguous(), x.stride(1) > 8, x.sum()))
+    for n in (9, 12, 17, 10, 5, 4):
+        x = part(3, n + 4, n)
+        found = compiled(x)
+        assert found[:3] == (x.stride(), False, False)
+        x = part(3, n + 4, n).transpose(1, 2)[:, ::3]
+        assert compiled(x)[:3] == (x.stride(), False, False)
+        x = part(3, n, n)[..., :1].transpose(1, 2)
+        assert compiled(x)[:3] == (x.stride(), x.is_contiguous(), False)
+
+
+def _in_one_row(x: T.Tensor) -> T.Tensor:
+    return x[:, :6].reshape(-1).add_(1)
+
+
+def _by_itself(x: T.Tensor) -> T.Tensor:
+    return x[:, :6].contiguous().add_(1)
+
+
+def _as_it_lies(x: T.Tensor) -> T.Tensor:
+    return x * (2 if x[:, :6].is_contiguous() else 3)
+
+
+def _of_its_shape(x: T.Tensor) -> T.Tensor:
+    return x[:, :6].reshape(x.shape[0], -1)
+
+
+@pytest.mark.parametrize("function", [_in_one_row, _by_itself, _as_it_lies, _of_its_shape])
+@pytest.mark.parametrize("sizes", [(7, 9, 8, 6, 10, 4, 5, 3), (4, 6, 5, 3, 9, 7), (6, 7, 8, 5, 4)])
+def test_a_part_that_is_the_whole_for_some_sizes_lies_in_memory_as_eagerly(
+    function: Callable[[T.Tensor], T.Tensor], sizes: tuple[int, ...]
+) -> None:
+    compiled = T.compile(function)
+    for n in sizes:
+        (x, y), results = (T.arange(3.0 * n).reshape(3, n) for _ in range(2)), []
+        for call, argument in ((compiled, x), (function, y)):
+            result = call(argument)
+            results.append((plain(result), np.shares_memory(result.numpy(), argument.numpy()), plain(argument)))
+        assert results[0] == results[1], n
+
+
+def test_windows_that_overlap_are_refused_where_they_are_eagerly() -> None:
+    def function(windows: T.Tensor) -> T.Tensor:
+        windows.add_(1)
+        return windows.sum(0)
+
+    compiled = T.compile(function)
+    for n in (2, 3, 2, 4, 3, 5, 2, 6):  # of 4 numbers, so longer ones overlap
+        x, y = (from_array(np.arange(40.0), n) for _ in range(2))
+        if n > 4:
+            for call, given in ((compiled, x), (function, y)):
+                with pytest.raises(RuntimeError, match="more than one element"):
+                    call(given)
+        else:
+            assert compiled(x).tolist() == function(y).tolist() and x.tolist() == y.tolist()
+
+
+def from_array(numbers: np.ndarray[Any, Any], width: int) -> T.Tensor:
+    """So many numbers from each fourth one on."""
+    return T.from_numpy(np.lib.stride_tricks.as_strided(numbers, (5, width), (32, 8)))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.integers(2, 5), st.integers(3, 30), st.integers(2, 9)), min_size=4, max_size=7), st.booleans())
+def test_writes_and_gradients_through_gaps_give_the_bits_of_exact_programs(
+    sizes: list[tuple[int, int, int]], turned: bool
+) -> None:
+    def function(x: T.Tensor, w: T.Tensor) -> list[T.Tensor]:
+        with T.no_grad():
+            x[:, 1:].mul_(2)
+        y = x.reshape(-1, 3) @ w
+        return [y, x.transpose(0, 1) * 2, x.clone(), x[:, ::2].sum(1)]
+
+    shared = T.compile(function)
+    for batch, room, length in sizes:
+        found = []
+        for f in (shared, T.compile(function, dynamic=False)):
+            for _ in range(2):
+                generator = np.random.default_rng(room * 10 + length)
+                base = T.tensor(generator.normal(size=(batch, room, 3)).astype(np.float32))
+                x = base[:, : min(room, length)]
+                w = T.ones(3, 2).requires_grad_()
+                results = f(x.transpose(0, 1) if turned else x, w)
+            (gradient,) = T.autograd.grad(results[0].square().sum(), w)
+            found.append([plain(r) for r in (*results, gradient, base)])
+        assert found[0] == found[1]
+
+
 def test_what_else_a_call_relies_on_is_guarded_in_instances() -> None:
     state = {"scale": 2.0, "on": True}
     compiled = T.compile(lambda x, k=1: x * state["scale"] + (k if state["on"] else -k))

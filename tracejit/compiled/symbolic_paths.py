@@ -26,6 +26,7 @@ from tracejit.compiled.executable import Executable
 from tracejit.compiled.recorded_path import same_objects
 from tracejit.config import config
 from tracejit.core.locks import Ticket, Turn
+from tracejit.core.shapes import element_strides, fills_memory
 from tracejit.core.symbolic import ShapeEnv, Substitution
 from tracejit.cpython.size_table import Shapes
 from tracejit.ir.graph import Graph
@@ -43,6 +44,7 @@ _UNROLLED: Final = 2  # regions of one size each, and no others
 _ENOUGH: Final = 3  # sizes for which something was as it should be, though not all that was computed of sizes was another number
 _FITS: Final = object()
 INTEGER: Final[Any] = "an integer"  # in the place of a second size: no shape has it
+STRIDES: Final[Any] = "strides"  # behind the sizes and the strides of a tensor that does not fill its memory
 _making = Turn()
 
 
@@ -253,25 +255,27 @@ class SymbolicPaths:
         for k, tensor in enumerate(tensors):
             marked.update([shapes[k][d] for d, dynamic in marks(tensor).items() if dynamic])
         if marked:  # what has the same size is most likely the same batch
-            varying.update([(k, d) for k, shape in enumerate(shapes) for d, n in enumerate(shape) if n in marked])
+            varying.update([(k, d) for k, shape in enumerate(of_tensors(shapes)) for d, n in enumerate(shape) if n in marked])
         if self._unconfirmed >= _ATTEMPTS or self.dynamic is False:
             return []
-        chosen = [(k, d) for k in range(len(tensors)) for d in range(ranks[k])] if self.dynamic else sorted(varying)
+        chosen = [(k, d) for k in range(len(tensors)) for d in range(len(shapes[k]))] if self.dynamic else sorted(varying)
         static = {(k, d) for k, tensor in enumerate(tensors) for d, dynamic in marks(tensor).items() if not dynamic}
         return [(k, d) for k, d in chosen if may_vary(shapes[k][d]) and (k, d) not in static]
 
     def shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-        """The shapes of the tensors among the arguments, and in containers and objects that are; and where some integer among the arguments
-        was asked for its value, as a size is, (value, INTEGER) for that one and (0, INTEGER) for others."""
-        found = tuple([x._array.shape for x in tensors_among(args, kwargs)])
+        """The shapes of the tensors among the arguments, and in containers and objects that are: (*sizes, *strides, STRIDES) for those that
+        do not fill their memory.  And where some integer among the arguments was asked for its value, as a size is, (value, INTEGER) for
+        that one and (0, INTEGER) for others."""
+        found = tuple([_layout(x._array) for x in tensors_among(args, kwargs)])
         return self._with(found, integers_among(args, kwargs)) if self._asked else found
 
     def met(self, recording: Recording, shapes: Shapes, integers: Sequence[int]) -> Shapes:
         """A call was recorded that had these `shapes`, and integers among its arguments.  Returns its shapes as they are from now on."""
         if not recording.asked <= self._asked:
             self._asked |= recording.asked
-            shapes = self._with(of_tensors(shapes), integers)
-            first = of_tensors(self._first.get(_ranks(shapes), shapes))  # what was not asked for then has not changed since
+            shapes = self._with(_without_integers(shapes), integers)
+            # What was not asked for then has not changed since.
+            first = _without_integers(self._first.get(_ranks(shapes), shapes))
             self._first[_ranks(shapes)] = (*first, *shapes[len(first) :])
         return shapes
 
@@ -346,12 +350,21 @@ class SymbolicPaths:
 
 
 def of_tensors(shapes: Shapes) -> Shapes:
-    """Those that are no integers among the arguments."""
+    """The sizes alone, of those that are no integers among the arguments."""
+    return tuple([shape[: len(shape) // 2] if shape[-1:] == (STRIDES,) else shape for shape in _without_integers(shapes)])
+
+
+def _without_integers(shapes: Shapes) -> Shapes:
     return tuple([shape for shape in shapes if shape[-1:] != (INTEGER,)])
 
 
+def _layout(array: Any) -> tuple[int, ...]:
+    return array.shape if fills_memory(array) else (*array.shape, *element_strides(array), STRIDES)  # type: ignore[no-any-return]
+
+
 def _ranks(shapes: Shapes) -> tuple[int, ...]:
-    return tuple([-1 if shape[-1:] == (INTEGER,) else len(shape) for shape in shapes])
+    """What must be the same in two calls for their sizes to be compared."""
+    return tuple([-len(shape) if shape[-1:] in ((INTEGER,), (STRIDES,)) else len(shape) for shape in shapes])
 
 
 def _serves(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -82,8 +82,8 @@ _plain_float = float.__float__
 
 shape_of: list[Callable[[Any], Any]] = []
 """While an environment is entered: what gives the symbolic shape of a tensor, or None for one that has none."""
-strides_of: list[Callable[[Any], Any]] = []
-"""The same of its strides, in elements."""
+strides_of: list[Callable[..., Any]] = []
+"""The same of its strides, in elements; with `False` behind the tensor, of those alone that some element sees."""
 
 
 Polynomial = tuple[tuple[tuple[int, ...], int], ...]

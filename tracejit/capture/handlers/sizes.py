@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.places import user_line
+from tracejit.core.shapes import element_strides, fills_memory
 from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymInt, python_type, shape_of, strides_of, without_symbols
+from tracejit.core.symbolic import is_symbolic as has_symbols
 from tracejit.replay.ir import Arithmetic, Compare, Constant, Expr, Name, Unary
 from tracejit.tensor import Tensor
 from tracejit.tensor.size import Size
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["SizeHandlers"]
 
 Dimension = tuple[int, int]
-"""A dimension of a tensor among the arguments: the tensor's number, and its own; or (how many tensors there are and an integer's number
-among the arguments that are some, 0)."""
+"""A dimension of a tensor among the arguments: the tensor's number, and its own; beyond the last one, the strides of one that has gaps in
+memory.  Or (how many tensors there are and an integer's number among the arguments that are some, 0)."""
 
 
 class SizeHandlers(Handlers):
@@ -39,6 +41,7 @@ class SizeHandlers(Handlers):
         super().__init__(recorder)
         self.env: ShapeEnv | None = None
         self.inputs: dict[int, tuple[int, ...]] = {}  # id of an argument -> its symbolic shape
+        self.strides: dict[int, tuple[int, ...]] = {}  # of one that does not fill its memory -> its strides, in elements
         self._tensors: list[Tensor] = []  # the arguments, and what is in them
         self._symbols: dict[Name, Any] = {}  # a variable of the prologue -> what it stands for
         self._names: dict[tuple[type, int], Name] = {}  # the other way round, of what the library has answered
@@ -50,16 +53,35 @@ class SizeHandlers(Handlers):
         env = self.env = ShapeEnv()
         env.locate = user_line
         self._tensors = tensors  # they live as long as their ids are asked for, whatever the call does to containers
-        for k, tensor in enumerate(tensors):
-            shape = list(tensor._array.shape)
-            for d in range(len(shape)):
-                if (k, d) in dimensions:
-                    shape[d] = env.size(shape[d], f"{names[k]}.shape[{d}]")
+        for k, (tensor, name) in enumerate(zip(tensors, names, strict=True)):
+            array, own = tensor._array, {d for i, d in dimensions if i == k}
+            shape, rank = list(array.shape), array.ndim
+            for d in range(rank):
+                if d in own:
+                    shape[d] = env.size(shape[d], f"{name}.shape[{d}]")
             if not SYMBOLIC.isdisjoint(map(type, shape)):
                 self.inputs[id(tensor)] = tuple(shape)
+            if not fills_memory(array):
+                strides = enumerate(element_strides(array))
+                self.strides[id(tensor)] = tuple(
+                    [env.size(n, f"{name}.stride({d})") if rank + d in own else n for d, n in strides]
+                )
         env.__enter__()
         shape_of.append(self._shape)
         strides_of.append(self._strides)
+        for tensor, name in zip(tensors, names, strict=True):
+            if id(tensor) in self.strides:
+                self._require_separate(name, self.inputs.get(id(tensor), tensor._array.shape), self.strides[id(tensor)])
+
+    def _require_separate(self, name: str, shape: Sequence[int], strides: Sequence[int]) -> None:
+        """No two elements of an argument are in one place, but along dimensions that repeat them: so whether it can be written to, and in
+        which order its dimensions lie in memory, is the same for all sizes that this recording stands for."""
+        reach = 0
+        for d in sorted(range(len(strides)), key=lambda d: abs(without_symbols(strides[d]))):
+            if strides[d] != 0 and shape[d] != 1:
+                if not abs(strides[d]) > reach:
+                    self.give_up(f"elements of {name} have the same memory")
+                reach = reach + abs(strides[d]) * (shape[d] - 1)
 
     def begin_number(self, number: SymbolicNumber, name: str) -> None:
         """A number among the arguments is a variable from now on, too."""
@@ -76,7 +98,8 @@ class SizeHandlers(Handlers):
     def end(self) -> None:
         """Notes are taken no more."""
         if self.env is not None:
-            sources = [self.recorder.tensors.get(id(x)) for x in self._tensors if id(x) in self.inputs]
+            variable = [x for x in self._tensors if id(x) in self.inputs or has_symbols(self.strides.get(id(x), ()))]
+            sources = [self.recorder.tensors.get(id(x)) for x in variable]
             self.env.is_guarded = all(source is not None and (source.used or source.inspected) for source in sources)
             self.env.__exit__()
             shape_of.clear()
@@ -90,8 +113,8 @@ class SizeHandlers(Handlers):
     def _shape(self, tensor: Tensor) -> tuple[int, ...] | None:
         return self.recorder.program.symbolic_shape(tensor) if self.are_noted else None
 
-    def _strides(self, tensor: Tensor) -> tuple[int, ...] | None:
-        return self.recorder.program.symbolic_strides(tensor) if self.are_noted else None
+    def _strides(self, tensor: Tensor, exact: bool = True) -> tuple[int, ...] | None:
+        return self.recorder.program.symbolic_strides(tensor, exact=exact) if self.are_noted else None
 
     def pin(self, tensor: Tensor) -> None:
         """The contents of a tensor leave the world of tensors: so many of them."""

@@ -112,10 +112,13 @@ class TensorInput:
 
 @dataclass(frozen=True, slots=True)
 class ScalarInput:
-    """A number from outside: graph input `value` with a ScalarAval, and what it is in the prologue."""
+    """A number from outside: graph input `value` with a ScalarAval, and what it is in the prologue.
+
+    settled: the number that it is in every call that this recording serves, where integers decide it that are guarded by their values."""
 
     value: int
     expression: Expr
+    settled: int | float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

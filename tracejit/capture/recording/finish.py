@@ -38,12 +38,13 @@ from tracejit.capture.recording.late_checks import Views, check_arrays, check_ca
 from tracejit.capture.recording.recipes import Recipes
 from tracejit.capture.recording.rewinding import reference
 from tracejit.capture.recording.structure import Structure, split
-from tracejit.capture.tensors import RecordingInterpreter, filled_strides
+from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY, Kind, Op
 from tracejit.core.overlap import overlaps_itself
+from tracejit.core.shapes import element_strides, filled_strides
 from tracejit.core.symbolic import text_of
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.replay.ir import Constant, Define, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement, walk
@@ -108,6 +109,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     if recorder.stopped:
         return Recording(recorder.reason)
     guards = _guards(recorder, hooks)
+    asked = _asked_for(recorder, guards)
     distinct = [*[s.variable for s in recorder.tensors.values()], *recorder.paths]
     if any(isinstance(effect, FunctionCall) for effect in recorder.effects.in_order):
         distinct += recorder.array_paths
@@ -126,7 +128,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         env=recorder.sizes.env,
         graph=graph,
         tensor_inputs=_tensor_inputs(recorder, interpreter, inputs, variables),
-        scalar_inputs=tuple(ScalarInput(value, name) for name, value in interpreter.scalars.items()),
+        scalar_inputs=_scalar_inputs(recorder, interpreter, guards, asked),
         outputs=outputs,
         written_inputs=tuple(written),
         exits=tuple(
@@ -141,7 +143,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         if recorder.locking.taken
         else _structure(recorder, guards, distinct),  # what is read under a lock is read there
         locks=bool(recorder.locking.taken),
-        asked=_asked_for(recorder, guards),
+        asked=asked,
         generators=tuple(map(reference, recorder.generators.known.values())),
         outside=tuple(recorder.effects.outside),
         left_out=interpreter.left_out,
@@ -165,7 +167,7 @@ def _facts_of_tensors(recorder: Recorder, arguments: bool) -> list[Fact]:
             facts = [("dtype", str(FROM_NUMPY[array.dtype])), ("dim()", str(array.ndim))]
             shape = recorder.sizes.inputs.get(id(source.tensor), array.shape)
             facts += [(f"shape[{d}]", text_of(size)) for d, size in enumerate(shape)]
-            facts += [("stride()", str(_strides(array))), ("requires_grad", str(source.requires_grad))]
+            facts += [("stride()", str(element_strides(array))), ("requires_grad", str(source.requires_grad))]
             facts.append(("is_leaf", str(source.is_leaf)))
             found += [
                 Fact("shape" if what.startswith("shape") else "tensor", f"{name}.{what}", "", value) for what, value in facts
@@ -254,6 +256,24 @@ def _asked_for(recorder: Recorder, guards: Sequence[Statement]) -> frozenset[int
     return frozenset([k for k, (x, _) in enumerate(recorder.integers) if is_symbolic(x) and x._name in found])
 
 
+def _scalar_inputs(
+    recorder: Recorder, interpreter: RecordingInterpreter, guards: Sequence[Statement], asked: frozenset[int]
+) -> tuple[ScalarInput, ...]:
+    computed = {s.name: s.value for s in guards if type(s) is Define}
+    integers = {x._name for k, (x, _) in enumerate(recorder.integers) if k in asked}
+
+    def is_settled(name: Name) -> bool:
+        parts = [part for part in walk(computed.get(name.name, name)) if type(part) is Name]
+        return name in integers or (parts != [name] and name.name in computed and bool(parts) and all(map(is_settled, parts)))
+
+    return tuple(
+        [
+            ScalarInput(value, name, interpreter.numbers[value]._value if is_settled(name) else None)
+            for name, value in interpreter.scalars.items()
+        ]
+    )
+
+
 def _structure(recorder: Recorder, guards: Sequence[Statement], distinct: Sequence[Expr]) -> Structure | None:
     reached = [(recorder.sources.get(id(value)), value) for value in recorder.keep]
     objects = {source.name: value for source, value in reached if isinstance(source, Name)}
@@ -300,17 +320,15 @@ def _tensor_conditions(recorder: Recorder, source: TensorSource) -> list[Expr]:
 
 
 # -- inputs
-def _strides(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    return tuple(s // array.itemsize for s in array.strides)
-
-
 def _strides_in_bytes(recorder: Recorder, tensor: Tensor) -> tuple[int, ...]:
-    """Those of a tensor from outside, computed of its symbolic sizes where it fills its memory."""
+    """Those of a tensor from outside: computed of its symbolic sizes where it fills its memory, else symbolic themselves."""
     env, shape, array = recorder.sizes.env, recorder.sizes.inputs.get(id(tensor)), tensor._array
-    if env is None or shape is None:
+    if env is None:
         return array.strides
     with env:
-        found = filled_strides(array.shape, _strides(array), shape)
+        strides = element_strides(array)
+        found = filled_strides(array.shape, strides, array.shape if shape is None else shape)
+        found = recorder.sizes.strides.get(id(tensor)) if found is None else found
         return array.strides if found is None else tuple([s * array.itemsize for s in found])
 
 
@@ -320,10 +338,10 @@ def _layout(
     """Shape, and strides in elements."""
     env = interpreter.recorder.sizes.env
     if env is None:
-        return array.shape, _strides(array)
+        return array.shape, element_strides(array)
     with env:
         strides = interpreter.symbolic_strides(interpreter.defined[value], value)
-    return interpreter.avals[value].shape, _strides(array) if strides is None else strides  # type: ignore[union-attr]
+    return interpreter.avals[value].shape, element_strides(array) if strides is None else strides  # type: ignore[union-attr]
 
 
 def _tensor_inputs(
@@ -411,7 +429,7 @@ def _check_overlap(recorder: Recorder, interpreter: RecordingInterpreter, inputs
     changed = {fact.index for fact in written}
     for index in changed:
         if arrays[index].size and overlaps_itself(arrays[index]):
-            shape, strides = list(arrays[index].shape), list(_strides(arrays[index]))
+            shape, strides = list(arrays[index].shape), list(element_strides(arrays[index]))
             recorder.stop("overlapping_write", f"an input of shape {shape} and strides {strides}")
     spans = sorted((*byte_bounds(array), index) for index, array in enumerate(arrays) if array.size) if changed else []
     furthest, furthest_written = (0, -1), (0, -1)  # end, index

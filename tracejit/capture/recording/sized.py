@@ -19,7 +19,7 @@ from tracejit.capture.recording.entry import Recording
 from tracejit.config import config
 from tracejit.core.op import Kind
 from tracejit.core.symbolic import ShapeEnv, Substitution
-from tracejit.ir.graph import Graph
+from tracejit.ir.graph import Graph, Literal, Operand
 from tracejit.ir.verifier import verify
 from tracejit.passes.dce import dce
 from tracejit.replay import ir
@@ -132,9 +132,10 @@ class SymbolicRecording:
         if made is None or made.graph is None or recording.graph is None:
             return False
         if not made.graph.equals(recording.graph):
-            if not any(node.op.kind is Kind.LOOP for node in recording.graph.nodes):
+            graph = _with_settled(recording, recording.graph)
+            if graph is recording.graph and not any(node.op.kind is Kind.LOOP for node in graph.nodes):
                 return False
-            made, recording = _as_used(made, made.graph), _as_used(recording, recording.graph)
+            made, recording = _as_used(made, made.graph), _as_used(recording, graph)
             if not made.graph.equals(recording.graph):  # type: ignore[union-attr, arg-type]
                 return False
         return (
@@ -143,6 +144,25 @@ class SymbolicRecording:
             and made.written_inputs == recording.written_inputs
             and _effects(made) == _effects(recording)
         )
+
+
+def _with_settled(recording: Recording, graph: Graph) -> Graph:
+    """The graph of a recording with numbers in the places of its inputs that are one number in all calls that it serves: an integer that
+    decides a size and is computed with, too.  With symbolic sizes it is a size wherever it is used."""
+    numbers = {x.value: Literal(x.settled) for x in recording.scalar_inputs if x.settled is not None}
+    if not numbers:
+        return graph
+
+    def of(operand: Operand) -> Operand:
+        return numbers.get(operand, operand) if type(operand) is int else operand
+
+    return replace(
+        graph,
+        inputs=tuple([v for v in graph.inputs if v not in numbers]),
+        avals={v: aval for v, aval in graph.avals.items() if v not in numbers},
+        nodes=tuple([replace(node, operands=tuple(map(of, node.operands))) for node in graph.nodes]),
+        outputs=tuple(map(of, graph.outputs)),
+    )
 
 
 def _as_used(recording: Recording, graph: Graph) -> Recording:
