@@ -38,7 +38,7 @@ from tracejit.core.symbolic import (
 
 def environment(*hints: int) -> tuple[ShapeEnv, list[SymInt]]:
     env = ShapeEnv()
-    return env, [env.size(hint, name) for hint, name in zip(hints, "nmk", strict=False)]
+    return env, [env.size(hint, name) for hint, name in zip(hints, "nmkj", strict=False)]
 
 
 def test_arithmetic_has_the_value_of_this_run_and_of_any_other() -> None:
@@ -94,6 +94,44 @@ def test_who_asks_for_the_number_itself_gets_it_and_pins_the_size(ask: Callable[
     with env:
         assert ask(n) == ask(6) and type(ask(n)) not in SYMBOLIC
     assert env.pinned() == {0}
+
+
+def test_what_follows_from_relations_is_not_noted_again() -> None:
+    env, (a, b, c, d) = environment(6, 6, 7, 7)
+    with env:
+        assert a == b and a * 3 == b * 3 and not a > b and a != 2 * b and not b * b < a * b
+        assert c == b + 1 and a < c and c - a == 1
+        assert d == 7 and d > 5 and c == d and c * 2 == 14 and a == 6
+    assert env.guards() == ["n == m", "k == (m + 1)", "j == 7", "k == j"]
+    assert env.pinned() == {0, 1, 2, 3} and env.evaluated([6, 6, 7, 7]) is not None
+    for others in ((6, 5, 7, 7), (5, 5, 6, 6), (6, 6, 8, 8)):
+        assert env.evaluated(others) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.tuples(*[st.integers(2, 5)] * 3),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-2, 2), st.integers(0, 2), st.integers(-2, 2)), min_size=1, max_size=8),
+    st.tuples(*[st.integers(2, 5)] * 3),
+)
+def test_comparisons_that_are_not_noted_come_out_as_before_where_relations_hold(
+    sizes: tuple[int, ...], asked: list[tuple[int, ...]], others: tuple[int, ...]
+) -> None:
+    env, variables = environment(*sizes)
+
+    def answers(of: Any) -> list[bool]:
+        return [
+            holds
+            for i, x, k, y in asked
+            for left, right in [(of[i] * x + of[0] * of[k], of[k] * of[0] * y + x), (of[i] + x, of[k] + y)]
+            for holds in (left == right, left < right, left >= right)
+        ]
+
+    with env:
+        said = answers(variables)
+    assert said == answers(sizes)
+    if env.evaluated(others) is not None:
+        assert said == answers(others)
 
 
 def test_outside_its_environment_and_in_other_threads_it_is_a_plain_number() -> None:

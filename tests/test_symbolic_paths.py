@@ -1212,6 +1212,47 @@ def test_integers_that_become_sizes_are_symbolic(function: Callable[[int], T.Ten
     assert compiled.stats.instances >= 4, compiled.explain()
 
 
+def test_a_position_that_is_a_size_as_well_is_recorded_twice() -> None:
+    def step(cache: T.Tensor, x: T.Tensor, t: int) -> T.Tensor:
+        cache[:, t] = x
+        return attended(cache[:, : t + 1], x[:, None]) * t
+
+    compiled = T.compile(step)
+    for t in (9, 4, 7, 2, 14, 5, 15, 3):
+        results = []
+        for call in (compiled, step):
+            cache = part(3, 16, 16, t)
+            results.append((call(cache, part(3, 2, 2)[:, 1] + t, t).numpy(), cache.numpy()))
+        for found, expected in zip(*results, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, 6), compiled.explain()
+    for t in (16, -1, 0):
+        results = []
+        for call in (compiled, step):
+            try:
+                results.append(call(part(3, 16, 16), part(3, 2, 2)[:, 1], t).tolist())
+            except Exception as error:
+                results.append((type(error), str(error)))
+        assert results[0] == results[1]
+
+
+def test_sizes_that_change_apart_and_together_are_recorded_twice() -> None:
+    model = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True).eval()
+
+    def translate(source: T.Tensor, target: T.Tensor) -> T.Tensor:
+        with T.no_grad():
+            return model(source, target)
+
+    compiled = T.compile(translate)
+    generator = np.random.default_rng(0)
+    for _ in range(9):
+        batch, source, target = (int(n) for n in generator.integers(2, 13, 3))
+        x, y = (T.tensor(generator.normal(size=(batch, n, 8)).astype(np.float32)) for n in (source, target))
+        np.testing.assert_allclose(compiled(x, y).numpy(), translate(x, y).numpy(), rtol=1e-3, atol=1e-5)
+    assert compiled.stats.traces == 2, compiled.explain()
+    assert ", where source.shape[0] == target.shape[0]: " in compiled.explain()
+
+
 def test_integers_and_sizes_are_symbolic_together() -> None:
     compiled, other = T.compile(padded), T.compile(of_two)
     for n, length in ((5, 9), (7, 12), (4, 13), (6, 30), (9, 11), (8, 25), (3, 40)):

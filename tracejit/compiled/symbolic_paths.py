@@ -306,14 +306,13 @@ class SymbolicPaths:
         return plain, known
 
     def _confirm(self, symbolic: SymbolicRecording, recording: Recording, shapes: Shapes) -> None:
-        """Trust a symbolic recording that says what was recorded for other sizes than its own: for one for which all that is computed of
-        sizes is another number, or for several; and then where no number is another one that was the same in all of these."""
+        """Trust a symbolic recording that says what was recorded for other sizes than its own, where no number is another one that was the
+        same for all of these."""
         if symbolic.sizes(shapes) in (*symbolic.explained, symbolic.own) or not symbolic.explains(recording, shapes):
             return
-        symbolic.confirm(shapes)
-        if not symbolic.is_trusted and (len(symbolic.explained) >= _ENOUGH or symbolic.differs(shapes)):
-            symbolic.is_trusted = True
+        if not symbolic.is_trusted:
             self._unconfirmed = 0
+        symbolic.confirm(shapes)
 
     def describe(self) -> list[str]:
         """A line for a reader about each symbolic recording."""
@@ -325,15 +324,16 @@ class SymbolicPaths:
             more = f" and {len(guards) - _MOST} more" if len(guards) > _MOST else ""
             where = f", where {' and '.join(guards[:_MOST])}{more}" if guards else ""
             count = sum(region.instances for region in path.regions)
-            state = f"{count} paths came of it" if recording.is_trusted else "which no other recording has confirmed yet"
+            state = "it serves these sizes alone until a recording of other ones has done the same"
+            if recording.is_trusted:
+                state = f"{_counted(count, 'path')} came of it"
+            programs = _counted(len(path.regions), "region")
             own = ""
             if path.needs_host:
                 own = "; programs with steps of Python are made for each size"
             elif any(region.is_refuted for region in path.regions):
                 own = "; what was made for several sizes was not what each of them needs, so programs are made for each size"
-            lines.append(
-                f"a recording with symbolic sizes {names}{where}: {state}, machine code for {len(path.regions)} regions of sizes{own}"
-            )
+            lines.append(f"a recording with symbolic sizes {names}{where}: {state}, machine code for {programs} of sizes{own}")
         return [*lines, *[f"a size is not symbolic, since the program asks which it is: {pin}" for pin in self._pinned]]
 
     def instance(self, shapes: Shapes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, SymbolicPath] | None:
@@ -347,6 +347,10 @@ class SymbolicPaths:
             ):
                 return recording, path
         return None
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def of_tensors(shapes: Shapes) -> Shapes:

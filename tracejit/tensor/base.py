@@ -266,7 +266,7 @@ class Tensor:
         """Whether `shape` can be had without copying."""
         layout = self._symbolic_layout()
         if layout is not None and self._array.size:
-            return reshaped_strides(*layout, shape) is not None
+            return self.is_contiguous() or reshaped_strides(*layout, shape) is not None
         if self._array.flags.c_contiguous:
             return True
         return np.shares_memory(self._array.reshape(shape), self._array) if self._array.size else True

@@ -18,7 +18,7 @@ from typing import Any, Final
 from tracejit.capture.recording.entry import Recording
 from tracejit.config import config
 from tracejit.core.op import Kind
-from tracejit.core.symbolic import ShapeEnv, Substitution
+from tracejit.core.symbolic import LARGEST, ShapeEnv, Substitution
 from tracejit.ir.graph import Graph, Literal, Operand
 from tracejit.ir.verifier import verify
 from tracejit.passes.dce import dce
@@ -29,7 +29,6 @@ __all__ = ["SymbolicRecording", "may_vary"]
 Shapes = tuple[tuple[int, ...], ...]
 
 
-_LARGEST: Final = 1 << 40
 _HOLDERS: Final = (
     "graph", "tensor_inputs", "scalar_inputs", "outputs", "written_inputs", "exits", "guards", "epilogue", "result", "structure", "facts",
 )  # fmt: skip
@@ -38,7 +37,7 @@ _HOLDERS: Final = (
 
 def may_vary(size: Any) -> bool:
     """Whether a size may be that of a variable.  0 and 1 mean something else; beyond the largest, so do numbers that are computed of it."""
-    return type(size) is int and 1 < size <= _LARGEST
+    return type(size) is int and 1 < size <= LARGEST
 
 
 class SymbolicRecording:
@@ -88,19 +87,14 @@ class SymbolicRecording:
             return False
         return all(may_vary(shapes[k][d]) for k, d in self.dynamic)
 
-    def differs(self, shapes: Shapes) -> bool:
-        """Whether it may stand for these shapes, and for them every number that it computed of sizes is another one than when it was
-        recorded."""
-        values = self.env.evaluated(self.sizes(shapes)) if self.fits(shapes) else None
-        return values is not None and self.env.have_moved(self._values, values)
-
     @property
     def is_general(self) -> bool:
         """Whether it may stand for other sizes than its own."""
         return not self.problem and len(self._pinned) < len(self.dynamic)
 
     def confirm(self, shapes: Shapes) -> None:
-        """It was what was recorded for these shapes, too."""
+        """It was what was recorded for these shapes, too: from now on it is trusted in what was another number for them."""
+        self.is_trusted = True
         self.explained.append(self.sizes(shapes))
         self._moved |= self._others(self.env.values(self.sizes(shapes)))
 
