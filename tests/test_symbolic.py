@@ -20,7 +20,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracejit.core import symbolic
-from tracejit.core.shapes import broadcast_shapes, contiguous, equal_runs, largest, memory_order, slice_of
+from tracejit.core.shapes import (
+    broadcast_shapes,
+    contiguous,
+    element_strides,
+    equal_runs,
+    filled_strides,
+    fills_memory,
+    largest,
+    memory_order,
+    slice_of,
+)
 from tracejit.core.symbolic import (
     SYMBOLIC,
     ShapeEnv,
@@ -352,3 +362,25 @@ def test_the_library_counts_over_sizes_so_that_it_is_noted() -> None:
         if sized.search(line) and not any(word in line for word in allowed)
     ]
     assert not found, "\n".join(found)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(1, 4), max_size=4).map(tuple),
+    st.data(),
+)
+def test_arrays_that_fill_their_memory_are_told_from_those_with_gaps(shape: tuple[int, ...], data: st.DataObject) -> None:
+    order = data.draw(st.permutations(range(len(shape))))
+    turned = np.zeros([shape[d] for d in order], np.float32).transpose(np.argsort(order).astype(int).tolist())
+    assert turned.shape == shape and fills_memory(turned) == (filled_strides(shape, element_strides(turned), shape) is not None)
+    if min(shape, default=1) > 1:
+        assert fills_memory(turned)
+    for d, size in enumerate(shape):
+        part = turned[(slice(None),) * d + (slice(0, size - 1),)]
+        if (
+            size > 2
+            and part.size
+            and any(n > 1 for n in shape[:d] + shape[d + 1 :])
+            and element_strides(turned)[d] != max(element_strides(turned))
+        ):
+            assert not fills_memory(part)

@@ -84,6 +84,8 @@ class RecordingInterpreter(StateRecorder):
         # At which places views look, with the version of the memory that they look at.
         self._moving: list[tuple[SymbolicNumber, Tensor, int]] = []
         self._wrote = False
+        # (value, exact) -> the node that made it, and its strides.
+        self._strides: dict[tuple[int | None, bool], tuple[Node, tuple[int, ...] | None]] = {}
         self._patched: list[tuple[Any, str, tuple[Any, ...]]] = []
         kept = map(attrgetter("inputs"), map(itemgetter(0), self._patched))
         self.restoring = starmap(setattr, compress(self._patched, kept))
@@ -393,12 +395,29 @@ class RecordingInterpreter(StateRecorder):
     def _shape_of_value(self, value: int) -> tuple[int, ...]:
         return self.avals[value].shape  # type: ignore[union-attr]
 
+    def is_row_major(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies row by row in memory of its own, whatever sizes it has."""
+        value = self.values.get(id(tensor))
+        maker = None if value is None else self.maker(value)
+        is_own = id(tensor) not in self.recorder.sizes.strides if maker is None else maker.op.kind not in (Kind.VIEW, Kind.WRITE)
+        return is_own and tensor._array.flags.c_contiguous
+
     def symbolic_strides(self, tensor: Tensor, value: int | None = None, exact: bool = True) -> tuple[int, ...] | None:
         """The strides of a tensor, in elements, as they follow from symbolic sizes: of memory that it fills, of arguments that do not, and
         of views of such.  None where they do not: then nothing is known of other sizes.  value: the tensor as it was.  exact: whether those
         that no element sees count, of dimensions of one element."""
-        array = tensor._array
         value = self.values.get(id(tensor)) if value is None else value
+        maker = None if value is None else self.maker(value)
+        key = value, exact
+        if maker is None or self._strides.get(key, (None,))[0] is not maker:
+            found = self._found_strides(tensor, value, maker, exact)
+            if maker is None:
+                return found
+            self._strides[key] = maker, found
+        return self._strides[key][1]
+
+    def _found_strides(self, tensor: Tensor, value: int | None, maker: Node | None, exact: bool) -> tuple[int, ...] | None:
+        array = tensor._array
         shape = self.symbolic_shape(tensor) if value is None else self._shape_of_value(value)
         strides = element_strides(array)
         found = filled_strides(array.shape, strides, array.shape if shape is None else shape)
@@ -409,16 +428,13 @@ class RecordingInterpreter(StateRecorder):
             seen = zip(map(without_symbols, some), strides, array.shape, strict=True)
             return all(a == b or (n == 1 and not exact) for a, b, n in seen)
 
-        node = None
-        if value is not None and value not in self.inputs:
-            node = next((node for node in reversed(self.nodes) if value in node.outputs), None)
-        if node is not None and node.op.kind is Kind.WRITE and type(node.operands[0]) is int:
-            return self.symbolic_strides(tensor, node.operands[0], exact)
-        if node is not None and node.op.kind is Kind.VIEW and type(node.operands[0]) is int:
+        if maker is not None and maker.op.kind is Kind.WRITE and type(maker.operands[0]) is int:
+            return self.symbolic_strides(tensor, maker.operands[0], exact)
+        if maker is not None and maker.op.kind is Kind.VIEW and type(maker.operands[0]) is int:
             # A part that fills its memory may do so by chance: a slice of this step, up to this end.
-            base = self.symbolic_strides(self.defined[node.operands[0]], node.operands[0], exact)
-            before, after = self._shape_of_value(node.operands[0]), self._shape_of_value(node.outputs[0])
-            layout = None if base is None else strided_view(node, Strided(node.operands[0], 0, base), before, after)
+            base = self.symbolic_strides(self.defined[maker.operands[0]], maker.operands[0], exact)
+            before, after = self._shape_of_value(maker.operands[0]), self._shape_of_value(maker.outputs[0])
+            layout = None if base is None else strided_view(maker, Strided(maker.operands[0], 0, base), before, after)
             if layout is not None and (found is None or is_right(layout.strides)):
                 found = layout.strides
         if found is None or not is_right(found):

@@ -86,7 +86,8 @@ _plain_float = float.__float__
 shape_of: list[Callable[[Any], Any]] = []
 """While an environment is entered: what gives the symbolic shape of a tensor, or None for one that has none."""
 strides_of: list[Callable[..., Any]] = []
-"""The same of its strides, in elements; with `False` behind the tensor, of those alone that some element sees."""
+"""The same of its strides, in elements.  With `False` behind the tensor, of those alone that some element sees, and None for one that lies
+row by row whatever its sizes."""
 
 
 Polynomial = tuple[tuple[tuple[int, ...], int], ...]

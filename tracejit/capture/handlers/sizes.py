@@ -114,7 +114,10 @@ class SizeHandlers(Handlers):
         return self.recorder.program.symbolic_shape(tensor) if self.are_noted else None
 
     def _strides(self, tensor: Tensor, exact: bool = True) -> tuple[int, ...] | None:
-        return self.recorder.program.symbolic_strides(tensor, exact=exact) if self.are_noted else None
+        program = self.recorder.program
+        if not self.are_noted or (not exact and program.is_row_major(tensor)):
+            return None
+        return program.symbolic_strides(tensor, exact=exact)
 
     def pin(self, tensor: Tensor) -> None:
         """The contents of a tensor leave the world of tensors: so many of them."""
