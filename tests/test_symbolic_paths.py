@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import threading
 from collections import UserDict
 from collections.abc import Callable, Sequence
@@ -1138,6 +1139,9 @@ def test_errors_of_slices_are_eagers_errors_for_numbers_that_are_no_integers() -
     compiled = T.compile(sliced)
     for n in (9, 7, 6, 5, 10):
         assert compiled(T.ones(n)) == sliced(T.ones(n))
+    for call in (T.compile(lambda x, n: x[:n]), lambda x, n: x[:n]):
+        with pytest.raises(TypeError, match=r"^slice indices must be integers or None or have an __index__ method$"):
+            call(T.ones(4), 2.0)
 
 
 def test_explain_says_why_programs_are_made_for_each_size() -> None:
@@ -1210,6 +1214,67 @@ def test_integers_that_become_sizes_are_symbolic(function: Callable[[int], T.Ten
         np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-9, atol=1e-12)
     assert compiled.stats.traces <= 6  # none, one and few are paths of their own
     assert compiled.stats.instances >= 4, compiled.explain()
+
+
+class Counted:
+    """What has a number of its rows beside them, and of how many a cache is full."""
+
+    def __init__(self, rows: T.Tensor, count: int, *more: int) -> None:
+        self.rows, self.count, self.more = rows, count, {"last": list(more)}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda held: held.rows[: held.count].sum(0) * held.count,
+        lambda held: T.zeros(held.count, 4) + held.rows[0],
+        lambda held: held.rows[: held.more["last"][0]].sum(0),
+    ],
+)
+def test_integers_in_attributes_and_containers_are_symbolic_where_they_become_sizes(function: Callable[[Counted], Any]) -> None:
+    compiled = T.compile(function)
+    for count in (9, 5, 12, 7, 3, 15, 9):
+        held = Counted(T.arange(80.0).reshape(20, 4), count, count - 1, count + 4)
+        assert compiled(held).tolist() == function(held).tolist()
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, 4), compiled.explain()
+    for other in (1, 0, -3, True, 6):
+        held = Counted(T.arange(80.0).reshape(20, 4), other, other, other + 2)
+        try:
+            expected = function(held).tolist()
+        except (RuntimeError, TypeError) as error:
+            with pytest.raises(type(error), match=re.escape(str(error))):
+                compiled(held)
+        else:
+            assert compiled(held).tolist() == expected
+
+
+def test_a_cache_that_counts_its_tokens_is_recorded_twice() -> None:
+    def step(cache: Counted, x: T.Tensor) -> T.Tensor:
+        cache.rows[cache.count] = x
+        cache.count += 1
+        return (cache.rows[: cache.count] @ x).softmax(0) @ cache.rows[: cache.count]
+
+    compiled = T.compile(step)
+    caches = [Counted(T.zeros(30, 4), 2) for _ in range(2)]
+    for n in range(12):
+        x = T.linspace(-1, 1, 4) * n
+        found, expected = compiled(caches[0], x), step(caches[1], x)
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+        if n == 7:
+            for cache in caches:  # somebody else begins anew
+                cache.count = 3
+    assert caches[0].count == caches[1].count == 7 and caches[0].rows.tolist() == caches[1].rows.tolist()
+    assert compiled.stats.traces == 2, compiled.explain()
+
+
+def test_an_integer_that_becomes_a_size_under_another_branch_is_one_from_then_on() -> None:
+    def function(n: int, x: T.Tensor) -> T.Tensor:
+        return x * 2 if n > 5 else x[:n]
+
+    compiled = T.compile(function)
+    for n, m in ((7, 12), (3, 13), (4, 15), (2, 12), (5, 18), (3, 11), (8, 14)):
+        assert compiled(n, T.arange(1.0 * m)).tolist() == function(n, T.arange(1.0 * m)).tolist()
+    assert compiled.stats.traces <= 4 and not compiled.reasons, compiled.explain()
 
 
 def test_a_position_that_is_a_size_as_well_is_recorded_twice() -> None:

@@ -272,11 +272,13 @@ def size_range(start: Dim, stop: Dim, step: Dim = 1) -> Iterable[Dim]:
 
 def slice_of(key: slice, size: Dim) -> tuple[Dim, Dim, int]:
     """(start, stop, step) of a slice of a dimension: what `slice.indices` says, of symbolic sizes as well."""
-    if not has_symbols((size, key)):
+    parts, is_plain = (key.start, key.stop, key.step), not has_symbols((size, key))
+    if is_plain and not any(isinstance(part, RecordedNumber) for part in parts):
         return key.indices(size)
-    parts = (key.start, key.stop, key.step)
     if any(isinstance(part, float) or not (part is None or hasattr(type(part), "__index__")) for part in parts):
         raise TypeError("slice indices must be integers or None or have an __index__ method")
+    if is_plain:
+        return key.indices(size)
     step = 1 if key.step is None else int(key.step) if type(key.step) is bool else integer("slice", "step", key.step)
     if step < 1:
         return slice(key.start, key.stop, int(step)).indices(size)  # for its error, and for who refuses it

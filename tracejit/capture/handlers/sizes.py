@@ -43,13 +43,17 @@ class SizeHandlers(Handlers):
         self.inputs: dict[int, tuple[int, ...]] = {}  # id of an argument -> its symbolic shape
         self.strides: dict[int, tuple[int, ...]] = {}  # of one that does not fill its memory -> its strides, in elements
         self._tensors: list[Tensor] = []  # the arguments, and what is in them
+        self._awaited: dict[int, SymInt] = {}  # numbers of integers among them that nothing has read yet -> their variables
         self._symbols: dict[Name, Any] = {}  # a variable of the prologue -> what it stands for
         self._names: dict[tuple[type, int], Name] = {}  # the other way round, of what the library has answered
         self._mixed: dict[Name, tuple[str, Any, Any]] = {}  # how a variable is computed of sizes and of other numbers
 
     # -- from start to end
-    def begin(self, tensors: list[Tensor], names: list[str], dimensions: Collection[Dimension]) -> None:
-        """These dimensions of the arguments are variables from now on."""
+    def begin(
+        self, tensors: list[Tensor], names: list[str], integers: Sequence[tuple[int, str]], dimensions: Collection[Dimension]
+    ) -> None:
+        """These dimensions of tensors that arguments lead to are variables from now on, and such integers, once the program reads them.
+        integers: with what the program calls them."""
         env = self.env = ShapeEnv()
         env.locate = user_line
         self._tensors = tensors  # they live as long as their ids are asked for, whatever the call does to containers
@@ -66,9 +70,15 @@ class SizeHandlers(Handlers):
                 self.strides[id(tensor)] = tuple(
                     [env.size(n, f"{name}.stride({d})") if rank + d in own else n for d, n in strides]
                 )
+        for k, (n, name) in enumerate(integers):
+            if (len(tensors) + k, 0) in dimensions:
+                self._awaited[k] = env.size(n, name)
         env.__enter__()
         shape_of.append(self._shape)
         strides_of.append(self._strides)
+        for k, number in enumerate(self.recorder.integers):
+            if number is not None:
+                self.begin_number(k, number)
         for tensor, name in zip(tensors, names, strict=True):
             if id(tensor) in self.strides:
                 self._require_separate(name, self.inputs.get(id(tensor), tensor._array.shape), self.strides[id(tensor)])
@@ -83,12 +93,12 @@ class SizeHandlers(Handlers):
                     self.give_up(f"elements of {name} have the same memory")
                 reach = reach + abs(strides[d]) * (shape[d] - 1)
 
-    def begin_number(self, number: SymbolicNumber, name: str) -> None:
-        """A number among the arguments is a variable from now on, too."""
-        assert self.env is not None
-        symbol = self.env.size(number._value, name)
-        self.recorder.miss_if(number._name.differs(symbol))
-        self.define(number._name, symbol)
+    def begin_number(self, place: int, number: SymbolicNumber) -> None:
+        """The program has read one of the integers that may be variables."""
+        symbol = self._awaited.pop(place, None)
+        if symbol is not None:
+            self.recorder.miss_if(number._name.differs(symbol))
+            self.define(number._name, symbol)
 
     def give_up(self, problem: str) -> None:
         """What this recording is for one size cannot be told for others."""
@@ -100,7 +110,8 @@ class SizeHandlers(Handlers):
         if self.env is not None:
             variable = [x for x in self._tensors if id(x) in self.inputs or has_symbols(self.strides.get(id(x), ()))]
             sources = [self.recorder.tensors.get(id(x)) for x in variable]
-            self.env.is_guarded = all(source is not None and (source.used or source.inspected) for source in sources)
+            are_seen = all(source is not None and (source.used or source.inspected) for source in sources)
+            self.env.is_guarded = are_seen and not self._awaited
             self.env.__exit__()
             shape_of.clear()
             strides_of.clear()

@@ -20,7 +20,6 @@ from tracejit.capture.handlers.base import ABSENT, TensorSource
 from tracejit.capture.handlers.effects import AttributeStore, FunctionCall, ItemStore, MethodCall
 from tracejit.capture.handlers.locking import release
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recording.entry import (
@@ -128,7 +127,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         env=recorder.sizes.env,
         graph=graph,
         tensor_inputs=_tensor_inputs(recorder, interpreter, inputs, variables),
-        scalar_inputs=_scalar_inputs(recorder, interpreter, guards, asked),
+        scalar_inputs=tuple(ScalarInput(value, name) for name, value in interpreter.scalars.items()),
         outputs=outputs,
         written_inputs=tuple(written),
         exits=tuple(
@@ -144,6 +143,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         else _structure(recorder, guards, distinct),  # what is read under a lock is read there
         locks=bool(recorder.locking.taken),
         asked=asked,
+        settled={x._name.name: x._value for k, x in enumerate(recorder.integers) if x is not None and k in asked},
         generators=tuple(map(reference, recorder.generators.known.values())),
         outside=tuple(recorder.effects.outside),
         left_out=interpreter.left_out,
@@ -253,25 +253,7 @@ def _asked_for(recorder: Recorder, guards: Sequence[Statement]) -> frozenset[int
         if name not in found:
             found.add(name)
             waiting += [part for part in walk(computed.get(name.name, name)) if type(part) is Name]
-    return frozenset([k for k, (x, _) in enumerate(recorder.integers) if is_symbolic(x) and x._name in found])
-
-
-def _scalar_inputs(
-    recorder: Recorder, interpreter: RecordingInterpreter, guards: Sequence[Statement], asked: frozenset[int]
-) -> tuple[ScalarInput, ...]:
-    computed = {s.name: s.value for s in guards if type(s) is Define}
-    integers = {x._name for k, (x, _) in enumerate(recorder.integers) if k in asked}
-
-    def is_settled(name: Name) -> bool:
-        parts = [part for part in walk(computed.get(name.name, name)) if type(part) is Name]
-        return name in integers or (parts != [name] and name.name in computed and bool(parts) and all(map(is_settled, parts)))
-
-    return tuple(
-        [
-            ScalarInput(value, name, interpreter.numbers[value]._value if is_settled(name) else None)
-            for name, value in interpreter.scalars.items()
-        ]
-    )
+    return frozenset([k for k, x in enumerate(recorder.integers) if x is not None and x._name in found])
 
 
 def _structure(recorder: Recorder, guards: Sequence[Statement], distinct: Sequence[Expr]) -> Structure | None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from tracejit.capture.recording.entry import Recording
 from tracejit.config import config
 from tracejit.core.op import Kind
-from tracejit.core.symbolic import LARGEST, ShapeEnv, Substitution
+from tracejit.core.symbolic import BINARY, LARGEST, ShapeEnv, Substitution
 from tracejit.ir.graph import Graph, Literal, Operand
 from tracejit.ir.verifier import verify
 from tracejit.passes.dce import dce
@@ -33,6 +33,9 @@ _HOLDERS: Final = (
     "graph", "tensor_inputs", "scalar_inputs", "outputs", "written_inputs", "exits", "guards", "epilogue", "result", "structure", "facts",
 )  # fmt: skip
 """What of a recording may hold sizes: all but the objects that its names stand for."""
+
+
+_NUMBERS: Final = frozenset((int, float))
 
 
 def may_vary(size: Any) -> bool:
@@ -143,7 +146,9 @@ class SymbolicRecording:
 def _with_settled(recording: Recording, graph: Graph) -> Graph:
     """The graph of a recording with numbers in the places of its inputs that are one number in all calls that it serves: an integer that
     decides a size and is computed with, too.  With symbolic sizes it is a size wherever it is used."""
-    numbers = {x.value: Literal(x.settled) for x in recording.scalar_inputs if x.settled is not None}
+    known = _known_numbers(recording) if recording.settled else {}
+    names = [(x.value, str(x.expression)) for x in recording.scalar_inputs]
+    numbers = {value: Literal(known[name]) for value, name in names if name in known}
     if not numbers:
         return graph
 
@@ -157,6 +162,33 @@ def _with_settled(recording: Recording, graph: Graph) -> Graph:
         nodes=tuple([replace(node, operands=tuple(map(of, node.operands))) for node in graph.nodes]),
         outputs=tuple(map(of, graph.outputs)),
     )
+
+
+def _known_numbers(recording: Recording) -> dict[str, int | float]:
+    """The numbers of the prologue that are the same in all calls that a recording serves: of constants, and of integers that are guarded by
+    their values."""
+    known: dict[str, int | float] = dict(recording.settled)
+
+    def of(expression: ir.Expr) -> Any:
+        if type(expression) is ir.Constant:
+            return expression.value
+        if type(expression) is ir.Arithmetic:
+            left, right = of(expression.left), of(expression.right)
+            function = BINARY.get(expression.symbol)
+            return (
+                None if function is None or type(left) not in _NUMBERS or type(right) not in _NUMBERS else function(left, right)
+            )
+        return known.get(expression.name) if type(expression) is ir.Name else None
+
+    for statement in recording.guards:
+        if type(statement) is ir.Define:
+            try:
+                found = of(statement.value)
+            except ArithmeticError:  # what raises is no number
+                continue
+            if type(found) in _NUMBERS:
+                known[statement.name] = found
+    return known
 
 
 def _as_used(recording: Recording, graph: Graph) -> Recording:
@@ -201,7 +233,8 @@ def _effects(recording: Recording) -> Any:
     """What a call does after its program, and gives.  Variables are named in the order in which they come: a recording with symbolic sizes
     has others, some of which stand for constants."""
     constants = {s.name: s.value for s in recording.guards if type(s) is ir.Define and type(s.value) is ir.Constant}
-    constants |= {name: ir.Constant(value) for name, value in recording.namespace.items() if type(value) in (int, float)}
+    constants |= {name: ir.Constant(value) for name, value in recording.namespace.items() if type(value) in _NUMBERS}
+    constants |= {name: ir.Constant(value) for name, value in _known_numbers(recording).items()}
     numbers: dict[str, int] = {}
 
     def named(name: str) -> Any:
