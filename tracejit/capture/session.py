@@ -41,7 +41,15 @@ from tracejit.cpython.size_table import sized_among
 from tracejit.replay.ir import Constant, Expr, ListOf, Name
 from tracejit.tensor import Tensor
 
-__all__ = ["declare_inlined", "hindrance", "integers_among", "is_recording", "record", "tensors_among"]
+__all__ = [
+    "declare_inlined",
+    "hindrance",
+    "integers_among",
+    "is_recording",
+    "record",
+    "tensors_and_integers_among",
+    "tensors_among",
+]
 
 T = TypeVar("T")
 
@@ -351,6 +359,12 @@ def record(
 def integers_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
     """The integers that are arguments, or in containers and objects that are."""
     return [x for x, _ in sized_among((*args, *kwargs.values()), int)]
+
+
+def tensors_and_integers_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], list[int]]:
+    """`tensors_among` and `integers_among`, looked for once."""
+    found = [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, int)]
+    return [x for x in found if type(x) is not int], [x for x in found if type(x) is int]
 
 
 def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:

@@ -15,18 +15,19 @@ It must not know of entries more than for which sizes they were recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from tracejit.autograd.compiled import Mask
 from tracejit.capture.recording.entry import Recording, calling
 from tracejit.capture.recording.rewinding import kept, put_back
 from tracejit.capture.recording.sized import SymbolicRecording, may_vary
-from tracejit.capture.session import integers_among, tensors_among
+from tracejit.capture.session import tensors_and_integers_among, tensors_among
 from tracejit.compiled.executable import Executable
 from tracejit.compiled.recorded_path import same_objects
 from tracejit.config import config
 from tracejit.core.locks import Ticket, Turn
-from tracejit.core.shapes import element_strides, fills_memory
+from tracejit.core.shapes import filled_strides
 from tracejit.core.symbolic import ShapeEnv, Substitution
 from tracejit.cpython.size_table import Shapes
 from tracejit.ir.graph import Graph
@@ -266,8 +267,13 @@ class SymbolicPaths:
         """The shapes of the tensors among the arguments, and in containers and objects that are: (*sizes, *strides, STRIDES) for those that
         do not fill their memory.  And where some integer among the arguments was asked for its value, as a size is, (value, INTEGER) for
         that one and (0, INTEGER) for others."""
-        found = tuple([_layout(x._array) for x in tensors_among(args, kwargs)])
-        return self._with(found, integers_among(args, kwargs)) if self._asked else found
+        integers: list[int] = []
+        if self._asked:
+            tensors, integers = tensors_and_integers_among(args, kwargs)
+        else:
+            tensors = tensors_among(args, kwargs)
+        found = tuple([_layout(a.shape, a.strides, a.itemsize) for x in tensors for a in (x._array,)])
+        return self._with(found, integers) if self._asked else found
 
     def met(self, recording: Recording, shapes: Shapes, integers: Sequence[int]) -> Shapes:
         """A call was recorded that had these `shapes`, and integers among its arguments.  Returns its shapes as they are from now on."""
@@ -362,8 +368,10 @@ def _without_integers(shapes: Shapes) -> Shapes:
     return tuple([shape for shape in shapes if shape[-1:] != (INTEGER,)])
 
 
-def _layout(array: Any) -> tuple[int, ...]:
-    return array.shape if fills_memory(array) else (*array.shape, *element_strides(array), STRIDES)  # type: ignore[no-any-return]
+@lru_cache(4096)
+def _layout(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    in_elements = tuple([n // itemsize for n in strides])
+    return shape if filled_strides(shape, in_elements, shape) is not None else (*shape, *in_elements, STRIDES)
 
 
 def _ranks(shapes: Shapes) -> tuple[int, ...]:

@@ -47,11 +47,11 @@ _DEEPEST: Final = 4  # containers and objects in each other
 _CONTAINERS: Final = TUPLES | LISTS | DICTIONARIES
 
 
-def sized_among(objects: Iterable[Any], cls: type) -> list[tuple[Any, tuple[Any, ...]]]:
-    """The instances of a class among the arguments of a call, and in what they lead to, with where each is: the number of the argument,
-    then the container and the index or key, or the object and the attribute's name, at each step."""
+def sized_among(objects: Iterable[Any], *classes: type) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The instances of some classes among the arguments of a call, and in what they lead to, with where each is: the number of the
+    argument, then the container and the index or key, or the object and the attribute's name, at each step."""
     found: list[tuple[Any, tuple[Any, ...]]] = []
-    _look(found, cls, enumerate(objects), (), _DEEPEST, [_MOST], [_MOST])
+    _look(found, classes, enumerate(objects), (), _DEEPEST, [_MOST], [_MOST])
     return found
 
 
@@ -62,7 +62,7 @@ def _has_attributes(value: Any) -> bool:
 
 def _look(
     found: list[tuple[Any, tuple[Any, ...]]],
-    cls: type,
+    classes: tuple[type, ...],
     items: Iterator[tuple[Any, Any]],
     path: tuple[Any, ...],
     depth: int,
@@ -76,7 +76,7 @@ def _look(
             break
         left[0] -= 1
         kind = type(value)
-        if kind is cls:
+        if kind in classes:
             found.append((value, (*path, key)))
             continue
         flags = kind.__flags__
@@ -92,7 +92,7 @@ def _look(
             inside, more = iter(list(dict.items(attributes_of(value)))), in_objects
         else:
             continue
-        _look(found, cls, inside, (*path, key, value), depth - 1, more, in_objects)
+        _look(found, classes, inside, (*path, key, value), depth - 1, more, in_objects)
 
 
 def _hash(shapes: Shapes) -> int:
