@@ -47,8 +47,8 @@ __all__ = [
     "integers_among",
     "is_recording",
     "record",
-    "tensors_and_integers_among",
     "tensors_among",
+    "tensors_and_integers_among",
 ]
 
 T = TypeVar("T")

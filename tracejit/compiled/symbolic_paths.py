@@ -22,7 +22,7 @@ from tracejit.autograd.compiled import Mask
 from tracejit.capture.recording.entry import Recording, calling
 from tracejit.capture.recording.rewinding import kept, put_back
 from tracejit.capture.recording.sized import SymbolicRecording, may_vary
-from tracejit.capture.session import tensors_and_integers_among, tensors_among
+from tracejit.capture.session import tensors_among, tensors_and_integers_among
 from tracejit.compiled.executable import Executable
 from tracejit.compiled.recorded_path import same_objects
 from tracejit.config import config
