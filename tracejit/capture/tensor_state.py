@@ -63,7 +63,7 @@ class StateRecorder(Interpreter):
         self.switched: dict[
             int, tuple[Tensor, int, int]
         ] = {}  # outside leaves whose requires_grad was changed; value ids before and after
-        self._made = _Made()
+        self._makers = _Made()
         # Outside tensors whose .data was assigned, the value that each was before, if it was any, and how many nodes there were.
         self.rebound: dict[int, tuple[Tensor, int | None, int]] = {}
         self.own_backward = ""  # the name of an operation of the program's own, where there was one
@@ -204,9 +204,9 @@ class StateRecorder(Interpreter):
         return any(np.may_share_memory(tensor._array, array) for tensor in self._written_tensors())
 
     def _looked_through(self) -> _Made:
-        known = self._made
+        known = self._makers
         if known.nodes and (len(self.nodes) < known.nodes or self.nodes[known.nodes - 1] is not known.last):
-            known = self._made = _Made()
+            known = self._makers = _Made()
         for node in self.nodes[known.nodes :]:
             known.makers.update(dict.fromkeys(node.outputs, node))
             if node.op.kind in (Kind.VIEW, Kind.WRITE):

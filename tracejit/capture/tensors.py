@@ -85,7 +85,7 @@ class RecordingInterpreter(StateRecorder):
         self._moving: list[tuple[SymbolicNumber, Tensor, int]] = []
         self._wrote = False
         # (value, exact) -> the node that made it, and its strides.
-        self._strides: dict[tuple[int | None, bool], tuple[Node, tuple[int, ...] | None]] = {}
+        self._known_strides: dict[tuple[int | None, bool], tuple[Node, tuple[int, ...] | None]] = {}
         self._patched: list[tuple[Any, str, tuple[Any, ...]]] = []
         kept = map(attrgetter("inputs"), map(itemgetter(0), self._patched))
         self.restoring = starmap(setattr, compress(self._patched, kept))
@@ -409,12 +409,12 @@ class RecordingInterpreter(StateRecorder):
         value = self.values.get(id(tensor)) if value is None else value
         maker = None if value is None else self.maker(value)
         key = value, exact
-        if maker is None or self._strides.get(key, (None,))[0] is not maker:
+        if maker is None or self._known_strides.get(key, (None,))[0] is not maker:
             found = self._found_strides(tensor, value, maker, exact)
             if maker is None:
                 return found
-            self._strides[key] = maker, found
-        return self._strides[key][1]
+            self._known_strides[key] = maker, found
+        return self._known_strides[key][1]
 
     def _found_strides(self, tensor: Tensor, value: int | None, maker: Node | None, exact: bool) -> tuple[int, ...] | None:
         array = tensor._array
