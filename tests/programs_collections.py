@@ -646,6 +646,58 @@ def copies_of_containers():
 
 
 @program()
+def deep_copies_of_containers_of_collections():
+    inner, row = [1.0], x(2)
+    ordered = collections.OrderedDict(b=inner, a=row, again=inner)
+    groups = collections.defaultdict(list, p=[2.0])
+    last = collections.deque([row, 3.0], maxlen=3)
+
+    def fn(a):
+        o, g, d = copy.deepcopy(ordered), copy.deepcopy(groups), copy.deepcopy(last)
+        o["b"].append(5.0)
+        o.move_to_end("b")
+        g["q"].append(a)
+        d.extend([a * 2, 4.0])
+        shallow = copy.copy(ordered)
+        return list(o), o["again"] is o["b"], o["a"] is row, shallow["a"] is row, dict(g), list(d), d.maxlen, len(inner)
+
+    changes = [lambda: inner.append(7.0), lambda: ordered.update(c=1.0), lambda: last.append(2.0), lambda: groups.pop("p")]
+    return fn, with_change(*changes), lambda: (ordered, groups, last)
+
+
+@program()
+def ordered_dictionary_with_attributes_and_itself_inside():
+    ordered = collections.OrderedDict(a=[1.0])
+    ordered.note, ordered["self"] = {"k": 2.0}, ordered
+
+    def fn(a):
+        mine = copy.deepcopy(ordered)
+        mine.note["k"] += 1
+        return a * mine.note["k"], mine["self"] is mine, mine["a"] is ordered["a"], ordered.note["k"]
+
+    return (
+        fn,
+        with_change(lambda: ordered.note.update(k=5.0), lambda: delattr(ordered, "note") or setattr(ordered, "note", {"k": 1.0})),
+        None,
+    )
+
+
+@program()
+def groups_in_a_defaultdict_of_the_call():
+    def fn(a, items):
+        groups, counts = collections.defaultdict(list), collections.defaultdict(int)
+        for v in items:
+            groups[v % 2].append(a * v)
+            counts[v % 3] += 1
+        try:
+            collections.defaultdict(None)["p"]
+        except KeyError as error:
+            return {k: sum(v) for k, v in groups.items()}, dict(counts), error.args, groups.get(7), 7 in groups
+
+    return fn, [lambda f: f(x(1), [1, 2, 3]), lambda f: f(x(1), [5, 6])], None
+
+
+@program()
 def copies_of_objects():
     box = Box(k=2.0, items=[1.0])
 

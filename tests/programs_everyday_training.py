@@ -90,6 +90,27 @@ def moving_average_of_weights():
 
 
 @everyday()
+def best_weights_so_far_are_kept():
+    model = mlp()
+    optimizer = T.optim.SGD(model.parameters(), lr=0.5)
+    best = {"loss": math.inf, "weights": None}
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        before = copy.deepcopy(model.state_dict())
+        optimizer.step()
+        with T.no_grad():
+            if F.cross_entropy(model(x), y) > loss:
+                model.load_state_dict(before)
+        best["weights"] = copy.deepcopy(model.state_dict())
+        return loss, {k: v.clone() for k, v in model.state_dict().items()}
+
+    return step, on_batches(), lambda: (best["weights"], state(model)())
+
+
+@everyday()
 def moving_average_with_a_warmed_up_decay():
     class EMA:
         def __init__(self, model, decay):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import collections
+import sys
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +79,36 @@ class Named(NamedTuple):
     second: Any
 
 
+class Slots:
+    __slots__ = ("content",)
+
+    def __init__(self) -> None:
+        self.content = Sized((2,))
+
+
+class Held:
+    """An object with attributes, whose class hides their dictionary."""
+
+    __dict__ = property(lambda self: pytest.fail("the program's code runs"))  # type: ignore[assignment]
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+        self.count = 1
+
+
+class Called(Held):
+    def __call__(self) -> None: ...
+
+
+@dataclass
+class Described:
+    content: Any
+    count: int
+
+
+OBJECTS = ("object", "instance", "data")
+
+
 def nested(shapes: list[Any], how: list[str]) -> list[Any]:
     """Objects of these shapes, packed in containers."""
     objects: list[Any] = list(map(Sized, shapes))
@@ -83,13 +116,14 @@ def nested(shapes: list[Any], how: list[str]) -> list[Any]:
         packed = {
             "list": objects, "tuple": tuple(objects), "dict": {str(k): x for k, x in enumerate(objects)}, "named": Named(objects, 1),
             "ordered": collections.OrderedDict(enumerate(objects)), "pair": (1.5, (objects, None)),
+            "object": SimpleNamespace(first=objects, second=1), "instance": Held(objects), "data": Described(objects, 1),
         }[kind]  # fmt: skip
         objects = [None, packed, Sized((2,))]
     return objects
 
 
 @settings(max_examples=100, deadline=None)
-@given(SHAPES, st.lists(st.sampled_from(["list", "tuple", "dict", "named", "ordered", "pair"]), max_size=6))
+@given(SHAPES, st.lists(st.sampled_from(["list", "tuple", "dict", "named", "ordered", "pair", *OBJECTS]), max_size=6))
 def test_shapes_in_containers_are_found_as_machine_code_finds_them(shapes: Any, how: list[str]) -> None:
     objects, table = nested(shapes, how), SizeTable()
     found = sized_among(objects, Sized)
@@ -99,7 +133,7 @@ def test_shapes_in_containers_are_found_as_machine_code_finds_them(shapes: Any, 
         value = objects[at]
         for container, key in zip(steps[::2], steps[1::2], strict=True):
             assert value is container
-            value = value[key]
+            value = value[key] if isinstance(value, (list, tuple, dict)) else getattr(value, key)
         assert value is x
     assert len(found) == len(shapes) + len(how) if len(how) < 2 else len(found) <= len(shapes) + len(how)
 
@@ -114,6 +148,40 @@ def test_some_hundred_objects_of_a_call_are_looked_at() -> None:
     loop.append(loop)
     table.put(((7,),), "after a list in itself")
     assert looked_up(table, loop, Sized((7,))) == "after a list in itself" and len(sized_among([loop, Sized((7,))], Sized)) == 1
+
+
+def test_a_large_object_hides_nothing_of_what_comes_after_it() -> None:
+    large = Held({k: Sized((3,)) for k in range(400)})
+    for objects in ([large, Sized((4,))], [[large, large], {"x": Sized((4,))}, Held(Sized((5,)))]):
+        shapes = tuple([x._array.shape for x, _ in sized_among(objects, Sized)])
+        assert shapes == ((3,),) * 255 + ((4,),)
+        table = SizeTable()
+        table.put(shapes, "found")
+        assert looked_up(table, *objects) == "found"
+
+
+def test_attributes_are_found_whatever_changes_in_them() -> None:
+    held, table = Held(Sized((2,))), SizeTable()
+    table.put(((2,),), "two")
+    table.put(((3,), (2,)), "both")
+    references = sys.getrefcount(held)
+    assert looked_up(table, held) == "two"
+    held.count = Sized((3,))
+    held.content, held.count = held.count, held.content
+    assert looked_up(table, held) == "both"
+    del held.count
+    held.content = Sized((2,))
+    assert looked_up(table, held) == "two" and sys.getrefcount(held) == references
+
+
+def test_what_can_be_called_is_not_looked_into_nor_are_slots() -> None:
+    class Class:
+        held = Sized((2,))
+
+    def function() -> None: ...
+
+    function.held = Sized((2,))  # type: ignore[attr-defined]
+    assert not sized_among([Class, function, Called(Sized((2,))), Slots()], Sized)
 
 
 def test_other_arguments_than_those_of_the_class_have_no_sizes() -> None:

@@ -54,8 +54,7 @@ def test_its_own_recording_is_the_one_without_symbolic_sizes() -> None:
 
 def test_it_stands_for_arguments_that_differ_in_its_variables_alone() -> None:
     symbolic = recorded(lambda x, y: x @ y, (T.ones(5, 4), T.ones(4, 3)), [(0, 0), (1, 1)])
-    assert symbolic.fits(((9, 4), (4, 8))) and symbolic.differs(((9, 4), (4, 8)))
-    assert symbolic.fits(((5, 4), (4, 8))) and not symbolic.differs(((5, 4), (4, 8)))
+    assert symbolic.fits(((9, 4), (4, 8))) and symbolic.fits(((5, 4), (4, 8)))
     for other in (((9, 5), (5, 8)), ((1, 4), (4, 8)), ((9, 4), (4, 0)), ((9, 4),), ((9, 4, 1), (4, 8))):
         assert not symbolic.fits(other) and symbolic.at(other) is None
 
@@ -105,3 +104,12 @@ def test_it_is_trusted_for_numbers_that_another_recording_has_seen_move() -> Non
     symbolic.confirm(((13, 4),))
     assert symbolic.is_trusted_for(((12, 4),)) and symbolic.is_trusted_for(((40, 4),))
     assert not symbolic.is_trusted_for(((40, 5),)) and not symbolic.is_trusted_for(((1, 4),))
+
+
+def test_it_is_trusted_at_once_in_what_one_other_recording_has_seen_move() -> None:
+    symbolic = recorded(lambda x, y: x @ y, (T.ones(5, 4), T.ones(4, 3)), [(0, 0), (1, 1)])
+    assert not symbolic.is_trusted and not symbolic.is_trusted_for(((5, 4), (4, 3)))
+    symbolic.confirm(((5, 4), (4, 8)))
+    assert symbolic.is_trusted_for(((5, 4), (4, 9))) and not symbolic.is_trusted_for(((9, 4), (4, 3)))
+    symbolic.confirm(((9, 4), (4, 3)))
+    assert symbolic.is_trusted_for(((9, 4), (4, 3))) and symbolic.is_trusted_for(((6, 4), (4, 7)))

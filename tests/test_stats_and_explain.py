@@ -116,6 +116,19 @@ def test_explain_tells_which_sizes_are_symbolic_and_where_the_program_asks_for_o
     assert f"x.shape[1] == 3 at {__file__}:{function.__code__.co_firstlineno + 2}" in said
 
 
+def test_explain_says_in_plain_words_how_far_a_recording_with_symbolic_sizes_goes() -> None:
+    compiled = T.compile(lambda x, n: x[:n].sum() * n + x.shape[0])
+    said = []
+    for n in (5, 7, 9):
+        compiled(T.ones(n + 3), n)
+        said += [line for line in compiled.explain().splitlines() if "symbolic sizes" in line]
+    assert said and all("92233720" not in line for line in said)
+    assert "x.shape[0], n, where x.shape[0] >= n: 2 paths came of it, machine code for 1 region of sizes" in said[-1]
+    compiled = T.compile(lambda x: x * (2 if x.shape[0] > 5 else 3), dynamic=True)
+    compiled(T.ones(4))
+    assert "x.shape[0], where x.shape[0] <= 5: it serves these sizes alone until a recording of other ones" in compiled.explain()
+
+
 def test_explain_and_source_include_backward_programs_once_they_exist() -> None:
     function = T.compile(lambda x: (x.tanh() * x).sum())
     x = T.ones(3, requires_grad=True)

@@ -20,7 +20,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracejit.core import symbolic
-from tracejit.core.shapes import broadcast_shapes, contiguous, equal_runs, largest, memory_order, slice_of
+from tracejit.core.shapes import (
+    broadcast_shapes,
+    contiguous,
+    element_strides,
+    equal_runs,
+    filled_strides,
+    fills_memory,
+    largest,
+    memory_order,
+    slice_of,
+)
 from tracejit.core.symbolic import (
     SYMBOLIC,
     ShapeEnv,
@@ -38,7 +48,7 @@ from tracejit.core.symbolic import (
 
 def environment(*hints: int) -> tuple[ShapeEnv, list[SymInt]]:
     env = ShapeEnv()
-    return env, [env.size(hint, name) for hint, name in zip(hints, "nmk", strict=False)]
+    return env, [env.size(hint, name) for hint, name in zip(hints, "nmkj", strict=False)]
 
 
 def test_arithmetic_has_the_value_of_this_run_and_of_any_other() -> None:
@@ -94,6 +104,44 @@ def test_who_asks_for_the_number_itself_gets_it_and_pins_the_size(ask: Callable[
     with env:
         assert ask(n) == ask(6) and type(ask(n)) not in SYMBOLIC
     assert env.pinned() == {0}
+
+
+def test_what_follows_from_relations_is_not_noted_again() -> None:
+    env, (a, b, c, d) = environment(6, 6, 7, 7)
+    with env:
+        assert a == b and a * 3 == b * 3 and not a > b and a != 2 * b and not b * b < a * b
+        assert c == b + 1 and a < c and c - a == 1
+        assert d == 7 and d > 5 and c == d and c * 2 == 14 and a == 6
+    assert env.guards() == ["n == m", "k == (m + 1)", "j == 7", "k == j"]
+    assert env.pinned() == {0, 1, 2, 3} and env.evaluated([6, 6, 7, 7]) is not None
+    for others in ((6, 5, 7, 7), (5, 5, 6, 6), (6, 6, 8, 8)):
+        assert env.evaluated(others) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.tuples(*[st.integers(2, 5)] * 3),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-2, 2), st.integers(0, 2), st.integers(-2, 2)), min_size=1, max_size=8),
+    st.tuples(*[st.integers(2, 5)] * 3),
+)
+def test_comparisons_that_are_not_noted_come_out_as_before_where_relations_hold(
+    sizes: tuple[int, ...], asked: list[tuple[int, ...]], others: tuple[int, ...]
+) -> None:
+    env, variables = environment(*sizes)
+
+    def answers(of: Any) -> list[bool]:
+        return [
+            holds
+            for i, x, k, y in asked
+            for left, right in [(of[i] * x + of[0] * of[k], of[k] * of[0] * y + x), (of[i] + x, of[k] + y)]
+            for holds in (left == right, left < right, left >= right)
+        ]
+
+    with env:
+        said = answers(variables)
+    assert said == answers(sizes)
+    if env.evaluated(others) is not None:
+        assert said == answers(others)
 
 
 def test_outside_its_environment_and_in_other_threads_it_is_a_plain_number() -> None:
@@ -314,3 +362,25 @@ def test_the_library_counts_over_sizes_so_that_it_is_noted() -> None:
         if sized.search(line) and not any(word in line for word in allowed)
     ]
     assert not found, "\n".join(found)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(1, 4), max_size=4).map(tuple),
+    st.data(),
+)
+def test_arrays_that_fill_their_memory_are_told_from_those_with_gaps(shape: tuple[int, ...], data: st.DataObject) -> None:
+    order = data.draw(st.permutations(range(len(shape))))
+    turned = np.zeros([shape[d] for d in order], np.float32).transpose(np.argsort(order).astype(int).tolist())
+    assert turned.shape == shape and fills_memory(turned) == (filled_strides(shape, element_strides(turned), shape) is not None)
+    if min(shape, default=1) > 1:
+        assert fills_memory(turned)
+    for d, size in enumerate(shape):
+        part = turned[(slice(None),) * d + (slice(0, size - 1),)]
+        if (
+            size > 2
+            and part.size
+            and any(n > 1 for n in shape[:d] + shape[d + 1 :])
+            and element_strides(turned)[d] != max(element_strides(turned))
+        ):
+            assert not fills_memory(part)

@@ -362,7 +362,7 @@ class StepsAsLoop:
     def _was_computed(self, x: Tensor) -> bool:
         """Whether an operation has made a tensor with memory of its own."""
         value = self._interpreter.values[id(x)]
-        maker = next((node for node in reversed(self._interpreter.nodes) if value in node.outputs), None)
+        maker = self._interpreter.maker(value)
         return maker is not None and maker.op.effect is Effect.PURE and x._base is None
 
     # -- the node

@@ -15,7 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Collection
 from types import FrameType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from tracejit.autograd.anomaly import go_on
 from tracejit.autograd.tape import next_sequence
@@ -41,7 +41,17 @@ from tracejit.cpython.size_table import sized_among
 from tracejit.replay.ir import Constant, Expr, ListOf, Name
 from tracejit.tensor import Tensor
 
-__all__ = ["declare_inlined", "hindrance", "integers_among", "is_recording", "record", "tensors_among"]
+__all__ = [
+    "declare_inlined",
+    "hindrance",
+    "integers_among",
+    "is_recording",
+    "record",
+    "tensors_among",
+    "tensors_and_integers_among",
+]
+
+T = TypeVar("T")
 
 _TRANSPARENT_MODULES = frozenset({"abc", "_py_abc", "enum", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
 _EAGER_DEPENDENCIES = frozenset({"numpy", "scipy"})
@@ -191,21 +201,21 @@ class Session(Recorder):
 
         positional = tuple(read(a, given.at(i), i) for i, a in enumerate(args))
         others = {k: read(a, named.at(k), k) for k, a in kwargs.items()}
-        every = zip((*args, *kwargs.values()), (*positional, *others.values()), (*range(len(args)), *kwargs), strict=True)
-        self.integers = [(number, self.facts.argument(key)) for a, number, key in every if type(a) is int]
         return positional, others
 
-    def named_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], list[str]]:
-        """`tensors_among` the arguments, and what the function calls them, whether it has looked at them or not."""
+    def named(self, cls: type[T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[T], list[str]]:
+        """The instances of a class that are arguments, or that these lead to, and what the function calls them, whether it has looked at
+        them or not."""
         keys: list[int | str] = [*range(len(args)), *kwargs]
-        found = sized_among((*args, *kwargs.values()), Tensor)
-        for tensor, (key, *steps) in found:
+        found, names = sized_among((*args, *kwargs.values()), cls), []
+        for _, (key, *steps) in found:
             called = self.facts.argument(keys[key])
             for container, key in zip(steps[::2], steps[1::2], strict=True):
                 self.facts.call(container, called)
-                called = self.facts.item(container, key)
-            self.facts.call(tensor, called)
-        return [x for x, _ in found], [self.facts.name(x) for x, _ in found]
+                named = self.facts.item if isinstance(container, (tuple, list, dict)) else self.facts.attribute
+                called = named(container, key)
+            names.append(called)
+        return [x for x, _ in found], names
 
     # -- the rest of the handlers
     def importing(self, name: str, attribute: str | None) -> None:
@@ -333,8 +343,8 @@ def record(
     earlier: Earlier | None = None,
 ) -> tuple[Recording, Any]:
     """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).  watch: is shown each operation.  dynamic:
-    dimensions of the tensors among the arguments (`tensors_among`) that are symbolic sizes in what is recorded.  earlier: what other
-    recordings of the function have found.
+    dimensions of the tensors among the arguments (`tensors_among`), and integers (`integers_among`), that are symbolic sizes in what is
+    recorded.  earlier: what other recordings of the function have found.
 
     What the function raises is raised as by an eager call: there is no recording then."""
     if sys.getprofile() is not None:
@@ -347,12 +357,18 @@ def record(
 
 
 def integers_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
-    """The integers that are arguments."""
-    return [x for x in (*args, *kwargs.values()) if type(x) is int]
+    """The integers that are arguments, or in containers and objects that are."""
+    return [x for x, _ in sized_among((*args, *kwargs.values()), int)]
+
+
+def tensors_and_integers_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], list[int]]:
+    """`tensors_among` and `integers_among`, looked for once."""
+    found = [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, int)]
+    return [x for x in found if type(x) is not int], [x for x in found if type(x) is int]
 
 
 def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """The tensors that are arguments, or in containers that are."""
+    """The tensors that are arguments, or in containers and objects that are."""
     return [x for x, _ in sized_among((*args, *kwargs.values()), Tensor)]
 
 
@@ -375,13 +391,15 @@ def _recorded(
             run.begin()
             session.root(function)
             session.facts.earlier = earlier or {}
+            integers, places = session.named(int, args, kwargs)
+            session.await_integers(places)
             positional, named = session.arguments(args, kwargs)
             if dynamic:
-                tensors, names = session.named_tensors(args, kwargs)
-                session.sizes.begin(tensors, names, dynamic)
-                for k, (number, called) in enumerate(session.integers, len(tensors)):
-                    if (k, 0) in dynamic:
-                        session.sizes.begin_number(number, called)
+                tensors, names = session.named(Tensor, args, kwargs)
+                for tensor, called in zip(tensors, names, strict=True):
+                    session.facts.call(tensor, called)
+                known = list(zip(integers, places, strict=True))
+                session.sizes.begin(tensors, list(map(session.facts.name, tensors)), known, dynamic)
             session.hook()
             run.push()  # after the hook: who is not seen is not recorded
             result = session.calls.call(function, positional, named)

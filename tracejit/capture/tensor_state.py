@@ -29,13 +29,15 @@ __all__ = ["StateRecorder"]
 
 
 @dataclass(slots=True)
-class _Written:
-    """What nodes have written to: so many of them have been looked at, the last of them being `last`.
+class _Made:
+    """What nodes have made and written to: so many of them have been looked at, the last of them being `last`.
 
-    roots: of views and versions, the values that own their memory.  written: those of what was written to."""
+    makers: the node of each value.  roots: of views and versions, the values that own their memory.  written: those of what was written
+    to."""
 
     nodes: int = 0
     last: Node | None = None
+    makers: dict[int, Node] = field(default_factory=dict)
     roots: dict[Any, Any] = field(default_factory=dict)
     written: set[Any] = field(default_factory=set)
 
@@ -61,7 +63,7 @@ class StateRecorder(Interpreter):
         self.switched: dict[
             int, tuple[Tensor, int, int]
         ] = {}  # outside leaves whose requires_grad was changed; value ids before and after
-        self._written = _Written()
+        self._makers = _Made()
         # Outside tensors whose .data was assigned, the value that each was before, if it was any, and how many nodes there were.
         self.rebound: dict[int, tuple[Tensor, int | None, int]] = {}
         self.own_backward = ""  # the name of an operation of the program's own, where there was one
@@ -127,7 +129,7 @@ class StateRecorder(Interpreter):
         """A tensor of the program's own begins, or ends, to be a leaf that requires grad.  What it was computed from gets no gradient
         by way of it: from here on it is a value of its own."""
         value = self.values[id(tensor)]
-        made = next((node for node in reversed(self.nodes) if value in node.outputs), None)
+        made = self.maker(value)
         if made is None or made.op.kind is not Kind.CREATION:
             self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
         if requires:
@@ -201,19 +203,27 @@ class StateRecorder(Interpreter):
         """Whether the call has written to the memory of an array from outside."""
         return any(np.may_share_memory(tensor._array, array) for tensor in self._written_tensors())
 
-    def _written_tensors(self) -> list[Tensor]:
-        """The tensors from outside whose memory the call has written to, but for the states of generators."""
-        known = self._written
+    def _looked_through(self) -> _Made:
+        known = self._makers
         if known.nodes and (len(self.nodes) < known.nodes or self.nodes[known.nodes - 1] is not known.last):
-            known = self._written = _Written()
+            known = self._makers = _Made()
         for node in self.nodes[known.nodes :]:
+            known.makers.update(dict.fromkeys(node.outputs, node))
             if node.op.kind in (Kind.VIEW, Kind.WRITE):
                 own = known.roots.get(node.operands[0], node.operands[0])
                 known.roots.update(dict.fromkeys(node.outputs, own))
                 if node.op.kind is Kind.WRITE:
                     known.written.add(own)
             known.nodes, known.last = known.nodes + 1, node
-        tensors = [self.inputs.get(own) for own in known.written]
+        return known
+
+    def maker(self, value: int) -> Node | None:
+        """The node that made a value; None for inputs."""
+        return self._looked_through().makers.get(value)
+
+    def _written_tensors(self) -> list[Tensor]:
+        """The tensors from outside whose memory the call has written to, but for the states of generators."""
+        tensors = [self.inputs.get(own) for own in self._looked_through().written]
         return [tensor for tensor in tensors if tensor is not None and id(tensor) not in self.states]
 
     # -- code of the program that the library calls

@@ -30,7 +30,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.core.promotion import is_settled, promote, with_tensor
-from tracejit.core.shapes import contiguous, equal, product
+from tracejit.core.shapes import element_strides, equal, filled_strides, product
 from tracejit.core.symbolic import SYMBOLIC, SymInt, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_sizes
 from tracejit.ir.graph import Literal, Node, Operand, operand_aval
@@ -43,7 +43,7 @@ from tracejit.replay.ir import Every, Name, Not
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
-__all__ = ["RecordingInterpreter", "Watch", "filled_strides"]
+__all__ = ["RecordingInterpreter", "Watch"]
 
 _OWN_CODE = "own code"
 _STATIC_SCALARS = "static scalars"
@@ -84,6 +84,8 @@ class RecordingInterpreter(StateRecorder):
         # At which places views look, with the version of the memory that they look at.
         self._moving: list[tuple[SymbolicNumber, Tensor, int]] = []
         self._wrote = False
+        # (value, exact) -> the node that made it, and its strides.
+        self._known_strides: dict[tuple[int | None, bool], tuple[Node, tuple[int, ...] | None]] = {}
         self._patched: list[tuple[Any, str, tuple[Any, ...]]] = []
         kept = map(attrgetter("inputs"), map(itemgetter(0), self._patched))
         self.restoring = starmap(setattr, compress(self._patched, kept))
@@ -393,30 +395,49 @@ class RecordingInterpreter(StateRecorder):
     def _shape_of_value(self, value: int) -> tuple[int, ...]:
         return self.avals[value].shape  # type: ignore[union-attr]
 
-    def symbolic_strides(self, tensor: Tensor, value: int | None = None) -> tuple[int, ...] | None:
-        """The strides of a tensor, in elements, as they follow from symbolic sizes: of memory that it fills, and of views of such.  None
-        where they do not: then nothing is known of other sizes.  value: the tensor as it was."""
-        array = tensor._array
+    def is_row_major(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies row by row in memory of its own, whatever sizes it has."""
+        value = self.values.get(id(tensor))
+        maker = None if value is None else self.maker(value)
+        is_own = id(tensor) not in self.recorder.sizes.strides if maker is None else maker.op.kind not in (Kind.VIEW, Kind.WRITE)
+        return is_own and tensor._array.flags.c_contiguous
+
+    def symbolic_strides(self, tensor: Tensor, value: int | None = None, exact: bool = True) -> tuple[int, ...] | None:
+        """The strides of a tensor, in elements, as they follow from symbolic sizes: of memory that it fills, of arguments that do not, and
+        of views of such.  None where they do not: then nothing is known of other sizes.  value: the tensor as it was.  exact: whether those
+        that no element sees count, of dimensions of one element."""
         value = self.values.get(id(tensor)) if value is None else value
+        maker = None if value is None else self.maker(value)
+        key = value, exact
+        if maker is None or self._known_strides.get(key, (None,))[0] is not maker:
+            found = self._found_strides(tensor, value, maker, exact)
+            if maker is None:
+                return found
+            self._known_strides[key] = maker, found
+        return self._known_strides[key][1]
+
+    def _found_strides(self, tensor: Tensor, value: int | None, maker: Node | None, exact: bool) -> tuple[int, ...] | None:
+        array = tensor._array
         shape = self.symbolic_shape(tensor) if value is None else self._shape_of_value(value)
-        strides = tuple([s // array.itemsize for s in array.strides])
+        strides = element_strides(array)
         found = filled_strides(array.shape, strides, array.shape if shape is None else shape)
-        node = None
-        if value is not None and (found is None or has_sizes(shape)):
-            node = next((node for node in reversed(self.nodes) if value in node.outputs), None)
-        if (
-            node is not None
-            and node.op.kind is Kind.VIEW
-            and type(node.operands[0]) is int
-            and (found is None or not node.op.strides)
-        ):
+        if found is None and (value is None or value in self.inputs):
+            found = self.recorder.sizes.strides.get(id(tensor), None if has_sizes(shape) else strides)
+
+        def is_right(some: tuple[int, ...]) -> bool:
+            seen = zip(map(without_symbols, some), strides, array.shape, strict=True)
+            return all(a == b or (n == 1 and not exact) for a, b, n in seen)
+
+        if maker is not None and maker.op.kind is Kind.WRITE and type(maker.operands[0]) is int:
+            return self.symbolic_strides(tensor, maker.operands[0], exact)
+        if maker is not None and maker.op.kind is Kind.VIEW and type(maker.operands[0]) is int:
             # A part that fills its memory may do so by chance: a slice of this step, up to this end.
-            base = self.symbolic_strides(self.defined[node.operands[0]], node.operands[0])
-            before, after = self._shape_of_value(node.operands[0]), self._shape_of_value(node.outputs[0])
-            layout = None if base is None else strided_view(node, Strided(node.operands[0], 0, base), before, after)
-            if layout is not None and (found is None or tuple(map(without_symbols, layout.strides)) == strides):
+            base = self.symbolic_strides(self.defined[maker.operands[0]], maker.operands[0], exact)
+            before, after = self._shape_of_value(maker.operands[0]), self._shape_of_value(maker.outputs[0])
+            layout = None if base is None else strided_view(maker, Strided(maker.operands[0], 0, base), before, after)
+            if layout is not None and (found is None or is_right(layout.strides)):
                 found = layout.strides
-        if found is None or tuple(map(without_symbols, found)) != strides:
+        if found is None or not is_right(found):
             self.recorder.sizes.give_up(f"how a tensor of shape {list(array.shape)} lies in memory may depend on sizes")
             return None
         return found
@@ -607,19 +628,6 @@ class RecordingInterpreter(StateRecorder):
             recorder.read(state, recorder.sources[id(generator)].get("_state"))
         else:
             recorder.stop("random_operation", "a generator that the call has made")
-
-
-def filled_strides(shape: tuple[int, ...], strides: tuple[int, ...], symbolic: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The strides of an array that fills its memory, in whatever order of its dimensions, those of one element among them; None for
-    another one.  symbolic: the sizes of which they are computed."""
-    if strides == contiguous(shape):
-        return contiguous(symbolic)
-    found, step, now = list(strides), 1, 1
-    for d in sorted(range(len(shape)), key=lambda d: (strides[d], shape[d])):
-        if strides[d] != now:
-            return None
-        found[d], step, now = step, step * symbolic[d], now * shape[d]
-    return tuple(found)
 
 
 def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> tuple[int, int]:

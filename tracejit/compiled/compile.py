@@ -505,8 +505,8 @@ class CompiledFunction(_Partial[P, R]):
                 if not self._fullgraph:
                     self._pause(self._settling.raised())
                 raise
+            sizes = self._symbolic.met(recording, sizes, integers)  # from now on calls are told apart by more of their integers
             recording, symbolic = self._symbolic.noted(recording, sizes, dynamic, self._entries)
-            sizes = self._symbolic.met(recording, sizes, integers)
             self._install(recording, tried, exited, number, sizes, symbolic)
         finally:
             ticket.over = True

@@ -15,17 +15,19 @@ It must not know of entries more than for which sizes they were recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from tracejit.autograd.compiled import Mask
 from tracejit.capture.recording.entry import Recording, calling
 from tracejit.capture.recording.rewinding import kept, put_back
 from tracejit.capture.recording.sized import SymbolicRecording, may_vary
-from tracejit.capture.session import integers_among, tensors_among
+from tracejit.capture.session import tensors_among, tensors_and_integers_among
 from tracejit.compiled.executable import Executable
 from tracejit.compiled.recorded_path import same_objects
 from tracejit.config import config
 from tracejit.core.locks import Ticket, Turn
+from tracejit.core.shapes import filled_strides
 from tracejit.core.symbolic import ShapeEnv, Substitution
 from tracejit.cpython.size_table import Shapes
 from tracejit.ir.graph import Graph
@@ -43,6 +45,7 @@ _UNROLLED: Final = 2  # regions of one size each, and no others
 _ENOUGH: Final = 3  # sizes for which something was as it should be, though not all that was computed of sizes was another number
 _FITS: Final = object()
 INTEGER: Final[Any] = "an integer"  # in the place of a second size: no shape has it
+STRIDES: Final[Any] = "strides"  # behind the sizes and the strides of a tensor that does not fill its memory
 _making = Turn()
 
 
@@ -253,25 +256,32 @@ class SymbolicPaths:
         for k, tensor in enumerate(tensors):
             marked.update([shapes[k][d] for d, dynamic in marks(tensor).items() if dynamic])
         if marked:  # what has the same size is most likely the same batch
-            varying.update([(k, d) for k, shape in enumerate(shapes) for d, n in enumerate(shape) if n in marked])
+            varying.update([(k, d) for k, shape in enumerate(of_tensors(shapes)) for d, n in enumerate(shape) if n in marked])
         if self._unconfirmed >= _ATTEMPTS or self.dynamic is False:
             return []
-        chosen = [(k, d) for k in range(len(tensors)) for d in range(ranks[k])] if self.dynamic else sorted(varying)
+        chosen = [(k, d) for k in range(len(tensors)) for d in range(len(shapes[k]))] if self.dynamic else sorted(varying)
         static = {(k, d) for k, tensor in enumerate(tensors) for d, dynamic in marks(tensor).items() if not dynamic}
         return [(k, d) for k, d in chosen if may_vary(shapes[k][d]) and (k, d) not in static]
 
     def shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-        """The shapes of the tensors among the arguments, and in containers that are arguments; and where some integer among the arguments
-        was asked for its value, as a size is, (value, INTEGER) for that one and (0, INTEGER) for others."""
-        found = tuple([x._array.shape for x in tensors_among(args, kwargs)])
-        return self._with(found, integers_among(args, kwargs)) if self._asked else found
+        """The shapes of the tensors among the arguments, and in containers and objects that are: (*sizes, *strides, STRIDES) for those that
+        do not fill their memory.  And where some integer among the arguments was asked for its value, as a size is, (value, INTEGER) for
+        that one and (0, INTEGER) for others."""
+        integers: list[int] = []
+        if self._asked:
+            tensors, integers = tensors_and_integers_among(args, kwargs)
+        else:
+            tensors = tensors_among(args, kwargs)
+        found = tuple([_layout(a.shape, a.strides, a.itemsize) for x in tensors for a in (x._array,)])
+        return self._with(found, integers) if self._asked else found
 
     def met(self, recording: Recording, shapes: Shapes, integers: Sequence[int]) -> Shapes:
         """A call was recorded that had these `shapes`, and integers among its arguments.  Returns its shapes as they are from now on."""
         if not recording.asked <= self._asked:
             self._asked |= recording.asked
-            shapes = self._with(of_tensors(shapes), integers)
-            first = of_tensors(self._first.get(_ranks(shapes), shapes))  # what was not asked for then has not changed since
+            shapes = self._with(_without_integers(shapes), integers)
+            # What was not asked for then has not changed since.
+            first = _without_integers(self._first.get(_ranks(shapes), shapes))
             self._first[_ranks(shapes)] = (*first, *shapes[len(first) :])
         return shapes
 
@@ -302,14 +312,13 @@ class SymbolicPaths:
         return plain, known
 
     def _confirm(self, symbolic: SymbolicRecording, recording: Recording, shapes: Shapes) -> None:
-        """Trust a symbolic recording that says what was recorded for other sizes than its own: for one for which all that is computed of
-        sizes is another number, or for several; and then where no number is another one that was the same in all of these."""
+        """Trust a symbolic recording that says what was recorded for other sizes than its own, where no number is another one that was the
+        same for all of these."""
         if symbolic.sizes(shapes) in (*symbolic.explained, symbolic.own) or not symbolic.explains(recording, shapes):
             return
-        symbolic.confirm(shapes)
-        if not symbolic.is_trusted and (len(symbolic.explained) >= _ENOUGH or symbolic.differs(shapes)):
-            symbolic.is_trusted = True
+        if not symbolic.is_trusted:
             self._unconfirmed = 0
+        symbolic.confirm(shapes)
 
     def describe(self) -> list[str]:
         """A line for a reader about each symbolic recording."""
@@ -321,15 +330,16 @@ class SymbolicPaths:
             more = f" and {len(guards) - _MOST} more" if len(guards) > _MOST else ""
             where = f", where {' and '.join(guards[:_MOST])}{more}" if guards else ""
             count = sum(region.instances for region in path.regions)
-            state = f"{count} paths came of it" if recording.is_trusted else "which no other recording has confirmed yet"
+            state = "it serves these sizes alone until a recording of other ones has done the same"
+            if recording.is_trusted:
+                state = f"{_counted(count, 'path')} came of it"
+            programs = _counted(len(path.regions), "region")
             own = ""
             if path.needs_host:
                 own = "; programs with steps of Python are made for each size"
             elif any(region.is_refuted for region in path.regions):
                 own = "; what was made for several sizes was not what each of them needs, so programs are made for each size"
-            lines.append(
-                f"a recording with symbolic sizes {names}{where}: {state}, machine code for {len(path.regions)} regions of sizes{own}"
-            )
+            lines.append(f"a recording with symbolic sizes {names}{where}: {state}, machine code for {programs} of sizes{own}")
         return [*lines, *[f"a size is not symbolic, since the program asks which it is: {pin}" for pin in self._pinned]]
 
     def instance(self, shapes: Shapes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, SymbolicPath] | None:
@@ -345,13 +355,28 @@ class SymbolicPaths:
         return None
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def of_tensors(shapes: Shapes) -> Shapes:
-    """Those that are no integers among the arguments."""
+    """The sizes alone, of those that are no integers among the arguments."""
+    return tuple([shape[: len(shape) // 2] if shape[-1:] == (STRIDES,) else shape for shape in _without_integers(shapes)])
+
+
+def _without_integers(shapes: Shapes) -> Shapes:
     return tuple([shape for shape in shapes if shape[-1:] != (INTEGER,)])
 
 
+@lru_cache(4096)
+def _layout(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    in_elements = tuple([n // itemsize for n in strides])
+    return shape if filled_strides(shape, in_elements, shape) is not None else (*shape, *in_elements, STRIDES)
+
+
 def _ranks(shapes: Shapes) -> tuple[int, ...]:
-    return tuple([-1 if shape[-1:] == (INTEGER,) else len(shape) for shape in shapes])
+    """What must be the same in two calls for their sizes to be compared."""
+    return tuple([-len(shape) if shape[-1:] in ((INTEGER,), (STRIDES,)) else len(shape) for shape in shapes])
 
 
 def _serves(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from tracejit.core.numbers import RecordedNumber, settled
@@ -19,8 +20,11 @@ __all__ = [
     "broadcast",
     "broadcast_shapes",
     "contiguous",
+    "element_strides",
     "equal",
     "equal_runs",
+    "filled_strides",
+    "fills_memory",
     "float_product",
     "integer",
     "largest",
@@ -33,6 +37,7 @@ __all__ = [
     "position",
     "product",
     "quotient",
+    "reshaped_strides",
     "root",
     "rounded_down",
     "rounded_up",
@@ -81,6 +86,29 @@ def contiguous(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(reversed(strides))
 
 
+def element_strides(array: Any) -> tuple[int, ...]:
+    """The strides of a NumPy array, in elements."""
+    return tuple([s // array.itemsize for s in array.strides])
+
+
+def filled_strides(shape: tuple[int, ...], strides: tuple[int, ...], symbolic: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The strides of an array that fills its memory, in whatever order of its dimensions, those of one element among them; None for
+    another one.  symbolic: the sizes of which they are computed."""
+    if strides == contiguous(shape):
+        return contiguous(symbolic)
+    found, step, now = list(strides), 1, 1
+    for d in sorted(range(len(shape)), key=lambda d: (strides[d], shape[d])):
+        if strides[d] != now:
+            return None
+        found[d], step, now = step, step * symbolic[d], now * shape[d]
+    return tuple(found)
+
+
+def fills_memory(array: Any) -> bool:
+    """Whether a NumPy array fills its memory, in whatever order of its dimensions: then its shape and that order tell its strides."""
+    return filled_strides(array.shape, element_strides(array), array.shape) is not None
+
+
 def equal_runs(before: Sequence[Dim], after: Sequence[Dim]) -> list[tuple[range, range]] | None:
     """Cut a reshape into the smallest pairs of dimension ranges with equal products; None if an empty tensor has none."""
     runs = []
@@ -102,6 +130,18 @@ def equal_runs(before: Sequence[Dim], after: Sequence[Dim]) -> list[tuple[range,
                 return None
         runs.append((range(i0, i), range(j0, j)))
     return runs
+
+
+def reshaped_strides(before: Sequence[Dim], strides: Sequence[int], after: Sequence[Dim]) -> tuple[int, ...] | None:
+    """The strides of a reshaped view; None where the memory does not allow one."""
+    found: list[int] = []
+    for dims, new in equal_runs(before, after) or ():
+        kept = [d for d in dims if before[d] != 1]
+        if any(strides[d] != strides[e] * before[e] for d, e in pairwise(kept)):
+            return None
+        unit = strides[kept[-1]] if kept else 1
+        found.extend(s * unit for s in contiguous([after[d] for d in new]))
+    return tuple(found)
 
 
 def product(sizes: Iterable[Dim]) -> Dim:
@@ -227,11 +267,13 @@ def size_range(start: Dim, stop: Dim, step: Dim = 1) -> Iterable[Dim]:
 
 def slice_of(key: slice, size: Dim) -> tuple[Dim, Dim, int]:
     """(start, stop, step) of a slice of a dimension: what `slice.indices` says, of symbolic sizes as well."""
-    if not has_symbols((size, key)):
+    parts, is_plain = (key.start, key.stop, key.step), not has_symbols((size, key))
+    if is_plain and not any(isinstance(part, RecordedNumber) for part in parts):
         return key.indices(size)
-    parts = (key.start, key.stop, key.step)
     if any(isinstance(part, float) or not (part is None or hasattr(type(part), "__index__")) for part in parts):
         raise TypeError("slice indices must be integers or None or have an __index__ method")
+    if is_plain:
+        return key.indices(size)
     step = 1 if key.step is None else int(key.step) if type(key.step) is bool else integer("slice", "step", key.step)
     if step < 1:
         return slice(key.start, key.stop, int(step)).indices(size)  # for its error, and for who refuses it

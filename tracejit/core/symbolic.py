@@ -30,6 +30,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 __all__ = [
     "BINARY",
+    "LARGEST",
     "SYMBOLIC",
     "ShapeEnv",
     "Substitution",
@@ -75,6 +76,8 @@ _MATHEMATICAL: dict[str, Callable[[Any], Any]] = {"sqrt": math.sqrt, "log1p": ma
 _FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY, **_ROUNDING, **_EXTREMES, **_MATHEMATICAL, "float": float}
 _SMALLEST: Final = 2
 """Sizes of 0 and 1 are no variables."""
+LARGEST: Final = 1 << 40
+"""Nor are larger ones."""
 _DEEPEST: Final = 2
 """Extremes of which bounds are looked for in one difference."""
 _plain_int = int.__int__
@@ -82,8 +85,9 @@ _plain_float = float.__float__
 
 shape_of: list[Callable[[Any], Any]] = []
 """While an environment is entered: what gives the symbolic shape of a tensor, or None for one that has none."""
-strides_of: list[Callable[[Any], Any]] = []
-"""The same of its strides, in elements."""
+strides_of: list[Callable[..., Any]] = []
+"""The same of its strides, in elements.  With `False` behind the tensor, of those alone that some element sees, and None for one that lies
+row by row whatever its sizes."""
 
 
 Polynomial = tuple[tuple[tuple[int, ...], int], ...]
@@ -114,6 +118,7 @@ class ShapeEnv:
         self.variables = 0
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._known_bounds: dict[Polynomial, tuple[int | None, int | None]] = {}
+        self._instead: dict[int, Polynomial] = {}  # a variable -> another one, or a number, which a relation says it is
         self._thread: int | None = None
         self._paused = 0
 
@@ -195,9 +200,34 @@ class ShapeEnv:
         """The outcome of a comparison."""
         outcome = _COMPARISONS[name](without_symbols(left), without_symbols(right))
         difference = self._combined("-", left, right)
+        difference = None if difference is None else self._in_fewer(difference)
         if difference is None or not self._is_certain(name, difference):
             self._note(name, self.number_of(left), self.number_of(right), outcome)
+            if name == "==" and outcome and difference is not None:
+                self._equate(difference)
         return outcome
+
+    def _in_fewer(self, terms: Polynomial) -> Polynomial:
+        """A polynomial in terms of those variables that no relation says to be another one, or a number."""
+        while self._instead:
+            found = next((i for factors, _ in terms for i in factors if i in self._instead), None)
+            if found is None:
+                break
+            terms = _replaced(terms, found, self._instead[found])
+        return terms
+
+    def _equate(self, difference: Polynomial) -> None:
+        """A relation says that a difference, in terms of variables that are left, is 0: a variable in it is what the rest comes to."""
+        for k, (factors, coefficient) in enumerate(difference):
+            others = (*difference[:k], *difference[k + 1 :])
+            if (
+                len(factors) == 1
+                and abs(coefficient) == 1
+                and self.expressions[factors[0]][0] == "size"
+                and all(factors[0] not in rest for rest, _ in others)
+            ):
+                self._instead[factors[0]] = tuple([(rest, -x * coefficient) for rest, x in others])
+                return
 
     def _note(self, name: str, left: int, right: int, outcome: bool) -> None:
         relation = (name, left, right, outcome)
@@ -386,7 +416,9 @@ class ShapeEnv:
 
     def pinned(self) -> frozenset[int]:
         """The variables that have one size in all that this stands for."""
-        return frozenset([k for relation in self.relations if (k := self._pinned_by(relation)) is not None])
+        found = {k for relation in self.relations if (k := self._pinned_by(relation)) is not None}
+        left = [(self.expressions[i][1], self._in_fewer(terms)) for i, terms in self._instead.items()]
+        return frozenset(found | {k for k, terms in left if not any(factors for factors, _ in terms)})
 
     def _pinned_by(self, relation: tuple[str, int, int, bool]) -> int | None:
         """The variable that a relation says is one number."""
@@ -422,8 +454,12 @@ class ShapeEnv:
         return "(" + f" {name} ".join(parts) + ")"
 
     def guards(self) -> list[str]:
-        """What has to hold of the sizes."""
-        return [self._said(*relation) for relation in self.relations]
+        """What has to hold of the sizes, but for bounds beyond which no number of elements comes: those of machine integers."""
+        return [self._said(*relation) for relation in self.relations if not any(map(self._is_far, relation[1:3]))]
+
+    def _is_far(self, number: int) -> bool:
+        kind, *inside = self.expressions[number]
+        return kind == "constant" and abs(inside[-1]) > LARGEST
 
     def _said(self, name: str, left: int, right: int, outcome: bool) -> str:
         return f"{self.text(left)} {name if outcome else _OPPOSITE[name]} {self.text(right)}"

@@ -22,9 +22,9 @@ import numpy as np
 from tracejit.core.interrupts import is_foreign
 
 __all__ = [
-    "CELL", "DICTIONARIES", "FLAGS", "FUNCTIONS", "ITEMS", "LISTS", "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER",
-    "REFERENT", "SIZE", "TUPLES", "TYPE", "VERIFIED",
-    "address_of_new",
+    "CALLED", "CELL", "DICTIONARIES", "DICTIONARY", "FLAGS", "FUNCTIONS", "ITEMS", "LISTS", "LIST_ITEMS", "MAPPING", "METHOD",
+    "METHOD_SELF", "NUMBER", "REFERENT", "SIZE", "TUPLES", "TYPE", "VERIFIED",
+    "address_of_new", "attributes_of",
     "declaration", "dictionary_version", "immortal_objects", "mro_offset", "new_array", "slot_offsets", "supported", "symbols",
     "unsupported", "word",
 ]  # fmt: skip
@@ -41,7 +41,9 @@ CELL: Final = 16  # PyCellObject.ob_ref
 METHOD: Final = 16  # PyCFunctionObject.m_ml: its second word is the C function
 METHOD_SELF: Final = 24  # PyCFunctionObject.m_self
 REFERENT: Final = 16  # PyWeakReference.wr_object: None when it is gone
+CALLED: Final = 128  # PyTypeObject.tp_call: null where instances cannot be called
 FLAGS: Final = 168  # PyTypeObject.tp_flags
+DICTIONARY: Final = 288  # PyTypeObject.tp_dictoffset: 0 where instances have no dictionary of attributes
 LISTS: Final = 1 << 25  # Py_TPFLAGS_LIST_SUBCLASS: list and what inherits from it
 TUPLES: Final = 1 << 26
 DICTIONARIES: Final = 1 << 29
@@ -90,6 +92,7 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyNumber_Xor": ("ptr", ("ptr", "ptr")),
     "PyOS_InterruptOccurred": ("i32", ()),
     "PyObject_DelItem": ("i32", ("ptr", "ptr")),
+    "PyObject_GenericGetDict": ("ptr", ("ptr", "ptr")),
     "PyObject_GetAttr": ("ptr", ("ptr", "ptr")),
     "PyObject_GetItem": ("ptr", ("ptr", "ptr")),
     "PyObject_IsTrue": ("i32", ("ptr",)),
@@ -232,6 +235,8 @@ def _is_as_expected() -> bool:
         and word(id(append) + METHOD_SELF) == id(items) and ctypes.string_at(word(word(id(len) + METHOD))) == b"len"
         and ctypes.py_object.from_address(id(proxy) + MAPPING).value == dict(proxy)
         and all(word(id(cls) + FLAGS) == cls.__flags__ for cls in (list, dict, _Probe))
+        and all(word(id(cls) + DICTIONARY) == cls.__dictoffset__ for cls in (list, type, _Probe, _Slotted))
+        and [word(id(cls) + CALLED) != 0 for cls in (list, type, type(len), _Probe)] == [False, True, True, False]
         and [[bool(cls.__flags__ & bit) for bit in (LISTS, TUPLES, DICTIONARIES)] for cls in (list, tuple, dict, _Probe)]
         == [[True, False, False], [False, True, False], [False, False, True], [False] * 3]
     )  # fmt: skip
@@ -241,6 +246,19 @@ def _is_as_expected() -> bool:
 def dictionary_version() -> int | None:
     """Where a dict keeps its version (PEP 509), a number that no other state of any dict of the process has; None where it keeps none."""
     return 24 if sys.version_info[:2] == (3, 11) else None  # PyDictObject.ma_version_tag
+
+
+def attributes_of(instance: Any) -> dict[str, Any]:
+    """The dictionary of attributes of an object that has one, past whatever its class makes of the name `__dict__`."""
+    found: dict[str, Any] = _generic_dictionary()(instance, None)
+    return found
+
+
+@cache
+def _generic_dictionary() -> Any:
+    function = ctypes.pythonapi.PyObject_GenericGetDict
+    function.restype, function.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
+    return function
 
 
 def slot_offsets(cls: type) -> dict[str, int]:

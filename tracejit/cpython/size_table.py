@@ -1,8 +1,11 @@
 """Which path serves arguments of these sizes, as machine code finds it: a hash table over the shapes of the arrays in a call's arguments.
 
 A shape is looked for where NumPy's public struct has it (cpython/arrays.py), in the objects whose exact type is a given class, in a slot
-of it.  These are arguments, or items of lists, tuples and dictionaries that are; `sized_among` finds the same ones as machine code, in the
-same order.  Neither looks at more than some hundred objects of a call, so large containers of other things cost nothing.
+of it.  These are arguments, items of lists, tuples and dictionaries that are, or attributes of objects that are: of those that have a
+dictionary of attributes and cannot be called.  What can be called (functions, classes, modules of networks) is code rather than data.
+`sized_among` finds the same ones as machine code, in the same order.  Neither looks at more than some hundred objects
+of a call, so large containers of other things cost nothing; and at no more than as many again that attributes lead to, so a large object
+hides nothing of the arguments behind it.
 
 Two lists of shapes with one hash are taken for the same: what is found is only who is asked first, and checks its own guards.
 
@@ -16,57 +19,80 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from tracejit.cpython.arrays import BYTES, DIMENSIONS, ND
-from tracejit.cpython.c_api import DICTIONARIES, FLAGS, ITEMS, LIST_ITEMS, LISTS, SIZE, TUPLES, TYPE, declaration
+from tracejit.cpython.c_api import (
+    CALLED,
+    DICTIONARIES,
+    DICTIONARY,
+    FLAGS,
+    ITEMS,
+    LIST_ITEMS,
+    LISTS,
+    SIZE,
+    TUPLES,
+    TYPE,
+    attributes_of,
+    declaration,
+)
 
 __all__ = ["LOOK", "Shapes", "SizeTable", "look_text", "sized_among"]
 
 Shapes = tuple[tuple[int, ...], ...]
 LOOK: Final = "look_up"
-"""`ptr look_up(ptr table, ptr type, ptr arguments, i64 count)`: an item of the table's list, or null.  It references nothing."""
+"""`ptr look_up(ptr table, ptr type, ptr arguments, i64 count)`: an item of the table's list, or null.  It keeps no reference."""
 _FACTOR: Final = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: Knuth, The Art of Computer Programming, volume 3, 6.4
 _WORD: Final = (1 << 64) - 1
 _FEWEST: Final = 16  # places
-_MOST: Final = 256  # objects of a call that are looked at
-_DEEPEST: Final = 4  # containers in each other
+_MOST: Final = 256  # objects of a call that are looked at, and of those that attributes lead to
+_DEEPEST: Final = 4  # containers and objects in each other
 _CONTAINERS: Final = TUPLES | LISTS | DICTIONARIES
 
 
-def sized_among(objects: Iterable[Any], cls: type) -> list[tuple[Any, tuple[Any, ...]]]:
-    """The instances of a class among the arguments of a call, and in lists, tuples and dictionaries among them, with where each is: the
-    number of the argument, then the container and the index or key at each step."""
+def sized_among(objects: Iterable[Any], *classes: type) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The instances of some classes among the arguments of a call, and in what they lead to, with where each is: the number of the
+    argument, then the container and the index or key, or the object and the attribute's name, at each step."""
     found: list[tuple[Any, tuple[Any, ...]]] = []
-    _look(found, cls, enumerate(objects), (), _DEEPEST, _MOST)
+    _look(found, classes, enumerate(objects), (), _DEEPEST, [_MOST], [_MOST])
     return found
+
+
+def _has_attributes(value: Any) -> bool:
+    """Whether the attributes of an object are looked at."""
+    return bool(type(value).__dictoffset__) and not callable(value)
 
 
 def _look(
     found: list[tuple[Any, tuple[Any, ...]]],
-    cls: type,
+    classes: tuple[type, ...],
     items: Iterator[tuple[Any, Any]],
     path: tuple[Any, ...],
     depth: int,
-    left: int,
-) -> int:
-    """Add what is found among `items`, of which `path` leads to the container.  left: how many objects may be looked at; returns how many
-    may be then.  (No function in another one: it would keep what it has found until the next garbage collection.)"""
+    left: list[int],
+    in_objects: list[int],
+) -> None:
+    """Add what is found among `items`, of which `path` leads to the container.  left: how many objects may still be looked at; in_objects:
+    how many that attributes lead to.  (No function in another one: it would keep what it has found until the next garbage collection.)"""
     for key, value in items:
-        if not left:
+        if not left[0]:
             break
-        left -= 1
+        left[0] -= 1
         kind = type(value)
-        if kind is cls:
+        if kind in classes:
             found.append((value, (*path, key)))
             continue
         flags = kind.__flags__
-        if not flags & _CONTAINERS or not depth:
-            continue
         inside: Iterator[tuple[Any, Any]]
+        if not depth:
+            continue
+        more = left
         if flags & DICTIONARIES:
             inside = iter(list(dict.items(value)))
-        else:
+        elif flags & _CONTAINERS:
             inside = enumerate((tuple if flags & TUPLES else list).__iter__(value))
-        left = _look(found, cls, inside, (*path, key, value), depth - 1, left)
-    return left
+        elif _has_attributes(value):
+            inside, more = iter(list(dict.items(attributes_of(value)))), in_objects
+        else:
+            continue
+        _look(found, classes, inside, (*path, key, value), depth - 1, more, in_objects)
 
 
 def _hash(shapes: Shapes) -> int:
@@ -112,10 +138,12 @@ def _words(places: dict[Shapes, int]) -> bytes:
 
 
 def look_text(slot: int) -> str:
-    """The definition of LOOK.  slot: offset of the array in an instance of the class."""
+    """The definition of LOOK, for a module that defines `decref`.  slot: offset of the array in an instance of the class."""
     return f"""
 {declaration("PyDict_Next")}
-define internal i64 @sizes_of(ptr %object, ptr %type, i64 %hash, ptr %left, i64 %depth) nounwind {{
+{declaration("PyErr_Clear")}
+{declaration("PyObject_GenericGetDict")}
+define internal i64 @sizes_of(ptr %object, ptr %type, i64 %hash, ptr %left, i64 %depth, ptr %in.objects) nounwind {{
 entry:
   %position = alloca i64
   %key = alloca ptr
@@ -195,7 +223,7 @@ item:
 next.item:
   %item.at = getelementptr ptr, ptr %items, i64 %i
   %item.object = load ptr, ptr %item.at
-  %h.next = call i64 @sizes_of(ptr %item.object, ptr %type, i64 %h.item, ptr %left, i64 %depth1)
+  %h.next = call i64 @sizes_of(ptr %item.object, ptr %type, i64 %h.item, ptr %left, i64 %depth1, ptr %in.objects)
   %i1 = add i64 %i, 1
   br label %item
 items.end:
@@ -203,24 +231,49 @@ items.end:
 no.items:
   %dictionary.bit = and i64 %flags, {DICTIONARIES}
   %no.dictionary = icmp eq i64 %dictionary.bit, 0
-  br i1 %no.dictionary, label %same, label %dictionary
+  br i1 %no.dictionary, label %instance, label %dictionary
+instance:
+  %own.at = getelementptr i8, ptr %is, i64 {DICTIONARY}
+  %own = load i64, ptr %own.at
+  %has.own = icmp ne i64 %own, 0
+  %called.at = getelementptr i8, ptr %is, i64 {CALLED}
+  %called = load ptr, ptr %called.at
+  %is.data = icmp eq ptr %called, null
+  %looked.into = and i1 %has.own, %is.data
+  br i1 %looked.into, label %attributes, label %same
+attributes:
+  %attributes.of = call ptr @PyObject_GenericGetDict(ptr %object, ptr null)
+  %unreadable = icmp eq ptr %attributes.of, null
+  br i1 %unreadable, label %clear, label %dictionary
+clear:
+  call void @PyErr_Clear()
+  br label %same
 dictionary:
+  %pairs.of = phi ptr [ %object, %no.items ], [ %attributes.of, %attributes ]
+  %held = phi ptr [ null, %no.items ], [ %attributes.of, %attributes ]
+  %budget = phi ptr [ %left, %no.items ], [ %in.objects, %attributes ]
   store i64 0, ptr %position
   br label %pair
 pair:
   %h.pair = phi i64 [ %hash, %dictionary ], [ %h.value, %next.pair ]
-  %pair.left = load i64, ptr %left
+  %pair.left = load i64, ptr %budget
   %pairs.over = icmp eq i64 %pair.left, 0
   br i1 %pairs.over, label %pairs.end, label %ask
 ask:
-  %there = call i32 @PyDict_Next(ptr %object, ptr %position, ptr %key, ptr %value)
+  %there = call i32 @PyDict_Next(ptr %pairs.of, ptr %position, ptr %key, ptr %value)
   %no.pair = icmp eq i32 %there, 0
   br i1 %no.pair, label %pairs.end, label %next.pair
 next.pair:
   %value.object = load ptr, ptr %value
-  %h.value = call i64 @sizes_of(ptr %value.object, ptr %type, i64 %h.pair, ptr %left, i64 %depth1)
+  %h.value = call i64 @sizes_of(ptr %value.object, ptr %type, i64 %h.pair, ptr %budget, i64 %depth1, ptr %in.objects)
   br label %pair
 pairs.end:
+  %none.held = icmp eq ptr %held, null
+  br i1 %none.held, label %pairs.left, label %let.go
+let.go:
+  call void @decref(ptr %held)
+  br label %pairs.left
+pairs.left:
   ret i64 %h.pair
 same:
   ret i64 %hash
@@ -228,7 +281,9 @@ same:
 define internal ptr @{LOOK}(ptr %table, ptr %type, ptr %arguments, i64 %count) nounwind {{
 entry:
   %left = alloca i64
+  %in.objects = alloca i64
   store i64 {_MOST}, ptr %left
+  store i64 {_MOST}, ptr %in.objects
   br label %argument
 argument:
   %i = phi i64 [ 0, %entry ], [ %i1, %look ]
@@ -238,7 +293,7 @@ argument:
 look:
   %at = getelementptr ptr, ptr %arguments, i64 %i
   %object = load ptr, ptr %at
-  %hash.next = call i64 @sizes_of(ptr %object, ptr %type, i64 %hash, ptr %left, i64 {_DEEPEST})
+  %hash.next = call i64 @sizes_of(ptr %object, ptr %type, i64 %hash, ptr %left, i64 {_DEEPEST}, ptr %in.objects)
   %i1 = add i64 %i, 1
   br label %argument
 find:

@@ -277,10 +277,8 @@ def _(c: Any, g: Any) -> Any:
 
 def _require_no_larger(name: str, index: Aval, other: Aval, dim: int | None, what: str) -> None:
     """Raise RuntimeError unless `index` has the rank of `other` and is not larger, but along `dim`."""
-    if index.shape == other.shape:
-        return
     sizes = zip(index.shape, other.shape, strict=False)
-    if index.ndim != other.ndim or any(s > t and d != dim for d, (s, t) in enumerate(sizes)):
+    if index.ndim != other.ndim or any(d != dim and s > t for d, (s, t) in enumerate(sizes)):  # along `dim` nothing is asked
         apart = "" if dim is None else f" apart from dimension {dim}"
         raise RuntimeError(
             f"{name}(): expected index, of shape {list(index.shape)}, to be no larger than {what}, {list(other.shape)}{apart}"

@@ -21,7 +21,8 @@ from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.dtypes import FLOATING_KINDS, FROM_NUMPY, DType, canonical, default_dtype
 from tracejit.core.interpreter import state
 from tracejit.core.op import Op
-from tracejit.core.symbolic import pinned, shape_of, strides_of
+from tracejit.core.shapes import contiguous, reshaped_strides
+from tracejit.core.symbolic import is_symbolic, pinned, shape_of, strides_of
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
@@ -247,12 +248,25 @@ class Tensor:
         strides = tuple(s // self._array.itemsize for s in self._array.strides) if strides is None else strides
         return strides if dim is None else strides[pinned(dim)]
 
+    def _symbolic_layout(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """The shape and the strides, where these are symbolic in a recording: who decides something by them is noted."""
+        strides = strides_of[0](self, False) if strides_of else None
+        shape = None if strides is None else self._aval.shape
+        return None if strides is None or shape is None or not is_symbolic((shape, strides)) else (shape, strides)
+
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order."""
+        layout = self._symbolic_layout()
+        if layout is not None and self._array.size:
+            shape, strides = layout
+            return all(size == 1 or a == b for size, a, b in zip(shape, strides, contiguous(shape), strict=True))
         return self._array.flags.c_contiguous
 
     def is_viewable(self, shape: tuple[int, ...]) -> bool:
         """Whether `shape` can be had without copying."""
+        layout = self._symbolic_layout()
+        if layout is not None and self._array.size:
+            return self.is_contiguous() or reshaped_strides(*layout, shape) is not None
         if self._array.flags.c_contiguous:
             return True
         return np.shares_memory(self._array.reshape(shape), self._array) if self._array.size else True

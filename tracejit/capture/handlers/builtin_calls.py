@@ -123,6 +123,8 @@ class BuiltinCallHandlers(Handlers):
         if handler is not None and not keywords and fewest <= len(arguments) <= most:
             return handler(self, *arguments)
         if is_a(owner, _CONTAINER_TYPES):
+            if (method := recorder.standard_calls.standard_method(owner, function.__name__)) is not None:
+                return method(owner, *arguments)
             return recorder.container_methods.container_method(
                 function, owner, *self._for_container(function.__name__, owner, arguments, keywords)
             )
@@ -218,6 +220,8 @@ class BuiltinCallHandlers(Handlers):
         recorder = self.recorder
         owner = function.__self__
         if is_a(owner, _CONTAINER_TYPES):
+            if (method := recorder.standard_calls.standard_method(owner, function.__name__)) is not None:
+                return method(owner, *arguments)
             return recorder.container_methods.container_method(
                 function, owner, *self._for_container(function.__name__, owner, arguments, keywords)
             )

@@ -265,6 +265,8 @@ class ContainerHandlers(Handlers):
             return self._outside_item(owner, key)
         if is_a(owner, dict) and (id(owner), key) in recorder.effects.stored:
             return recorder.effects.stored[id(owner), key]
+        if base is collections.defaultdict and not self.plain_contains(key, owner):
+            return self._missing_item(owner, key)
         if is_a(owner, tuple) and recorder.effects.numbered.get(id(owner)):
             if type(key) is slice:
                 return recorder.made(tuple(recorder.contents.elements(owner))[key])
@@ -274,6 +276,13 @@ class ContainerHandlers(Handlers):
             recorder.stop("container", f"a {type(owner).__name__}")
         value = get_past(owner, key)
         return recorder.made(value) if type(key) is slice else value
+
+    def _missing_item(self, owner: collections.defaultdict[Any, Any], key: Any) -> Any:
+        """defaultdict.__missing__: what the program's function makes is put there."""
+        factory = self.recorder.attributes.get_attribute(owner, "default_factory")
+        if factory is not None:
+            self.plain_set_item(self.recorder.calls.call(factory, (), {}), owner, key)
+        return dict.__getitem__(owner, key)
 
     def _outside_item(self, owner: Any, key: Any) -> Any:
         recorder = self.recorder
@@ -299,10 +308,7 @@ class ContainerHandlers(Handlers):
                         symbolic=True,
                     )
                 self._guard_absence(owner, source, place_of)
-                if base is collections.defaultdict and owner.default_factory is not None:
-                    factory = recorder.attributes.get_attribute(owner, "default_factory")
-                    self.plain_set_item(recorder.calls.call(factory, (), {}), owner, key)
-                return base.__getitem__(owner, key)
+                return self._missing_item(owner, key) if base is collections.defaultdict else base.__getitem__(owner, key)
             if base is collections.defaultdict and not dict.__contains__(owner, key):
                 recorder.stop("container", f"a {cls.__name__} that gets an item of its own")
         elif base in SEQUENCES and type(key) in (int, slice):

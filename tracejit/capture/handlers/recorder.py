@@ -18,7 +18,7 @@ import functools
 import math
 import sys
 import weakref
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -110,8 +110,9 @@ class Recorder(Origins):
         self.tensors: dict[int, TensorSource] = {}
         self.asked_for: set[Name] = set()  # variables that are guarded by their values
         self.positions: set[Name] = set()  # those that say where a slice is, in calls to come if not in this one
-        # The arguments that are integers, as the run sees them, and what the program calls them.
-        self.integers: list[tuple[Any, str]] = []
+        # Integers that are arguments, or that these lead to, as the run has seen them so far; and what the program calls each.
+        self.integers: list[SymbolicNumber | None] = []
+        self._integers_called: dict[str, int] = {}
         self.instance_reads: set[Expr] = set()  # expressions of attributes found in the dictionary of an instance
         self.compiled: set[str] = set()  # names of constants that are the compiled function itself
         self.paths: list[Expr] = []  # objects that may be changed: they must stay distinct
@@ -412,7 +413,16 @@ class Recorder(Origins):
         self.facts.note("type", called or "a number", type(value).__name__)
         self.miss_if(variable.type().is_not(Name(type(value).__name__)))
         number = self._symbolic[expression] = SymbolicNumber(self, variable, value)
+        place = self._integers_called.get(called)
+        if place is not None and self.integers[place] is None and type(value) is int:
+            self.integers[place] = number
+            self.sizes.begin_number(place, number)
         return number
+
+    def await_integers(self, places: Sequence[str]) -> None:
+        """Integers that the program calls so may be sizes."""
+        self.integers = [None] * len(places)
+        self._integers_called = {called: k for k, called in reversed(list(enumerate(places)))}
 
     def _has_path(self, value: Any) -> bool:
         """Whether an equal fresh object at the same place would do."""

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.places import user_line
+from tracejit.core.shapes import element_strides, fills_memory
 from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymInt, python_type, shape_of, strides_of, without_symbols
+from tracejit.core.symbolic import is_symbolic as has_symbols
 from tracejit.replay.ir import Arithmetic, Compare, Constant, Expr, Name, Unary
 from tracejit.tensor import Tensor
 from tracejit.tensor.size import Size
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["SizeHandlers"]
 
 Dimension = tuple[int, int]
-"""A dimension of a tensor among the arguments: the tensor's number, and its own; or (how many tensors there are and an integer's number
-among the arguments that are some, 0)."""
+"""A dimension of a tensor among the arguments: the tensor's number, and its own; beyond the last one, the strides of one that has gaps in
+memory.  Or (how many tensors there are and an integer's number among the arguments that are some, 0)."""
 
 
 class SizeHandlers(Handlers):
@@ -39,34 +41,64 @@ class SizeHandlers(Handlers):
         super().__init__(recorder)
         self.env: ShapeEnv | None = None
         self.inputs: dict[int, tuple[int, ...]] = {}  # id of an argument -> its symbolic shape
+        self.strides: dict[int, tuple[int, ...]] = {}  # of one that does not fill its memory -> its strides, in elements
         self._tensors: list[Tensor] = []  # the arguments, and what is in them
+        self._awaited: dict[int, SymInt] = {}  # numbers of integers among them that nothing has read yet -> their variables
         self._symbols: dict[Name, Any] = {}  # a variable of the prologue -> what it stands for
         self._names: dict[tuple[type, int], Name] = {}  # the other way round, of what the library has answered
         self._mixed: dict[Name, tuple[str, Any, Any]] = {}  # how a variable is computed of sizes and of other numbers
 
     # -- from start to end
-    def begin(self, tensors: list[Tensor], names: list[str], dimensions: Collection[Dimension]) -> None:
-        """These dimensions of the arguments are variables from now on."""
+    def begin(
+        self, tensors: list[Tensor], names: list[str], integers: Sequence[tuple[int, str]], dimensions: Collection[Dimension]
+    ) -> None:
+        """These dimensions of tensors that arguments lead to are variables from now on, and such integers, once the program reads them.
+        integers: with what the program calls them."""
         env = self.env = ShapeEnv()
         env.locate = user_line
         self._tensors = tensors  # they live as long as their ids are asked for, whatever the call does to containers
-        for k, tensor in enumerate(tensors):
-            shape = list(tensor._array.shape)
-            for d in range(len(shape)):
-                if (k, d) in dimensions:
-                    shape[d] = env.size(shape[d], f"{names[k]}.shape[{d}]")
+        for k, (tensor, name) in enumerate(zip(tensors, names, strict=True)):
+            array, own = tensor._array, {d for i, d in dimensions if i == k}
+            shape, rank = list(array.shape), array.ndim
+            for d in range(rank):
+                if d in own:
+                    shape[d] = env.size(shape[d], f"{name}.shape[{d}]")
             if not SYMBOLIC.isdisjoint(map(type, shape)):
                 self.inputs[id(tensor)] = tuple(shape)
+            if not fills_memory(array):
+                strides = enumerate(element_strides(array))
+                self.strides[id(tensor)] = tuple(
+                    [env.size(n, f"{name}.stride({d})") if rank + d in own else n for d, n in strides]
+                )
+        for k, (n, name) in enumerate(integers):
+            if (len(tensors) + k, 0) in dimensions:
+                self._awaited[k] = env.size(n, name)
         env.__enter__()
         shape_of.append(self._shape)
         strides_of.append(self._strides)
+        for k, number in enumerate(self.recorder.integers):
+            if number is not None:
+                self.begin_number(k, number)
+        for tensor, name in zip(tensors, names, strict=True):
+            if id(tensor) in self.strides:
+                self._require_separate(name, self.inputs.get(id(tensor), tensor._array.shape), self.strides[id(tensor)])
 
-    def begin_number(self, number: SymbolicNumber, name: str) -> None:
-        """A number among the arguments is a variable from now on, too."""
-        assert self.env is not None
-        symbol = self.env.size(number._value, name)
-        self.recorder.miss_if(number._name.differs(symbol))
-        self.define(number._name, symbol)
+    def _require_separate(self, name: str, shape: Sequence[int], strides: Sequence[int]) -> None:
+        """No two elements of an argument are in one place, but along dimensions that repeat them: so whether it can be written to, and in
+        which order its dimensions lie in memory, is the same for all sizes that this recording stands for."""
+        reach = 0
+        for d in sorted(range(len(strides)), key=lambda d: abs(without_symbols(strides[d]))):
+            if strides[d] != 0 and shape[d] != 1:
+                if not abs(strides[d]) > reach:
+                    self.give_up(f"elements of {name} have the same memory")
+                reach = reach + abs(strides[d]) * (shape[d] - 1)
+
+    def begin_number(self, place: int, number: SymbolicNumber) -> None:
+        """The program has read one of the integers that may be variables."""
+        symbol = self._awaited.pop(place, None)
+        if symbol is not None:
+            self.recorder.miss_if(number._name.differs(symbol))
+            self.define(number._name, symbol)
 
     def give_up(self, problem: str) -> None:
         """What this recording is for one size cannot be told for others."""
@@ -76,8 +108,10 @@ class SizeHandlers(Handlers):
     def end(self) -> None:
         """Notes are taken no more."""
         if self.env is not None:
-            sources = [self.recorder.tensors.get(id(x)) for x in self._tensors if id(x) in self.inputs]
-            self.env.is_guarded = all(source is not None and (source.used or source.inspected) for source in sources)
+            variable = [x for x in self._tensors if id(x) in self.inputs or has_symbols(self.strides.get(id(x), ()))]
+            sources = [self.recorder.tensors.get(id(x)) for x in variable]
+            are_seen = all(source is not None and (source.used or source.inspected) for source in sources)
+            self.env.is_guarded = are_seen and not self._awaited
             self.env.__exit__()
             shape_of.clear()
             strides_of.clear()
@@ -90,8 +124,11 @@ class SizeHandlers(Handlers):
     def _shape(self, tensor: Tensor) -> tuple[int, ...] | None:
         return self.recorder.program.symbolic_shape(tensor) if self.are_noted else None
 
-    def _strides(self, tensor: Tensor) -> tuple[int, ...] | None:
-        return self.recorder.program.symbolic_strides(tensor) if self.are_noted else None
+    def _strides(self, tensor: Tensor, exact: bool = True) -> tuple[int, ...] | None:
+        program = self.recorder.program
+        if not self.are_noted or (not exact and program.is_row_major(tensor)):
+            return None
+        return program.symbolic_strides(tensor, exact=exact)
 
     def pin(self, tensor: Tensor) -> None:
         """The contents of a tensor leave the world of tensors: so many of them."""

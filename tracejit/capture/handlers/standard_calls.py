@@ -42,6 +42,7 @@ _IN_ORDER = frozenset(
     }
 )  # fmt: skip
 """Functions of a list that is in order, or a heap."""
+_REDUCED_BY_CONTENTS: tuple[type, ...] = (collections.OrderedDict, collections.defaultdict, collections.deque)
 _BISECTING = (bisect.bisect_left, bisect.bisect_right)
 _WARNING = sys.version_info >= (3, 13)
 _EXPRESSIONS: dict[Any, int] = {
@@ -226,9 +227,12 @@ class StandardCallHandlers(Handlers):
         return recorder.calls.instrumented(function, arguments, keywords)
 
     def _deep_copy(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """copy.deepcopy: a number or text is its own copy, the library copies tensors; of anything else the Python code decides."""
+        """copy.deepcopy: a number, a text or an empty tuple is its own copy, the library copies tensors; of anything else the Python code
+        decides."""
         recorder = self.recorder
         if arguments and (is_symbolic(arguments[0]) or type(arguments[0]) in PRIMITIVE_TYPES):
+            return arguments[0]
+        if arguments and type(arguments[0]) is tuple and not arguments[0] and not recorder.is_outside(arguments[0]):
             return arguments[0]
         memo = arguments[1] if len(arguments) == 2 else {}
         if arguments and not keywords and is_a(arguments[0], Tensor) and type(memo) is dict and not recorder.is_outside(memo):
@@ -268,6 +272,23 @@ class StandardCallHandlers(Handlers):
         made_by = recorder.fixed(copyreg.__newobj__)  # type: ignore[attr-defined]
         return recorder.made((made_by, (type(owner),), state if recorder.operators.truth(state) else None, None, None))
 
+    def _reduced_container(self, owner: Any, _: Any) -> Any:
+        """__reduce_ex__ of a container of `collections`: its class, what that is called with, its attributes, and what is in it."""
+        recorder, cls = self.recorder, type(owner)
+        given: tuple[Any, ...] = ()
+        if cls is collections.deque:
+            limit = recorder.attributes.get_attribute(owner, "maxlen")
+            given = () if limit is None else (recorder.made(()), limit)
+        elif cls is collections.defaultdict:
+            factory = recorder.attributes.get_attribute(owner, "default_factory")
+            given = () if factory is None else (factory,)
+        state = recorder.attributes.get_attribute(owner, "__dict__") if cls is collections.OrderedDict else None
+        kept = state if state is not None and recorder.operators.truth(state) else None
+        items = recorder.calls.call(recorder.attributes.get_attribute(owner, "items"), (), {}) if is_a(owner, dict) else owner
+        contents = recorder.iteration.iterator(items)
+        parts = (None, contents) if is_a(owner, dict) else (contents, None)
+        return recorder.made((cls, recorder.made(given), kept, *parts))
+
     def _reduces_as_usual(self, owner: Any) -> bool:
         """Whether object's way to take an instance apart is all there is to know of it."""
         cls = type(owner)
@@ -285,6 +306,8 @@ class StandardCallHandlers(Handlers):
         """The handler of a method of C code that has one here."""
         if is_a(owner, contextvars.ContextVar) and name == "get" and self.recorder.is_outside(owner):
             return self._variable_of_a_context
+        if name == "__reduce_ex__" and type(owner) in _REDUCED_BY_CONTENTS:
+            return self._reduced_container
         return self._reduced if name == "__reduce_ex__" and self._reduces_as_usual(owner) else None
 
     def standard_call(self, function: Any) -> Handler | None:

@@ -21,7 +21,6 @@ from tracejit.capture.handlers.base import ABSENT, TensorSource
 from tracejit.capture.handlers.effects import AttributeStore, FunctionCall, ItemStore, MethodCall
 from tracejit.capture.handlers.locking import release
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recording.entry import (
@@ -39,12 +38,13 @@ from tracejit.capture.recording.late_checks import Views, check_arrays, check_ca
 from tracejit.capture.recording.recipes import Recipes
 from tracejit.capture.recording.rewinding import reference
 from tracejit.capture.recording.structure import Structure, split
-from tracejit.capture.tensors import RecordingInterpreter, filled_strides
+from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY, Kind, Op
 from tracejit.core.overlap import overlaps_itself
+from tracejit.core.shapes import element_strides, filled_strides
 from tracejit.core.symbolic import text_of
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.replay.ir import Constant, Define, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement, walk
@@ -109,6 +109,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     if recorder.stopped:
         return Recording(recorder.reason)
     guards = _guards(recorder, hooks)
+    asked = _asked_for(recorder, guards)
     distinct = [*[s.variable for s in recorder.tensors.values()], *recorder.paths]
     if any(isinstance(effect, FunctionCall) for effect in recorder.effects.in_order):
         distinct += recorder.array_paths
@@ -142,7 +143,8 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         if recorder.locking.taken
         else _structure(recorder, guards, distinct),  # what is read under a lock is read there
         locks=bool(recorder.locking.taken),
-        asked=_asked_for(recorder, guards),
+        asked=asked,
+        settled={x._name.name: x._value for k, x in enumerate(recorder.integers) if x is not None and k in asked},
         generators=tuple(map(reference, recorder.generators.known.values())),
         outside=tuple(recorder.effects.outside),
         left_out=interpreter.left_out,
@@ -166,7 +168,7 @@ def _facts_of_tensors(recorder: Recorder, arguments: bool) -> list[Fact]:
             facts = [("dtype", str(FROM_NUMPY[array.dtype])), ("dim()", str(array.ndim))]
             shape = recorder.sizes.inputs.get(id(source.tensor), array.shape)
             facts += [(f"shape[{d}]", text_of(size)) for d, size in enumerate(shape)]
-            facts += [("stride()", str(_strides(array))), ("requires_grad", str(source.requires_grad))]
+            facts += [("stride()", str(element_strides(array))), ("requires_grad", str(source.requires_grad))]
             facts.append(("is_leaf", str(source.is_leaf)))
             found += [
                 Fact("shape" if what.startswith("shape") else "tensor", f"{name}.{what}", "", value) for what, value in facts
@@ -252,7 +254,7 @@ def _asked_for(recorder: Recorder, guards: Sequence[Statement]) -> frozenset[int
         if name not in found:
             found.add(name)
             waiting += [part for part in walk(computed.get(name.name, name)) if type(part) is Name]
-    return frozenset([k for k, (x, _) in enumerate(recorder.integers) if is_symbolic(x) and x._name in found])
+    return frozenset([k for k, x in enumerate(recorder.integers) if x is not None and x._name in found])
 
 
 def _structure(recorder: Recorder, guards: Sequence[Statement], distinct: Sequence[Expr]) -> Structure | None:
@@ -301,17 +303,15 @@ def _tensor_conditions(recorder: Recorder, source: TensorSource) -> list[Expr]:
 
 
 # -- inputs
-def _strides(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    return tuple(s // array.itemsize for s in array.strides)
-
-
 def _strides_in_bytes(recorder: Recorder, tensor: Tensor) -> tuple[int, ...]:
-    """Those of a tensor from outside, computed of its symbolic sizes where it fills its memory."""
+    """Those of a tensor from outside: computed of its symbolic sizes where it fills its memory, else symbolic themselves."""
     env, shape, array = recorder.sizes.env, recorder.sizes.inputs.get(id(tensor)), tensor._array
-    if env is None or shape is None:
+    if env is None:
         return array.strides
     with env:
-        found = filled_strides(array.shape, _strides(array), shape)
+        strides = element_strides(array)
+        found = filled_strides(array.shape, strides, array.shape if shape is None else shape)
+        found = recorder.sizes.strides.get(id(tensor)) if found is None else found
         return array.strides if found is None else tuple([s * array.itemsize for s in found])
 
 
@@ -321,10 +321,10 @@ def _layout(
     """Shape, and strides in elements."""
     env = interpreter.recorder.sizes.env
     if env is None:
-        return array.shape, _strides(array)
+        return array.shape, element_strides(array)
     with env:
         strides = interpreter.symbolic_strides(interpreter.defined[value], value)
-    return interpreter.avals[value].shape, _strides(array) if strides is None else strides  # type: ignore[union-attr]
+    return interpreter.avals[value].shape, element_strides(array) if strides is None else strides  # type: ignore[union-attr]
 
 
 def _tensor_inputs(
@@ -412,7 +412,7 @@ def _check_overlap(recorder: Recorder, interpreter: RecordingInterpreter, inputs
     changed = {fact.index for fact in written}
     for index in changed:
         if arrays[index].size and overlaps_itself(arrays[index]):
-            shape, strides = list(arrays[index].shape), list(_strides(arrays[index]))
+            shape, strides = list(arrays[index].shape), list(element_strides(arrays[index]))
             recorder.stop("overlapping_write", f"an input of shape {shape} and strides {strides}")
     spans = sorted((*byte_bounds(array), index) for index, array in enumerate(arrays) if array.size) if changed else []
     furthest, furthest_written = (0, -1), (0, -1)  # end, index

@@ -18,8 +18,8 @@ from typing import Any, Final
 from tracejit.capture.recording.entry import Recording
 from tracejit.config import config
 from tracejit.core.op import Kind
-from tracejit.core.symbolic import ShapeEnv, Substitution
-from tracejit.ir.graph import Graph
+from tracejit.core.symbolic import BINARY, LARGEST, ShapeEnv, Substitution
+from tracejit.ir.graph import Graph, Literal, Operand
 from tracejit.ir.verifier import verify
 from tracejit.passes.dce import dce
 from tracejit.replay import ir
@@ -29,16 +29,18 @@ __all__ = ["SymbolicRecording", "may_vary"]
 Shapes = tuple[tuple[int, ...], ...]
 
 
-_LARGEST: Final = 1 << 40
 _HOLDERS: Final = (
     "graph", "tensor_inputs", "scalar_inputs", "outputs", "written_inputs", "exits", "guards", "epilogue", "result", "structure", "facts",
 )  # fmt: skip
 """What of a recording may hold sizes: all but the objects that its names stand for."""
 
 
+_NUMBERS: Final = frozenset((int, float))
+
+
 def may_vary(size: Any) -> bool:
     """Whether a size may be that of a variable.  0 and 1 mean something else; beyond the largest, so do numbers that are computed of it."""
-    return type(size) is int and 1 < size <= _LARGEST
+    return type(size) is int and 1 < size <= LARGEST
 
 
 class SymbolicRecording:
@@ -88,19 +90,14 @@ class SymbolicRecording:
             return False
         return all(may_vary(shapes[k][d]) for k, d in self.dynamic)
 
-    def differs(self, shapes: Shapes) -> bool:
-        """Whether it may stand for these shapes, and for them every number that it computed of sizes is another one than when it was
-        recorded."""
-        values = self.env.evaluated(self.sizes(shapes)) if self.fits(shapes) else None
-        return values is not None and self.env.have_moved(self._values, values)
-
     @property
     def is_general(self) -> bool:
         """Whether it may stand for other sizes than its own."""
         return not self.problem and len(self._pinned) < len(self.dynamic)
 
     def confirm(self, shapes: Shapes) -> None:
-        """It was what was recorded for these shapes, too."""
+        """It was what was recorded for these shapes, too: from now on it is trusted in what was another number for them."""
+        self.is_trusted = True
         self.explained.append(self.sizes(shapes))
         self._moved |= self._others(self.env.values(self.sizes(shapes)))
 
@@ -132,9 +129,10 @@ class SymbolicRecording:
         if made is None or made.graph is None or recording.graph is None:
             return False
         if not made.graph.equals(recording.graph):
-            if not any(node.op.kind is Kind.LOOP for node in recording.graph.nodes):
+            graph = _with_settled(recording, recording.graph)
+            if graph is recording.graph and not any(node.op.kind is Kind.LOOP for node in graph.nodes):
                 return False
-            made, recording = _as_used(made, made.graph), _as_used(recording, recording.graph)
+            made, recording = _as_used(made, made.graph), _as_used(recording, graph)
             if not made.graph.equals(recording.graph):  # type: ignore[union-attr, arg-type]
                 return False
         return (
@@ -143,6 +141,54 @@ class SymbolicRecording:
             and made.written_inputs == recording.written_inputs
             and _effects(made) == _effects(recording)
         )
+
+
+def _with_settled(recording: Recording, graph: Graph) -> Graph:
+    """The graph of a recording with numbers in the places of its inputs that are one number in all calls that it serves: an integer that
+    decides a size and is computed with, too.  With symbolic sizes it is a size wherever it is used."""
+    known = _known_numbers(recording) if recording.settled else {}
+    names = [(x.value, str(x.expression)) for x in recording.scalar_inputs]
+    numbers = {value: Literal(known[name]) for value, name in names if name in known}
+    if not numbers:
+        return graph
+
+    def of(operand: Operand) -> Operand:
+        return numbers.get(operand, operand) if type(operand) is int else operand
+
+    return replace(
+        graph,
+        inputs=tuple([v for v in graph.inputs if v not in numbers]),
+        avals={v: aval for v, aval in graph.avals.items() if v not in numbers},
+        nodes=tuple([replace(node, operands=tuple(map(of, node.operands))) for node in graph.nodes]),
+        outputs=tuple(map(of, graph.outputs)),
+    )
+
+
+def _known_numbers(recording: Recording) -> dict[str, int | float]:
+    """The numbers of the prologue that are the same in all calls that a recording serves: of constants, and of integers that are guarded by
+    their values."""
+    known: dict[str, int | float] = dict(recording.settled)
+
+    def of(expression: ir.Expr) -> Any:
+        if type(expression) is ir.Constant:
+            return expression.value
+        if type(expression) is ir.Arithmetic:
+            left, right = of(expression.left), of(expression.right)
+            function = BINARY.get(expression.symbol)
+            return (
+                None if function is None or type(left) not in _NUMBERS or type(right) not in _NUMBERS else function(left, right)
+            )
+        return known.get(expression.name) if type(expression) is ir.Name else None
+
+    for statement in recording.guards:
+        if type(statement) is ir.Define:
+            try:
+                found = of(statement.value)
+            except ArithmeticError:  # what raises is no number
+                continue
+            if type(found) in _NUMBERS:
+                known[statement.name] = found
+    return known
 
 
 def _as_used(recording: Recording, graph: Graph) -> Recording:
@@ -187,7 +233,8 @@ def _effects(recording: Recording) -> Any:
     """What a call does after its program, and gives.  Variables are named in the order in which they come: a recording with symbolic sizes
     has others, some of which stand for constants."""
     constants = {s.name: s.value for s in recording.guards if type(s) is ir.Define and type(s.value) is ir.Constant}
-    constants |= {name: ir.Constant(value) for name, value in recording.namespace.items() if type(value) in (int, float)}
+    constants |= {name: ir.Constant(value) for name, value in recording.namespace.items() if type(value) in _NUMBERS}
+    constants |= {name: ir.Constant(value) for name, value in _known_numbers(recording).items()}
     numbers: dict[str, int] = {}
 
     def named(name: str) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import from_numpy_dtype, int64
 from tracejit.core.op import Kind, Op
-from tracejit.core.shapes import contiguous, equal_runs
+from tracejit.core.shapes import contiguous, equal_runs, reshaped_strides
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import full
 from tracejit.ops.declare import custom, require_one_dtype, view
@@ -56,22 +55,10 @@ def _reshaped(b: Any, at: Any, x: Any, shape: Shape) -> Any:
     return x[found]
 
 
-def _reshaped_strides(before: Shape, strides: Shape, after: Shape) -> Shape | None:
-    """Strides of the reshaped view where the memory allows it."""
-    found: list[int] = []
-    for dims, new in equal_runs(before, after) or ():
-        kept = [d for d in dims if before[d] != 1]
-        if any(strides[d] != strides[e] * before[e] for d, e in pairwise(kept)):
-            return None
-        unit = strides[kept[-1]] if kept else 1
-        found.extend(s * unit for s in contiguous([after[d] for d in new]))
-    return tuple(found)
-
-
 @view(
     lambda x, shape: Aval(shape, x.dtype),
     _reshaped,
-    strides=_reshaped_strides,
+    strides=reshaped_strides,
     undone=lambda before, shape: {"shape": before},
     simpler=_latest,
     traits=("reshapes",),
