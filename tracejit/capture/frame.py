@@ -14,7 +14,7 @@ from functools import partial
 from types import CellType
 from typing import Any
 
-from tracejit.capture.elements import TakenApart, takes_apart
+from tracejit.capture.elements import takes_apart
 from tracejit.capture.handlers.patterns import (
     PYTHON,
     Operations,
@@ -25,6 +25,7 @@ from tracejit.capture.handlers.patterns import (
     matched_mapping,
 )
 from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
+from tracejit.capture.headers import whole
 from tracejit.capture.joining import backwards, has_stacked, joined, take_apart
 from tracejit.capture.policies import BINARY, IN_PLACE, SWAPPED, UNARY, is_a, is_user_instance
 from tracejit.capture.repeating import Loop
@@ -270,7 +271,7 @@ class Frame:
 
     def whole(self, value: Any) -> Any:
         """What the header of a loop has given, where no loop stands for it."""
-        return value.made() if type(value) is TakenApart else value
+        return whole(value)
 
     def steps(self, loop: Loop | None, value: Any, passing: str) -> Any:
         """What Python iterates over.  passing: the name of the builtin that has made `value` for this loop, if it was one of those whose
@@ -278,7 +279,7 @@ class Frame:
         recorder = active()
         if self.goes_through(loop, value):
             return loop
-        value = self.whole(value)
+        value = whole(value)
         if recorder is None:
             return stored(value)
         elements = recorder.iteration.iterate(value, 0)
@@ -330,20 +331,16 @@ class Frame:
         callee = self.callee(function)
         if loop is None or active() is None or not takes_apart(owner, name, function):
             return callee
-        return partial(loop.taken_apart, name, callee, owner if type(owner) is Tensor else None)
+        return partial(loop.headers.taken_apart, name, callee, owner if type(owner) is Tensor else None)
 
     def counting(self, loop: Loop | None, function: Any) -> Any:
-        """What a loop calls that goes through what `range`, `enumerate` or `zip` gives, or something else of this name."""
+        """What a loop calls that goes through what `range`, `enumerate`, `zip` or `reversed` gives, or something else of this name."""
         callee = self.callee(function)
-        known = function is range or function is enumerate or function is zip
-        return partial(loop.counts, function, callee) if known and loop is not None and active() is not None else callee
-
-    def counting_backwards(self, loop: Loop | None, reverse: Any, function: Any) -> Any:
-        """What a loop calls that goes through `reversed(range(...))`, or something else of these names."""
-        outer, inner = self.callee(reverse), self.callee(function)
-        if reverse is reversed and function is range and loop is not None and active() is not None:
-            return partial(loop.counts_backwards, inner, outer)
-        return lambda *arguments: outer(inner(*arguments))
+        if loop is None or active() is None:
+            return callee
+        if loop.headers.knows(function):
+            return partial(loop.headers.called, function, callee)
+        return lambda *arguments, **keywords: callee(*map(whole, arguments), **keywords)
 
     def repeats(self, loop: Loop | None) -> bool:
         """Whether all steps up to the last have been left out, at the beginning of one."""

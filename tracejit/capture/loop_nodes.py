@@ -95,27 +95,28 @@ def loop_node(
     return Left(results, rows, before)
 
 
-def row(base: Tensor, dim: int, at: Any, keeps: bool) -> Tensor:
-    """The slice of `base` at a place along `dim`.  keeps: whether it has that dimension."""
-    if keeps:
-        return slice_.of(base, dim=dim, start=at, stop=at + 1, step=1)  # type: ignore[no-any-return]
+def row(base: Tensor, dim: int, at: Any, width: int | None = None) -> Tensor:
+    """The slice of `base` at a place along `dim`.  width: how long slices are along that, if they have it."""
+    if width is not None:
+        return slice_.of(base, dim=dim, start=at * width, stop=(at + 1) * width, step=1)  # type: ignore[no-any-return]
     return select.of(base, at, dim=dim)  # type: ignore[no-any-return]
 
 
 class Slices(NamedTuple):
     """One tensor for each step: slices of `base` along `dim`, the first one at `at`, the next one `distance` further.  since: when they
-    were made, by the numbers of the tape, where that was before the steps.  keeps: whether they have that dimension."""
+    were made, by the numbers of the tape, where that was before the steps.  width: how long they are along that dimension, if they have
+    it: then `at` and `distance` count slices."""
 
     base: Tensor
     dim: int
     at: int
     distance: int
     since: float | None = None
-    keeps: bool = False
+    width: int | None = None
 
     def one(self, k: int) -> Tensor:
         """That of step k."""
-        return row(self.base, self.dim, self.at + k * self.distance, self.keeps)
+        return row(self.base, self.dim, self.at + k * self.distance, self.width)
 
     def stacked(self, count: int, reverse: bool | None = None) -> Tensor:
         """Those of so many steps along the first dimension.  reverse: the direction in which a loop goes through them; without one they are
@@ -123,10 +124,15 @@ class Slices(NamedTuple):
         last = self.at + self.distance * (count - 1)
         start, stop = (self.at, last + 1) if self.distance > 0 else (last, self.at + 1)
         made = []
-        base = self.base
-        if self.keeps:
+        base, width = self.base, self.width
+        if width is not None:
+            if width > 1:
+                base = slice_.of(base, dim=self.dim, start=start * width, stop=stop * width, step=1)
+                made.append(base)
+                start, stop = 0, stop - start
             shape = base.shape
-            base = reshape.of(base, shape=(*shape[: self.dim + 1], 1, *shape[self.dim + 1 :]))
+            length = shape[self.dim] if width == 1 else stop
+            base = reshape.of(base, shape=(*shape[: self.dim], length, width, *shape[self.dim + 1 :]))
             made.append(base)
         made.append(slice_.of(base, dim=self.dim, start=start, stop=stop, step=abs(self.distance)))
         if self.dim:
@@ -382,8 +388,8 @@ class StepsAsLoop:
             a = self._step.nodes[i]
             assert a.position is not None
             base = self._base(a.operands[0])
-            keeps = a.node.op is slice_
-            sliced["made", self._numbers[i]] = Slices(base, a.node.attrs["dim"], a.position + distance, distance, keeps=keeps)
+            width = 1 if a.node.op is slice_ else None
+            sliced["made", self._numbers[i]] = Slices(base, a.node.attrs["dim"], a.position + distance, distance, width=width)
         for k, (place, steps) in self._trailing.items():
             x = sliced[place]
             sliced["given", k] = x._replace(at=x.at - steps * x.distance)

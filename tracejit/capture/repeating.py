@@ -26,15 +26,15 @@ with, and where it may ask which step it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, Final
 
-from tracejit.capture.elements import FIRST, MORE_THAN, TAKING_APART, AnyNumber, Numbers, Rows, TakenApart, made_at
+from tracejit.capture.elements import FIRST, MORE_THAN, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.headers import Headers
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.policies import BINARY
 from tracejit.capture.snapshots import DICTIONARIES, OF_NUMBERS, Snapshot, kind_of, left_outside, recorded, snapshot
@@ -100,6 +100,7 @@ class Loop:
         self._interpreter = interpreter
         self._cells = cells
         self._names = names
+        self.headers = Headers(interpreter)
         self._counters = names.counters
         self._handed_on = [name for name in names.stored if name not in names.renewed and name not in cells]
         self._elements: Sequence[Any] | AnyNumber = ()
@@ -140,74 +141,27 @@ class Loop:
         return self
 
     def goes_through(self, value: Any) -> bool:
-        """Whether this is the iterator of the rows of a tensor, of which there may be another number in later calls."""
-        count = self._count_of(value) if not self._names.unpacked else None
-        return count is not None and self._begin(count, [_rows(value)])
-
-    def taken_apart(self, name: str, callee: Any, owner: Tensor | None, *arguments: Any, **keywords: Any) -> Any:
-        """What `unbind`, `split` or `chunk` makes of arguments, or what stands for that if there may be any number.  callee: what to call
-        with them.  owner: whose method it is, if it is one."""
-        operands = arguments if owner is None else (owner, *arguments)
-        given = dict(zip(TAKING_APART[name], operands, strict=False))
-        made = partial(callee, *arguments, **keywords)
-        if len(operands) > len(TAKING_APART[name]) or not given.keys().isdisjoint(keywords):
-            return made()  # it raises
-        given |= keywords
-        base, dim = given.pop("input", None), given.pop("dim", 0)
-        parts = [*given.values()]
-        if not (type(base) is Tensor and type(dim) is int and -base.ndim <= dim < base.ndim) or len(parts) != (name != "unbind"):
-            return made()
-        found = TakenApart(base, dim % base.ndim, name != "unbind", made)
-        count = self._count_of(found)
-        if count is None or (name == "split" and not (type(parts[0]) is int and parts[0] == 1)):
-            return made()
-        if name == "chunk":
-            chunks = self._size(parts[0])
-            if type(chunks) is not SymInt or chunks != count:
-                return made()
-        return found
-
-    def counts(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
-        """What `function`, one of `range`, `enumerate` and `zip`, makes of arguments; or this, as the iterator of as many elements, where
-        another call may have more or less.  callee: what to call.  keywords: `strict`, if any."""
-        numbered: dict[Any, Callable[..., bool]] = {range: self._numbered, enumerate: self._enumerated, zip: self._side_by_side}
-        if numbered[function](*arguments):
-            return self
-        return callee(*[x.made() if type(x) is TakenApart else x for x in arguments], **keywords)
-
-    def counts_backwards(self, callee: Any, reverse: Any, *arguments: Any) -> Any:
-        """The same for `reversed(range(...))`.  reverse: what to call with what `callee` gives."""
-        return self if self._numbered(*arguments, backwards=True) else reverse(callee(*arguments))
-
-    def _numbered(self, *arguments: Any, backwards: bool = False) -> bool:
-        names = self._names
-        start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
-        if names.unpacked or names.targets not in (names.counters, names.numbers) or type(step) is not int or abs(step) != 1:
-            return False
-        first, end = self._size(start), self._size(stop)
-        if first is None or end is None:
-            return False
-        count = (end - first) * step
-        if backwards:
-            first, step = first + (count - 1) * step, -step
-        return self._begin(count, [Numbers(self._interpreter.recorder, first, step)])
+        """Whether this is the iterator of what the header has given, of which there may be another number in later calls."""
+        found = self.headers.described(value)
+        return found is not None and self._begin(found)
 
     def moved(self, symbol: str, left: Any, right: Any) -> Any:
         """The sum or difference of a counter and another number, where one of them is a size; None where it is none of sizes alone."""
         sizes = self._interpreter.recorder.sizes
-        a, b = self._size(left), self._size(right)
+        a, b = self.headers.size(left), self.headers.size(right)
         if a is None or b is None or not self._tries or not isinstance(self._elements, AnyNumber):
             return None
         found = a + b if symbol == "+" else a - b
         if not sizes.has_name(found):  # no step that follows has one more
             for distance in range(-FIRST, FIRST + 1):
-                sizes.admitted(found + distance)
+                for unit in self._units:
+                    sizes.admitted(found + distance * unit)
         return sizes.admitted(found)
 
     def compared(self, symbol: str, counter: Any, other: Any, answer: bool) -> bool:
         """Take note of how a comparison of a counter came out; False where it is none of sizes alone."""
         if self._tries:
-            a, b = self._size(counter), self._size(other)
+            a, b = self.headers.size(counter), self.headers.size(other)
             if a is None or b is None:
                 return False
             self._asked.append((symbol, a, b, answer))
@@ -220,54 +174,22 @@ class Loop:
             return elements.number(self._at)
         return counter
 
-    def _size(self, x: Any) -> Any:
-        """An integer of the program's, as a size; None of what is none."""
-        found = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x)
-        return found if type(found) in (int, SymInt) else None
-
-    def _enumerated(self, value: Any, start: Any = 0) -> bool:
-        names, count = self._names, self._count_of(value)
-        if count is None or type(start) is not int or len(names.targets) != 2:
-            return False
-        if names.targets[0] not in (*names.counters, *names.numbers):
-            return False
-        return self._begin(count, [Numbers(self._interpreter.recorder, start), _rows(value)])
-
-    def _side_by_side(self, *values: Any) -> bool:
-        counts = [self._count_of(x) for x in values]
-        if not values or len(self._names.targets) != len(values) or not self._names.unpacked:
-            return False
-        first = counts[0]
-        return (
-            first is not None and all(x is not None and x == first for x in counts) and self._begin(first, [*map(_rows, values)])
-        )
-
-    def _count_of(self, value: Any) -> SymInt | None:
-        """How many slices a tensor has, if that is a symbolic size."""
-        interpreter = self._interpreter
-        base, dim = (value.base, value.dim) if type(value) is TakenApart else (value, 0)
-        if type(base) is not Tensor or not base._array.ndim or not interpreter.recorder.sizes.are_noted:
-            return None
-        if state.top is not interpreter or interpreter.value_of(base) is None:
-            return None
-        count: Any = base.shape[dim]
-        return count if type(count) is SymInt else None
-
-    def _begin(self, count: Any, parts: Sequence[Rows | Numbers]) -> bool:
+    def _begin(self, through: Through) -> bool:
         """Go through so many elements, if these are enough in each call."""
-        interpreter = self._interpreter
-        if state.top is not interpreter or type(count) is not SymInt or not count > MORE_THAN:
+        interpreter, names, parts = self._interpreter, self._names, through.parts
+        if state.top is not interpreter or type(through.count) is not SymInt or through.shape != names.shape:
+            return False
+        numbers = {name: part for name, part in zip(names.targets, parts, strict=True) if type(part) is Numbers}
+        if not numbers.keys() <= {*names.counters, *names.numbers} or not through.count > MORE_THAN:
             return False
         for part in parts:
             if type(part) is Rows:
                 interpreter.recorder.inspect(part.base)
-        names = self._names
-        if type(parts[0]) is Numbers and names.targets[0] in names.numbers:
-            if not parts[0].become_tensor(count):
-                return False
-            self._counters = (*names.counters, names.targets[0])
-        self._units = {1}
-        self._elements = AnyNumber(interpreter.recorder, count, parts, self._names.unpacked)
+        if not all(part.become_tensor(through.count) for name, part in numbers.items() if name in names.numbers):
+            return False
+        self._counters = tuple({*names.counters, *numbers})
+        self._units = {1, *[abs(part.step) for part in numbers.values()]}
+        self._elements = AnyNumber(interpreter.recorder, through)
         self._tries = FIRST - _RUN + 1  # as many as have elements that count from the front
         return True
 
@@ -621,10 +543,6 @@ def _may_be_evaluated(step: Step) -> bool:
     if any(node.op.kind in (Kind.GUARD, Kind.RANDOM) for node in nodes):
         return False
     return not (any(node.op.effect is Effect.IN_PLACE for node in nodes) and any(node.may_exit for node in nodes))
-
-
-def _rows(value: Any) -> Rows:
-    return Rows(value.base, value.dim, value.keeps) if type(value) is TakenApart else Rows(value)
 
 
 class _Repeating:

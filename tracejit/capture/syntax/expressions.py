@@ -78,8 +78,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
         self.uses = own_uses(node)
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
-        # Calls of `x.unbind` and the like in the header of a loop that is looked at -> its name.
-        self.taken_apart: dict[ast.expr, str] = {}
+        # Calls in the header of a loop that is looked at, `x.unbind`, `range`, -> its name.
+        self.headers: dict[ast.expr, str] = {}
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
@@ -280,9 +280,11 @@ class ExpressionRewriter(ast.NodeTransformer):
         elif joins and (ends := without_ends(node.args[0])) is not None:
             place = [self.visit(node.args[0].value), self.visit(node.args[0].slice)]  # type: ignore[attr-defined]
             arguments[0] = self.place(self.handler("without_ends", *place, *map(ast.Constant, ends)), node.args[0])
-        loop = self.taken_apart.get(node)
+        loop = self.headers.get(node)
         if loop is None:
             callee = self.handler("joining" if joins else "callee", self.visit(function))
+        elif isinstance(function, ast.Name):
+            callee = self.handler("counting", ast.Name(loop, ast.Load()), self.shared_name(function))
         else:
             owner, name = self.visit(function.value), self.name_constant(function.attr)  # type: ignore[attr-defined]
             callee = self.handler("taking_apart", ast.Name(loop, ast.Load()), owner, name)

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.scopes import names_stored_by
@@ -55,7 +56,7 @@ class LoopNames:
     unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored, too.  private: those lists
     that are private to the function; ignored: other private lists, which the body does not name; last: those lists of which the body
     reads the last item.  numbers: targets that are counters if they are numbers, with which steps compute.  renewed: stored variables that
-    each step assigns to before it uses them, and that nothing but the body uses."""
+    each step assigns to before it uses them, and that nothing but the body uses.  shape: of the targets, as of an element (elements.py)."""
 
     targets: tuple[str, ...]
     unpacked: bool
@@ -67,6 +68,7 @@ class LoopNames:
     last: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     renewed: tuple[str, ...] = ()
+    shape: Any = None
 
 
 def loop_names(
@@ -80,7 +82,7 @@ def loop_names(
     """The variables of a loop; None where all of its steps have to run.  local: names of the function's own; captured: those that nested
     functions read; shared: names that it declares global or nonlocal; lists: its private lists; everywhere: how often the function names
     its variables."""
-    parts = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+    parts = _leaves(node.target)
     targets = [part.id for part in parts if isinstance(part, ast.Name)]
     stored = names_stored_by(node.body)
     inside = [part for statement in node.body for part in _own_parts(statement)]
@@ -98,7 +100,15 @@ def loop_names(
     ignored = {name for name in lists if not _uses(name, [node])}
     last = {name for name in appended if any(reads_last(part) == name for part in inside)}
     groups = stored, counters, appended, appended & lists, ignored, last, numbers, renewed
-    return LoopNames(tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups])
+    return LoopNames(tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups], _shape(node.target))
+
+
+def _leaves(target: ast.expr) -> list[ast.expr]:
+    return [x for part in target.elts for x in _leaves(part)] if isinstance(target, ast.Tuple) else [target]
+
+
+def _shape(target: ast.expr) -> Any:
+    return tuple(map(_shape, target.elts)) if isinstance(target, ast.Tuple) else None
 
 
 def joined_list(node: ast.Call) -> str | None:

@@ -8,7 +8,7 @@ code objects that run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import astuple
 from typing import Any
@@ -266,19 +266,19 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             and header.func.id in _PASSING - self.local - self.free
         ):
             passing = header.func.id
-        counted, backwards = self.is_counted(header), self.counted_backwards(header)
-        self.taken_apart = dict.fromkeys(filter(is_taking_apart, header.args if counted else [header]), loop)  # type: ignore[attr-defined]
-        iterable = self.visit(header if backwards is None else backwards)
-        self.taken_apart = {}
-        if backwards is not None:
-            assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
-            functions = map(self.shared_name, (header.func, backwards.func))  # type: ignore[arg-type]
-            iterable.func = self.place(self.handler("counting_backwards", ast.Name(loop, ast.Load()), *functions), header.func)
-        elif counted:
-            assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
-            counting = self.handler("counting", ast.Name(loop, ast.Load()), self.shared_name(header.func))  # type: ignore[arg-type]
-            iterable.func = self.place(counting, header.func)
+        self.headers = dict.fromkeys(self.described(header), loop)
+        iterable = self.visit(header)
+        self.headers = {}
         return iterable, passing
+
+    def described(self, header: ast.expr) -> Iterator[ast.expr]:
+        """The calls in the header of a loop that say what it goes through: that it is, and those of which it makes something else."""
+        if self.is_counted(header):
+            yield header
+            for argument in header.args:  # type: ignore[attr-defined]
+                yield from self.described(argument)
+        elif is_taking_apart(header):
+            yield header
 
     def looked_at(self, node: ast.For, names: LoopNames, loop: str, steps: ast.expr) -> list[ast.stmt]:
         """The loop over `steps`: where those up to the last have been left out, at the beginning of one, the variables get the values that
@@ -286,8 +286,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         header = node.iter
         node.iter = steps
         node.target, stores = self.bound_target(node.target, node)
-        known: list[Any] = [tuple(map(self.mangle, part)) if type(part) is tuple else part for part in astuple(names)]
-        begun = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, known)))
+        begun = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, self.mangled(astuple(names)))))
         places = [copy(node.target), *[ast.Name(name, ast.Store()) for name in names.stored]]
         left = ast.Assign([ast.Tuple(places, ast.Store())], self.handler("left", ast.Name(loop, ast.Load())))
         asked = ast.If(self.handler("repeats", ast.Name(loop, ast.Load())), [left], [])
@@ -304,8 +303,12 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         over = ast.Assign([ast.Name(loop, ast.Store())], ast.Constant(None))
         return [self.place(begun, header), self.place(node, node), self.place(over, header)]
 
+    def mangled(self, names: Any) -> Any:
+        """The same with all names in it mangled."""
+        return tuple(map(self.mangled, names)) if type(names) is tuple else self.mangle(names) if type(names) is str else names
+
     def is_counted(self, header: ast.expr) -> bool:
-        """Whether a loop goes through what `range`, `enumerate` or `zip` gives, if these names stand for what they usually do."""
+        """Whether an expression is what `range`, `enumerate`, `zip` or `reversed` gives, if these names stand for what they usually do."""
         if not isinstance(header, ast.Call) or any(isinstance(part, ast.Starred) for part in header.args):
             return False
         function, count = header.func, len(header.args)
@@ -313,17 +316,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             return False
         if any(function.id != "zip" or part.arg != "strict" for part in header.keywords):
             return False
-        return count in {"range": (1, 2, 3), "enumerate": (1, 2), "zip": range(1, 9)}.get(function.id, ())
-
-    def counted_backwards(self, header: ast.expr) -> ast.Call | None:
-        """The call of `range` in `reversed(range(...))`, where a loop goes through that."""
-        if not isinstance(header, ast.Call) or not isinstance(header.func, ast.Name) or header.func.id != "reversed":
-            return None
-        if header.keywords or len(header.args) != 1 or "reversed" in self.local | self.free:
-            return None
-        inner = header.args[0]
-        counts = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "range"
-        return inner if counts and self.is_counted(inner) else None  # type: ignore[return-value]
+        known = {"range": (1, 2, 3), "enumerate": (1, 2), "zip": range(1, 9), "reversed": (1,)}
+        return count in known.get(function.id, ())
 
     def visit_While(self, node: Any) -> ast.stmt:
         node.test = self.truth(node.test)
