@@ -113,7 +113,7 @@ class Numbers:
         self._start = start
         self.step = step
         self._made: dict[int, Any] = {}
-        self._late: dict[int, Any] = {}
+        self._late: dict[tuple[int, int], Any] = {}
         self.tensor: Tensor | None = None
 
     def backwards(self, count: Any) -> Numbers:
@@ -128,18 +128,22 @@ class Numbers:
         self.tensor = arange(self._start, self.step, length=count, dtype=int64)
         return True
 
-    def late(self, k: int, place: Any) -> Any:
-        """Number `k` of this call, which is the one at `place` in each, as one that the program has."""
+    def late(self, k: int, place: Any, ahead: int = 0) -> Any:
+        """Number `k` of this call, which is the one at `place` in each, or one so many further, as one that the program has."""
         assert self.tensor is not None
-        if k not in self._late:
-            number = self._late[k] = self._recorder.program.take_number(row(self.tensor, 0, place))
+        if (k, ahead) not in self._late:
+            number = self._late[k, ahead] = self._recorder.program.take_number(row(self.tensor, 0, place + ahead))
             if is_symbolic(number):
                 number._late.bits = SHORT
-        return self._late[k]
+        return self._late[k, ahead]
+
+    def at(self, place: Any) -> Any:
+        """The number at a place: a size, or a plain one."""
+        return self._start + self.step * place
 
     def make(self, k: int, place: Any) -> None:
         """Number `k` of this call is the one at `place` in each.  It is a number of the recording from now on: no step has one more."""
-        self._made[k] = self._start + self.step * place
+        self._made[k] = self.at(place)
         self._recorder.sizes.admitted(self._made[k])
 
     def __getitem__(self, k: int) -> Any:
@@ -175,15 +179,6 @@ class AnyNumber:
     def place(self, k: int) -> Any:
         """Which element the one at `k` is, in each call."""
         return k if k < FIRST else self.count - (self._length - k)
-
-    def number(self, k: int) -> Any:
-        """The number that counts it, as one that the program has."""
-        return next(part.late(k, self.place(k)) for part in self._parts if type(part) is Numbers)
-
-    @property
-    def counted(self) -> Tensor | None:
-        """The tensor of such numbers, if there is one."""
-        return next((part.tensor for part in self._parts if type(part) is Numbers), None)
 
     def tensors(self, k: int) -> list[Tensor]:
         """Those of an element."""

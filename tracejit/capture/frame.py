@@ -10,7 +10,9 @@ from __future__ import annotations
 import builtins
 import sys
 import threading
+from collections.abc import Iterator
 from functools import partial
+from itertools import repeat
 from types import CellType
 from typing import Any
 
@@ -24,7 +26,16 @@ from tracejit.capture.handlers.patterns import (
     matched_class,
     matched_mapping,
 )
-from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
+from tracejit.capture.handlers.symbols import (
+    IMMUTABLE_HOLDERS,
+    SuperProxy,
+    completed,
+    is_symbolic,
+    plain,
+    released,
+    settle_closure,
+    stored,
+)
 from tracejit.capture.headers import whole
 from tracejit.capture.joining import backwards, has_stacked, joined, take_apart
 from tracejit.capture.policies import BINARY, IN_PLACE, SWAPPED, UNARY, is_a, is_user_instance
@@ -383,14 +394,35 @@ class Frame:
         result = self.compare(symbol, left, right)
         for loop in filter(None, () if _is_of_tensors(left, right) else loops):
             counter, other = (left, right) if is_left else (right, left)
+            if is_left is not None and type(plain(counter)) is float:  # a variable that counts no steps
+                continue
             asked = symbol if is_left else SWAPPED[symbol]
             if is_left is None or type(result) is not bool or not loop.compared(asked, counter, other, result):
                 loop.run_all()
         return result
 
-    def number_of_step(self, loop: Loop | None, counter: Any) -> Any:
-        """What a loop goes through, where something is computed with it: a number that counts its steps, or anything else."""
-        return counter if loop is None or active() is None or isinstance(counter, Tensor) else loop.number(counter)
+    def number_of_step(self, loop: Loop | None, name: str, ahead: int, counter: Any) -> Any:
+        """A variable of a loop, where something is computed with it: a number that counts its steps, or anything else.  ahead: how many
+        steps it is further."""
+        return counter if loop is None or active() is None or isinstance(counter, Tensor) else loop.number(name, ahead, counter)
+
+    def counted_on(self, symbol: str, left: Any, right: Any, in_place: bool, loop: Loop | None) -> Any:
+        """A number is added to a variable, once in each step of a loop."""
+        found = loop.moved(symbol, left, right) if loop is not None and is_symbolic(left) and active() is not None else None
+        if found is not None:
+            return found
+        return self.in_place(symbol, left, right) if in_place else self.binary(symbol, left, right)
+
+    def steps_while(self, loop: Loop | None) -> Iterator[Any]:
+        """The steps of a `while` loop, which ends itself."""
+        return repeat(None) if loop is None else loop.until_left()
+
+    def goes_on(self, name: str, symbol: str, left: Any, right: Any, is_left: bool, loop: Loop | None) -> Any:
+        """The comparison for which a `while` loop goes on.  name: of what counts its steps, on one side."""
+        if loop is not None and active() is not None:
+            asked, *sides = (symbol, left, right) if is_left else (SWAPPED[symbol], right, left)
+            loop.counts_while(name, asked, *sides)
+        return self.compare_along(symbol, left, right, is_left, loop)
 
     def moved(self, symbol: str, left: Any, right: Any, *loops: Loop | None) -> Any:
         """Part of such a place: a sum or a difference of integers."""

@@ -88,9 +88,11 @@ class Headers:
         first, end = self.size(start), self.size(stop)
         if first is None or end is None or type(step) is not int or not step:
             return None
-        distance = end - first if step > 0 else first - end
-        count = distance if abs(step) == 1 else (distance + (abs(step) - 1)) // abs(step)
-        return Through(count, [Numbers(self._interpreter.recorder, first, step)], None, made)
+        return Through(_count(first, end, step), [Numbers(self._interpreter.recorder, first, step)], None, made)
+
+    def counted(self, first: Any, end: Any, step: int) -> Through:
+        """As many numbers, from 0 on, as there are from the first up to an end, or down to it."""
+        return Through(_count(first, end, step), [Numbers(self._interpreter.recorder, 0)], None, tuple)
 
     def _enumerated(self, made: Callable[[], Any], value: Any, start: Any = 0) -> Through | None:
         found = self.described(value)
@@ -129,6 +131,12 @@ class Headers:
         if not interpreter.recorder.sizes.are_noted or state.top is not interpreter or interpreter.value_of(base) is None:
             return None
         return base.shape[dim] if base._array.ndim else None
+
+
+def _count(first: Any, end: Any, step: int) -> Any:
+    """How many numbers there are from the first up to an end, or down to it; less than 1 if there are none."""
+    distance, apart = (end - first, step) if step > 0 else (first - end, -step)
+    return distance if apart == 1 else (distance + (apart - 1)) // apart
 
 
 _KNOWN: dict[Any, Callable[..., Through | None]] = {

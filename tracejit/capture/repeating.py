@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.elements import FIRST, MORE_THAN, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.handlers.late import is_late
-from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.handlers.symbols import is_symbolic, plain
 from tracejit.capture.headers import Headers
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.policies import BINARY
@@ -45,7 +45,7 @@ from tracejit.core.dtypes import float64
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
-from tracejit.core.symbolic import SymInt, python_type
+from tracejit.core.symbolic import SymInt, python_type, without_symbols
 from tracejit.ir.graph import Literal, Node
 from tracejit.ops.creation import full
 from tracejit.ops.movement.views import select, slice_
@@ -68,8 +68,8 @@ _WORTH: Final = 64
 """Nodes that are left to be appended, where it pays to compare what is recorded."""
 _TRIES: Final = 4
 """Steps that are compared with the one before: if they differ, others will."""
-_COUNTED: Final = "of steps"
-"""What stands in the place of a variable for the numbers of the steps, which have none."""
+_COUNTED: Final = "numbers of"
+"""What stands, before the name of a counter, in the place of a variable for the tensor of its numbers, which has none."""
 _TEMPORARY: Final = "__temporary_"
 """Variables of the instrumented code, which hold nothing from one step to the next."""
 
@@ -105,6 +105,9 @@ class Loop:
         self._handed_on = [name for name in names.stored if name not in names.renewed and name not in cells]
         self._elements: Sequence[Any] | AnyNumber = ()
         self._at = -1
+        self._kept: dict[str, Numbers] = {}  # variables to which each step adds a number
+        self._numbers: dict[str, Numbers] = {}  # counters that are in tensors, too
+        self._ends_itself = False  # how many elements there are is told in the first step
         self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
         self._asked: list[tuple[str, Any, Any, bool]] = []  # what the step that runs has asked of counters
         self._tries = 0
@@ -122,6 +125,8 @@ class Loop:
         self._at += 1
         if self._at >= len(self._elements):
             self._close()
+            if self._ends_itself:
+                return None
             self._elements = ()
             raise StopIteration
         return self._elements[self._at]
@@ -167,12 +172,30 @@ class Loop:
             self._asked.append((symbol, a, b, answer))
         return True
 
-    def number(self, counter: Any) -> Any:
-        """A counter, to be computed with, as a number in a tensor that the program has."""
-        elements = self._elements
-        if self._tries and isinstance(elements, AnyNumber) and elements.counted is not None:
-            return elements.number(self._at)
+    def number(self, name: str, ahead: int, counter: Any) -> Any:
+        """A counter, to be computed with, as a number in a tensor that the program has.  ahead: how many steps it is further."""
+        if self._tries and name in self._numbers and isinstance(self._elements, AnyNumber):
+            return self._numbers[name].late(self._at, self._elements.place(self._at), ahead)
         return counter
+
+    def until_left(self) -> Loop:
+        """The iterator of steps of a `while` loop."""
+        self._ends_itself = True
+        return self
+
+    def counts_while(self, name: str, symbol: str, counter: Any, other: Any) -> None:
+        """A `while` loop is asked whether it goes on: in the first step that tells how many there will be, if it goes on as this says."""
+        numbers, first, end = self._kept.get(name), self.headers.size(counter), self.headers.size(other)
+        if self._at or numbers is None or first is None or end is None:
+            return
+        step = numbers.step
+        if symbol not in (("<", "<=", "!=") if step > 0 else (">", ">=", "!=")) or (symbol == "!=" and abs(step) > 1):
+            return
+        last = end if symbol in ("<", ">", "!=") else end + (1 if step > 0 else -1)
+        through = self.headers.counted(first, last, step)
+        if not self._begin(through) and type(through.count) is int and through.count > 0:
+            self.over(range(through.count))
+        self._begin_kept()
 
     def _begin(self, through: Through) -> bool:
         """Go through so many elements, if these are enough in each call."""
@@ -185,7 +208,8 @@ class Loop:
         for part in parts:
             if type(part) is Rows:
                 interpreter.recorder.inspect(part.base)
-        if not all(part.become_tensor(through.count) for name, part in numbers.items() if name in names.numbers):
+        self._numbers = {name: part for name, part in numbers.items() if name in names.numbers}
+        if not all(part.become_tensor(through.count) for part in self._numbers.values()):
             return False
         self._counters = tuple({*names.counters, *numbers})
         self._units = {1, *[abs(part.step) for part in numbers.values()]}
@@ -205,13 +229,14 @@ class Loop:
         self._before = self._step = self._recorded = None
 
     def is_watched(self) -> bool:
-        return self._tries > 0
+        return self._tries > 0 or (self._ends_itself and not self._at)
 
     def repeats(self, variables: dict[str, Any]) -> bool:
         """Whether there are other values for the variables of the function: steps have been left out, so that the one that follows is the
         last, or numbers have become those of the program.  Asked at the beginning of each step."""
         if not self._at:  # the first step may be another one
             self._floats = self._floats_in(variables)
+            self._keep(variables)
             return False
         recorder = self._interpreter.recorder
         recorder.native_depth += 1  # what is compared is no business of the program
@@ -236,6 +261,34 @@ class Loop:
         for name, x in floats.items():
             variables[name] = self._interpreter.take_number(full(x, shape=(), dtype=float64))
         return True
+
+    def _keep(self, variables: Mapping[str, Any]) -> None:
+        """Variables to which each step adds a number count steps, if they are integers."""
+        for name, step in self._names.kept:
+            start = self.headers.size(variables.get(name))
+            if start is not None:
+                self._kept[name] = Numbers(self._interpreter.recorder, start, step)
+        if self._tries:
+            self._begin_kept()
+
+    def _begin_kept(self) -> None:
+        """Such variables will be numbers of the recording, as far as steps run that count from the end."""
+        self._counters = (*self._counters, *self._kept)
+        self._units |= {abs(part.step) for part in self._kept.values()}
+        elements = self._elements
+        if not isinstance(elements, AnyNumber):
+            return
+        count = elements.count
+        for name, part in self._kept.items():
+            for distance in range(FIRST):
+                self._interpreter.recorder.sizes.admitted(part.at(count - distance))
+                self._interpreter.recorder.sizes.admitted(part.at(distance))
+            if name in self._names.numbers and part.become_tensor(count + 1):
+                self._numbers[name] = part
+
+    def _place(self, at: int) -> Any:
+        """Which step the one at `at` is, in each call."""
+        return self._elements.place(at) if isinstance(self._elements, AnyNumber) else at
 
     def _floats_in(self, variables: Mapping[str, Any]) -> dict[str, float]:
         return {name: x for name in self._handed_on if type(x := variables.get(name)) is float}
@@ -330,7 +383,7 @@ class Loop:
             return None
         appended = [name for name in names.appended if type(variables.get(name)) is list]
         lists = [variables[name] for name in appended]
-        if any(map(recorder.is_outside, lists)):
+        if any(map(recorder.is_outside, lists)) or not self._are_as_kept(variables):
             return None
         apart = {*self._cells, *self._counters, *names.ignored, *(() if names.unpacked else names.targets)}
         apart.update(name for name in names.renewed if is_symbolic(variables.get(name)))
@@ -339,8 +392,7 @@ class Loop:
         }
         if isinstance(self._elements, AnyNumber):
             looked_at.update(self._carried_numbers(variables))
-            if self._elements.counted is not None:
-                looked_at[_COUNTED] = self._elements.counted
+            looked_at.update((f"{_COUNTED} {name}", part.tensor) for name, part in self._numbers.items())
         looked_at.update(
             (f"{name}[-1]", items[-1]) for name, items in zip(appended, lists, strict=True) if items and name in names.last
         )
@@ -353,6 +405,13 @@ class Loop:
         seen = snapshot(recorder, given, looked_at, [*around, *left_outside(recorder)], lists, states)
         private = [name in names.private for name in appended]
         return None if seen is None else _Beginning(interpreter, seen, len(given), lists, private)
+
+    def _are_as_kept(self, variables: Mapping[str, Any]) -> bool:
+        """Whether variables to which each step adds a number are what they are to be."""
+        place = without_symbols(self._place(self._at))
+        return all(
+            type(x := plain(variables[name])) is int and x == without_symbols(part.at(place)) for name, part in self._kept.items()
+        )
 
     # -- what a step does
     def _done(self, before: _Beginning, now: _Beginning, asked: Sequence[Asked]) -> Step | None:
@@ -457,6 +516,8 @@ class Loop:
         replace = _Replacement(interpreter, before, after)
         replace.inside(now.seen.containers)
         left = {name: replace(variables[name]) for name in self._names.stored}
+        admitted = interpreter.recorder.sizes.admitted
+        left.update((name, admitted(part.at(self._place(self._at)))) for name, part in self._kept.items())
         if isinstance(self._elements, AnyNumber):
             numbers = self._carried_numbers(variables)
             left.update((name, interpreter.take_number(replace(x))) for name, x in numbers.items())
@@ -516,7 +577,7 @@ class Loop:
         """What is found in the place of `found` at the beginning of the first step that has to run."""
         end = len(self._elements) - 1
         for at in range(self._at, end):
-            place = self._elements.place(at) if isinstance(self._elements, AnyNumber) else at
+            place = self._place(at)
             try:
                 found, added = repeating.once(place - begin + 1, [*self._given(at), *found])
             except Exception as error:

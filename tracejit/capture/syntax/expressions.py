@@ -83,7 +83,10 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
-        self.computed_with: dict[ast.expr, str] = {}  # uses of such names as numbers -> the variables of these loops
+        # Uses of such names as numbers -> the variables of these loops, the names, and how many steps ahead the loops they are.
+        self.computed_with: dict[ast.expr, tuple[str, str, int]] = {}
+        self.kept: dict[ast.stmt, str] = {}  # statements that add a number to such a name -> the variables of these loops
+        self.ends: dict[ast.expr, str] = {}  # comparisons that `while` loops which are looked at go on for -> their variables
 
     # -- small builders
     def handler(self, name: str, *arguments: ast.expr) -> ast.Call:
@@ -127,7 +130,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             return node
         name = self.mangle(node.id)
         if node in self.computed_with:
-            return self.place(self.handler("number_of_step", ast.Name(self.computed_with[node], ast.Load()), node), node)
+            loop, counter, ahead = self.computed_with[node]
+            known = [ast.Name(loop, ast.Load()), ast.Constant(self.mangle(counter)), ast.Constant(ahead)]
+            return self.place(self.handler("number_of_step", *known, node), node)
         if name in self.local or any(name in names for names in self.comprehension_names):
             return self.place(self.handler("gathered", node), node) if node.id in self.gathered else node
         if name in _FRAME_NAMES:
@@ -230,9 +235,11 @@ class ExpressionRewriter(ast.NodeTransformer):
             of_one = len(left | right) == 1 and len(loops) == 1
             sides = self.visit(node.left), self.visit(node.comparators[0])
             symbol = ast.Constant(SYMBOLS[type(node.ops[0])])
-            return self.place(
-                self.handler("compare_along", symbol, *sides, ast.Constant(bool(left) if of_one else None), *loops), node
-            )
+            which = ast.Constant(bool(left) if of_one else None)
+            if of_one and self.ends.get(node) == loops[0].id:  # type: ignore[attr-defined]
+                (name,) = left | right
+                return self.place(self.handler("goes_on", self.name_constant(name), symbol, *sides, which, *loops), node)
+            return self.place(self.handler("compare_along", symbol, *sides, which, *loops), node)
         return self.place(self.chain(node, lambda last: last, "kept"), node)
 
     def chain(self, node: ast.Compare, end: Callable[[ast.expr], ast.expr], broken: str) -> ast.expr:

@@ -11,14 +11,13 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from tracejit.capture.syntax.locate import FunctionNode
-from tracejit.capture.syntax.loops import joined_list, named, uses_as_private, written_down
+from tracejit.capture.syntax.loops import joined_list, may_leave_by, named, uses_as_private, written_down
 
 __all__ = ["separate_lists"]
 
 _SWITCHES = ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "autocast")
 """Context managers that let errors pass, by their names."""
 _LEAVING = (ast.Break, ast.Continue)
-_LOOPS = (ast.For, ast.While)
 
 
 def separate_lists(node: FunctionNode) -> set[str]:
@@ -60,17 +59,10 @@ def _private_uses(name: str, statements: Sequence[ast.stmt]) -> list[ast.Name] |
     assert isinstance(last, ast.Assign)
     uses = [use for statement in statements for use in named(name, statement) if use is not last.targets[0]]
     is_new = len(named(name, first)) == 1  # else it reads what the variable was before
-    is_private = is_new and uses_as_private(statements)[name] == len(uses) and not any(map(_may_leave, statements))
+    is_private = (
+        is_new and uses_as_private(statements)[name] == len(uses) and not any(may_leave_by(x, _LEAVING) for x in statements)
+    )
     return uses if is_private else None
-
-
-def _may_leave(node: ast.AST) -> bool:
-    """Whether a statement has a `break` or `continue` of a loop around it."""
-    if isinstance(node, _LEAVING):
-        return True
-    if isinstance(node, _LOOPS):
-        return any(map(_may_leave, node.orelse))
-    return any(map(_may_leave, ast.iter_child_nodes(node)))
 
 
 def _blocks(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:

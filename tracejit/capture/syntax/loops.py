@@ -16,8 +16,9 @@ import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.scopes import names_stored_by
@@ -30,7 +31,9 @@ __all__ = [
     "is_taking_apart",
     "is_turned",
     "joined_list",
+    "kept_counter",
     "loop_names",
+    "may_leave_by",
     "moves_with",
     "named",
     "number_uses",
@@ -56,7 +59,8 @@ class LoopNames:
     unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored, too.  private: those lists
     that are private to the function; ignored: other private lists, which the body does not name; last: those lists of which the body
     reads the last item.  numbers: targets that are counters if they are numbers, with which steps compute.  renewed: stored variables that
-    each step assigns to before it uses them, and that nothing but the body uses.  shape: of the targets, as of an element (elements.py)."""
+    each step assigns to before it uses them, and that nothing but the body uses.  shape: of the targets, as of an element (elements.py).
+    kept: stored variables that each step adds a number to, `i += 1`, with these numbers: if they are integers, they count steps, too."""
 
     targets: tuple[str, ...]
     unpacked: bool
@@ -69,6 +73,7 @@ class LoopNames:
     numbers: tuple[str, ...] = ()
     renewed: tuple[str, ...] = ()
     shape: Any = None
+    kept: tuple[tuple[str, int], ...] = ()
 
 
 def loop_names(
@@ -91,6 +96,8 @@ def loop_names(
     private = local - captured
     uses = {name: number_uses(name, node.body) for name in {*targets} & private - stored}
     counters = {name for name, found in uses.items() if found == []}
+    kept = {name: found.step for name in stored & private if (found := kept_counter(name, node.body))}
+    uses.update((name, number_uses(name, node.body)) for name in kept)
     numbers = {name for name, found in uses.items() if found}
     appended = {name for name in private - stored - {*targets} if _only_appended_to(name, node.body)}
     unpacked = isinstance(node.target, ast.Tuple)
@@ -100,7 +107,9 @@ def loop_names(
     ignored = {name for name in lists if not _uses(name, [node])}
     last = {name for name in appended if any(reads_last(part) == name for part in inside)}
     groups = stored, counters, appended, appended & lists, ignored, last, numbers, renewed
-    return LoopNames(tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups], _shape(node.target))
+    return LoopNames(
+        tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups], _shape(node.target), tuple(sorted(kept.items()))
+    )
 
 
 def _leaves(target: ast.expr) -> list[ast.expr]:
@@ -109,6 +118,51 @@ def _leaves(target: ast.expr) -> list[ast.expr]:
 
 def _shape(target: ast.expr) -> Any:
     return tuple(map(_shape, target.elts)) if isinstance(target, ast.Tuple) else None
+
+
+class KeptCounter(NamedTuple):
+    """A variable to which each step of a loop adds a number: by which statement of the body."""
+
+    step: int
+    statement: ast.AugAssign | ast.Assign
+
+
+def kept_counter(name: str, body: Sequence[ast.stmt]) -> KeptCounter | None:
+    """How a body that runs as a whole adds a number to a variable, `i += 1`, once, and uses it otherwise as the number of a step; None where
+    it does anything else."""
+    found = None
+    for k, statement in enumerate(body):
+        step = _added_to(name, statement)
+        if step is not None and found is None and not any(map(may_leave_by, body[:k], repeat(ast.Continue))):
+            found = KeptCounter(step, statement)  # type: ignore[arg-type]
+        elif name in names_stored_by([statement]):
+            return None
+    return found if found is not None and number_uses(name, body) is not None else None
+
+
+def _added_to(name: str, node: ast.stmt) -> int | None:
+    """The number that a statement adds to a variable, `i += 1`, `i = i - 1`, which is not 0."""
+    if isinstance(node, ast.AugAssign):
+        target, op, value = node.target, node.op, node.value
+    elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
+        target, op, value = node.targets[0], node.value.op, node.value.right
+        if not (isinstance(node.value.left, ast.Name) and node.value.left.id == name):
+            return None
+    else:
+        return None
+    step = integer(value)
+    if not (isinstance(target, ast.Name) and target.id == name and isinstance(op, ast.Add | ast.Sub)) or not step:
+        return None
+    return step if isinstance(op, ast.Add) else -step
+
+
+def may_leave_by(node: ast.AST, how: type[ast.stmt] | tuple[type[ast.stmt], ...]) -> bool:
+    """Whether a statement has a `break` or `continue`, whichever it is, of a loop around it."""
+    if isinstance(node, how):
+        return True
+    if isinstance(node, ast.For | ast.While):
+        return any(may_leave_by(part, how) for part in node.orelse)
+    return any(may_leave_by(part, how) for part in ast.iter_child_nodes(node))
 
 
 def joined_list(node: ast.Call) -> str | None:
@@ -251,7 +305,9 @@ def _uses(name: str, body: Sequence[ast.stmt]) -> int:
 
 def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
     """Where a body computes with a name, `t * dt`, if each other use of it is one position of a subscript that is read, assigned to or
-    updated, to which it is added once, or both bounds of a slice; or one side of a comparison.  None where it is used otherwise."""
+    updated, to which it is added once, or both bounds of a slice; one side of a comparison; or in a statement of the body that adds a
+    number to it.  None where it is used otherwise."""
+    body = [statement for statement in body if _added_to(name, statement) is None]
     counted: set[int] = set()  # uses as a position, or compared
     inside: set[int] = set()  # of subscripts
     operands: list[ast.Name] = []

@@ -16,7 +16,7 @@ from typing import Any
 from tracejit.capture.syntax.comprehensions import Where, at, collected, put
 from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
 from tracejit.capture.syntax.locate import NotConvertible
-from tracejit.capture.syntax.loops import LoopNames, is_taking_apart, loop_names, number_uses
+from tracejit.capture.syntax.loops import LoopNames, compared, is_taking_apart, kept_counter, loop_names, named, number_uses
 from tracejit.capture.syntax.matching import MatchRewriter
 
 __all__ = ["CELLS", "Rewriter"]
@@ -113,7 +113,10 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return visit(target), after
 
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
-        value = self.visit(node.value)
+        if node in self.kept:
+            value = self.added(node, node.value.left, node.value.right, node.value.op)  # type: ignore[attr-defined]
+        else:
+            value = self.visit(node.value)
         if len(node.targets) == 1:
             return self.store(node.targets[0], value, node)
         name = self.temporary()
@@ -129,7 +132,10 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         symbol = ast.Constant(SYMBOLS[type(node.op)])
         target = node.target
         if isinstance(target, ast.Name):
-            load = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
+            load = ast.copy_location(ast.Name(target.id, ast.Load()), target)
+            if node in self.kept:
+                return self.store(target, self.added(node, load, node.value, node.op), node)
+            load = self.visit(load)
             return self.store(target, self.handler("in_place", symbol, load, self.visit(node.value)), node)
         if isinstance(target, ast.Attribute):
             place = self.handler("attribute_place", self.visit(target.value), self.name_constant(target.attr))
@@ -138,6 +144,12 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             name = "item_place_along" if loops else "item_place"
             place = self.handler(name, self.visit(target.value), self.visit(target.slice), *loops)
         return [self.statement(self.handler("update_place", place, symbol, self.visit(node.value)), node)]
+
+    def added(self, node: ast.stmt, left: ast.expr, right: ast.expr, op: ast.operator) -> ast.expr:
+        """What a statement assigns that adds a number to a variable in each step of a loop."""
+        in_place, loop = ast.Constant(isinstance(node, ast.AugAssign)), ast.Name(self.kept[node], ast.Load())
+        operands = ast.Constant(SYMBOLS[type(op)]), self.visit(left), self.visit(right)
+        return self.place(self.handler("counted_on", *operands, in_place, loop), node)
 
     def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:
         statements: list[ast.stmt] = []
@@ -290,12 +302,19 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         places = [copy(node.target), *[ast.Name(name, ast.Store()) for name in names.stored]]
         left = ast.Assign([ast.Tuple(places, ast.Store())], self.handler("left", ast.Name(loop, ast.Load())))
         asked = ast.If(self.handler("repeats", ast.Name(loop, ast.Load())), [left], [])
-        around, self.counters = (
-            self.counters,
-            {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys((*names.counters, *names.numbers), loop)},
-        )
-        numbers = [x for name in names.numbers for x in number_uses(name, node.body) or ()]
-        self.computed_with.update(dict.fromkeys(numbers, loop))
+        kept = {name: kept_counter(name, node.body) for name, _ in names.kept}
+        counters = (*names.counters, *names.numbers, *kept)
+        around, self.counters = self.counters, {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys(counters, loop)}
+        is_before = {id(found.statement): name for name, found in kept.items() if found is not None}
+        self.kept.update((found.statement, loop) for found in kept.values() if found is not None)
+        ahead = dict.fromkeys(names.numbers, 0)
+        for statement in node.body:
+            for name in ahead:
+                uses = {id(x) for x in named(name, statement)}
+                found = [x for x in number_uses(name, node.body) or () if id(x) in uses]
+                self.computed_with.update((x, (loop, name, ahead[name])) for x in found)
+            if id(statement) in is_before:
+                ahead[is_before[id(statement)]] = 1
         body = self.body(node.body)
         self.counters = around
         node.body = [self.place(asked, header), *stores, *body]
@@ -319,13 +338,33 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         known = {"range": (1, 2, 3), "enumerate": (1, 2), "zip": range(1, 9), "reversed": (1,)}
         return count in known.get(function.id, ())
 
-    def visit_While(self, node: Any) -> ast.stmt:
+    def visit_While(self, node: ast.While) -> ast.stmt | list[ast.stmt]:
+        counted = self.counted_while(node)
+        return self.visit_If(node) if counted is None else counted
+
+    def counted_while(self, node: ast.While) -> list[ast.stmt] | None:
+        """A loop whose steps are looked at, in the place of one that goes on while a number that counts its steps is less than another
+        one, say; None of any other one."""
+        first = node.test.values[0] if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else node.test
+        if node.orelse or not isinstance(first, ast.Compare):
+            return None
+        end = self.place(ast.If(node.test, [ast.Pass()], [ast.Break()]), node.test)
+        target = self.place(ast.Name(self.temporary(), ast.Store()), node.test)
+        repeated = self.place(ast.For(target, node.test, [end, *node.body], [], None), node)
+        names = loop_names(
+            repeated, self.local | {target.id}, self.captured, self.globals | self.nonlocals, self.lists, self.uses
+        )
+        if names is None or not any(compared(first, [name for name, _ in names.kept])):
+            return None
+        loop = self.temporary()
+        self.ends[first] = loop
+        return self.looked_at(repeated, names, loop, self.handler("steps_while", ast.Name(loop, ast.Load())))
+
+    def visit_If(self, node: Any) -> ast.stmt:
         node.test = self.truth(node.test)
         node.body = self.body(node.body)
         node.orelse = self.body(node.orelse)
-        return node
-
-    visit_If = visit_While
+        return node  # type: ignore[no-any-return]
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         node.test = self.truth(node.test)
