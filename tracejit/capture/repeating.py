@@ -29,12 +29,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, starmap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracejit.capture.elements import FIRST, MORE_THAN, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic, plain
 from tracejit.capture.headers import Headers
+from tracejit.capture.joining import backwards
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.policies import BINARY
 from tracejit.capture.snapshots import DICTIONARIES, OF_NUMBERS, Snapshot, kind_of, left_outside, recorded, snapshot
@@ -74,22 +75,42 @@ _TEMPORARY: Final = "__temporary_"
 """Variables of the instrumented code, which hold nothing from one step to the next."""
 
 
+class _Growing(NamedTuple):
+    """A list that steps append to.  is_private: whether it is private to the function.  in_front: whether its items come in front of all
+    others."""
+
+    items: list[Any]
+    is_private: bool
+    in_front: bool
+
+    def since(self, length: int) -> list[Any]:
+        """What has been appended since it was so long, in the order of the steps."""
+        return self.items[: len(self.items) - length][::-1] if self.in_front else self.items[length:]
+
+    def newest(self) -> Any:
+        return self.items[0 if self.in_front else -1]
+
+    def extend(self, more: list[Any]) -> None:
+        """Append items, in this order."""
+        if self.in_front:
+            self.items[:0] = backwards(more)
+        else:
+            self.items.extend(more)
+
+
 class _Beginning:
     """What a step begins with.  elements: how many of the snapshot's tensors are those of the loop's element.  values: of the tensors.
-    nodes: how many there are.  lists: those that steps append to; private: whether these are private to the function."""
+    nodes: how many there are.  lists: those that steps append to."""
 
-    __slots__ = ("elements", "lengths", "lists", "nodes", "private", "seen", "values")
+    __slots__ = ("elements", "lengths", "lists", "nodes", "seen", "values")
 
-    def __init__(
-        self, interpreter: RecordingInterpreter, seen: Snapshot, elements: int, lists: list[list[Any]], private: list[bool]
-    ) -> None:
+    def __init__(self, interpreter: RecordingInterpreter, seen: Snapshot, elements: int, lists: list[_Growing]) -> None:
         self.seen = seen
         self.values = [interpreter.values.get(id(x)) for x in seen.tensors]
         self.elements = elements
         self.nodes = len(interpreter.nodes)
         self.lists = lists
-        self.private = private
-        self.lengths = list(map(len, lists))
+        self.lengths = [len(x.items) for x in lists]
 
 
 class Loop:
@@ -382,8 +403,8 @@ class Loop:
         if state.top is not interpreter or not all(name in variables for name in names.stored):
             return None
         appended = [name for name in names.appended if type(variables.get(name)) is list]
-        lists = [variables[name] for name in appended]
-        if any(map(recorder.is_outside, lists)) or not self._are_as_kept(variables):
+        lists = [_Growing(variables[name], name in names.private, name in names.in_front) for name in appended]
+        if any(recorder.is_outside(x.items) for x in lists) or not self._are_as_kept(variables):
             return None
         apart = {*self._cells, *self._counters, *names.ignored, *(() if names.unpacked else names.targets)}
         apart.update(name for name in names.renewed if is_symbolic(variables.get(name)))
@@ -394,7 +415,7 @@ class Loop:
             looked_at.update(self._carried_numbers(variables))
             looked_at.update((f"{_COUNTED} {name}", part.tensor) for name, part in self._numbers.items())
         looked_at.update(
-            (f"{name}[-1]", items[-1]) for name, items in zip(appended, lists, strict=True) if items and name in names.last
+            (f"{name}[-1]", x.items[-1]) for name, x in zip(appended, lists, strict=True) if x.items and name in names.last
         )
         try:
             around = [cell.cell_contents for name, cell in self._cells.items() if name != "__class__"]
@@ -402,9 +423,8 @@ class Loop:
             return None
         given = self._given(self._at)
         states = interpreter.generators_drawn_from()
-        seen = snapshot(recorder, given, looked_at, [*around, *left_outside(recorder)], lists, states)
-        private = [name in names.private for name in appended]
-        return None if seen is None else _Beginning(interpreter, seen, len(given), lists, private)
+        seen = snapshot(recorder, given, looked_at, [*around, *left_outside(recorder)], [x.items for x in lists], states)
+        return None if seen is None else _Beginning(interpreter, seen, len(given), lists)
 
     def _are_as_kept(self, variables: Mapping[str, Any]) -> bool:
         """Whether variables to which each step adds a number are what they are to be."""
@@ -436,7 +456,7 @@ class Loop:
             return None if value is None else places.get(value)
 
         left = [place(x) for x in now.seen.tensors[now.elements :]]
-        appended = [[place(x) for x in items[start:]] for items, start in zip(now.lists, before.lengths, strict=True)]
+        appended = [[place(x) for x in grown.since(length)] for grown, length in zip(now.lists, before.lengths, strict=True)]
         held = [k - now.elements for k in now.seen.held if k >= now.elements]
         if None in left or any(None in items for items in appended):
             return None
@@ -528,10 +548,10 @@ class Loop:
     def _looped(self, step: Step, moves: list[int], now: _Beginning) -> list[Tensor] | None:
         """Have one node do all steps but the last two, if a loop can.  Returns what the first step that it has left begins with."""
         tensors, count = now.seen.tensors, self._count - (2 + self._at)
-        if any(made and not private for private, made in zip(now.private, step.appended, strict=True)):
+        if any(made and not grown.is_private for grown, made in zip(now.lists, step.appended, strict=True)):
             return None
         row_major = [
-            not made or items[-1]._array.flags.c_contiguous for items, made in zip(now.lists, step.appended, strict=True)
+            not made or grown.newest()._array.flags.c_contiguous for grown, made in zip(now.lists, step.appended, strict=True)
         ]
         loop = StepsAsLoop(self._interpreter, step, moves, tensors, now.elements, row_major)
         if not loop.is_possible:
@@ -547,8 +567,8 @@ class Loop:
         if left is None:
             return None
         ends, added = left
-        for items, more in zip(now.lists, added, strict=True):
-            items += more
+        for grown, more in zip(now.lists, added, strict=True):
+            grown.extend(more)
         self._at = len(self._elements) - 2
         return [ends.get(k, x) for k, x in enumerate(tensors)][now.elements :]
 
@@ -573,7 +593,7 @@ class Loop:
             found.append(Slices(interpreter.defined[base], dim, at, distance, made_at(column[0])))
         return found
 
-    def _passed(self, repeating: _Repeating, begin: int, found: list[Tensor], lists: list[list[Any]]) -> list[Tensor]:
+    def _passed(self, repeating: _Repeating, begin: int, found: list[Tensor], lists: list[_Growing]) -> list[Tensor]:
         """What is found in the place of `found` at the beginning of the first step that has to run."""
         end = len(self._elements) - 1
         for at in range(self._at, end):
@@ -585,8 +605,8 @@ class Loop:
                     raise
                 self._at = at
                 return found
-            for items, more in zip(lists, added, strict=True):
-                items += more
+            for grown, more in zip(lists, added, strict=True):
+                grown.extend(more)
         self._at = end
         return found
 

@@ -85,7 +85,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
         # Uses of such names as numbers -> the variables of these loops, the names, and how many steps ahead the loops they are.
         self.computed_with: dict[ast.expr, tuple[str, str, int]] = {}
-        self.kept: dict[ast.stmt, str] = {}  # statements that add a number to such a name -> the variables of these loops
+        self.increments: dict[ast.stmt, str] = {}  # statements that add a number to such a name -> the variables of these loops
         self.ends: dict[ast.expr, str] = {}  # comparisons that `while` loops which are looked at go on for -> their variables
 
     # -- small builders

@@ -65,13 +65,17 @@ def _private_uses(name: str, statements: Sequence[ast.stmt]) -> list[ast.Name] |
     return uses if is_private else None
 
 
-def _blocks(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
-    """Statements that follow each other, where nothing goes on after an error among them."""
-    yield body
-    for statement in body:
+def _blocks(body: list[ast.stmt], before: Sequence[ast.stmt] = ()) -> Iterator[list[ast.stmt]]:
+    """Statements that follow each other, where nothing goes on after an error among them.  before: those that come before the body."""
+    yield [*before, *body]
+    for k, statement in enumerate(body):
         if isinstance(statement, ast.Try | ast.TryStar | ast.Match | FunctionNode | ast.ClassDef):
             continue
-        if isinstance(statement, ast.With) and not all(_lets_pass(item.context_expr) for item in statement.items):
+        if isinstance(statement, ast.With):
+            managers = [item.context_expr for item in statement.items if item.optional_vars is None]
+            if all(_lets_pass(item.context_expr) for item in statement.items):
+                entered = [*before, *body[:k], *map(ast.Expr, managers)]
+                yield from _blocks(statement.body, entered if len(managers) == len(statement.items) else ())
             continue
         for field in ("body", "orelse"):
             yield from _blocks(found) if (found := getattr(statement, field, None)) else ()

@@ -27,6 +27,7 @@ __all__ = [
     "JOINING",
     "LoopNames",
     "compared",
+    "grown",
     "integer",
     "is_taking_apart",
     "is_turned",
@@ -59,8 +60,9 @@ class LoopNames:
     unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored, too.  private: those lists
     that are private to the function; ignored: other private lists, which the body does not name; last: those lists of which the body
     reads the last item.  numbers: targets that are counters if they are numbers, with which steps compute.  renewed: stored variables that
-    each step assigns to before it uses them, and that nothing but the body uses.  shape: of the targets, as of an element (elements.py).
-    kept: stored variables that each step adds a number to, `i += 1`, with these numbers: if they are integers, they count steps, too."""
+    each step assigns to before it uses them, and that nothing but the body uses.  in_front: lists that get what is appended in front of
+    all others.  shape: of the targets, as of an element (elements.py).  kept: stored variables that each step adds a number to, `i += 1`,
+    with these numbers: if they are integers, they count steps, too."""
 
     targets: tuple[str, ...]
     unpacked: bool
@@ -72,6 +74,7 @@ class LoopNames:
     last: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     renewed: tuple[str, ...] = ()
+    in_front: tuple[str, ...] = ()
     shape: Any = None
     kept: tuple[tuple[str, int], ...] = ()
 
@@ -99,14 +102,18 @@ def loop_names(
     kept = {name: found.step for name in stored & private if (found := kept_counter(name, node.body))}
     uses.update((name, number_uses(name, node.body)) for name in kept)
     numbers = {name for name, found in uses.items() if found}
-    appended = {name for name in private - stored - {*targets} if _only_appended_to(name, node.body)}
+    growing = {name: found for name in private - {*targets} if (found := _only_grows(name, node.body)) is not None}
+    assigned = {name for name in stored if name in growing and name in lists}
+    stored -= assigned
+    appended = {*growing} - stored
     unpacked = isinstance(node.target, ast.Tuple)
     own = Counter([part.id for part in inside if isinstance(part, ast.Name)])
     renewed = {name for name in stored & private if own[name] == everywhere.get(name) and _is_renewed(name, node.body)}
     stored = (stored | {*targets} if unpacked else stored - {*targets}) - counters
     ignored = {name for name in lists if not _uses(name, [node])}
     last = {name for name in appended if any(reads_last(part) == name for part in inside)}
-    groups = stored, counters, appended, appended & lists, ignored, last, numbers, renewed
+    in_front = {name for name in appended if growing[name].in_front}
+    groups = stored, counters, appended, appended & lists, ignored, last, numbers, renewed, in_front
     return LoopNames(
         tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups], _shape(node.target), tuple(sorted(kept.items()))
     )
@@ -128,8 +135,8 @@ class KeptCounter(NamedTuple):
 
 
 def kept_counter(name: str, body: Sequence[ast.stmt]) -> KeptCounter | None:
-    """How a body that runs as a whole adds a number to a variable, `i += 1`, once, and uses it otherwise as the number of a step; None where
-    it does anything else."""
+    """How a body that runs as a whole adds a number to a variable, `i += 1`, once, and uses it otherwise as the number of a step; None
+    where it does anything else."""
     found = None
     for k, statement in enumerate(body):
         step = _added_to(name, statement)
@@ -213,8 +220,8 @@ def is_taking_apart(node: ast.expr) -> bool:
 
 
 def private_lists(node: FunctionNode) -> frozenset[str]:
-    """Names of variables to which a function assigns nothing but lists that it writes down, to which it appends, of which it reads the last
-    item, which it turns around, and which it hands to `stack`, `cat`, `sum` and `len`."""
+    """Names of variables to which a function assigns nothing but lists that it writes down, to which it adds items at the ends, of which
+    it reads the last one, which it turns around, and which it hands to `stack`, `cat`, `sum` and `len`."""
     if isinstance(node, ast.Lambda):
         return frozenset()
     found = uses_as_private(node.body)
@@ -227,16 +234,9 @@ def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
     parts = [part for statement in body for part in ast.walk(statement)]
     found = Counter([name for part in parts for name in written_down(part)])
     for part in parts:
-        name = reads_last(part)
-        if (
-            isinstance(part, ast.Expr)
-            and isinstance(part.value, ast.Call)
-            and len(part.value.args) == 1
-            and not part.value.keywords
-        ):
-            function = part.value.func
-            if isinstance(function, ast.Attribute) and function.attr == "append" and isinstance(function.value, ast.Name):
-                name = function.value.id
+        name, more = reads_last(part), grown(part)
+        if more is not None and more.name in found:
+            found[more.name] += more.uses
         elif isinstance(part, ast.Expr) and turned_around(part.value) is not None:
             name = turned_around(part.value)
         elif isinstance(part, ast.Call):
@@ -386,15 +386,35 @@ def reads_last(node: ast.AST) -> str | None:
     return node.value.id if integer(node.slice) == -1 else None
 
 
-def _only_appended_to(name: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether each use of a name is a statement `name.append(value)`, of which there are some, or reads the last item."""
-    appended = read = 0
-    for statement in body:
-        for part in _own_parts(statement):
-            read += reads_last(part) == name
-            if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and len(part.value.args) == 1):
-                continue
-            function = part.value.func
-            if isinstance(function, ast.Attribute) and function.attr == "append" and isinstance(function.value, ast.Name):
-                appended += function.value.id == name
-    return appended > 0 and appended + read == _uses(name, body)
+class Grown(NamedTuple):
+    """A list that a statement puts an item into, at its end or in front of all others, and how often the statement names it."""
+
+    name: str
+    item: ast.expr
+    in_front: bool = False
+    uses: int = 1
+
+
+def grown(node: ast.AST) -> Grown | None:
+    """What a statement does that puts one item into a list, `name.append(x)`, `name += [x]`, `name = name + [x]`, `name.insert(0, x)`; None
+    of any other one."""
+    match node:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [item], [])) if not isinstance(item, ast.Starred):
+            return Grown(name, item)
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "insert"), [place, item], [])) if integer(place) == 0:
+            return None if isinstance(item, ast.Starred) else Grown(name, item, in_front=True)
+        case ast.AugAssign(ast.Name(name), ast.Add(), ast.List([item])) if not isinstance(item, ast.Starred):
+            return Grown(name, item)
+        case ast.Assign([ast.Name(name)], ast.BinOp(ast.Name(same), ast.Add(), ast.List([item]))) if name == same:
+            return None if isinstance(item, ast.Starred) else Grown(name, item, uses=2)
+    return None
+
+
+def _only_grows(name: str, body: Sequence[ast.stmt]) -> Grown | None:
+    """How a body puts items into a list, always in one way, if each other use of its name reads the last item; None where it does anything
+    else, or has no such statement."""
+    parts = [part for statement in body for part in _own_parts(statement)]
+    found = [x for x in map(grown, parts) if x is not None and x.name == name]
+    read = sum(reads_last(part) == name for part in parts)
+    is_alike = len({x.in_front for x in found}) == 1
+    return found[0] if is_alike and sum(x.uses for x in found) + read == _uses(name, body) else None

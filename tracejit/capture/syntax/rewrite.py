@@ -16,7 +16,16 @@ from typing import Any
 from tracejit.capture.syntax.comprehensions import Where, at, collected, put
 from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
 from tracejit.capture.syntax.locate import NotConvertible
-from tracejit.capture.syntax.loops import LoopNames, compared, is_taking_apart, kept_counter, loop_names, named, number_uses
+from tracejit.capture.syntax.loops import (
+    LoopNames,
+    compared,
+    grown,
+    is_taking_apart,
+    kept_counter,
+    loop_names,
+    named,
+    number_uses,
+)
 from tracejit.capture.syntax.matching import MatchRewriter
 
 __all__ = ["CELLS", "Rewriter"]
@@ -112,8 +121,18 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
         return visit(target), after
 
+    def appending(self, node: ast.Assign | ast.AugAssign) -> list[ast.stmt] | None:
+        """The statement that appends to a private list, in the place of one that assigns the list with one more item; None of others."""
+        found = grown(node)
+        if found is None or found.name not in self.lists:
+            return None
+        append = ast.Attribute(ast.Name(found.name, ast.Load()), "append", ast.Load())
+        return [self.visit(self.place(ast.Expr(ast.Call(append, [found.item], [])), node))]
+
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
-        if node in self.kept:
+        if (appended := self.appending(node)) is not None:
+            return appended
+        if node in self.increments:
             value = self.added(node, node.value.left, node.value.right, node.value.op)  # type: ignore[attr-defined]
         else:
             value = self.visit(node.value)
@@ -129,11 +148,13 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return self.store(node.target, self.visit(node.value), node) if node.value else node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        if (appended := self.appending(node)) is not None:
+            return appended
         symbol = ast.Constant(SYMBOLS[type(node.op)])
         target = node.target
         if isinstance(target, ast.Name):
             load = ast.copy_location(ast.Name(target.id, ast.Load()), target)
-            if node in self.kept:
+            if node in self.increments:
                 return self.store(target, self.added(node, load, node.value, node.op), node)
             load = self.visit(load)
             return self.store(target, self.handler("in_place", symbol, load, self.visit(node.value)), node)
@@ -147,7 +168,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     def added(self, node: ast.stmt, left: ast.expr, right: ast.expr, op: ast.operator) -> ast.expr:
         """What a statement assigns that adds a number to a variable in each step of a loop."""
-        in_place, loop = ast.Constant(isinstance(node, ast.AugAssign)), ast.Name(self.kept[node], ast.Load())
+        in_place, loop = ast.Constant(isinstance(node, ast.AugAssign)), ast.Name(self.increments[node], ast.Load())
         operands = ast.Constant(SYMBOLS[type(op)]), self.visit(left), self.visit(right)
         return self.place(self.handler("counted_on", *operands, in_place, loop), node)
 
@@ -306,7 +327,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         counters = (*names.counters, *names.numbers, *kept)
         around, self.counters = self.counters, {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys(counters, loop)}
         is_before = {id(found.statement): name for name, found in kept.items() if found is not None}
-        self.kept.update((found.statement, loop) for found in kept.values() if found is not None)
+        self.increments.update((found.statement, loop) for found in kept.values() if found is not None)
         ahead = dict.fromkeys(names.numbers, 0)
         for statement in node.body:
             for name in ahead:
