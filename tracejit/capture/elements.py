@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.in_program import SHORT
 from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.listed import Items
 from tracejit.capture.loop_nodes import Slices, row
 from tracejit.capture.snapshots import is_behind
 from tracejit.core.dtypes import int64
@@ -58,7 +59,7 @@ class Through:
 
     __slots__ = ("count", "made", "parts", "shape")
 
-    def __init__(self, count: Any, parts: Sequence[Rows | Numbers], shape: Any, made: Callable[[], Any]) -> None:
+    def __init__(self, count: Any, parts: Sequence[Rows | Items | Numbers], shape: Any, made: Callable[[], Any]) -> None:
         self.count = count
         self.parts = parts
         self.shape = shape
@@ -80,6 +81,11 @@ class Rows:
     def backwards(self) -> Rows:
         """The same in the other order."""
         return Rows(self.base, self._count, self._dim, self._width, not self._is_backwards)
+
+    def complete(self, length: int) -> None:
+        """Make so many, which are all."""
+        for k in range(length):
+            self.make(k, k)
 
     def make(self, k: int, place: Any) -> None:
         """Make row `k` of this call, which is the one at `place` in each."""
@@ -141,6 +147,11 @@ class Numbers:
         """The number at a place: a size, or a plain one."""
         return self._start + self.step * place
 
+    def complete(self, length: int) -> None:
+        """Make so many, which are all."""
+        for k in range(FIRST, length):
+            self.make(k, k)
+
     def make(self, k: int, place: Any) -> None:
         """Number `k` of this call is the one at `place` in each.  It is a number of the recording from now on: no step has one more."""
         self._made[k] = self.at(place)
@@ -182,11 +193,17 @@ class AnyNumber:
 
     def tensors(self, k: int) -> list[Tensor]:
         """Those of an element."""
-        return [part[k] for part in self._parts if type(part) is Rows]
+        return [part[k] for part in self._parts if type(part) is not Numbers]
 
-    def slices(self, k: int) -> list[Slices]:
-        """The tensors of elements from one on."""
-        return [part.slices(k, self.place(k)) for part in self._parts if type(part) is Rows]
+    @property
+    def items(self) -> list[int]:
+        """Which of these are items of lists."""
+        return [k for k, part in enumerate(part for part in self._parts if type(part) is not Numbers) if type(part) is Items]
+
+    def slices(self, k: int) -> list[Slices] | None:
+        """The tensors of elements from one on, but for the last two; None where they are not alike."""
+        found = [part.slices(k, self.place(k)) for part in self._parts if not isinstance(part, Numbers)]
+        return None if None in found else found  # type: ignore[return-value]
 
     def complete(self) -> None:
         """Make all, as where the loop began: steps may have changed grad mode."""
@@ -194,7 +211,6 @@ class AnyNumber:
         grad_enabled, state.grad_enabled = state.grad_enabled, self._grad_enabled
         try:
             for part in self._parts:
-                for k in range(FIRST, self._length):
-                    part.make(k, k)
+                part.complete(self._length)
         finally:
             state.grad_enabled = grad_enabled

@@ -38,11 +38,13 @@ from tracejit.capture.handlers.symbols import (
 )
 from tracejit.capture.headers import whole
 from tracejit.capture.joining import backwards, has_stacked, joined, take_apart
+from tracejit.capture.listed import item_at
 from tracejit.capture.policies import BINARY, IN_PLACE, SWAPPED, UNARY, is_a, is_user_instance
 from tracejit.capture.repeating import Loop
 from tracejit.capture.steps import Stacked
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.tracebacks import without_handlers
+from tracejit.core.symbolic import python_type
 from tracejit.tensor import Tensor
 
 __all__ = ["Frame", "current"]
@@ -330,11 +332,27 @@ class Frame:
         items[:] = self.turned(items)
         return None
 
-    def last_item(self, items: Any) -> Any:
-        """The last item of such a list."""
-        if type(items) is list and items and type(items[-1]) is Stacked:
+    def listed(self, loop: Loop | None, items: Any) -> Any:
+        """Such a list, or what describes its items, where a loop goes through them."""
+        if loop is not None and active() is not None:
+            return loop.headers.listed(items)
+        take_apart(items)
+        return items
+
+    def listed_item(self, name: str, items: Any, key: Any, *loops: Loop | None) -> Any:
+        """An item of such a list, at a place that moves with the steps of loops, if any."""
+        recorder = active()
+        place = None
+        if recorder is not None and has_stacked(items):
+            place = key if type(key) is int else recorder.sizes.symbol(key)
+        if recorder is None or python_type(place) is not int:
             take_apart(items)
-        return self.item(items, -1)
+            _run_all(loops)
+            return self.item(items, key)
+        found = item_at(recorder.program, items, place)
+        for loop in filter(None, loops):
+            loop.has_read(name, place, found)
+        return found
 
     def taking_apart(self, loop: Loop | None, owner: Any, name: str) -> Any:
         """What a loop calls that goes through `owner.unbind(...)`, or another function or method that takes a tensor apart."""

@@ -13,6 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.elements import TAKING_APART, Numbers, Rows, Through
+from tracejit.capture.joining import has_stacked, length_of, take_apart
+from tracejit.capture.listed import Items
 from tracejit.core.interpreter import state
 from tracejit.core.symbolic import SymInt
 from tracejit.tensor import Tensor
@@ -83,6 +85,16 @@ class Headers:
         count = self._length(value, 0) if type(value) is Tensor and value._array.ndim else None
         return None if count is None else Through(count, [Rows(value, count)], None, lambda: value)
 
+    def listed(self, items: Any) -> Any:
+        """A private list, or what describes its items, if some of them are in one piece; else all of them are there."""
+        interpreter = self._interpreter
+        if not has_stacked(items):
+            return items
+        if state.top is not interpreter or type(count := length_of(items)) is not SymInt:
+            take_apart(items)
+            return items
+        return Through(count, [Items(interpreter, items)], None, partial(_all_of, items))
+
     def _numbered(self, made: Callable[[], Any], *arguments: Any) -> Through | None:
         start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
         first, end = self.size(start), self.size(stop)
@@ -131,6 +143,11 @@ class Headers:
         if not interpreter.recorder.sizes.are_noted or state.top is not interpreter or interpreter.value_of(base) is None:
             return None
         return base.shape[dim] if base._array.ndim else None
+
+
+def _all_of(items: list[Any]) -> list[Any]:
+    take_apart(items)
+    return items
 
 
 def _count(first: Any, end: Any, step: int) -> Any:

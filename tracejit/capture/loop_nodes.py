@@ -14,7 +14,7 @@ several ways (`_apart`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from operator import itemgetter
@@ -164,9 +164,11 @@ class StepsAsLoop:
         begins: Sequence[Tensor],
         elements: int,
         row_major: Sequence[bool],
+        items: Collection[int] = (),
     ) -> None:
         """moves: how far the position of each node moves from step to step.  begins: the tensors that the first step begins with, of which
-        so many come first that are elements of what Python goes through.  row_major: whether what the step appends to each list is."""
+        so many come first that are elements of what Python goes through.  row_major: whether what the step appends to each list is.
+        items: those elements that are no views, but items of lists."""
         self._row_major = row_major
         self._interpreter = interpreter
         self._begins = begins
@@ -201,7 +203,10 @@ class StepsAsLoop:
             if a.node.op.kind is Kind.VIEW and i not in self._moving
         }
         self._viewed = {place: a.operands[0] for place, a in self._viewing.items()}
-        self._slices = {("given", k) for k in range(elements)} | {("made", self._numbers[i]) for i in self._moving}
+        # Views that move with the steps: what keeps one of these keeps a view of the same memory.
+        self._slices = {("given", k) for k in range(elements) if k not in items} | {
+            ("made", self._numbers[i]) for i in self._moving
+        }
         # Places of slices of steps before -> (the slice of this step, how many steps before).
         self._trailing = self._trailing_slices()
         self.carried = self._live()

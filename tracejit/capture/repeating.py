@@ -35,11 +35,12 @@ from tracejit.capture.elements import FIRST, MORE_THAN, AnyNumber, Numbers, Rows
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic, plain
 from tracejit.capture.headers import Headers
-from tracejit.capture.joining import backwards
+from tracejit.capture.joining import backwards, has_stacked, length_of
+from tracejit.capture.listed import Reads
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.policies import BINARY
 from tracejit.capture.snapshots import DICTIONARIES, OF_NUMBERS, Snapshot, kind_of, left_outside, recorded, snapshot
-from tracejit.capture.steps import Applied, Asked, Place, Step
+from tracejit.capture.steps import Applied, Asked, Place, Read, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.core.dtypes import float64
@@ -131,6 +132,7 @@ class Loop:
         self._ends_itself = False  # how many elements there are is told in the first step
         self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
         self._asked: list[tuple[str, Any, Any, bool]] = []  # what the step that runs has asked of counters
+        self._reads: list[tuple[str, Any, Tensor]] = []  # what the step that runs has read of private lists, and where
         self._tries = 0
         self._floats: dict[str, float] = {}  # that variables have at the beginning
         self._before: _Beginning | None = None
@@ -192,6 +194,11 @@ class Loop:
                 return False
             self._asked.append((symbol, a, b, answer))
         return True
+
+    def has_read(self, name: str, place: Any, item: Any) -> None:
+        """A step has read an item of a private list."""
+        if self._tries:
+            self._reads.append((name, place, item))
 
     def number(self, name: str, ahead: int, counter: Any) -> Any:
         """A counter, to be computed with, as a number in a tensor that the program has.  ahead: how many steps it is further."""
@@ -323,11 +330,13 @@ class Loop:
     def _repeats(self, variables: Mapping[str, Any]) -> bool:
         before, now = self._before, self._begun(variables)
         asked = list(starmap(Asked, self._asked))
+        reads = self._reads[:]
         self._asked.clear()
+        self._reads.clear()
         if now is None:
             self.run_all()
             return False
-        step = None if before is None else self._done(before, now, asked)
+        step = None if before is None else self._done(before, now, asked, reads)
         remaining = len(self._elements) - 1 - self._at
         known = None
         any_number = isinstance(self._elements, AnyNumber)
@@ -336,7 +345,9 @@ class Loop:
             known = recorded(self._interpreter, OF_NUMBERS)
             if self._step is not None and self._step.is_like(step) and self._recorded == known:
                 moves = self._moves(self._step, step)
-                if moves is not None and self._come_out_alike(self._step, step) and self._leave_out(step, moves, now, variables):
+                reads = self._read_along(self._step, step, variables)
+                can_go_on = moves is not None and reads is not None and self._come_out_alike(self._step, step)
+                if can_go_on and self._leave_out(step, moves, reads, now, variables):  # type: ignore[arg-type]
                     return True
         tries = self._tries - (before is not None)
         if not tries or remaining < (_FEWEST_LEFT if any_number else _FEWEST):
@@ -396,6 +407,11 @@ class Loop:
             return self._elements.tensors(at)
         return self._tensors_of(self._elements[at]) or []
 
+    @property
+    def _items(self) -> Sequence[int]:
+        """Which of the tensors of an element are items of lists."""
+        return self._elements.items if isinstance(self._elements, AnyNumber) else ()
+
     def _begun(self, variables: Mapping[str, Any]) -> _Beginning | None:
         """What the step that follows begins with; None where that cannot be told."""
         interpreter, names = self._interpreter, self._names
@@ -406,7 +422,7 @@ class Loop:
         lists = [_Growing(variables[name], name in names.private, name in names.in_front) for name in appended]
         if any(recorder.is_outside(x.items) for x in lists) or not self._are_as_kept(variables):
             return None
-        apart = {*self._cells, *self._counters, *names.ignored, *(() if names.unpacked else names.targets)}
+        apart = {*self._cells, *self._counters, *names.ignored, *names.listed, *(() if names.unpacked else names.targets)}
         apart.update(name for name in names.renewed if is_symbolic(variables.get(name)))
         looked_at = {
             name: value for name, value in variables.items() if not (name in apart or name.startswith((_TEMPORARY, CAPTURE)))
@@ -423,7 +439,9 @@ class Loop:
             return None
         given = self._given(self._at)
         states = interpreter.generators_drawn_from()
-        seen = snapshot(recorder, given, looked_at, [*around, *left_outside(recorder)], [x.items for x in lists], states)
+        seen = snapshot(
+            recorder, given, looked_at, [*around, *left_outside(recorder)], [x.items for x in lists], states, self._items
+        )
         return None if seen is None else _Beginning(interpreter, seen, len(given), lists)
 
     def _are_as_kept(self, variables: Mapping[str, Any]) -> bool:
@@ -434,15 +452,26 @@ class Loop:
         )
 
     # -- what a step does
-    def _done(self, before: _Beginning, now: _Beginning, asked: Sequence[Asked]) -> Step | None:
+    def _done(
+        self, before: _Beginning, now: _Beginning, asked: Sequence[Asked], reads: Sequence[tuple[str, Any, Tensor]]
+    ) -> Step | None:
         """What the step between two beginnings has done; None where it is not one that could go on like that."""
         if before.seen.tokens != now.seen.tokens:
             return None
         interpreter = self._interpreter
         places: dict[Any, Place] = {value: ("given", k) for k, value in enumerate(before.values) if value is not None}
+        found: dict[tuple[str, Any], Read] = {}
+        for name, at, item in reads:
+            value = interpreter.values.get(id(item))
+            if value is None or (value in places and (name, at) not in found) or not item._array.flags.c_contiguous:
+                return None
+            places.setdefault(value, ("read", len(found)))
+            found[name, at] = Read(name, at, (interpreter.avals[value], value in interpreter.requires_grad))
         nodes: list[Applied] = []
         count = 0
         for node in interpreter.nodes[before.nodes : now.nodes]:
+            if not interpreter.taken_out.isdisjoint(node.outputs):
+                continue
             applied = self._applied(node, places)
             if applied is None:
                 return None
@@ -462,7 +491,7 @@ class Loop:
             return None
         if any(left[k] != ("given", k + now.elements) for k in held):
             return None
-        return Step(nodes, left, appended, asked)  # type: ignore[arg-type]
+        return Step(nodes, left, appended, asked, list(found.values()))  # type: ignore[arg-type]
 
     def _applied(self, node: Node, places: Mapping[int, Place]) -> Applied | None:
         op, interpreter = node.op, self._interpreter
@@ -502,6 +531,19 @@ class Loop:
             distances.append(distance)
         return distances
 
+    def _read_along(self, step: Step, following: Step, variables: Mapping[str, Any]) -> Reads | None:
+        """What steps read of lists; None where that does not move as far in all that are left."""
+        distances = []
+        for one, other in zip(step.read, following.read, strict=True):
+            distance = other.place - one.place
+            end = other.place + distance * (self._count - 1 - self._at)
+            if type(distance) is not int or abs(distance) not in self._units or not (other.place >= 0 and end >= 0):
+                return None
+            if not (has_stacked(items := variables[other.name]) and end < length_of(items)):
+                return None
+            distances.append(distance)
+        return Reads(self._interpreter, following.read, distances, variables)
+
     def _come_out_alike(self, step: Step, following: Step) -> bool:
         """Whether all comparisons of counters come out in the steps that are left as they did in these two."""
         for one, other in zip(step.asked, following.asked, strict=True):
@@ -518,11 +560,12 @@ class Loop:
         return True
 
     # -- steps that do not run
-    def _leave_out(self, step: Step, moves: list[int], now: _Beginning, variables: Mapping[str, Any]) -> bool:
+    def _leave_out(self, step: Step, moves: list[int], reads: Reads, now: _Beginning, variables: Mapping[str, Any]) -> bool:
         """Do to tensors what all steps up to the last would do.  If one of them raises, it runs.  Returns whether that could be done."""
         begin, interpreter = self._at, self._interpreter
         before = now.seen.tensors[now.elements :]
-        entered = self._looped(step, moves, now)
+        step = step.with_given(now.elements)
+        entered = self._looped(step, moves, reads, now)
         may_be_evaluated = _may_be_evaluated(step)
         if entered is None:
             if isinstance(self._elements, AnyNumber) or not may_be_evaluated:
@@ -530,8 +573,8 @@ class Loop:
             entered = before
         after = entered
         if may_be_evaluated:
-            repeating = _Repeating(interpreter, step, moves, now.elements)
-            after = interpreter.evaluating(lambda: self._passed(repeating, begin, entered, now.lists))
+            repeating = _Repeating(interpreter, step, moves, now.elements + len(reads))
+            after = interpreter.evaluating(lambda: self._passed(repeating, reads, begin, entered, now.lists))
         interpreter.left_out += self._at - begin
         replace = _Replacement(interpreter, before, after)
         replace.inside(now.seen.containers)
@@ -545,15 +588,17 @@ class Loop:
         self._close()
         return True
 
-    def _looped(self, step: Step, moves: list[int], now: _Beginning) -> list[Tensor] | None:
+    def _looped(self, step: Step, moves: list[int], reads: Reads, now: _Beginning) -> list[Tensor] | None:
         """Have one node do all steps but the last two, if a loop can.  Returns what the first step that it has left begins with."""
-        tensors, count = now.seen.tensors, self._count - (2 + self._at)
+        given, count = now.elements + len(reads), self._count - (2 + self._at)
+        tensors = [*now.seen.tensors[: now.elements], *reads.tensors(0), *now.seen.tensors[now.elements :]]
         if any(made and not grown.is_private for grown, made in zip(now.lists, step.appended, strict=True)):
             return None
         row_major = [
             not made or grown.newest()._array.flags.c_contiguous for grown, made in zip(now.lists, step.appended, strict=True)
         ]
-        loop = StepsAsLoop(self._interpreter, step, moves, tensors, now.elements, row_major)
+        items = [*self._items, *range(now.elements, given)]
+        loop = StepsAsLoop(self._interpreter, step, moves, tensors, given, row_major, items)
         if not loop.is_possible:
             return None
         elements: list[Slices] | None
@@ -563,14 +608,15 @@ class Loop:
             elements = None
         else:
             elements = self._elements.slices(self._at)
-        left = None if elements is None else loop.run(elements, count)
+        read = None if elements is None else reads.slices(count)
+        left = None if elements is None or read is None else loop.run([*elements, *read], count)
         if left is None:
             return None
         ends, added = left
         for grown, more in zip(now.lists, added, strict=True):
             grown.extend(more)
         self._at = len(self._elements) - 2
-        return [ends.get(k, x) for k, x in enumerate(tensors)][now.elements :]
+        return [ends.get(k, x) for k, x in enumerate(tensors)][given:]
 
     def _slices(self, elements: int, count: int) -> list[Slices] | None:
         """The tensors among the elements of so many steps from this one on, as slices; None where they are none that lie evenly."""
@@ -593,13 +639,15 @@ class Loop:
             found.append(Slices(interpreter.defined[base], dim, at, distance, made_at(column[0])))
         return found
 
-    def _passed(self, repeating: _Repeating, begin: int, found: list[Tensor], lists: list[_Growing]) -> list[Tensor]:
+    def _passed(
+        self, repeating: _Repeating, reads: Reads, begin: int, found: list[Tensor], lists: list[_Growing]
+    ) -> list[Tensor]:
         """What is found in the place of `found` at the beginning of the first step that has to run."""
         end = len(self._elements) - 1
         for at in range(self._at, end):
-            place = self._place(at)
+            times = self._place(at) - begin + 1
             try:
-                found, added = repeating.once(place - begin + 1, [*self._given(at), *found])
+                found, added = repeating.once(times, [*self._given(at), *reads.tensors(times), *found])
             except Exception as error:
                 if is_foreign(error):
                     raise

@@ -19,11 +19,13 @@ from tracejit.capture.syntax.loops import (
     integer,
     is_turned,
     joined_list,
+    listed_in,
     moves_with,
     own_uses,
     positions,
     private_lists,
-    reads_last,
+    reads_item,
+    source_of,
     turned_around,
     without_ends,
 )
@@ -80,6 +82,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
         # Calls in the header of a loop that is looked at, `x.unbind`, `range`, -> its name.
         self.headers: dict[ast.expr, str] = {}
+        # Private lists, and parts of them, that loops go through -> the variables of these loops, if they are looked at.
+        self.listed: dict[ast.expr, str | None] = {}
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
@@ -133,6 +137,8 @@ class ExpressionRewriter(ast.NodeTransformer):
             loop, counter, ahead = self.computed_with[node]
             known = [ast.Name(loop, ast.Load()), ast.Constant(self.mangle(counter)), ast.Constant(ahead)]
             return self.place(self.handler("number_of_step", *known, node), node)
+        if node in self.listed:
+            return self.gone_through(node, node)
         if name in self.local or any(name in names for names in self.comprehension_names):
             return self.place(self.handler("gathered", node), node) if node.id in self.gathered else node
         if name in _FRAME_NAMES:
@@ -160,16 +166,39 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.loops_of(set().union(*[moves_with(place, self.counters) for place in positions(node)]))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if node in self.listed:
+            return self.items_of(node)
         loops = self.loops_along(node)
+        if (name := reads_item(node)) in self.lists:
+            item = self.name_constant(name), self.visit(node.value), self.visit(node.slice)  # type: ignore[arg-type]
+            return self.place(self.handler("listed_item", *item, *loops), node)
         if loops:
             return self.place(self.handler("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
-        if reads_last(node) in self.lists:
-            return self.place(self.handler("last_item", self.visit(node.value)), node)
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and integer(node.slice) is not None:
             shape = self.visit(node.value)
             assert isinstance(shape, ast.Call)
             return self.place(self.handler("item_of_shape", shape.args[0], self.visit(node.slice)), node)
         return self.place(self.handler("item", self.visit(node.value), self.visit(node.slice)), node)
+
+    def items_of(self, node: ast.Subscript) -> ast.expr:
+        """The items of a private list backwards, `x[::-1]`, or without some at the ends, `x[1:]`."""
+        if is_turned(node):
+            items = self.handler("turned", self.visit(node.value))
+        else:
+            place = self.visit(node.value), self.visit(node.slice)
+            items = self.handler("without_ends", *place, *map(ast.Constant, without_ends(node) or ()))
+        return self.gone_through(self.place(items, node), node)
+
+    def gone_through(self, items: ast.expr, node: ast.expr) -> ast.expr:
+        """The items of a private list, as a loop that goes through them gets them."""
+        if node not in self.listed:
+            return items
+        loop = self.listed[node]
+        return self.place(self.handler("listed", ast.Constant(None) if loop is None else ast.Name(loop, ast.Load()), items), node)
+
+    def goes_through_lists(self, header: ast.expr, loop: str | None = None) -> None:
+        """Take note of the private lists of which a loop goes through the items.  loop: its variable, if it is looked at."""
+        self.listed.update((x, loop) for x in listed_in(header) if source_of(x) in self.lists)
 
     def visit_Slice(self, node: ast.Slice) -> ast.expr:
         bounds = [self.visit(b) if b else ast.Constant(None) for b in (node.lower, node.upper, node.step)]
@@ -282,11 +311,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         one = len(arguments) == 1 and not keywords and not isinstance(arguments[0], ast.Starred)
         if one and isinstance(function, ast.Name) and function.id == "vars" and "vars" not in self.local:  # it looks at no frame
             return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
-        if joins and is_turned(node.args[0]):
-            arguments[0] = self.place(self.handler("turned", self.visit(node.args[0].value)), node.args[0])  # type: ignore[attr-defined]
-        elif joins and (ends := without_ends(node.args[0])) is not None:
-            place = [self.visit(node.args[0].value), self.visit(node.args[0].slice)]  # type: ignore[attr-defined]
-            arguments[0] = self.place(self.handler("without_ends", *place, *map(ast.Constant, ends)), node.args[0])
+        if joins and isinstance(node.args[0], ast.Subscript):
+            arguments[0] = self.items_of(node.args[0])
         loop = self.headers.get(node)
         if loop is None:
             callee = self.handler("joining" if joins else "callee", self.visit(function))
@@ -378,6 +404,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             target = generator.target
             if any(isinstance(part, ast.Attribute | ast.Subscript) for part in ast.walk(target)):
                 raise NotConvertible("unsupported_syntax", "an attribute or item as target of a comprehension")
+            self.goes_through_lists(generator.iter)
             iterable = self.visit(generator.iter)  # the first one is evaluated outside: before its names are local
             if position == 0:
                 self.comprehension_names.append(names)

@@ -33,6 +33,7 @@ __all__ = [
     "is_turned",
     "joined_list",
     "kept_counter",
+    "listed_in",
     "loop_names",
     "may_leave_by",
     "moves_with",
@@ -41,7 +42,8 @@ __all__ = [
     "own_uses",
     "positions",
     "private_lists",
-    "reads_last",
+    "reads_item",
+    "source_of",
     "turned_around",
     "uses_as_private",
     "without_ends",
@@ -61,8 +63,9 @@ class LoopNames:
     that are private to the function; ignored: other private lists, which the body does not name; last: those lists of which the body
     reads the last item.  numbers: targets that are counters if they are numbers, with which steps compute.  renewed: stored variables that
     each step assigns to before it uses them, and that nothing but the body uses.  in_front: lists that get what is appended in front of
-    all others.  shape: of the targets, as of an element (elements.py).  kept: stored variables that each step adds a number to, `i += 1`,
-    with these numbers: if they are integers, they count steps, too."""
+    all others; listed: private lists that the body only reads, at places which move with its steps.  shape: of the targets, as of an
+    element (elements.py).  kept: stored variables that each step adds a number to, `i += 1`, with these numbers: if they are integers, they
+    count steps, too."""
 
     targets: tuple[str, ...]
     unpacked: bool
@@ -75,6 +78,7 @@ class LoopNames:
     numbers: tuple[str, ...] = ()
     renewed: tuple[str, ...] = ()
     in_front: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
     shape: Any = None
     kept: tuple[tuple[str, int], ...] = ()
 
@@ -110,10 +114,13 @@ def loop_names(
     own = Counter([part.id for part in inside if isinstance(part, ast.Name)])
     renewed = {name for name in stored & private if own[name] == everywhere.get(name) and _is_renewed(name, node.body)}
     stored = (stored | {*targets} if unpacked else stored - {*targets}) - counters
-    ignored = {name for name in lists if not _uses(name, [node])}
+    ignored = {name for name in lists if not _uses(name, node.body)}
+    counting = counters | numbers | {*kept}
+    along = Counter([reads_item(part) for part in inside if reads_item(part) and moves_with(part.slice, counting)])  # type: ignore[attr-defined]
+    listed = {name for name in lists - ignored if along[name] == _uses(name, node.body)}
     last = {name for name in appended if any(reads_last(part) == name for part in inside)}
     in_front = {name for name in appended if growing[name].in_front}
-    groups = stored, counters, appended, appended & lists, ignored, last, numbers, renewed, in_front
+    groups = stored, counters, appended, appended & lists, ignored, last, numbers, renewed, in_front, listed
     return LoopNames(
         tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups], _shape(node.target), tuple(sorted(kept.items()))
     )
@@ -178,8 +185,7 @@ def joined_list(node: ast.Call) -> str | None:
     function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if not (function in JOINING or function == "len") or not node.args:
         return None
-    given = node.args[0]
-    found = given.value if is_turned(given) or without_ends(given) else given  # type: ignore[attr-defined]
+    found = _sliced(node.args[0]) or node.args[0]
     return found.id if isinstance(found, ast.Name) else None
 
 
@@ -221,7 +227,7 @@ def is_taking_apart(node: ast.expr) -> bool:
 
 def private_lists(node: FunctionNode) -> frozenset[str]:
     """Names of variables to which a function assigns nothing but lists that it writes down, to which it adds items at the ends, of which
-    it reads the last one, which it turns around, and which it hands to `stack`, `cat`, `sum` and `len`."""
+    it reads items, which it turns around, through which its loops go, and which it hands to `stack`, `cat`, `sum` and `len`."""
     if isinstance(node, ast.Lambda):
         return frozenset()
     found = uses_as_private(node.body)
@@ -234,16 +240,47 @@ def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
     parts = [part for statement in body for part in ast.walk(statement)]
     found = Counter([name for part in parts for name in written_down(part)])
     for part in parts:
-        name, more = reads_last(part), grown(part)
+        name, more = reads_item(part), grown(part)
         if more is not None and more.name in found:
             found[more.name] += more.uses
         elif isinstance(part, ast.Expr) and turned_around(part.value) is not None:
             name = turned_around(part.value)
         elif isinstance(part, ast.Call):
             name = joined_list(part)
+        elif isinstance(part, ast.For | ast.comprehension):
+            inside = part.body if isinstance(part, ast.For) else ()
+            for source in map(source_of, listed_in(part.iter)):
+                found[source] += source in found and _only_reads(source, inside)
         if name is not None and name in found:
             found[name] += 1
     return found
+
+
+def listed_in(header: ast.expr) -> Iterator[ast.expr]:
+    """The variables whose items a loop goes through, and parts of them, `x[::-1]`, `x[1:]`: in calls of `enumerate`, `zip` and `reversed`,
+    too."""
+    if isinstance(header, ast.Name) or isinstance(_sliced(header), ast.Name):
+        yield header
+    elif (
+        isinstance(header, ast.Call) and isinstance(header.func, ast.Name) and header.func.id in ("enumerate", "zip", "reversed")
+    ):
+        for argument in header.args[:1] if header.func.id == "enumerate" else header.args:
+            yield from listed_in(argument)
+
+
+def source_of(node: ast.expr) -> str:
+    """The variable of which an expression of `listed_in` has the items."""
+    return (_sliced(node) or node).id  # type: ignore[attr-defined, no-any-return]
+
+
+def _sliced(node: ast.expr) -> ast.expr | None:
+    """That of which an expression has the items backwards, `x[::-1]`, or without some at the ends, `x[1:]`."""
+    return node.value if is_turned(node) or without_ends(node) else None  # type: ignore[attr-defined]
+
+
+def _only_reads(name: str, body: Sequence[ast.stmt]) -> bool:
+    """Whether a body does nothing with a list but read its items."""
+    return sum(reads_item(part) == name for statement in body for part in _own_parts(statement)) == _uses(name, body)
 
 
 def written_down(node: ast.AST) -> Iterator[str]:
@@ -379,11 +416,16 @@ def integer(node: ast.expr) -> int | None:
     return -value.value if negative else value.value
 
 
-def reads_last(node: ast.AST) -> str | None:
-    """The name of which an expression reads the last item, `name[-1]`."""
+def reads_item(node: ast.AST) -> str | None:
+    """The name of which an expression reads an item, `name[t]`."""
     if not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name)):
         return None
-    return node.value.id if integer(node.slice) == -1 else None
+    return None if isinstance(node.slice, ast.Slice | ast.Tuple) else node.value.id
+
+
+def reads_last(node: ast.AST) -> str | None:
+    """The name of which an expression reads the last item, `name[-1]`."""
+    return reads_item(node) if isinstance(node, ast.Subscript) and integer(node.slice) == -1 else None
 
 
 class Grown(NamedTuple):

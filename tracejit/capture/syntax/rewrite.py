@@ -276,6 +276,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists, self.uses)
         if names is not None:
             return self.watched(node, names)
+        self.goes_through_lists(node.iter)
         iterable = self.visit(node.iter)
         node.target, stores = self.bound_target(node.target, node)
         node.iter = self.handler("iterate", iterable, ast.Constant(0))
@@ -300,6 +301,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         ):
             passing = header.func.id
         self.headers = dict.fromkeys(self.described(header), loop)
+        self.goes_through_lists(header, loop)
         iterable = self.visit(header)
         self.headers = {}
         return iterable, passing
