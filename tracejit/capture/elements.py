@@ -126,7 +126,7 @@ class Numbers:
         """So many of them in the other order."""
         return Numbers(self._recorder, self._start + self.step * (count - 1), -self.step)
 
-    def become_tensor(self, count: SymInt) -> bool:
+    def become_tensor(self, count: int) -> bool:
         """Have them in a tensor int64 as well, so that steps can compute with them; False where they may be too long for that."""
         last = self._start + self.step * count
         if not all(x < 2**SHORT and x > -(2**SHORT) for x in (self._start, last)):
@@ -172,6 +172,7 @@ class AnyNumber:
         self._length = int(without_symbols(self.count))
         self._parts, self._shape = through.parts, through.shape
         self._grad_enabled = state.grad_enabled
+        self.is_complete = False
         for part in self._parts:
             for k in (*range(FIRST), self._length - 2, self._length - 1):
                 part.make(k, self.place(k))
@@ -200,6 +201,11 @@ class AnyNumber:
         """Which of these are items of lists."""
         return [k for k, part in enumerate(part for part in self._parts if type(part) is not Numbers) if type(part) is Items]
 
+    @property
+    def listed(self) -> list[Tensor]:
+        """The tensors in the lists that these are of."""
+        return [x for part in self._parts if isinstance(part, Items) for x in part.listed]
+
     def slices(self, k: int) -> list[Slices] | None:
         """The tensors of elements from one on, but for the last two; None where they are not alike."""
         found = [part.slices(k, self.place(k)) for part in self._parts if not isinstance(part, Numbers)]
@@ -207,6 +213,7 @@ class AnyNumber:
 
     def complete(self) -> None:
         """Make all, as where the loop began: steps may have changed grad mode."""
+        self.is_complete = True
         int(self.count)
         grad_enabled, state.grad_enabled = state.grad_enabled, self._grad_enabled
         try:

@@ -282,6 +282,10 @@ class Frame:
         """Whether a loop stands for `value`, of which there may be any number of elements."""
         return active() is not None and loop is not None and (value is loop or loop.goes_through(value))
 
+    def adds_up(self, function: Any) -> bool:
+        """Whether a function adds up what it is given, one after the other."""
+        return function is sum
+
     def whole(self, value: Any) -> Any:
         """What the header of a loop has given, where no loop stands for it."""
         return whole(value)
@@ -390,9 +394,15 @@ class Frame:
         return left
 
     def item_along(self, owner: Any, key: Any, *loops: Loop | None) -> Any:
-        """An item at a place that moves with the steps of loops: a slice of a tensor, or else one cannot tell which step is like which."""
+        """An item at a place that moves with the steps of loops: a slice of a tensor, or a number that the program finds in a table of
+        numbers; of anything else one cannot tell which step is like which."""
         if type(owner) is not Tensor:
-            _run_all(loops)
+            is_table = type(owner) in (list, tuple) and set(map(type, owner)) in ({float}, {int})
+            place = loops[0].position(key) if is_table and len(loops) == 1 and loops[0] and active() is not None else None
+            if place is None:
+                _run_all(loops)
+            else:
+                key = place
         return self.item(owner, key)
 
     def set_item_along(self, value: Any, owner: Any, key: Any, *loops: Loop | None) -> None:

@@ -129,7 +129,7 @@ class Headers:
         if type(value) is not Through or value.shape is not None:
             return None  # Python has nothing, or a tensor
         (part,) = value.parts
-        turned = part.backwards(value.count) if type(part) is Numbers else part.backwards()
+        turned = part.backwards(value.count) if isinstance(part, Numbers) else part.backwards()
         return Through(value.count, [turned], None, made)
 
     def size(self, x: Any) -> Any:

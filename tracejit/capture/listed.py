@@ -50,6 +50,11 @@ class Items:
         for k in range(length):
             self.make(k, k)
 
+    @property
+    def listed(self) -> list[Tensor]:
+        """The tensors in the list, and the pieces."""
+        return _tensors_in(self._items)
+
     def slices(self, k: int, place: Any) -> Slices | None:
         """Those from item `k` of this call on, which is the one at `place` in each, but for the last two; None where they are not alike."""
         first, end = (2, self._count - place) if self._is_backwards else (place, self._count - 2)
@@ -76,6 +81,11 @@ class Reads:
 
     def __len__(self) -> int:
         return len(self._reads)
+
+    @property
+    def listed(self) -> list[Tensor]:
+        """The tensors in the lists, and the pieces."""
+        return [x for name in {read.name for read in self._reads} for x in _tensors_in(self._lists[name])]
 
     def tensors(self, steps: Any) -> list[Any]:
         """What is read so many steps later."""
@@ -132,6 +142,11 @@ def item_at(interpreter: RecordingInterpreter, items: list[Any], place: Any) -> 
     return items[int(place)]
 
 
+def _tensors_in(items: list[Any]) -> list[Tensor]:
+    found = [x.rows if type(x) is Stacked else x for x in items]
+    return [x for x in found if isinstance(x, Tensor)]
+
+
 def _pieces(items: list[Any]) -> tuple[int, int]:
     """How many items there are before the first piece, and after the last one."""
     pieces = [k for k, x in enumerate(items) if type(x) is Stacked]
@@ -176,7 +191,7 @@ def _between(items: list[Any], first: Any, end: Any) -> Tensor | None:
 
 def _are_alike(items: list[Any]) -> bool:
     """Whether all require grad, or none does, and are row-major."""
-    tensors = [x.rows if type(x) is Stacked else x for x in items]
-    if not all(isinstance(x, Tensor) and x._array.flags.c_contiguous for x in tensors):
+    tensors = _tensors_in(items)
+    if len(tensors) < len(items) or not all(x._array.flags.c_contiguous for x in tensors):
         return False
     return len({x.requires_grad for x in tensors}) == 1

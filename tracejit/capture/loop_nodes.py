@@ -165,10 +165,13 @@ class StepsAsLoop:
         elements: int,
         row_major: Sequence[bool],
         items: Collection[int] = (),
+        listed: Sequence[Tensor] = (),
     ) -> None:
         """moves: how far the position of each node moves from step to step.  begins: the tensors that the first step begins with, of which
         so many come first that are elements of what Python goes through.  row_major: whether what the step appends to each list is.
-        items: those elements that are no views, but items of lists."""
+        items: those elements that are no views, but items of lists; listed: the tensors in these lists, which the loop reads as they are
+        before it."""
+        self._listed = listed
         self._row_major = row_major
         self._interpreter = interpreter
         self._begins = begins
@@ -337,7 +340,9 @@ class StepsAsLoop:
         return self._kinds[value] == a.kind[0] and self._has_own_memory(self._begins[k])
 
     def _has_own_memory(self, x: Tensor) -> bool:
-        return x._base is None and all(y is x or y._storage is None or y._storage is not x._storage for y in self._begins)
+        if x._base is not None or any(y is x for y in self._listed):
+            return False
+        return all(y is x or y._storage is None or y._storage is not x._storage for y in (*self._begins, *self._listed))
 
     def _saves_what_is_written(self, step: Step) -> bool:
         """Whether something saves, or looks at, memory that is written: then a backward pass may refuse, or a view may change."""

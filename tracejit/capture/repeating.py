@@ -128,6 +128,7 @@ class Loop:
         self._elements: Sequence[Any] | AnyNumber = ()
         self._at = -1
         self._kept: dict[str, Numbers] = {}  # variables to which each step adds a number
+        self._counting: dict[str, Numbers] = {}  # counters among the targets
         self._numbers: dict[str, Numbers] = {}  # counters that are in tensors, too
         self._ends_itself = False  # how many elements there are is told in the first step
         self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
@@ -206,6 +207,20 @@ class Loop:
             return self._numbers[name].late(self._at, self._elements.place(self._at), ahead)
         return counter
 
+    def position(self, key: Any) -> Any:
+        """A place that moves with a counter, as a number in a tensor that the program has; None where it does not."""
+        at, elements = self.headers.size(key), self._elements
+        if at is None or not isinstance(elements, AnyNumber) or elements.is_complete:
+            return None
+        place = elements.place(self._at)
+        for name, part in (*self._counting.items(), *self._kept.items()):
+            apart = at - part.at(place)
+            if type(apart) is int and (name in self._numbers or part.become_tensor(elements.count + 1)):
+                self._numbers[name] = part
+                number = part.late(self._at, place)
+                return number + apart if apart else number
+        return None
+
     def until_left(self) -> Loop:
         """The iterator of steps of a `while` loop."""
         self._ends_itself = True
@@ -236,6 +251,7 @@ class Loop:
         for part in parts:
             if type(part) is Rows:
                 interpreter.recorder.inspect(part.base)
+        self._counting = numbers
         self._numbers = {name: part for name, part in numbers.items() if name in names.numbers}
         if not all(part.become_tensor(through.count) for part in self._numbers.values()):
             return False
@@ -345,9 +361,9 @@ class Loop:
             known = recorded(self._interpreter, OF_NUMBERS)
             if self._step is not None and self._step.is_like(step) and self._recorded == known:
                 moves = self._moves(self._step, step)
-                reads = self._read_along(self._step, step, variables)
-                can_go_on = moves is not None and reads is not None and self._come_out_alike(self._step, step)
-                if can_go_on and self._leave_out(step, moves, reads, now, variables):  # type: ignore[arg-type]
+                read = self._read_along(self._step, step, variables)
+                can_go_on = moves is not None and read is not None and self._come_out_alike(self._step, step)
+                if can_go_on and self._leave_out(step, moves, read, now, variables):  # type: ignore[arg-type]
                     return True
         tries = self._tries - (before is not None)
         if not tries or remaining < (_FEWEST_LEFT if any_number else _FEWEST):
@@ -574,7 +590,10 @@ class Loop:
         after = entered
         if may_be_evaluated:
             repeating = _Repeating(interpreter, step, moves, now.elements + len(reads))
-            after = interpreter.evaluating(lambda: self._passed(repeating, reads, begin, entered, now.lists))
+            steps = range(self._at, len(self._elements) - 1)
+            # What is in one piece is taken apart here, where that is recorded.
+            given = [[*self._given(at), *reads.tensors(self._place(at) - begin + 1)] for at in steps]
+            after = interpreter.evaluating(lambda: self._passed(repeating, given, begin, entered, now.lists))
         interpreter.left_out += self._at - begin
         replace = _Replacement(interpreter, before, after)
         replace.inside(now.seen.containers)
@@ -598,7 +617,8 @@ class Loop:
             not made or grown.newest()._array.flags.c_contiguous for grown, made in zip(now.lists, step.appended, strict=True)
         ]
         items = [*self._items, *range(now.elements, given)]
-        loop = StepsAsLoop(self._interpreter, step, moves, tensors, given, row_major, items)
+        listed = [*reads.listed, *(self._elements.listed if isinstance(self._elements, AnyNumber) else ())]
+        loop = StepsAsLoop(self._interpreter, step, moves, tensors, given, row_major, items, listed)
         if not loop.is_possible:
             return None
         elements: list[Slices] | None
@@ -640,14 +660,14 @@ class Loop:
         return found
 
     def _passed(
-        self, repeating: _Repeating, reads: Reads, begin: int, found: list[Tensor], lists: list[_Growing]
+        self, repeating: _Repeating, given: list[list[Tensor]], begin: int, found: list[Tensor], lists: list[_Growing]
     ) -> list[Tensor]:
-        """What is found in the place of `found` at the beginning of the first step that has to run."""
+        """What is found in the place of `found` at the beginning of the first step that has to run.  given: the elements of each step, and
+        what it reads of lists."""
         end = len(self._elements) - 1
-        for at in range(self._at, end):
-            times = self._place(at) - begin + 1
+        for at, elements in zip(range(self._at, end), given, strict=True):
             try:
-                found, added = repeating.once(times, [*self._given(at), *reads.tensors(times), *found])
+                found, added = repeating.once(self._place(at) - begin + 1, [*elements, *found])
             except Exception as error:
                 if is_foreign(error):
                     raise

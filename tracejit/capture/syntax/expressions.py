@@ -196,9 +196,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         loop = self.listed[node]
         return self.place(self.handler("listed", ast.Constant(None) if loop is None else ast.Name(loop, ast.Load()), items), node)
 
-    def goes_through_lists(self, header: ast.expr, loop: str | None = None) -> None:
-        """Take note of the private lists of which a loop goes through the items.  loop: its variable, if it is looked at."""
-        self.listed.update((x, loop) for x in listed_in(header) if source_of(x) in self.lists)
+    def goes_through_lists(self, header: ast.expr) -> None:
+        """Take note of the private lists of which a loop goes through the items."""
+        self.listed.update((x, None) for x in listed_in(header) if source_of(x) in self.lists)
 
     def visit_Slice(self, node: ast.Slice) -> ast.expr:
         bounds = [self.visit(b) if b else ast.Constant(None) for b in (node.lower, node.upper, node.step)]

@@ -103,10 +103,10 @@ def loop_names(
     private = local - captured
     uses = {name: number_uses(name, node.body) for name in {*targets} & private - stored}
     counters = {name for name, found in uses.items() if found == []}
-    kept = {name: found.step for name in stored & private if (found := kept_counter(name, node.body))}
+    kept = {name: found.step for name in stored & private - {*targets} if (found := kept_counter(name, node.body))}
     uses.update((name, number_uses(name, node.body)) for name in kept)
     numbers = {name for name, found in uses.items() if found}
-    growing = {name: found for name in private - {*targets} if (found := _only_grows(name, node.body)) is not None}
+    growing = {name: more for name in private - {*targets} if (more := _only_grows(name, node.body)) is not None}
     assigned = {name for name in stored if name in growing and name in lists}
     stored -= assigned
     appended = {*growing} - stored
@@ -120,10 +120,12 @@ def loop_names(
     listed = {name for name in lists - ignored if along[name] == _uses(name, node.body)}
     last = {name for name in appended if any(reads_last(part) == name for part in inside)}
     in_front = {name for name in appended if growing[name].in_front}
-    groups = stored, counters, appended, appended & lists, ignored, last, numbers, renewed, in_front, listed
-    return LoopNames(
-        tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups], _shape(node.target), tuple(sorted(kept.items()))
-    )
+    groups = {
+        "stored": stored, "counters": counters, "appended": appended, "private": appended & lists, "ignored": ignored, "last": last,
+        "numbers": numbers, "renewed": renewed, "in_front": in_front, "listed": listed,
+    }  # fmt: skip
+    known: dict[str, Any] = {name: tuple(sorted(found)) for name, found in groups.items()}
+    return LoopNames(tuple(targets), unpacked, **known, shape=_shape(node.target), kept=tuple(sorted(kept.items())))
 
 
 def _leaves(target: ast.expr) -> list[ast.expr]:
@@ -156,6 +158,7 @@ def kept_counter(name: str, body: Sequence[ast.stmt]) -> KeptCounter | None:
 
 def _added_to(name: str, node: ast.stmt) -> int | None:
     """The number that a statement adds to a variable, `i += 1`, `i = i - 1`, which is not 0."""
+    target: ast.expr
     if isinstance(node, ast.AugAssign):
         target, op, value = node.target, node.op, node.value
     elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
@@ -367,18 +370,12 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
 
 
 def _computed_with(node: ast.AST) -> list[ast.expr]:
-    """The operands of an expression that computes a number of numbers: `t * dt`, `-t`, `float(t)`, `math.exp(t)`."""
+    """The operands of an expression that computes a number of numbers, `t * dt`, `-t`, `math.exp(t)`, or what it hands to a function."""
     if isinstance(node, ast.BinOp):
         return [node.left, node.right] if isinstance(node.op, _ARITHMETIC) else []
     if isinstance(node, ast.UnaryOp):
         return [node.operand] if isinstance(node.op, ast.USub) else []
-    if not isinstance(node, ast.Call) or node.keywords:
-        return []
-    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-    of_numbers = (isinstance(node.func, ast.Name) and node.func.id == "float") or (
-        isinstance(owner, ast.Name) and owner.id == "math"
-    )
-    return node.args if of_numbers else []
+    return [*node.args, *[part.value for part in node.keywords]] if isinstance(node, ast.Call) else []
 
 
 def named(name: str, node: ast.AST) -> list[ast.Name]:

@@ -225,8 +225,11 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         empty = self.made(self.place(ast.List([], ast.Load()), comprehension))
         generator.iter = ast.Name(value, ast.Load())
         whole = self.handler("whole", ast.Name(value, ast.Load()))
+        goes_through: ast.expr = self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load()))
+        if isinstance(comprehension, ast.GeneratorExp):
+            goes_through = ast.BoolOp(ast.And(), [self.handler("adds_up", copy(found.parent.func)), goes_through])
         chosen = ast.If(
-            self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load())),
+            goes_through,
             [self.assigned(items, empty), *looped],
             [self.assigned(value, whole), self.assigned(items, self.comprehension(comprehension))],
         )
@@ -300,19 +303,22 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             and header.func.id in _PASSING - self.local - self.free
         ):
             passing = header.func.id
-        self.headers = dict.fromkeys(self.described(header), loop)
-        self.goes_through_lists(header, loop)
+        self.goes_through_lists(header)
+        found = [*self.described(header)]
+        self.headers = {x: loop for x in found if isinstance(x, ast.Call)}
+        self.listed.update((x, loop) for x in found if x in self.listed)
         iterable = self.visit(header)
         self.headers = {}
         return iterable, passing
 
     def described(self, header: ast.expr) -> Iterator[ast.expr]:
-        """The calls in the header of a loop that say what it goes through: that it is, and those of which it makes something else."""
+        """The calls, and private lists, in the header of a loop that say what it goes through: that it is, and those of which it makes
+        something else."""
         if self.is_counted(header):
             yield header
             for argument in header.args:  # type: ignore[attr-defined]
                 yield from self.described(argument)
-        elif is_taking_apart(header):
+        elif is_taking_apart(header) or header in self.listed:
             yield header
 
     def looked_at(self, node: ast.For, names: LoopNames, loop: str, steps: ast.expr) -> list[ast.stmt]:

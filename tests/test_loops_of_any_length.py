@@ -1,0 +1,313 @@
+"""Python's own loops whose length may be another one in each call: what they go through, what counts their steps, and lists that they fill
+and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as tj
+from tests.loop_programs import WIDTH, U, W, cell, parameter, zeros
+from tracejit.core.tree import flatten
+from tracejit.tensor import Tensor
+
+LENGTHS = (40, 25, 60, 17, 31, 80, 22, 55, 2, 0, 3, 1, 33)
+
+
+def agree(compiled: Callable[..., Any], function: Callable[..., Any], lengths: tuple[int, ...] = LENGTHS) -> None:
+    """Both give the same for each length, gradients too, or raise the same."""
+
+    def outcome(called: Callable[..., Any], length: int) -> Any:
+        xs = parameter(length, 2, WIDTH, seed=length).detach().requires_grad_()
+        tj.manual_seed(length)
+        try:
+            found = flatten(called(xs))[0]
+        except (IndexError, RuntimeError, TypeError, AttributeError, ValueError) as error:
+            return type(error), str(error)
+        total = sum([(y * y).sum() for y in found if isinstance(y, Tensor) and y.requires_grad], start=tj.zeros(()))
+        of = (xs, W, U)
+        slopes = tj.autograd.grad(total, of, allow_unused=True) if total.requires_grad else ()
+        return found, slopes, tj.get_rng_state().tolist()
+
+    for length in lengths:
+        mine, expected = outcome(compiled, length), outcome(function, length)
+        if len(expected) == 2:
+            assert mine == expected
+            continue
+        assert len(mine[0]) == len(expected[0])
+        for x, y in zip(mine[0], expected[0], strict=True):
+            if not isinstance(y, Tensor):
+                assert type(x) is type(y)
+                assert x == y
+                continue
+            assert (x.shape, x.dtype, x.requires_grad, x.stride()) == (y.shape, y.dtype, y.requires_grad, y.stride())
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-12, atol=1e-13)
+        for x, y in zip(mine[1], expected[1], strict=True):
+            assert (x is None) == (y is None)
+            if y is not None:
+                np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-9, atol=1e-12)
+        assert mine[2] == expected[2]
+
+
+# -- what a loop goes through
+
+
+def every_second(xs: Any) -> Any:
+    h = zeros()
+    for t in range(0, xs.shape[0], 2):
+        h = cell(h, xs[t])
+    return h
+
+
+def every_second_down(xs: Any) -> Any:
+    h, found = zeros(), []
+    for t in range(xs.shape[0] - 1, 0, -2):
+        h = cell(h, xs[t] - xs[t - 1]) * (t * 0.1)
+        found.append(h)
+    return tj.stack(found), h
+
+
+def unbound_backwards(xs: Any) -> Any:
+    h = zeros()
+    for x in reversed(xs.unbind(0)):
+        h = cell(h, x)
+    return h
+
+
+def backwards_by_reversed(xs: Any) -> Any:
+    h = zeros()
+    for x in reversed(xs * 2):
+        h = cell(h, x)
+    return h
+
+
+def numbered_backwards(xs: Any) -> Any:
+    h = zeros()
+    for t, x in enumerate(reversed(xs.unbind(0))):
+        h = cell(h, x) * (1 / (t + 1))
+    return h
+
+
+def backwards_side_by_side(xs: Any) -> Any:
+    h, found = zeros(), []
+    for t, x in zip(reversed(range(xs.shape[0])), reversed(xs.unbind(0)), strict=True):
+        h = cell(h, x) + xs[t]
+        found.append(h)
+    return tj.stack(found[::-1])
+
+
+def numbered_pairs(xs: Any) -> Any:
+    h = zeros()
+    for t, (x, y) in enumerate(zip(xs, xs * 2, strict=True)):
+        h = cell(h, x) * (1 / (t + 1)) + y
+    return h
+
+
+def rows_of_several_lengths(xs: Any) -> Any:
+    h = zeros()
+    for x, after, rate in zip(xs, xs[1:], RATES):  # noqa: B905
+        h = cell(h, after - x) * rate
+    return h
+
+
+def numbers_beside_rows(xs: Any) -> Any:
+    h = zeros()
+    for t, x in zip(range(1, xs.shape[0]), xs):  # noqa: B905
+        h = cell(h, xs[t] - x)
+    return h
+
+
+RATES = tj.tensor(np.linspace(0.5, 1, 100))
+
+HEADERS = (
+    every_second, every_second_down, unbound_backwards, backwards_by_reversed, numbered_backwards, backwards_side_by_side, numbered_pairs,
+    rows_of_several_lengths, numbers_beside_rows,
+)  # fmt: skip
+
+# -- what counts steps
+
+
+def counted_by_hand(xs: Any) -> Any:
+    h, i = zeros(), 0
+    for x in xs:
+        h = cell(h, x) + xs[i]
+        i += 1
+    return h, i
+
+
+def counted_before(xs: Any) -> Any:
+    h, t = zeros(), 0
+    for x in xs:
+        t = t + 1
+        h = cell(h, x) * (1 / t)
+    return h, h * t
+
+
+def counted_down_by_two(xs: Any) -> Any:
+    h, i, j = zeros(), 2 * xs.shape[0] - 1, -1
+    for x in xs:
+        if i > 1:
+            h = cell(h, x) * (i * 0.01 + j)
+        i -= 2
+        j = j + 1
+    return h, i, j
+
+
+def while_less(xs: Any) -> Any:
+    h, i = zeros(), 0
+    while i < xs.shape[0]:
+        h = cell(h, xs[i])
+        i += 1
+    return h, i
+
+
+def while_not_at_the_end(xs: Any) -> Any:
+    h, t, n, found = zeros(), 0, len(xs), []
+    while t != n and h.sum() < 1e6:
+        h = cell(h, xs[t]) * (t * 0.1)
+        found.append(h)
+        t += 1
+    return tj.stack(found), t
+
+
+def while_not_below(xs: Any) -> Any:
+    h, t = zeros(), len(xs) - 1
+    while t >= 0:
+        h = cell(h, xs[t])
+        t -= 1
+    return h, t
+
+
+def while_in_twos(xs: Any) -> Any:
+    h, t, n = zeros(), 1, xs.size(0)
+    while n > t:
+        h = cell(h, xs[t] - xs[t - 1])
+        t += 2
+    return h, t
+
+
+COUNTERS = (
+    counted_by_hand,
+    counted_before,
+    counted_down_by_two,
+    while_less,
+    while_not_at_the_end,
+    while_not_below,
+    while_in_twos,
+)
+
+# -- lists that are filled, and read by another loop
+
+
+def added_to_a_list(xs: Any) -> Any:
+    h, found, others = zeros(), [], []
+    for x in xs:
+        h = cell(h, x)
+        found = found + [h]
+        others += [h * 2]
+    return tj.stack(found), tj.cat(others)
+
+
+def in_front(xs: Any) -> Any:
+    total, found = tj.zeros(2, dtype=tj.float64), []
+    data = xs.detach()
+    for t in reversed(range(xs.shape[0])):
+        total = data[t, :, 0] + 0.9 * total
+        found.insert(0, total)
+    return tj.stack(found), total
+
+
+def joined_inside(xs: Any) -> Any:
+    found = []
+    with tj.no_grad():
+        h = zeros()
+        for x in xs:
+            h = cell(h, x)
+            found.append(h)
+        found = tj.stack(found)
+    return found
+
+
+def read_by_position(xs: Any) -> Any:
+    h, k, hs = zeros(), zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    for t in range(1, xs.shape[0]):
+        k = cell(k, hs[t] - hs[t - 1]) + hs[xs.shape[0] - 1 - t]
+    return k
+
+
+def read_in_order(xs: Any) -> Any:
+    h, k, hs = zeros(), zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    for each in hs:
+        k = cell(k, each)
+    return k, tj.stack(hs), hs[-2]
+
+
+def read_backwards(xs: Any) -> Any:
+    h, k, hs, ks = zeros(), zeros(), [], []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h @ W)
+    for each in reversed(hs):
+        k = cell(k, each)
+        ks.append(k)
+    return tj.stack(ks[::-1])
+
+
+def compared_with_targets(xs: Any) -> Any:
+    h, loss, hs = zeros(), 0.0, []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    for t, (each, y) in enumerate(zip(hs[:-1], xs[1:], strict=True)):
+        loss = loss + (each - y).square().mean() * (0.9**t)
+    return loss
+
+
+def both_directions(xs: Any) -> Any:
+    forward, backward, h = [], [], zeros()
+    for t in range(xs.shape[0]):
+        h = cell(h, xs[t])
+        forward.append(h)
+    h = zeros()
+    for t in reversed(range(xs.shape[0])):
+        h = cell(h, xs[t])
+        backward.append(h)
+    backward.reverse()
+    return tj.stack([tj.cat([a, b], -1) for a, b in zip(forward, backward, strict=True)])
+
+
+def returns(xs: Any) -> Any:
+    h, rewards, found, total = zeros(), [], [], tj.zeros((), dtype=tj.float64)
+    for x in xs:
+        h = cell(h, x)
+        rewards.append(h.sum().detach())
+    for reward in rewards[::-1]:
+        total = reward + 0.9 * total
+        found.insert(0, total)
+    return tj.stack(found), h
+
+
+LISTS = (
+    added_to_a_list, in_front, joined_inside, read_by_position, read_in_order, read_backwards, compared_with_targets, both_directions,
+    returns,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", [*HEADERS, *COUNTERS, *LISTS])
+def test_another_length_is_another_recording_once_at_most(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    agree(compiled, function)
+    few = sum(length < 13 for length in LENGTHS)
+    assert compiled.stats.traces <= 4 + few
+    before = compiled.stats.traces
+    agree(compiled, function, (27, 66, 41, 38, 70))
+    assert compiled.stats.traces == before
