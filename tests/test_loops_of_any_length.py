@@ -3,6 +3,7 @@ and read."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -311,3 +312,174 @@ def test_another_length_is_another_recording_once_at_most(function: Callable[...
     before = compiled.stats.traces
     agree(compiled, function, (27, 66, 41, 38, 70))
     assert compiled.stats.traces == before
+
+
+# -- numbers of steps that functions and tables are given
+
+
+def scaled(h: Any, t: Any) -> Any:
+    return h * (0.1 * t) if t > 0 else h + 1
+
+
+def embedding(t: Any) -> Any:
+    return tj.tensor([math.sin(t * 0.1), float(t)], dtype=tj.float64)
+
+
+def given_to_functions(xs: Any) -> Any:
+    h = zeros()
+    for t in range(xs.shape[0]):
+        h = scaled(cell(h, xs[t]), t) + embedding(t=t).sum() + tj.full((2, 1), t, dtype=tj.float64)
+    return h
+
+
+def sampled_backwards(xs: Any) -> Any:
+    h = zeros()
+    with tj.no_grad():
+        for t in reversed(range(xs.shape[0])):
+            noise = tj.randn(2, WIDTH, dtype=tj.float64) if t > 0 else zeros()
+            h = (cell(h, xs[t]) - FACTORS[t] * h) * RATES[t] + PAIRS[t] * noise
+    return h
+
+
+def looked_up(xs: Any) -> Any:
+    h, i, factors = zeros(), 1, [0.5 + 0.001 * k for k in range(200)]
+    for x in xs:
+        h = cell(h, x) * factors[i] + factors[i - 1]
+        i += 1
+    return h
+
+
+def added_up(xs: Any) -> Any:
+    h = cell(zeros(), xs.mean(0))
+    loss = sum((h - cell(h, x)).square().mean() for x in xs)
+    return loss + sum((xs[t] - xs[t - 1]).square().sum() * t for t in range(1, xs.shape[0]))
+
+
+FACTORS = [0.01 * k for k in range(100)]
+PAIRS = tuple(range(100))
+
+
+@pytest.mark.parametrize("function", [given_to_functions, sampled_backwards, looked_up, added_up])
+def test_numbers_of_steps_that_others_are_given_are_those_of_the_program(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    agree(compiled, function)
+    before = compiled.stats.traces
+    agree(compiled, function, (27, 66, 41, 38, 70))
+    assert compiled.stats.traces == before
+
+
+def test_a_table_that_ends_before_the_loop_raises_there() -> None:
+    def function(xs: Any) -> Any:
+        h = zeros()
+        for t in range(xs.shape[0]):
+            h = cell(h, xs[t]) * FACTORS[t]
+        return h
+
+    agree(tj.compile(function), function, (40, 25, 60, 33, 120, 99, 101, 100, 80))
+
+
+def test_a_function_called_sum_gets_a_generator() -> None:
+    def first(elements: Any) -> Any:
+        return next(iter(elements))
+
+    scope = {"sum": first, "cell": cell, "zeros": zeros}
+    exec("def function(xs):\n    return sum(cell(zeros(), x) for x in xs)", scope)
+    function = scope["function"]
+    agree(tj.compile(function), function, (40, 25, 33, 12))
+
+
+# -- what else steps do
+
+
+def changing_items(xs: Any) -> Any:
+    data, hs, k = xs.detach(), [], zeros()
+    for t in range(xs.shape[0]):
+        hs.append(data[t] * 2)
+    third = hs[-3] if len(hs) > 2 else zeros()
+    for each in hs:
+        third.add_(1)
+        k = k + each
+    for t in range(len(hs)):
+        hs[t].mul_(0.5)
+        k = k + hs[t]
+    return k, tj.stack(hs) if hs else None, third
+
+
+def keeping_the_item_before(xs: Any) -> Any:
+    h, k, before, hs = zeros(), zeros(), zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    for each in reversed(hs):
+        k = k * 0.5 + before * each
+        before = each
+    return k, before
+
+
+def items_in_another_list(xs: Any) -> Any:
+    h, hs, others = zeros(), [], []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    for each in hs[1:]:
+        others.append(each)
+    return tj.stack(others), sum(others)
+
+
+def stepping_out(xs: Any) -> Any:
+    h, i, found = zeros(), 0, []
+    for x in xs:
+        i += 1
+        if i == 20:
+            break
+        h = cell(h, x)
+        found.append(h)
+    else:
+        h = h * 2
+    return h, i, len(found), tj.stack(found)
+
+
+def reading_too_far(xs: Any) -> Any:
+    h, hs, k = zeros(), [], zeros()
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    for t in range(xs.shape[0]):
+        k = k + hs[t + 1 if t < 30 else t]
+    i = 0
+    while i < xs.shape[0]:
+        k = k + xs[i + 1 if xs.shape[0] > 70 else i]
+        i += 1
+    return k
+
+
+@pytest.mark.parametrize(
+    "function", [changing_items, keeping_the_item_before, items_in_another_list, stepping_out, reading_too_far]
+)
+def test_steps_that_do_more_give_what_eager_calls_give(function: Callable[..., Any]) -> None:
+    agree(tj.compile(function), function)
+
+
+def test_what_steps_leave_outside_is_what_eager_steps_leave() -> None:
+    class Counter:
+        steps = 0
+
+    def function(xs: Any, counter: Any, log: list[Any]) -> Any:
+        h, i = zeros(), 0
+        while i < xs.shape[0]:
+            h = cell(h, xs[i]).detach()
+            log.append(i)
+            counter.steps += 1
+            i += 1
+        counter.last = i
+        return h
+
+    compiled = tj.compile(function)
+    for length in (40, 25, 60, 3, 31, 0, 25):
+        xs = parameter(length, 2, WIDTH, seed=length).detach()
+        here, there, logs = Counter(), Counter(), ([], [])  # type: ignore[var-annotated]
+        for _ in range(2):
+            found, expected = compiled(xs, here, logs[0]), function(xs, there, logs[1])
+            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12, atol=1e-13)
+            assert (here.steps, here.last, logs[0]) == (there.steps, there.last, logs[1])
+            assert all(type(x) is int for x in (here.steps, here.last, *logs[0]))

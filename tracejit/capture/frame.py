@@ -346,13 +346,10 @@ class Frame:
     def listed_item(self, name: str, items: Any, key: Any, *loops: Loop | None) -> Any:
         """An item of such a list, at a place that moves with the steps of loops, if any."""
         recorder = active()
-        place = None
-        if recorder is not None and has_stacked(items):
-            place = key if type(key) is int else recorder.sizes.symbol(key)
-        if recorder is None or python_type(place) is not int:
+        place = key if recorder is None or type(key) is int else recorder.sizes.symbol(key)
+        if recorder is None or not has_stacked(items) or python_type(place) is not int:
             take_apart(items)
-            _run_all(loops)
-            return self.item(items, key)
+            return self.item_along(items, key, *loops)
         found = item_at(recorder.program, items, place)
         for loop in filter(None, loops):
             loop.has_read(name, place, found)
