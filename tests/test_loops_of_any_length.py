@@ -236,7 +236,7 @@ def read_by_position(xs: Any) -> Any:
     h, k, hs = zeros(), zeros(), []
     for x in xs:
         h = cell(h, x)
-        hs.append(h)
+        hs.append(h.detach())
     for t in range(1, xs.shape[0]):
         k = cell(k, hs[t] - hs[t - 1]) + hs[xs.shape[0] - 1 - t]
     return k
@@ -246,17 +246,19 @@ def read_in_order(xs: Any) -> Any:
     h, k, hs = zeros(), zeros(), []
     for x in xs:
         h = cell(h, x)
-        hs.append(h)
+        hs.append(h.detach())
     for each in hs:
         k = cell(k, each)
     return k, tj.stack(hs), hs[-2]
 
 
 def read_backwards(xs: Any) -> Any:
-    h, k, hs, ks = zeros(), zeros(), [], []
-    for x in xs:
-        h = cell(h, x)
-        hs.append(h @ W)
+    k, hs, ks = zeros(), [], []
+    with tj.no_grad():
+        h = zeros()
+        for x in xs:
+            h = cell(h, x)
+            hs.append(h @ W)
     for each in reversed(hs):
         k = cell(k, each)
         ks.append(k)
@@ -267,23 +269,25 @@ def compared_with_targets(xs: Any) -> Any:
     h, loss, hs = zeros(), 0.0, []
     for x in xs:
         h = cell(h, x)
-        hs.append(h)
+        hs.append(h.detach())
     for t, (each, y) in enumerate(zip(hs[:-1], xs[1:], strict=True)):
         loss = loss + (each - y).square().mean() * (0.9**t)
     return loss
 
 
 def both_directions(xs: Any) -> Any:
-    forward, backward, h = [], [], zeros()
-    for t in range(xs.shape[0]):
-        h = cell(h, xs[t])
-        forward.append(h)
-    h = zeros()
-    for t in reversed(range(xs.shape[0])):
-        h = cell(h, xs[t])
-        backward.append(h)
-    backward.reverse()
-    return tj.stack([tj.cat([a, b], -1) for a, b in zip(forward, backward, strict=True)])
+    forward, backward = [], []
+    with tj.no_grad():
+        h = zeros()
+        for t in range(xs.shape[0]):
+            h = cell(h, xs[t])
+            forward.append(h)
+        h = zeros()
+        for t in reversed(range(xs.shape[0])):
+            h = cell(h, xs[t])
+            backward.append(h)
+        backward.reverse()
+        return tj.stack([tj.cat([a, b], -1) for a, b in zip(forward, backward, strict=True)])
 
 
 def returns(xs: Any) -> Any:
@@ -453,8 +457,46 @@ def reading_too_far(xs: Any) -> Any:
     return k
 
 
+def gradients_of_items(xs: Any) -> Any:
+    h, hs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    for each in hs:
+        each.retain_grad()
+    loss = sum(each.square().sum() for each in hs)
+    slopes = [tj.autograd.grad(loss, each, retain_graph=True)[0] for each in hs]
+    if hs:
+        loss.backward(retain_graph=True)
+    return slopes, [each.grad for each in hs], [type(each.grad_fn).__name__ for each in hs]
+
+
+def items_of_two_lists(xs: Any) -> Any:
+    h, hs, others, rows = zeros(), [], [], []
+    data = xs.detach() * 1
+    for t in range(data.shape[0]):
+        h = cell(h, data[t]).detach()
+        hs.append(h)
+        others.append(h)
+        rows.append(data[t])
+    for each in hs:
+        each.mul_(2)
+    for each in rows:
+        each.add_(1)
+    return tj.stack(others), data, hs[0] is others[0]
+
+
 @pytest.mark.parametrize(
-    "function", [changing_items, keeping_the_item_before, items_in_another_list, stepping_out, reading_too_far]
+    "function",
+    [
+        gradients_of_items,
+        items_of_two_lists,
+        changing_items,
+        keeping_the_item_before,
+        items_in_another_list,
+        stepping_out,
+        reading_too_far,
+    ],
 )
 def test_steps_that_do_more_give_what_eager_calls_give(function: Callable[..., Any]) -> None:
     agree(tj.compile(function), function)

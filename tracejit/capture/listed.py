@@ -3,6 +3,9 @@
 A list that a loop has filled holds most of its items in one piece (joining.py).  The loop that reads them one by one runs its first steps
 and its last ones, with items that are the list's own: so these are taken out of the piece at its ends.  What the steps between would read
 is put together when a node of the graph stands for them.
+
+That is so for items that require no grad.  Of one that does, the function may ask for the gradient, or hang a hook on it, and a row of the
+piece has another one: so a list of those stays one of items where they are read one by one.
 """
 
 from __future__ import annotations

@@ -278,6 +278,12 @@ class StepsAsLoop:
                 return False
         return True
 
+    @property
+    def appends_twice(self) -> bool:
+        """Whether items of several lists have the same memory."""
+        roots = [self._root(place) for items in self._step.appended for place in items]
+        return len({*roots}) < len(roots)
+
     def _is_made(self, place: Place) -> bool:
         """Whether a value, or what it is a view of, is one that a step makes, and no slice: nobody else has its memory."""
         root = self._root(place)

@@ -78,11 +78,17 @@ _TEMPORARY: Final = "__temporary_"
 
 class _Growing(NamedTuple):
     """A list that steps append to.  is_private: whether it is private to the function.  in_front: whether its items come in front of all
-    others."""
+    others.  is_read: whether the function reads its items one by one."""
 
     items: list[Any]
     is_private: bool
     in_front: bool
+    is_read: bool
+
+    @property
+    def may_be_in_pieces(self) -> bool:
+        """Whether nobody can tell that items are rows of one tensor: who reads one may ask for its gradient, which is not that of a row."""
+        return self.is_private and not (self.is_read and self.newest().requires_grad)
 
     def since(self, length: int) -> list[Any]:
         """What has been appended since it was so long, in the order of the steps."""
@@ -435,7 +441,10 @@ class Loop:
         if state.top is not interpreter or not all(name in variables for name in names.stored):
             return None
         appended = [name for name in names.appended if type(variables.get(name)) is list]
-        lists = [_Growing(variables[name], name in names.private, name in names.in_front) for name in appended]
+        lists = [
+            _Growing(variables[name], *[name in known for known in (names.private, names.in_front, names.read)])
+            for name in appended
+        ]
         if any(recorder.is_outside(x.items) for x in lists) or not self._are_as_kept(variables):
             return None
         apart = {*self._cells, *self._counters, *names.ignored, *names.listed, *(() if names.unpacked else names.targets)}
@@ -611,7 +620,7 @@ class Loop:
         """Have one node do all steps but the last two, if a loop can.  Returns what the first step that it has left begins with."""
         given, count = now.elements + len(reads), self._count - (2 + self._at)
         tensors = [*now.seen.tensors[: now.elements], *reads.tensors(0), *now.seen.tensors[now.elements :]]
-        if any(made and not grown.is_private for grown, made in zip(now.lists, step.appended, strict=True)):
+        if any(made and not grown.may_be_in_pieces for grown, made in zip(now.lists, step.appended, strict=True)):
             return None
         row_major = [
             not made or grown.newest()._array.flags.c_contiguous for grown, made in zip(now.lists, step.appended, strict=True)
@@ -619,7 +628,7 @@ class Loop:
         items = [*self._items, *range(now.elements, given)]
         listed = [*reads.listed, *(self._elements.listed if isinstance(self._elements, AnyNumber) else ())]
         loop = StepsAsLoop(self._interpreter, step, moves, tensors, given, row_major, items, listed)
-        if not loop.is_possible:
+        if not loop.is_possible or (any(grown.is_read for grown in now.lists) and loop.appends_twice):
             return None
         elements: list[Slices] | None
         if not isinstance(self._elements, AnyNumber):

@@ -24,6 +24,7 @@ from tracejit.capture.syntax.loops import (
     own_uses,
     positions,
     private_lists,
+    read_one_by_one,
     reads_item,
     source_of,
     turned_around,
@@ -78,6 +79,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.globals, self.nonlocals = declared_names(node)
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
+        self.read = read_one_by_one(node, self.lists)
         self.uses = own_uses(node)
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
         # Calls in the header of a loop that is looked at, `x.unbind`, `range`, -> its name.

@@ -42,6 +42,7 @@ __all__ = [
     "own_uses",
     "positions",
     "private_lists",
+    "read_one_by_one",
     "reads_item",
     "source_of",
     "turned_around",
@@ -63,9 +64,9 @@ class LoopNames:
     that are private to the function; ignored: other private lists, which the body does not name; last: those lists of which the body
     reads the last item.  numbers: targets that are counters if they are numbers, with which steps compute.  renewed: stored variables that
     each step assigns to before it uses them, and that nothing but the body uses.  in_front: lists that get what is appended in front of
-    all others; listed: private lists that the body only reads, at places which move with its steps.  shape: of the targets, as of an
-    element (elements.py).  kept: stored variables that each step adds a number to, `i += 1`, with these numbers: if they are integers, they
-    count steps, too."""
+    all others; listed: private lists that the body only reads, at places which move with its steps; read: private lists whose items the
+    function reads one by one.  shape: of the targets, as of an element (elements.py).  kept: stored variables that each step adds a number
+    to, `i += 1`, with these numbers: if they are integers, they count steps, too."""
 
     targets: tuple[str, ...]
     unpacked: bool
@@ -79,6 +80,7 @@ class LoopNames:
     renewed: tuple[str, ...] = ()
     in_front: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
     shape: Any = None
     kept: tuple[tuple[str, int], ...] = ()
 
@@ -90,10 +92,11 @@ def loop_names(
     shared: set[str],
     lists: frozenset[str] = frozenset(),
     everywhere: Mapping[str, int] = MappingProxyType({}),
+    read: frozenset[str] = frozenset(),
 ) -> LoopNames | None:
     """The variables of a loop; None where all of its steps have to run.  local: names of the function's own; captured: those that nested
-    functions read; shared: names that it declares global or nonlocal; lists: its private lists; everywhere: how often the function names
-    its variables."""
+    functions read; shared: names that it declares global or nonlocal; lists: its private lists; everywhere: how often
+    the function names its variables; read: lists of which it reads items one by one."""
     parts = _leaves(node.target)
     targets = [part.id for part in parts if isinstance(part, ast.Name)]
     stored = names_stored_by(node.body)
@@ -122,7 +125,7 @@ def loop_names(
     in_front = {name for name in appended if growing[name].in_front}
     groups = {
         "stored": stored, "counters": counters, "appended": appended, "private": appended & lists, "ignored": ignored, "last": last,
-        "numbers": numbers, "renewed": renewed, "in_front": in_front, "listed": listed,
+        "numbers": numbers, "renewed": renewed, "in_front": in_front, "listed": listed, "read": appended & read,
     }  # fmt: skip
     known: dict[str, Any] = {name: tuple(sorted(found)) for name, found in groups.items()}
     return LoopNames(tuple(targets), unpacked, **known, shape=_shape(node.target), kept=tuple(sorted(kept.items())))
@@ -257,6 +260,14 @@ def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
         if name is not None and name in found:
             found[name] += 1
     return found
+
+
+def read_one_by_one(node: FunctionNode, lists: frozenset[str]) -> frozenset[str]:
+    """Those private lists of which a function reads items but the last one, or through which its loops go."""
+    parts = [*ast.walk(node)]
+    found = {name for part in parts if (name := reads_item(part)) is not None and reads_last(part) is None}
+    headers = [part.iter for part in parts if isinstance(part, ast.For | ast.comprehension)]
+    return lists & (found | {source_of(x) for header in headers for x in listed_in(header)})
 
 
 def listed_in(header: ast.expr) -> Iterator[ast.expr]:

@@ -276,7 +276,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return self.place(ast.Name(name, ast.Store()), target), self.store(target, ast.Name(name, ast.Load()), node)
 
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
-        names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists, self.uses)
+        names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists, self.uses, self.read)
         if names is not None:
             return self.watched(node, names)
         self.goes_through_lists(node.iter)
@@ -381,7 +381,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         target = self.place(ast.Name(self.temporary(), ast.Store()), node.test)
         repeated = self.place(ast.For(target, node.test, [end, *node.body], [], None), node)
         names = loop_names(
-            repeated, self.local | {target.id}, self.captured, self.globals | self.nonlocals, self.lists, self.uses
+            repeated, self.local | {target.id}, self.captured, self.globals | self.nonlocals, self.lists, self.uses, self.read
         )
         if names is None or not any(compared(first, [name for name, _ in names.kept])):
             return None
