@@ -21,15 +21,22 @@ def names(source: str, captured: str = "", shared: str = "") -> LoopNames | None
 
 def test_targets_and_what_a_step_stores_are_told_apart() -> None:
     found = names("for x in xs:\n    h = k = f(x)")
-    assert found == LoopNames(("x",), False, ("h", "k"), (), ())
-    assert names("for t, x in xs:\n    h = f(x, t)") == LoopNames(("t", "x"), True, ("h", "t", "x"), (), ())
+    assert found == LoopNames(("x",), False, ("h", "k"), (), (), numbers=("x",))
+    found = names("for t, x in xs:\n    h = {x, t}")
+    assert found == LoopNames(("t", "x"), True, ("h", "t", "x"), (), (), shape=(None, None))
+
+
+def test_targets_may_be_in_each_other() -> None:
+    found = names("for t, (x, h) in xs:\n    pass")
+    assert found is not None and (found.targets, found.shape, found.unpacked) == (("t", "x", "h"), (None, (None, None)), True)
 
 
 @pytest.mark.parametrize("use", ["xs[t]", "xs[:, t]", "xs[t + 1]", "xs[n - 1 - t]", "xs[t, 0] + xs[0, t - n]", "xs[k[t]]", "1"])
 def test_a_target_that_is_only_a_position_counts(use: str) -> None:
     found = names(f"for t in xs:\n    h = f({use})")
     assert found is not None and found.counters == ("t",)
-    assert names(f"for t, x in xs:\n    h = f({use}, x)") == LoopNames(("t", "x"), True, ("h", "x"), ("t",), ())
+    found = names(f"for t, x in xs:\n    h = f({use}, x)")
+    assert found == LoopNames(("t", "x"), True, ("h", "x"), ("t",), (), numbers=("x",), shape=(None, None))
 
 
 def test_a_position_that_is_assigned_to_counts() -> None:
@@ -40,9 +47,9 @@ def test_a_position_that_is_assigned_to_counts() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "h = t", "h = f(t)", "h = xs[t] * (t % 2)", "h = xs[t * 2]", "h = xs[t + t]", "h = xs[-t]", "h = xs[t:]", "h = xs[f(t)]",
+        "h = t", "h = [t]", "h = xs[t] * (t % 2)", "h = xs[t * 2]", "h = xs[t + t]", "h = xs[-t]", "h = xs[t:]", "h = xs[f(t)]",
         "outs[t * 2] += 1", "del outs[t]", "t = xs[t]", "if t: pass", "f(lambda: xs[t])", "h = [t for t in xs]", "h = f'{t}'",
-        "outs[xs[t].t + t] = 1", "h = xs[t].t[t * 1]", "h = xs[t // 2]", "h = abs(t)", "h = math.pow(t, k=t)", "t += 1",
+        "outs[xs[t].t + t] = 1", "h = xs[t].t[t * 1]", "h = xs[t // 2]", "h = f(*t)", "t += 1",
     ],
 )  # fmt: skip
 def test_a_target_that_is_used_otherwise_does_not(body: str) -> None:
@@ -51,8 +58,12 @@ def test_a_target_that_is_used_otherwise_does_not(body: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "use", ["h * t", "xs[t] * (t + 1)", "-t", "0.9**t", "float(t)", "math.exp(t)", "f(t / n, xs[t + 1])", "1 if t > 2 else t - 1"]
-)
+    "use",
+    [
+        "h * t", "xs[t] * (t + 1)", "-t", "0.9**t", "float(t)", "math.exp(t)", "f(t / n, xs[t + 1])", "1 if t > 2 else t - 1", "f(t)",
+        "math.pow(t, k=t)",
+    ],
+)  # fmt: skip
 def test_a_target_that_is_computed_with_counts_where_it_is_a_number(use: str) -> None:
     found = names(f"for t in xs:\n    h = {use}")
     assert found is not None and (found.counters, found.numbers) == ((), ("t",))
@@ -103,7 +114,7 @@ def test_a_list_that_is_used_otherwise_is_not(body: str) -> None:
     "source",
     [
         "for x in xs:\n    yield x", "for x in xs:\n    h = yield", "for x in xs:\n    yield from x", "for h.x in xs:\n    pass",
-        "for xs[0] in xs:\n    pass", "for (t, (x, h)) in xs:\n    pass", "for t, *x in xs:\n    pass",
+        "for xs[0] in xs:\n    pass", "for (t, (x, h.x)) in xs:\n    pass", "for t, *x in xs:\n    pass",
     ],
 )  # fmt: skip
 def test_steps_that_are_interrupted_and_other_targets_are_not_looked_at(source: str) -> None:
@@ -137,6 +148,8 @@ def private(source: str) -> frozenset[str]:
         "stack(outs[::-1])",
         "stack(outs[1:]) + cat(outs[:-1]) + sum(outs[2:-3])",
         "stack(outs[:])",
+        "outs[0] + outs[-2] + outs[k]",
+        "[k for k in outs] + [k for k, x in zip(outs[1:], reversed(outs))]",
     ],
 )
 def test_a_list_that_is_appended_to_and_joined_is_private(begin: str, use: str) -> None:
@@ -148,8 +161,10 @@ def test_a_list_that_is_appended_to_and_joined_is_private(begin: str, use: str) 
     [
         "return outs", "return stack(outs[n:])", "return stack(outs[-2:])", "return stack(outs[:4])", "return stack(outs[:-0])",
         "return stack([h, outs])", "return stack(tensors=outs)", "k = outs",
-        "for h in outs: g(h)", "outs += [h]", "outs.extend(h)", "h = outs.append", "del outs", "outs = [*h]", "outs = [outs]",
-        "outs = k = []", "h = outs[0]", "h = outs[-2]", "h = outs[-1.0]", "h = outs[:-1]", "outs[-1] = h", "outs[-1] += h", "del outs[-1]",
+        "for h in outs: outs.append(h)", "for h in outs: k = stack(outs)", "for h in zip(outs, g(outs)): g(h)", "outs += h",
+        "outs += [h, k]", "outs += [*h]", "outs = [h] + outs", "outs = k + [h]", "outs.insert(1, h)", "outs.extend(h)", "h = outs.append",
+        "del outs", "outs = [*h]", "outs = [outs]",
+        "outs = k = []", "h = outs[0, 1]", "h = outs[:-1]", "outs[-1] = h", "outs[-1] += h", "del outs[-1]",
         "return stack(h, outs)", "g(outs.append(h, 1))", "return [stack(h) for outs in h]", "return f'{outs}'", "return max(outs)",
         "return sum([outs])",
     ],
@@ -163,7 +178,7 @@ def test_a_loop_names_the_lists_of_which_it_reads_the_last_item() -> None:
     (node,) = ast.parse("for x in xs:\n    outs.append(x * outs[-1])\n    others.append(x)").body
     assert isinstance(node, ast.For)
     found = loop_names(node, LOCAL | {"others"}, frozenset(), set(), frozenset({"outs"}))
-    assert found == LoopNames(("x",), False, (), (), ("others", "outs"), ("outs",), (), ("outs",))
+    assert found == LoopNames(("x",), False, (), (), ("others", "outs"), ("outs",), (), ("outs",), ("x",))
 
 
 def test_an_argument_is_no_private_list() -> None:
@@ -185,7 +200,49 @@ def test_a_loop_tells_private_lists_that_it_appends_to_from_those_that_it_does_n
     (node,) = ast.parse("for x in xs:\n    outs.append(x)").body
     assert isinstance(node, ast.For)
     found = loop_names(node, LOCAL, frozenset(), set(), frozenset({"outs", "others"}))
-    assert found == LoopNames(("x",), False, (), (), ("outs",), ("outs",), ("others",))
+    assert found == LoopNames(("x",), False, (), (), ("outs",), ("outs",), ("others",), numbers=("x",))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("h += 1", (("h", 1),)), ("h = xs[h]; k -= 2", (("k", -2),)), ("h = h - 3\n    k = k + 1", (("h", -3), ("k", 1))),
+        ("if x: break\n    h += 1\n    if x: continue\n    k = xs[h + 1] * h", (("h", 1),)), ("f(h)\n    h += 1", (("h", 1),)),
+        ("if x: continue\n    h += 1", ()), ("h += 1\n    h += 1", ()), ("if x: h += 1", ()), ("h += 1.0", ()), ("h += k", ()),
+        ("h += 0", ()), ("h = 1 + h", ()), ("h += 1\n    k = {h}", ()), ("h += 1\n    del h", ()), ("x += 1", ()), ("h *= 2", ()),
+        ("for k in xs:\n        continue\n    h += 1", (("h", 1),)), ("h += 1\n    k = lambda: h", ()),
+        ("for k in xs:\n        pass\n    else:\n        continue\n    h += 1", ()),
+    ],
+)  # fmt: skip
+def test_variables_to_which_each_step_adds_a_number_are_kept(body: str, expected: tuple[tuple[str, int], ...]) -> None:
+    found = names(f"for x in xs:\n    {body}", captured="h" if "lambda" in body else "")
+    assert found is not None and found.kept == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("outs.insert(0, x)", ("outs",)), ("outs.insert(1, x)", ()), ("outs.append(x)", ()), ("outs.insert(0, x); outs.append(h)", ()),
+        ("outs.insert(0, *x)", ()), ("h = outs.insert(0, x)", ()),
+    ],
+)  # fmt: skip
+def test_lists_that_grow_in_front_are_named(body: str, expected: tuple[str, ...]) -> None:
+    found = names(f"for x in xs:\n    {body}")
+    assert found is not None and found.in_front == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("h = outs[t]", ("outs",)), ("h = outs[t - 1] * outs[n - 1 - t]", ("outs",)), ("h = outs[0]", ()), ("h = outs[t] + outs[0]", ()),
+        ("outs.append(outs[t])", ()), ("h = outs[k]", ()), ("h = k[t]", ()),
+    ],
+)  # fmt: skip
+def test_lists_that_are_read_at_places_that_move_are_named(body: str, expected: tuple[str, ...]) -> None:
+    (node,) = ast.parse(f"for t in xs:\n    {body}").body
+    assert isinstance(node, ast.For)
+    found = loop_names(node, LOCAL, frozenset(), set(), frozenset({"outs"}))
+    assert found is not None and found.listed == expected
 
 
 def expression(source: str) -> ast.expr:

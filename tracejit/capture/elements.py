@@ -6,24 +6,26 @@ all steps are to run: then the number is this one in all calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.in_program import SHORT
 from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.listed import Items
 from tracejit.capture.loop_nodes import Slices, row
 from tracejit.capture.snapshots import is_behind
 from tracejit.core.dtypes import int64
 from tracejit.core.interpreter import state
 from tracejit.core.symbolic import SymInt, without_symbols
 from tracejit.ops.creation import arange
+from tracejit.ops.movement.views import slice_
 from tracejit.ops.public.derive import FUNCTIONS
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["FIRST", "MORE_THAN", "TAKING_APART", "AnyNumber", "Numbers", "Rows", "TakenApart", "made_at", "takes_apart"]
+__all__ = ["FIRST", "MORE_THAN", "TAKING_APART", "AnyNumber", "Numbers", "Rows", "Through", "made_at", "takes_apart"]
 
 FIRST: Final = 5
 """Elements that count from the front: enough to compare a step with the one before at two places."""
@@ -34,7 +36,7 @@ TAKING_APART: Final = {
     "split": ("input", "split_size_or_sections", "dim"),
     "chunk": ("input", "chunks", "dim"),
 }
-"""Functions, and methods, whose results `TakenApart` may stand for, and their arguments."""
+"""Functions, and methods, whose results `Through` may stand for, and their arguments."""
 _METHODS: Final = {name: vars(Tensor)[name] for name in TAKING_APART}
 
 
@@ -48,34 +50,61 @@ def takes_apart(owner: Any, name: str, function: Any) -> bool:
     return vars(Tensor)[name] is _METHODS[name] if type(owner) is Tensor else function is FUNCTIONS[name]
 
 
-class TakenApart:
-    """`base.unbind(dim)`, or `base.split(1, dim)`, which keeps the dimension, in the header of a loop, until it is known whether that many
-    are to be made."""
+class Through:
+    """What the header of a loop goes through, `x.unbind(1)`, `enumerate(zip(xs, ys))`, until it is known whether that many elements are to
+    be made.
 
-    __slots__ = ("base", "dim", "keeps", "made")
+    parts: of each element, in the order in which `shape` has them.  shape: None of an element that is one part, else a tuple of the shapes
+    of what is in it.  made: gives what Python makes there."""
 
-    def __init__(self, base: Tensor, dim: int, keeps: bool, made: Callable[[], Any]) -> None:
-        """made: gives what the call does."""
-        self.base = base
-        self.dim = dim
-        self.keeps = keeps
+    __slots__ = ("count", "made", "parts", "shape")
+
+    def __init__(self, count: Any, parts: Sequence[Rows | Items | Numbers], shape: Any, made: Callable[[], Any]) -> None:
+        self.count = count
+        self.parts = parts
+        self.shape = shape
         self.made = made
 
 
 class Rows:
     """The slices of a tensor along one of its dimensions, as far as they are made."""
 
-    def __init__(self, base: Tensor, dim: int = 0, keeps: bool = False) -> None:
-        """keeps: whether slices have that dimension."""
+    def __init__(self, base: Tensor, count: Any, dim: int = 0, width: int | None = None, is_backwards: bool = False) -> None:
+        """count: how many there are.  width: how long they are along that dimension, if they have it; the last one may be shorter."""
         self.base = base
-        self.dim = dim
-        self.keeps = keeps
+        self._count = count
+        self._dim = dim
+        self._width = width
+        self._is_backwards = is_backwards
         self._made: dict[int, Tensor] = {}
+
+    def backwards(self) -> Rows:
+        """The same in the other order."""
+        return Rows(self.base, self._count, self._dim, self._width, not self._is_backwards)
+
+    def complete(self, length: int) -> None:
+        """Make so many, which are all."""
+        for k in range(length):
+            self.make(k, k)
 
     def make(self, k: int, place: Any) -> None:
         """Make row `k` of this call, which is the one at `place` in each."""
-        if k not in self._made:
-            self._made[k] = row(self.base, self.dim, place, self.keeps)
+        if k in self._made:
+            return
+        at, width = self._at(place), self._width
+        if width is not None and without_symbols(at) == without_symbols(self._count) - 1:
+            end = self.base.shape[self._dim]
+            self._made[k] = slice_.of(self.base, dim=self._dim, start=at * width, stop=end, step=1)
+        else:
+            self._made[k] = row(self.base, self._dim, at, width)
+
+    def _at(self, place: Any) -> Any:
+        return self._count - 1 - place if self._is_backwards else place
+
+    def slices(self, k: int, place: Any) -> Slices:
+        """Those from row `k` of this call on, which is the one at `place` in each."""
+        distance = -1 if self._is_backwards else 1
+        return Slices(self.base, self._dim, self._at(place), distance, made_at(self[k]), self._width)
 
     def __getitem__(self, k: int) -> Tensor:
         return self._made[k]
@@ -85,34 +114,47 @@ class Numbers:
     """Numbers that count steps, up or down."""
 
     def __init__(self, recorder: Recorder, start: Any, step: int = 1) -> None:
-        """start: a number, or a size.  step: 1 or -1."""
+        """start: a number, or a size.  step: how far they move, which is not 0."""
         self._recorder = recorder
         self._start = start
-        self._step = step
+        self.step = step
         self._made: dict[int, Any] = {}
-        self._late: dict[int, Any] = {}
+        self._late: dict[tuple[int, int], Any] = {}
         self.tensor: Tensor | None = None
 
-    def become_tensor(self, count: SymInt) -> bool:
+    def backwards(self, count: Any) -> Numbers:
+        """So many of them in the other order."""
+        return Numbers(self._recorder, self._start + self.step * (count - 1), -self.step)
+
+    def become_tensor(self, count: int) -> bool:
         """Have them in a tensor int64 as well, so that steps can compute with them; False where they may be too long for that."""
-        last = self._start + self._step * count
+        last = self._start + self.step * count
         if not all(x < 2**SHORT and x > -(2**SHORT) for x in (self._start, last)):
             return False
-        self.tensor = arange(self._start, self._step, length=count, dtype=int64)
+        self.tensor = arange(self._start, self.step, length=count, dtype=int64)
         return True
 
-    def late(self, k: int, place: Any) -> Any:
-        """Number `k` of this call, which is the one at `place` in each, as one that the program has."""
+    def late(self, k: int, place: Any, ahead: int = 0) -> Any:
+        """Number `k` of this call, which is the one at `place` in each, or one so many further, as one that the program has."""
         assert self.tensor is not None
-        if k not in self._late:
-            number = self._late[k] = self._recorder.program.take_number(row(self.tensor, 0, place, keeps=False))
+        if (k, ahead) not in self._late:
+            number = self._late[k, ahead] = self._recorder.program.take_number(row(self.tensor, 0, place + ahead))
             if is_symbolic(number):
                 number._late.bits = SHORT
-        return self._late[k]
+        return self._late[k, ahead]
+
+    def at(self, place: Any) -> Any:
+        """The number at a place: a size, or a plain one."""
+        return self._start + self.step * place
+
+    def complete(self, length: int) -> None:
+        """Make so many, which are all."""
+        for k in range(FIRST, length):
+            self.make(k, k)
 
     def make(self, k: int, place: Any) -> None:
         """Number `k` of this call is the one at `place` in each.  It is a number of the recording from now on: no step has one more."""
-        self._made[k] = self._start + self._step * place
+        self._made[k] = self.at(place)
         self._recorder.sizes.admitted(self._made[k])
 
     def __getitem__(self, k: int) -> Any:
@@ -123,15 +165,15 @@ class AnyNumber:
     """Elements of a loop of which another call may have another number: the first ones count from the front, the last two from the end.
     Others are made only if all steps are to run: then the number is this one in all calls."""
 
-    def __init__(self, recorder: Recorder, count: SymInt, parts: Sequence[Rows | Numbers], unpacked: bool) -> None:
-        """count: more than MORE_THAN.  parts: of each element, which is a tuple of them if it is unpacked."""
+    def __init__(self, recorder: Recorder, through: Through) -> None:
+        """through: more than MORE_THAN elements."""
         self._recorder = recorder
-        self.count = count
-        self._length = int(without_symbols(count))
-        self._parts = parts
-        self._unpacked = unpacked
+        self.count: SymInt = through.count
+        self._length = int(without_symbols(self.count))
+        self._parts, self._shape = through.parts, through.shape
         self._grad_enabled = state.grad_enabled
-        for part in parts:
+        self.is_complete = False
+        for part in self._parts:
             for k in (*range(FIRST), self._length - 2, self._length - 1):
                 part.make(k, self.place(k))
 
@@ -139,37 +181,43 @@ class AnyNumber:
         return self._length
 
     def __getitem__(self, k: int) -> Any:
-        found = tuple([part[k] for part in self._parts])
-        return self._recorder.made(found) if self._unpacked else found[0]
+        return self._element(self._shape, iter([part[k] for part in self._parts]))
+
+    def _element(self, shape: Any, parts: Iterator[Any]) -> Any:
+        if shape is None:
+            return next(parts)
+        return self._recorder.made(tuple([self._element(inner, parts) for inner in shape]))
 
     def place(self, k: int) -> Any:
         """Which element the one at `k` is, in each call."""
         return k if k < FIRST else self.count - (self._length - k)
 
-    def number(self, k: int) -> Any:
-        """The number that counts it, as one that the program has."""
-        return next(part.late(k, self.place(k)) for part in self._parts if type(part) is Numbers)
-
-    @property
-    def counted(self) -> Tensor | None:
-        """The tensor of such numbers, if there is one."""
-        return next((part.tensor for part in self._parts if type(part) is Numbers), None)
-
     def tensors(self, k: int) -> list[Tensor]:
         """Those of an element."""
-        return [part[k] for part in self._parts if type(part) is Rows]
+        return [part[k] for part in self._parts if type(part) is not Numbers]
 
-    def slices(self, at: int) -> list[Slices]:
-        """The tensors of elements from one on."""
-        return [Slices(part.base, part.dim, at, 1, made_at(part[at]), part.keeps) for part in self._parts if type(part) is Rows]
+    @property
+    def items(self) -> list[int]:
+        """Which of these are items of lists."""
+        return [k for k, part in enumerate(part for part in self._parts if type(part) is not Numbers) if type(part) is Items]
+
+    @property
+    def listed(self) -> list[Tensor]:
+        """The tensors in the lists that these are of."""
+        return [x for part in self._parts if isinstance(part, Items) for x in part.listed]
+
+    def slices(self, k: int) -> list[Slices] | None:
+        """The tensors of elements from one on, but for the last two; None where they are not alike."""
+        found = [part.slices(k, self.place(k)) for part in self._parts if not isinstance(part, Numbers)]
+        return None if None in found else found  # type: ignore[return-value]
 
     def complete(self) -> None:
         """Make all, as where the loop began: steps may have changed grad mode."""
+        self.is_complete = True
         int(self.count)
         grad_enabled, state.grad_enabled = state.grad_enabled, self._grad_enabled
         try:
             for part in self._parts:
-                for k in range(FIRST, self._length):
-                    part.make(k, k)
+                part.complete(self._length)
         finally:
             state.grad_enabled = grad_enabled

@@ -10,11 +10,13 @@ from __future__ import annotations
 import builtins
 import sys
 import threading
+from collections.abc import Iterator
 from functools import partial
+from itertools import repeat
 from types import CellType
 from typing import Any
 
-from tracejit.capture.elements import TakenApart, takes_apart
+from tracejit.capture.elements import takes_apart
 from tracejit.capture.handlers.patterns import (
     PYTHON,
     Operations,
@@ -24,13 +26,25 @@ from tracejit.capture.handlers.patterns import (
     matched_class,
     matched_mapping,
 )
-from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, SuperProxy, completed, released, settle_closure, stored
+from tracejit.capture.handlers.symbols import (
+    IMMUTABLE_HOLDERS,
+    SuperProxy,
+    completed,
+    is_symbolic,
+    plain,
+    released,
+    settle_closure,
+    stored,
+)
+from tracejit.capture.headers import whole
 from tracejit.capture.joining import backwards, has_stacked, joined, take_apart
+from tracejit.capture.listed import item_at
 from tracejit.capture.policies import BINARY, IN_PLACE, SWAPPED, UNARY, is_a, is_user_instance
 from tracejit.capture.repeating import Loop
 from tracejit.capture.steps import Stacked
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.tracebacks import without_handlers
+from tracejit.core.symbolic import python_type
 from tracejit.tensor import Tensor
 
 __all__ = ["Frame", "current"]
@@ -268,9 +282,13 @@ class Frame:
         """Whether a loop stands for `value`, of which there may be any number of elements."""
         return active() is not None and loop is not None and (value is loop or loop.goes_through(value))
 
+    def adds_up(self, function: Any) -> bool:
+        """Whether a function adds up what it is given, one after the other."""
+        return function is sum
+
     def whole(self, value: Any) -> Any:
         """What the header of a loop has given, where no loop stands for it."""
-        return value.made() if type(value) is TakenApart else value
+        return whole(value)
 
     def steps(self, loop: Loop | None, value: Any, passing: str) -> Any:
         """What Python iterates over.  passing: the name of the builtin that has made `value` for this loop, if it was one of those whose
@@ -278,7 +296,7 @@ class Frame:
         recorder = active()
         if self.goes_through(loop, value):
             return loop
-        value = self.whole(value)
+        value = whole(value)
         if recorder is None:
             return stored(value)
         elements = recorder.iteration.iterate(value, 0)
@@ -318,11 +336,24 @@ class Frame:
         items[:] = self.turned(items)
         return None
 
-    def last_item(self, items: Any) -> Any:
-        """The last item of such a list."""
-        if type(items) is list and items and type(items[-1]) is Stacked:
+    def listed(self, loop: Loop | None, items: Any) -> Any:
+        """Such a list, or what describes its items, where a loop goes through them."""
+        if loop is not None and active() is not None:
+            return loop.headers.listed(items)
+        take_apart(items)
+        return items
+
+    def listed_item(self, name: str, items: Any, key: Any, *loops: Loop | None) -> Any:
+        """An item of such a list, at a place that moves with the steps of loops, if any."""
+        recorder = active()
+        place = key if recorder is None or type(key) is int else recorder.sizes.symbol(key)
+        if recorder is None or not has_stacked(items) or python_type(place) is not int:
             take_apart(items)
-        return self.item(items, -1)
+            return self.item_along(items, key, *loops)
+        found = item_at(recorder.program, items, place)
+        for loop in filter(None, loops):
+            loop.has_read(name, place, found)
+        return found
 
     def taking_apart(self, loop: Loop | None, owner: Any, name: str) -> Any:
         """What a loop calls that goes through `owner.unbind(...)`, or another function or method that takes a tensor apart."""
@@ -330,20 +361,16 @@ class Frame:
         callee = self.callee(function)
         if loop is None or active() is None or not takes_apart(owner, name, function):
             return callee
-        return partial(loop.taken_apart, name, callee, owner if type(owner) is Tensor else None)
+        return partial(loop.headers.taken_apart, name, callee, owner if type(owner) is Tensor else None)
 
     def counting(self, loop: Loop | None, function: Any) -> Any:
-        """What a loop calls that goes through what `range`, `enumerate` or `zip` gives, or something else of this name."""
+        """What a loop calls that goes through what `range`, `enumerate`, `zip` or `reversed` gives, or something else of this name."""
         callee = self.callee(function)
-        known = function is range or function is enumerate or function is zip
-        return partial(loop.counts, function, callee) if known and loop is not None and active() is not None else callee
-
-    def counting_backwards(self, loop: Loop | None, reverse: Any, function: Any) -> Any:
-        """What a loop calls that goes through `reversed(range(...))`, or something else of these names."""
-        outer, inner = self.callee(reverse), self.callee(function)
-        if reverse is reversed and function is range and loop is not None and active() is not None:
-            return partial(loop.counts_backwards, inner, outer)
-        return lambda *arguments: outer(inner(*arguments))
+        if loop is None or active() is None:
+            return callee
+        if loop.headers.knows(function):
+            return partial(loop.headers.called, function, callee)
+        return lambda *arguments, **keywords: callee(*map(whole, arguments), **keywords)
 
     def repeats(self, loop: Loop | None) -> bool:
         """Whether all steps up to the last have been left out, at the beginning of one."""
@@ -364,9 +391,15 @@ class Frame:
         return left
 
     def item_along(self, owner: Any, key: Any, *loops: Loop | None) -> Any:
-        """An item at a place that moves with the steps of loops: a slice of a tensor, or else one cannot tell which step is like which."""
+        """An item at a place that moves with the steps of loops: a slice of a tensor, or a number that the program finds in a table of
+        numbers; of anything else one cannot tell which step is like which."""
         if type(owner) is not Tensor:
-            _run_all(loops)
+            is_table = type(owner) in (list, tuple) and set(map(type, owner)) in ({float}, {int})
+            place = loops[0].position(key) if is_table and len(loops) == 1 and loops[0] and active() is not None else None
+            if place is None:
+                _run_all(loops)
+            else:
+                key = place
         return self.item(owner, key)
 
     def set_item_along(self, value: Any, owner: Any, key: Any, *loops: Loop | None) -> None:
@@ -386,14 +419,35 @@ class Frame:
         result = self.compare(symbol, left, right)
         for loop in filter(None, () if _is_of_tensors(left, right) else loops):
             counter, other = (left, right) if is_left else (right, left)
+            if is_left is not None and type(plain(counter)) is float:  # a variable that counts no steps
+                continue
             asked = symbol if is_left else SWAPPED[symbol]
             if is_left is None or type(result) is not bool or not loop.compared(asked, counter, other, result):
                 loop.run_all()
         return result
 
-    def number_of_step(self, loop: Loop | None, counter: Any) -> Any:
-        """What a loop goes through, where something is computed with it: a number that counts its steps, or anything else."""
-        return counter if loop is None or active() is None or isinstance(counter, Tensor) else loop.number(counter)
+    def number_of_step(self, loop: Loop | None, name: str, ahead: int, counter: Any) -> Any:
+        """A variable of a loop, where something is computed with it: a number that counts its steps, or anything else.  ahead: how many
+        steps it is further."""
+        return counter if loop is None or active() is None or isinstance(counter, Tensor) else loop.number(name, ahead, counter)
+
+    def counted_on(self, symbol: str, left: Any, right: Any, in_place: bool, loop: Loop | None) -> Any:
+        """A number is added to a variable, once in each step of a loop."""
+        found = loop.moved(symbol, left, right) if loop is not None and is_symbolic(left) and active() is not None else None
+        if found is not None:
+            return found
+        return self.in_place(symbol, left, right) if in_place else self.binary(symbol, left, right)
+
+    def steps_while(self, loop: Loop | None) -> Iterator[Any]:
+        """The steps of a `while` loop, which ends itself."""
+        return repeat(None) if loop is None else loop.until_left()
+
+    def goes_on(self, name: str, symbol: str, left: Any, right: Any, is_left: bool, loop: Loop | None) -> Any:
+        """The comparison for which a `while` loop goes on.  name: of what counts its steps, on one side."""
+        if loop is not None and active() is not None:
+            asked, *sides = (symbol, left, right) if is_left else (SWAPPED[symbol], right, left)
+            loop.counts_while(name, asked, *sides)
+        return self.compare_along(symbol, left, right, is_left, loop)
 
     def moved(self, symbol: str, left: Any, right: Any, *loops: Loop | None) -> Any:
         """Part of such a place: a sum or a difference of integers."""

@@ -25,7 +25,7 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["backwards", "has_stacked", "joined", "take_apart"]
+__all__ = ["backwards", "has_stacked", "joined", "length_of", "put_together", "take_apart"]
 
 
 def joined(
@@ -36,7 +36,7 @@ def joined(
         found = None
         if interpreter is not None and state.top is interpreter and not interpreter.recorder.stopped:
             if function is len and not (arguments or keywords):
-                return interpreter.recorder.sizes.admitted(sum([x.count if type(x) is Stacked else 1 for x in items]))
+                return interpreter.recorder.sizes.admitted(length_of(items))
             found = interpreter.recorder.containers.native(lambda: _joined(interpreter, function, items, *arguments, **keywords))
         if found is not None:
             return found
@@ -47,6 +47,11 @@ def joined(
 def has_stacked(items: Any) -> bool:
     """Whether a list holds some of its items in one piece."""
     return type(items) is list and any(type(x) is Stacked for x in items)
+
+
+def length_of(items: list[Any]) -> Any:
+    """How many items a list has, as a size."""
+    return sum([x.count if type(x) is Stacked else 1 for x in items])
 
 
 def backwards(items: list[Any]) -> list[Any]:
@@ -84,6 +89,12 @@ def _joined(
     is_new = function is FUNCTIONS["stack"]
     if not (is_new or function is FUNCTIONS["cat"]) or others or keywords or type(dim) is not int:
         return None
+    return put_together(items, dim, is_new)
+
+
+def put_together(items: list[Any], dim: int, is_new: bool = True) -> Tensor | None:
+    """The items of a list, some of which are in one piece, along a dimension, which is a new one or one that they have; None where they
+    have not all one shape and dtype."""
     single = [x for x in items if type(x) is not Stacked]
     like = next(x.rows for x in items if type(x) is Stacked)
     shape, dtype = tuple(like.shape[1:]), like.dtype
@@ -93,7 +104,8 @@ def _joined(
     if not -ndim <= dim < ndim:
         return None
     at = dim % ndim
-    return cat.of(*[_along(x, at, is_new) for x in items], dim=at)  # type: ignore[no-any-return]
+    parts = [_along(x, at, is_new) for x in items]
+    return cat.of(*parts, dim=at) if len(parts) > 1 or not is_new or at else parts[0]
 
 
 def _added(interpreter: RecordingInterpreter, total: Any, items: list[Any]) -> Tensor | None:

@@ -14,7 +14,7 @@ several ways (`_apart`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from operator import itemgetter
@@ -95,27 +95,28 @@ def loop_node(
     return Left(results, rows, before)
 
 
-def row(base: Tensor, dim: int, at: Any, keeps: bool) -> Tensor:
-    """The slice of `base` at a place along `dim`.  keeps: whether it has that dimension."""
-    if keeps:
-        return slice_.of(base, dim=dim, start=at, stop=at + 1, step=1)  # type: ignore[no-any-return]
+def row(base: Tensor, dim: int, at: Any, width: int | None = None) -> Tensor:
+    """The slice of `base` at a place along `dim`.  width: how long slices are along that, if they have it."""
+    if width is not None:
+        return slice_.of(base, dim=dim, start=at * width, stop=(at + 1) * width, step=1)  # type: ignore[no-any-return]
     return select.of(base, at, dim=dim)  # type: ignore[no-any-return]
 
 
 class Slices(NamedTuple):
     """One tensor for each step: slices of `base` along `dim`, the first one at `at`, the next one `distance` further.  since: when they
-    were made, by the numbers of the tape, where that was before the steps.  keeps: whether they have that dimension."""
+    were made, by the numbers of the tape, where that was before the steps.  width: how long they are along that dimension, if they have
+    it: then `at` and `distance` count slices."""
 
     base: Tensor
     dim: int
     at: int
     distance: int
     since: float | None = None
-    keeps: bool = False
+    width: int | None = None
 
     def one(self, k: int) -> Tensor:
         """That of step k."""
-        return row(self.base, self.dim, self.at + k * self.distance, self.keeps)
+        return row(self.base, self.dim, self.at + k * self.distance, self.width)
 
     def stacked(self, count: int, reverse: bool | None = None) -> Tensor:
         """Those of so many steps along the first dimension.  reverse: the direction in which a loop goes through them; without one they are
@@ -123,10 +124,15 @@ class Slices(NamedTuple):
         last = self.at + self.distance * (count - 1)
         start, stop = (self.at, last + 1) if self.distance > 0 else (last, self.at + 1)
         made = []
-        base = self.base
-        if self.keeps:
+        base, width = self.base, self.width
+        if width is not None:
+            if width > 1:
+                base = slice_.of(base, dim=self.dim, start=start * width, stop=stop * width, step=1)
+                made.append(base)
+                start, stop = 0, stop - start
             shape = base.shape
-            base = reshape.of(base, shape=(*shape[: self.dim + 1], 1, *shape[self.dim + 1 :]))
+            length = shape[self.dim] if width == 1 else stop
+            base = reshape.of(base, shape=(*shape[: self.dim], length, width, *shape[self.dim + 1 :]))
             made.append(base)
         made.append(slice_.of(base, dim=self.dim, start=start, stop=stop, step=abs(self.distance)))
         if self.dim:
@@ -158,9 +164,14 @@ class StepsAsLoop:
         begins: Sequence[Tensor],
         elements: int,
         row_major: Sequence[bool],
+        items: Collection[int] = (),
+        listed: Sequence[Tensor] = (),
     ) -> None:
         """moves: how far the position of each node moves from step to step.  begins: the tensors that the first step begins with, of which
-        so many come first that are elements of what Python goes through.  row_major: whether what the step appends to each list is."""
+        so many come first that are elements of what Python goes through.  row_major: whether what the step appends to each list is.
+        items: those elements that are no views, but items of lists; listed: the tensors in these lists, which the loop reads as they are
+        before it."""
+        self._listed = listed
         self._row_major = row_major
         self._interpreter = interpreter
         self._begins = begins
@@ -195,7 +206,10 @@ class StepsAsLoop:
             if a.node.op.kind is Kind.VIEW and i not in self._moving
         }
         self._viewed = {place: a.operands[0] for place, a in self._viewing.items()}
-        self._slices = {("given", k) for k in range(elements)} | {("made", self._numbers[i]) for i in self._moving}
+        # Views that move with the steps: what keeps one of these keeps a view of the same memory.
+        self._slices = {("given", k) for k in range(elements) if k not in items} | {
+            ("made", self._numbers[i]) for i in self._moving
+        }
         # Places of slices of steps before -> (the slice of this step, how many steps before).
         self._trailing = self._trailing_slices()
         self.carried = self._live()
@@ -264,6 +278,12 @@ class StepsAsLoop:
                 return False
         return True
 
+    @property
+    def appends_twice(self) -> bool:
+        """Whether items of several lists have the same memory."""
+        roots = [self._root(place) for items in self._step.appended for place in items]
+        return len({*roots}) < len(roots)
+
     def _is_made(self, place: Place) -> bool:
         """Whether a value, or what it is a view of, is one that a step makes, and no slice: nobody else has its memory."""
         root = self._root(place)
@@ -326,7 +346,9 @@ class StepsAsLoop:
         return self._kinds[value] == a.kind[0] and self._has_own_memory(self._begins[k])
 
     def _has_own_memory(self, x: Tensor) -> bool:
-        return x._base is None and all(y is x or y._storage is None or y._storage is not x._storage for y in self._begins)
+        if x._base is not None or any(y is x for y in self._listed):
+            return False
+        return all(y is x or y._storage is None or y._storage is not x._storage for y in (*self._begins, *self._listed))
 
     def _saves_what_is_written(self, step: Step) -> bool:
         """Whether something saves, or looks at, memory that is written: then a backward pass may refuse, or a view may change."""
@@ -382,8 +404,8 @@ class StepsAsLoop:
             a = self._step.nodes[i]
             assert a.position is not None
             base = self._base(a.operands[0])
-            keeps = a.node.op is slice_
-            sliced["made", self._numbers[i]] = Slices(base, a.node.attrs["dim"], a.position + distance, distance, keeps=keeps)
+            width = 1 if a.node.op is slice_ else None
+            sliced["made", self._numbers[i]] = Slices(base, a.node.attrs["dim"], a.position + distance, distance, width=width)
         for k, (place, steps) in self._trailing.items():
             x = sliced[place]
             sliced["given", k] = x._replace(at=x.at - steps * x.distance)

@@ -26,26 +26,28 @@ with, and where it may ask which step it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise, starmap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracejit.capture.elements import FIRST, MORE_THAN, TAKING_APART, AnyNumber, Numbers, Rows, TakenApart, made_at
+from tracejit.capture.elements import FIRST, MORE_THAN, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.handlers.late import is_late
-from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.handlers.symbols import is_symbolic, plain
+from tracejit.capture.headers import Headers
+from tracejit.capture.joining import backwards, has_stacked, length_of
+from tracejit.capture.listed import Reads
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.policies import BINARY
 from tracejit.capture.snapshots import DICTIONARIES, OF_NUMBERS, Snapshot, kind_of, left_outside, recorded, snapshot
-from tracejit.capture.steps import Applied, Asked, Place, Step
+from tracejit.capture.steps import Applied, Asked, Place, Read, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.core.dtypes import float64
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
-from tracejit.core.symbolic import SymInt, python_type
+from tracejit.core.symbolic import SymInt, python_type, without_symbols
 from tracejit.ir.graph import Literal, Node
 from tracejit.ops.creation import full
 from tracejit.ops.movement.views import select, slice_
@@ -68,28 +70,54 @@ _WORTH: Final = 64
 """Nodes that are left to be appended, where it pays to compare what is recorded."""
 _TRIES: Final = 4
 """Steps that are compared with the one before: if they differ, others will."""
-_COUNTED: Final = "of steps"
-"""What stands in the place of a variable for the numbers of the steps, which have none."""
+_COUNTED: Final = "numbers of"
+"""What stands, before the name of a counter, in the place of a variable for the tensor of its numbers, which has none."""
 _TEMPORARY: Final = "__temporary_"
 """Variables of the instrumented code, which hold nothing from one step to the next."""
 
 
+class _Growing(NamedTuple):
+    """A list that steps append to.  is_private: whether it is private to the function.  in_front: whether its items come in front of all
+    others.  is_read: whether the function reads its items one by one."""
+
+    items: list[Any]
+    is_private: bool
+    in_front: bool
+    is_read: bool
+
+    @property
+    def may_be_in_pieces(self) -> bool:
+        """Whether nobody can tell that items are rows of one tensor: who reads one may ask for its gradient, which is not that of a row."""
+        return self.is_private and not (self.is_read and self.newest().requires_grad)
+
+    def since(self, length: int) -> list[Any]:
+        """What has been appended since it was so long, in the order of the steps."""
+        return self.items[: len(self.items) - length][::-1] if self.in_front else self.items[length:]
+
+    def newest(self) -> Any:
+        return self.items[0 if self.in_front else -1]
+
+    def extend(self, more: list[Any]) -> None:
+        """Append items, in this order."""
+        if self.in_front:
+            self.items[:0] = backwards(more)
+        else:
+            self.items.extend(more)
+
+
 class _Beginning:
     """What a step begins with.  elements: how many of the snapshot's tensors are those of the loop's element.  values: of the tensors.
-    nodes: how many there are.  lists: those that steps append to; private: whether these are private to the function."""
+    nodes: how many there are.  lists: those that steps append to."""
 
-    __slots__ = ("elements", "lengths", "lists", "nodes", "private", "seen", "values")
+    __slots__ = ("elements", "lengths", "lists", "nodes", "seen", "values")
 
-    def __init__(
-        self, interpreter: RecordingInterpreter, seen: Snapshot, elements: int, lists: list[list[Any]], private: list[bool]
-    ) -> None:
+    def __init__(self, interpreter: RecordingInterpreter, seen: Snapshot, elements: int, lists: list[_Growing]) -> None:
         self.seen = seen
         self.values = [interpreter.values.get(id(x)) for x in seen.tensors]
         self.elements = elements
         self.nodes = len(interpreter.nodes)
         self.lists = lists
-        self.private = private
-        self.lengths = list(map(len, lists))
+        self.lengths = [len(x.items) for x in lists]
 
 
 class Loop:
@@ -100,12 +128,18 @@ class Loop:
         self._interpreter = interpreter
         self._cells = cells
         self._names = names
+        self.headers = Headers(interpreter)
         self._counters = names.counters
         self._handed_on = [name for name in names.stored if name not in names.renewed and name not in cells]
         self._elements: Sequence[Any] | AnyNumber = ()
         self._at = -1
+        self._kept: dict[str, Numbers] = {}  # variables to which each step adds a number
+        self._counting: dict[str, Numbers] = {}  # counters among the targets
+        self._numbers: dict[str, Numbers] = {}  # counters that are in tensors, too
+        self._ends_itself = False  # how many elements there are is told in the first step
         self._units: set[int] = set()  # by how much counters move from step to step, whatever the direction
         self._asked: list[tuple[str, Any, Any, bool]] = []  # what the step that runs has asked of counters
+        self._reads: list[tuple[str, Any, Tensor]] = []  # what the step that runs has read of private lists, and where
         self._tries = 0
         self._floats: dict[str, float] = {}  # that variables have at the beginning
         self._before: _Beginning | None = None
@@ -121,6 +155,8 @@ class Loop:
         self._at += 1
         if self._at >= len(self._elements):
             self._close()
+            if self._ends_itself:
+                return None
             self._elements = ()
             raise StopIteration
         return self._elements[self._at]
@@ -140,134 +176,94 @@ class Loop:
         return self
 
     def goes_through(self, value: Any) -> bool:
-        """Whether this is the iterator of the rows of a tensor, of which there may be another number in later calls."""
-        count = self._count_of(value) if not self._names.unpacked else None
-        return count is not None and self._begin(count, [_rows(value)])
-
-    def taken_apart(self, name: str, callee: Any, owner: Tensor | None, *arguments: Any, **keywords: Any) -> Any:
-        """What `unbind`, `split` or `chunk` makes of arguments, or what stands for that if there may be any number.  callee: what to call
-        with them.  owner: whose method it is, if it is one."""
-        operands = arguments if owner is None else (owner, *arguments)
-        given = dict(zip(TAKING_APART[name], operands, strict=False))
-        made = partial(callee, *arguments, **keywords)
-        if len(operands) > len(TAKING_APART[name]) or not given.keys().isdisjoint(keywords):
-            return made()  # it raises
-        given |= keywords
-        base, dim = given.pop("input", None), given.pop("dim", 0)
-        parts = [*given.values()]
-        if not (type(base) is Tensor and type(dim) is int and -base.ndim <= dim < base.ndim) or len(parts) != (name != "unbind"):
-            return made()
-        found = TakenApart(base, dim % base.ndim, name != "unbind", made)
-        count = self._count_of(found)
-        if count is None or (name == "split" and not (type(parts[0]) is int and parts[0] == 1)):
-            return made()
-        if name == "chunk":
-            chunks = self._size(parts[0])
-            if type(chunks) is not SymInt or chunks != count:
-                return made()
-        return found
-
-    def counts(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
-        """What `function`, one of `range`, `enumerate` and `zip`, makes of arguments; or this, as the iterator of as many elements, where
-        another call may have more or less.  callee: what to call.  keywords: `strict`, if any."""
-        numbered: dict[Any, Callable[..., bool]] = {range: self._numbered, enumerate: self._enumerated, zip: self._side_by_side}
-        if numbered[function](*arguments):
-            return self
-        return callee(*[x.made() if type(x) is TakenApart else x for x in arguments], **keywords)
-
-    def counts_backwards(self, callee: Any, reverse: Any, *arguments: Any) -> Any:
-        """The same for `reversed(range(...))`.  reverse: what to call with what `callee` gives."""
-        return self if self._numbered(*arguments, backwards=True) else reverse(callee(*arguments))
-
-    def _numbered(self, *arguments: Any, backwards: bool = False) -> bool:
-        names = self._names
-        start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
-        if names.unpacked or names.targets not in (names.counters, names.numbers) or type(step) is not int or abs(step) != 1:
-            return False
-        first, end = self._size(start), self._size(stop)
-        if first is None or end is None:
-            return False
-        count = (end - first) * step
-        if backwards:
-            first, step = first + (count - 1) * step, -step
-        return self._begin(count, [Numbers(self._interpreter.recorder, first, step)])
+        """Whether this is the iterator of what the header has given, of which there may be another number in later calls."""
+        found = self.headers.described(value)
+        return found is not None and self._begin(found)
 
     def moved(self, symbol: str, left: Any, right: Any) -> Any:
         """The sum or difference of a counter and another number, where one of them is a size; None where it is none of sizes alone."""
         sizes = self._interpreter.recorder.sizes
-        a, b = self._size(left), self._size(right)
+        a, b = self.headers.size(left), self.headers.size(right)
         if a is None or b is None or not self._tries or not isinstance(self._elements, AnyNumber):
             return None
         found = a + b if symbol == "+" else a - b
         if not sizes.has_name(found):  # no step that follows has one more
             for distance in range(-FIRST, FIRST + 1):
-                sizes.admitted(found + distance)
+                for unit in self._units:
+                    sizes.admitted(found + distance * unit)
         return sizes.admitted(found)
 
     def compared(self, symbol: str, counter: Any, other: Any, answer: bool) -> bool:
         """Take note of how a comparison of a counter came out; False where it is none of sizes alone."""
         if self._tries:
-            a, b = self._size(counter), self._size(other)
+            a, b = self.headers.size(counter), self.headers.size(other)
             if a is None or b is None:
                 return False
             self._asked.append((symbol, a, b, answer))
         return True
 
-    def number(self, counter: Any) -> Any:
-        """A counter, to be computed with, as a number in a tensor that the program has."""
-        elements = self._elements
-        if self._tries and isinstance(elements, AnyNumber) and elements.counted is not None:
-            return elements.number(self._at)
+    def has_read(self, name: str, place: Any, item: Any) -> None:
+        """A step has read an item of a private list."""
+        if self._tries:
+            self._reads.append((name, place, item))
+
+    def number(self, name: str, ahead: int, counter: Any) -> Any:
+        """A counter, to be computed with, as a number in a tensor that the program has.  ahead: how many steps it is further."""
+        if self._tries and name in self._numbers and isinstance(self._elements, AnyNumber):
+            return self._numbers[name].late(self._at, self._elements.place(self._at), ahead)
         return counter
 
-    def _size(self, x: Any) -> Any:
-        """An integer of the program's, as a size; None of what is none."""
-        found = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x)
-        return found if type(found) in (int, SymInt) else None
-
-    def _enumerated(self, value: Any, start: Any = 0) -> bool:
-        names, count = self._names, self._count_of(value)
-        if count is None or type(start) is not int or len(names.targets) != 2:
-            return False
-        if names.targets[0] not in (*names.counters, *names.numbers):
-            return False
-        return self._begin(count, [Numbers(self._interpreter.recorder, start), _rows(value)])
-
-    def _side_by_side(self, *values: Any) -> bool:
-        counts = [self._count_of(x) for x in values]
-        if not values or len(self._names.targets) != len(values) or not self._names.unpacked:
-            return False
-        first = counts[0]
-        return (
-            first is not None and all(x is not None and x == first for x in counts) and self._begin(first, [*map(_rows, values)])
-        )
-
-    def _count_of(self, value: Any) -> SymInt | None:
-        """How many slices a tensor has, if that is a symbolic size."""
-        interpreter = self._interpreter
-        base, dim = (value.base, value.dim) if type(value) is TakenApart else (value, 0)
-        if type(base) is not Tensor or not base._array.ndim or not interpreter.recorder.sizes.are_noted:
+    def position(self, key: Any) -> Any:
+        """A place that moves with a counter, as a number in a tensor that the program has; None where it does not."""
+        at, elements = self.headers.size(key), self._elements
+        if at is None or not isinstance(elements, AnyNumber) or elements.is_complete:
             return None
-        if state.top is not interpreter or interpreter.value_of(base) is None:
-            return None
-        count: Any = base.shape[dim]
-        return count if type(count) is SymInt else None
+        place = elements.place(self._at)
+        for name, part in (*self._counting.items(), *self._kept.items()):
+            apart = at - part.at(place)
+            if type(apart) is int and (name in self._numbers or part.become_tensor(elements.count + 1)):
+                self._numbers[name] = part
+                number = part.late(self._at, place)
+                return number + apart if apart else number
+        return None
 
-    def _begin(self, count: Any, parts: Sequence[Rows | Numbers]) -> bool:
+    def until_left(self) -> Loop:
+        """The iterator of steps of a `while` loop."""
+        self._ends_itself = True
+        return self
+
+    def counts_while(self, name: str, symbol: str, counter: Any, other: Any) -> None:
+        """A `while` loop is asked whether it goes on: in the first step that tells how many there will be, if it goes on as this says."""
+        numbers, first, end = self._kept.get(name), self.headers.size(counter), self.headers.size(other)
+        if self._at or numbers is None or first is None or end is None:
+            return
+        step = numbers.step
+        if symbol not in (("<", "<=", "!=") if step > 0 else (">", ">=", "!=")) or (symbol == "!=" and abs(step) > 1):
+            return
+        last = end if symbol in ("<", ">", "!=") else end + (1 if step > 0 else -1)
+        through = self.headers.counted(first, last, step)
+        if not self._begin(through) and type(through.count) is int and through.count > 0:
+            self.over(range(through.count))
+        self._begin_kept()
+
+    def _begin(self, through: Through) -> bool:
         """Go through so many elements, if these are enough in each call."""
-        interpreter = self._interpreter
-        if state.top is not interpreter or type(count) is not SymInt or not count > MORE_THAN:
+        interpreter, names, parts = self._interpreter, self._names, through.parts
+        if state.top is not interpreter or type(through.count) is not SymInt or through.shape != names.shape:
+            return False
+        numbers = {name: part for name, part in zip(names.targets, parts, strict=True) if type(part) is Numbers}
+        if not numbers.keys() <= {*names.counters, *names.numbers} or not through.count > MORE_THAN:
             return False
         for part in parts:
             if type(part) is Rows:
                 interpreter.recorder.inspect(part.base)
-        names = self._names
-        if type(parts[0]) is Numbers and names.targets[0] in names.numbers:
-            if not parts[0].become_tensor(count):
-                return False
-            self._counters = (*names.counters, names.targets[0])
-        self._units = {1}
-        self._elements = AnyNumber(interpreter.recorder, count, parts, self._names.unpacked)
+        self._counting = numbers
+        self._numbers = {name: part for name, part in numbers.items() if name in names.numbers}
+        if not all(part.become_tensor(through.count) for part in self._numbers.values()):
+            return False
+        self._counters = tuple({*names.counters, *numbers})
+        self._units = {1, *[abs(part.step) for part in numbers.values()]}
+        self._elements = AnyNumber(interpreter.recorder, through)
         self._tries = FIRST - _RUN + 1  # as many as have elements that count from the front
         return True
 
@@ -283,13 +279,14 @@ class Loop:
         self._before = self._step = self._recorded = None
 
     def is_watched(self) -> bool:
-        return self._tries > 0
+        return self._tries > 0 or (self._ends_itself and not self._at)
 
     def repeats(self, variables: dict[str, Any]) -> bool:
         """Whether there are other values for the variables of the function: steps have been left out, so that the one that follows is the
         last, or numbers have become those of the program.  Asked at the beginning of each step."""
         if not self._at:  # the first step may be another one
             self._floats = self._floats_in(variables)
+            self._keep(variables)
             return False
         recorder = self._interpreter.recorder
         recorder.native_depth += 1  # what is compared is no business of the program
@@ -315,6 +312,34 @@ class Loop:
             variables[name] = self._interpreter.take_number(full(x, shape=(), dtype=float64))
         return True
 
+    def _keep(self, variables: Mapping[str, Any]) -> None:
+        """Variables to which each step adds a number count steps, if they are integers."""
+        for name, step in self._names.kept:
+            start = self.headers.size(variables.get(name))
+            if start is not None:
+                self._kept[name] = Numbers(self._interpreter.recorder, start, step)
+        if self._tries:
+            self._begin_kept()
+
+    def _begin_kept(self) -> None:
+        """Such variables will be numbers of the recording, as far as steps run that count from the end."""
+        self._counters = (*self._counters, *self._kept)
+        self._units |= {abs(part.step) for part in self._kept.values()}
+        elements = self._elements
+        if not isinstance(elements, AnyNumber):
+            return
+        count = elements.count
+        for name, part in self._kept.items():
+            for distance in range(FIRST):
+                self._interpreter.recorder.sizes.admitted(part.at(count - distance))
+                self._interpreter.recorder.sizes.admitted(part.at(distance))
+            if name in self._names.numbers and part.become_tensor(count + 1):
+                self._numbers[name] = part
+
+    def _place(self, at: int) -> Any:
+        """Which step the one at `at` is, in each call."""
+        return self._elements.place(at) if isinstance(self._elements, AnyNumber) else at
+
     def _floats_in(self, variables: Mapping[str, Any]) -> dict[str, float]:
         return {name: x for name in self._handed_on if type(x := variables.get(name)) is float}
 
@@ -327,11 +352,13 @@ class Loop:
     def _repeats(self, variables: Mapping[str, Any]) -> bool:
         before, now = self._before, self._begun(variables)
         asked = list(starmap(Asked, self._asked))
+        reads = self._reads[:]
         self._asked.clear()
+        self._reads.clear()
         if now is None:
             self.run_all()
             return False
-        step = None if before is None else self._done(before, now, asked)
+        step = None if before is None else self._done(before, now, asked, reads)
         remaining = len(self._elements) - 1 - self._at
         known = None
         any_number = isinstance(self._elements, AnyNumber)
@@ -340,7 +367,9 @@ class Loop:
             known = recorded(self._interpreter, OF_NUMBERS)
             if self._step is not None and self._step.is_like(step) and self._recorded == known:
                 moves = self._moves(self._step, step)
-                if moves is not None and self._come_out_alike(self._step, step) and self._leave_out(step, moves, now, variables):
+                read = self._read_along(self._step, step, variables)
+                can_go_on = moves is not None and read is not None and self._come_out_alike(self._step, step)
+                if can_go_on and self._leave_out(step, moves, read, now, variables):  # type: ignore[arg-type]
                     return True
         tries = self._tries - (before is not None)
         if not tries or remaining < (_FEWEST_LEFT if any_number else _FEWEST):
@@ -400,6 +429,11 @@ class Loop:
             return self._elements.tensors(at)
         return self._tensors_of(self._elements[at]) or []
 
+    @property
+    def _items(self) -> Sequence[int]:
+        """Which of the tensors of an element are items of lists."""
+        return self._elements.items if isinstance(self._elements, AnyNumber) else ()
+
     def _begun(self, variables: Mapping[str, Any]) -> _Beginning | None:
         """What the step that follows begins with; None where that cannot be told."""
         interpreter, names = self._interpreter, self._names
@@ -407,20 +441,22 @@ class Loop:
         if state.top is not interpreter or not all(name in variables for name in names.stored):
             return None
         appended = [name for name in names.appended if type(variables.get(name)) is list]
-        lists = [variables[name] for name in appended]
-        if any(map(recorder.is_outside, lists)):
+        lists = [
+            _Growing(variables[name], *[name in known for known in (names.private, names.in_front, names.read)])
+            for name in appended
+        ]
+        if any(recorder.is_outside(x.items) for x in lists) or not self._are_as_kept(variables):
             return None
-        apart = {*self._cells, *self._counters, *names.ignored, *(() if names.unpacked else names.targets)}
+        apart = {*self._cells, *self._counters, *names.ignored, *names.listed, *(() if names.unpacked else names.targets)}
         apart.update(name for name in names.renewed if is_symbolic(variables.get(name)))
         looked_at = {
             name: value for name, value in variables.items() if not (name in apart or name.startswith((_TEMPORARY, CAPTURE)))
         }
         if isinstance(self._elements, AnyNumber):
             looked_at.update(self._carried_numbers(variables))
-            if self._elements.counted is not None:
-                looked_at[_COUNTED] = self._elements.counted
+            looked_at.update((f"{_COUNTED} {name}", part.tensor) for name, part in self._numbers.items())
         looked_at.update(
-            (f"{name}[-1]", items[-1]) for name, items in zip(appended, lists, strict=True) if items and name in names.last
+            (f"{name}[-1]", x.items[-1]) for name, x in zip(appended, lists, strict=True) if x.items and name in names.last
         )
         try:
             around = [cell.cell_contents for name, cell in self._cells.items() if name != "__class__"]
@@ -428,20 +464,39 @@ class Loop:
             return None
         given = self._given(self._at)
         states = interpreter.generators_drawn_from()
-        seen = snapshot(recorder, given, looked_at, [*around, *left_outside(recorder)], lists, states)
-        private = [name in names.private for name in appended]
-        return None if seen is None else _Beginning(interpreter, seen, len(given), lists, private)
+        seen = snapshot(
+            recorder, given, looked_at, [*around, *left_outside(recorder)], [x.items for x in lists], states, self._items
+        )
+        return None if seen is None else _Beginning(interpreter, seen, len(given), lists)
+
+    def _are_as_kept(self, variables: Mapping[str, Any]) -> bool:
+        """Whether variables to which each step adds a number are what they are to be."""
+        place = without_symbols(self._place(self._at))
+        return all(
+            type(x := plain(variables[name])) is int and x == without_symbols(part.at(place)) for name, part in self._kept.items()
+        )
 
     # -- what a step does
-    def _done(self, before: _Beginning, now: _Beginning, asked: Sequence[Asked]) -> Step | None:
+    def _done(
+        self, before: _Beginning, now: _Beginning, asked: Sequence[Asked], reads: Sequence[tuple[str, Any, Tensor]]
+    ) -> Step | None:
         """What the step between two beginnings has done; None where it is not one that could go on like that."""
         if before.seen.tokens != now.seen.tokens:
             return None
         interpreter = self._interpreter
         places: dict[Any, Place] = {value: ("given", k) for k, value in enumerate(before.values) if value is not None}
+        found: dict[tuple[str, Any], Read] = {}
+        for name, at, item in reads:
+            value = interpreter.values.get(id(item))
+            if value is None or (value in places and (name, at) not in found) or not item._array.flags.c_contiguous:
+                return None
+            places.setdefault(value, ("read", len(found)))
+            found[name, at] = Read(name, at, (interpreter.avals[value], value in interpreter.requires_grad))
         nodes: list[Applied] = []
         count = 0
         for node in interpreter.nodes[before.nodes : now.nodes]:
+            if not interpreter.taken_out.isdisjoint(node.outputs):
+                continue
             applied = self._applied(node, places)
             if applied is None:
                 return None
@@ -455,13 +510,13 @@ class Loop:
             return None if value is None else places.get(value)
 
         left = [place(x) for x in now.seen.tensors[now.elements :]]
-        appended = [[place(x) for x in items[start:]] for items, start in zip(now.lists, before.lengths, strict=True)]
+        appended = [[place(x) for x in grown.since(length)] for grown, length in zip(now.lists, before.lengths, strict=True)]
         held = [k - now.elements for k in now.seen.held if k >= now.elements]
         if None in left or any(None in items for items in appended):
             return None
         if any(left[k] != ("given", k + now.elements) for k in held):
             return None
-        return Step(nodes, left, appended, asked)  # type: ignore[arg-type]
+        return Step(nodes, left, appended, asked, list(found.values()))  # type: ignore[arg-type]
 
     def _applied(self, node: Node, places: Mapping[int, Place]) -> Applied | None:
         op, interpreter = node.op, self._interpreter
@@ -501,6 +556,19 @@ class Loop:
             distances.append(distance)
         return distances
 
+    def _read_along(self, step: Step, following: Step, variables: Mapping[str, Any]) -> Reads | None:
+        """What steps read of lists; None where that does not move as far in all that are left."""
+        distances = []
+        for one, other in zip(step.read, following.read, strict=True):
+            distance = other.place - one.place
+            end = other.place + distance * (self._count - 1 - self._at)
+            if type(distance) is not int or abs(distance) not in self._units or not (other.place >= 0 and end >= 0):
+                return None
+            if not (has_stacked(items := variables[other.name]) and end < length_of(items)):
+                return None
+            distances.append(distance)
+        return Reads(self._interpreter, following.read, distances, variables)
+
     def _come_out_alike(self, step: Step, following: Step) -> bool:
         """Whether all comparisons of counters come out in the steps that are left as they did in these two."""
         for one, other in zip(step.asked, following.asked, strict=True):
@@ -517,11 +585,12 @@ class Loop:
         return True
 
     # -- steps that do not run
-    def _leave_out(self, step: Step, moves: list[int], now: _Beginning, variables: Mapping[str, Any]) -> bool:
+    def _leave_out(self, step: Step, moves: list[int], reads: Reads, now: _Beginning, variables: Mapping[str, Any]) -> bool:
         """Do to tensors what all steps up to the last would do.  If one of them raises, it runs.  Returns whether that could be done."""
         begin, interpreter = self._at, self._interpreter
         before = now.seen.tensors[now.elements :]
-        entered = self._looped(step, moves, now)
+        step = step.with_given(now.elements)
+        entered = self._looped(step, moves, reads, now)
         may_be_evaluated = _may_be_evaluated(step)
         if entered is None:
             if isinstance(self._elements, AnyNumber) or not may_be_evaluated:
@@ -529,12 +598,17 @@ class Loop:
             entered = before
         after = entered
         if may_be_evaluated:
-            repeating = _Repeating(interpreter, step, moves, now.elements)
-            after = interpreter.evaluating(lambda: self._passed(repeating, begin, entered, now.lists))
+            repeating = _Repeating(interpreter, step, moves, now.elements + len(reads))
+            steps = range(self._at, len(self._elements) - 1)
+            # What is in one piece is taken apart here, where that is recorded.
+            given = [[*self._given(at), *reads.tensors(self._place(at) - begin + 1)] for at in steps]
+            after = interpreter.evaluating(lambda: self._passed(repeating, given, begin, entered, now.lists))
         interpreter.left_out += self._at - begin
         replace = _Replacement(interpreter, before, after)
         replace.inside(now.seen.containers)
         left = {name: replace(variables[name]) for name in self._names.stored}
+        admitted = interpreter.recorder.sizes.admitted
+        left.update((name, admitted(part.at(self._place(self._at)))) for name, part in self._kept.items())
         if isinstance(self._elements, AnyNumber):
             numbers = self._carried_numbers(variables)
             left.update((name, interpreter.take_number(replace(x))) for name, x in numbers.items())
@@ -542,16 +616,19 @@ class Loop:
         self._close()
         return True
 
-    def _looped(self, step: Step, moves: list[int], now: _Beginning) -> list[Tensor] | None:
+    def _looped(self, step: Step, moves: list[int], reads: Reads, now: _Beginning) -> list[Tensor] | None:
         """Have one node do all steps but the last two, if a loop can.  Returns what the first step that it has left begins with."""
-        tensors, count = now.seen.tensors, self._count - (2 + self._at)
-        if any(made and not private for private, made in zip(now.private, step.appended, strict=True)):
+        given, count = now.elements + len(reads), self._count - (2 + self._at)
+        tensors = [*now.seen.tensors[: now.elements], *reads.tensors(0), *now.seen.tensors[now.elements :]]
+        if any(made and not grown.may_be_in_pieces for grown, made in zip(now.lists, step.appended, strict=True)):
             return None
         row_major = [
-            not made or items[-1]._array.flags.c_contiguous for items, made in zip(now.lists, step.appended, strict=True)
+            not made or grown.newest()._array.flags.c_contiguous for grown, made in zip(now.lists, step.appended, strict=True)
         ]
-        loop = StepsAsLoop(self._interpreter, step, moves, tensors, now.elements, row_major)
-        if not loop.is_possible:
+        items = [*self._items, *range(now.elements, given)]
+        listed = [*reads.listed, *(self._elements.listed if isinstance(self._elements, AnyNumber) else ())]
+        loop = StepsAsLoop(self._interpreter, step, moves, tensors, given, row_major, items, listed)
+        if not loop.is_possible or (any(grown.is_read for grown in now.lists) and loop.appends_twice):
             return None
         elements: list[Slices] | None
         if not isinstance(self._elements, AnyNumber):
@@ -560,14 +637,15 @@ class Loop:
             elements = None
         else:
             elements = self._elements.slices(self._at)
-        left = None if elements is None else loop.run(elements, count)
+        read = None if elements is None else reads.slices(count)
+        left = None if elements is None or read is None else loop.run([*elements, *read], count)
         if left is None:
             return None
         ends, added = left
-        for items, more in zip(now.lists, added, strict=True):
-            items += more
+        for grown, more in zip(now.lists, added, strict=True):
+            grown.extend(more)
         self._at = len(self._elements) - 2
-        return [ends.get(k, x) for k, x in enumerate(tensors)][now.elements :]
+        return [ends.get(k, x) for k, x in enumerate(tensors)][given:]
 
     def _slices(self, elements: int, count: int) -> list[Slices] | None:
         """The tensors among the elements of so many steps from this one on, as slices; None where they are none that lie evenly."""
@@ -590,20 +668,22 @@ class Loop:
             found.append(Slices(interpreter.defined[base], dim, at, distance, made_at(column[0])))
         return found
 
-    def _passed(self, repeating: _Repeating, begin: int, found: list[Tensor], lists: list[list[Any]]) -> list[Tensor]:
-        """What is found in the place of `found` at the beginning of the first step that has to run."""
+    def _passed(
+        self, repeating: _Repeating, given: list[list[Tensor]], begin: int, found: list[Tensor], lists: list[_Growing]
+    ) -> list[Tensor]:
+        """What is found in the place of `found` at the beginning of the first step that has to run.  given: the elements of each step, and
+        what it reads of lists."""
         end = len(self._elements) - 1
-        for at in range(self._at, end):
-            place = self._elements.place(at) if isinstance(self._elements, AnyNumber) else at
+        for at, elements in zip(range(self._at, end), given, strict=True):
             try:
-                found, added = repeating.once(place - begin + 1, [*self._given(at), *found])
+                found, added = repeating.once(self._place(at) - begin + 1, [*elements, *found])
             except Exception as error:
                 if is_foreign(error):
                     raise
                 self._at = at
                 return found
-            for items, more in zip(lists, added, strict=True):
-                items += more
+            for grown, more in zip(lists, added, strict=True):
+                grown.extend(more)
         self._at = end
         return found
 
@@ -621,10 +701,6 @@ def _may_be_evaluated(step: Step) -> bool:
     if any(node.op.kind in (Kind.GUARD, Kind.RANDOM) for node in nodes):
         return False
     return not (any(node.op.effect is Effect.IN_PLACE for node in nodes) and any(node.may_exit for node in nodes))
-
-
-def _rows(value: Any) -> Rows:
-    return Rows(value.base, value.dim, value.keeps) if type(value) is TakenApart else Rows(value)
 
 
 class _Repeating:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.effects import AttributeStore, ItemStore
@@ -50,8 +50,20 @@ SEQUENCES: Final = (list, deque)
 DICTIONARIES: Final = (dict, OrderedDict, defaultdict)
 _OF_TENSORS: Final = frozenset(
     {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving", "sized"}
-    | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "remarks", "rows", "_prepared", "_followed", "views"}
-    | {"_makers", "_known_strides"}
+    | {
+        "recorder",
+        "program",
+        "keep",
+        "made_here",
+        "evaluated",
+        "left_out",
+        "taken_out",
+        "remarks",
+        "rows",
+        "_prepared",
+        "_followed",
+    }
+    | {"views", "_makers", "_known_strides"}
 )
 """What is known of values, of numbers in them, of objects and functions that the call has made, and of loops: each step adds to it."""
 OF_READING: Final = frozenset(
@@ -66,6 +78,8 @@ _OF_CONTAINERS: Final = frozenset({"stored", "numbered"})
 """What is known of numbers in containers, by their places (handlers/effects.py)."""
 OF_NUMBERS: Final = frozenset({"late", "_variables"})
 """What is known of numbers that the program computes: of such that nobody has, steps may make as many as they like."""
+_OF_CONTENTS: Final = 4
+"""How much of what `kind_of` says is no matter of how a tensor was made."""
 _MOST: Final = 4096
 """Tokens of a snapshot: who keeps more is not compared."""
 
@@ -104,12 +118,14 @@ def snapshot(
     around: Iterable[Any],
     apart: Sequence[list[Any]],
     states: Sequence[Tensor] = (),
+    items: Collection[int] = (),
 ) -> Snapshot | None:
-    """given: tensors that come first.  variables: by name; each may be given another value.  around: what else code finds, in places that
-    keep their values.  apart: lists that are not gone through, and found in one place alone: there is no snapshot where that is not so.
-    states: tensors from outside that come last, as if the call had made them."""
+    """given: tensors that come first; items: those of them of which it is no matter what has made them.  variables: by name; each may be
+    given another value.  around: what else code finds, in places that keep their values.  apart: lists that are not gone through, and found
+    in one place alone: there is no snapshot where that is not so.  states: tensors from outside that come last, as if the call had made
+    them."""
     walk = _Walk(recorder, apart)
-    if not walk.visit_first(given):
+    if not walk.visit_first(given, items):
         return None
     for name, value in variables.items():
         walk.tokens.append(name)
@@ -133,9 +149,10 @@ class _Walk:
         self._seen: dict[int, int] = {}  # of anything else: its number
         self._apart = dict.fromkeys(map(id, apart), 0)
 
-    def visit_first(self, values: Sequence[Any]) -> bool:
-        """Go through values, all of them before what they lead to; False where one has a state that does not show."""
-        found = [self._entered(value, False) for value in values]
+    def visit_first(self, values: Sequence[Any], items: Collection[int]) -> bool:
+        """Go through values, all of them before what they lead to; False where one has a state that does not show.  items: those of which
+        it is nobody's business what has made them."""
+        found = [self._entered_item(value) if k in items else self._entered(value, False) for k, value in enumerate(values)]
         return all(parts is not None and all(self.visit(*part) for part in parts) for parts in found)
 
     def visit(self, value: Any, held: bool) -> bool:
@@ -190,6 +207,14 @@ class _Walk:
         if cls is types.MethodType:
             return [(x.__func__, True), (x.__self__, True)]
         return self._entered_function(x) if cls is types.FunctionType else None
+
+    def _entered_item(self, x: Any) -> list[tuple[Any, bool]] | None:
+        if not isinstance(x, Tensor) or id(x) in self._places or vars(x) or x._hooks or hasattr(x, "_dynamic"):
+            return None
+        self.tokens.append(kind_of(x)[:_OF_CONTENTS])
+        self._places[id(x)] = len(self.tensors)
+        self.tensors.append(x)
+        return []
 
     def _entered_tensor(self, x: Tensor, held: bool) -> list[tuple[Any, bool]] | None:
         place = self._places.setdefault(id(x), len(self.tensors))

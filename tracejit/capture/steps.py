@@ -4,16 +4,17 @@ many of them have left in a list."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tracejit.ir.graph import Node
 from tracejit.tensor import Tensor
 
-__all__ = ["Applied", "Asked", "Place", "Stacked", "Step"]
+__all__ = ["Applied", "Asked", "Place", "Read", "Stacked", "Step"]
 
 Place = tuple[str, int]
-"""Where a step finds a tensor: "given", by its place in the snapshot, "made", by its number in the step, or "shared", by its value."""
+"""Where a step finds a tensor: "given", by its place in the snapshot, "read", by its number among the items of lists that it reads, "made",
+by its number in the step, or "shared", by its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +50,41 @@ class Asked(NamedTuple):
         return (self.symbol, self.answer) == (other.symbol, other.answer) and bool(self.other == other.other)
 
 
+class Read(NamedTuple):
+    """An item of a private list that a step reads at a place.  kind: its aval, and whether it requires grad."""
+
+    name: str
+    place: Any
+    kind: tuple[Any, bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a step does: its nodes, where it leaves the tensors of the next snapshot, those that it appends to lists, and what it asks of
-    counters."""
+    """What a step does: its nodes, where it leaves the tensors of the next snapshot, those that it appends to lists, what it asks of
+    counters, and what it reads of lists."""
 
     nodes: list[Applied]
     left: list[Place]
     appended: list[list[Place]]
     asked: Sequence[Asked] = ()
+    read: Sequence[Read] = ()
+
+    def with_given(self, elements: int) -> Step:
+        """The same where what it reads is given to it, after so many elements."""
+
+        def found(x: Any) -> Any:
+            if type(x) is not tuple or not (x[0] == "read" or (x[0] == "given" and x[1] >= elements)):
+                return x
+            return "given", x[1] + (elements if x[0] == "read" else len(self.read))
+
+        nodes = [replace(a, operands=tuple(map(found, a.operands))) for a in self.nodes]
+        return Step(nodes, list(map(found, self.left)), [list(map(found, items)) for items in self.appended], self.asked)
 
     def is_like(self, other: Step) -> bool:
         return (
             (len(self.nodes), len(self.asked)) == (len(other.nodes), len(other.asked))
             and (self.left, self.appended) == (other.left, other.appended)
+            and [(x.name, x.kind) for x in self.read] == [(x.name, x.kind) for x in other.read]
             and all(a.is_like(b) for a, b in zip(self.nodes, other.nodes, strict=True))
             and all(a.is_like(b) for a, b in zip(self.asked, other.asked, strict=True))
         )

@@ -78,6 +78,7 @@ class RecordingInterpreter(StateRecorder):
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> a number that it stands for
         self.evaluated: dict[int, bool] = {}  # first value id of what an operation made -> the grad mode that it was evaluated in
+        self.taken_out: set[int] = set()  # values of items that were taken out of a piece in a list (listed.py)
         self.left_out = 0  # how many steps of loops did not run (repeating.py)
         self.remarks: list[str] = []  # why a `while_loop` is no node (while_loops.py)
         recorder.program = self

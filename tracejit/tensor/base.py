@@ -379,6 +379,9 @@ class Tensor:
             raise TypeError("iteration over a 0-d tensor")
         return iter(METHODS["unbind"](self, 0))
 
+    def __reversed__(self) -> Tensor:
+        return METHODS["flip"](self, (0,)) if self._array.ndim else self  # type: ignore[no-any-return]
+
     def __contains__(self, element: Any) -> bool:
         return bool(METHODS["any"](METHODS["eq"](self, element)))
 

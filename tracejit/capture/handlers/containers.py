@@ -104,6 +104,7 @@ class ContainerHandlers(Handlers):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.windows: set[int] = set()
+        self._tables: dict[str, tuple[Any, ...]] = {}  # the items that the program looks up, by what they are
 
     # -- items
     def get_item(self, owner: Any, key: Any) -> Any:
@@ -166,7 +167,8 @@ class ContainerHandlers(Handlers):
         negative = plain(place) < 0
         recorder.leaving.late_outcome("<", place, 0 if negative else len(owner), True)
         recorder.leaving.late_outcome(">=", place, -len(owner) if negative else 0, True)
-        return recorder.leaving.late_item(tuple(owner), place)
+        items = tuple(owner)
+        return recorder.leaving.late_item(self._tables.setdefault(repr(items), items), place)
 
     def numbered_item(self, owner: Any, key: Any) -> Any:
         """An item of a container from outside that the call has not changed, at a number that may be another one in each call: data of the

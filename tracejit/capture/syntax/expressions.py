@@ -19,11 +19,14 @@ from tracejit.capture.syntax.loops import (
     integer,
     is_turned,
     joined_list,
+    listed_in,
     moves_with,
     own_uses,
     positions,
     private_lists,
-    reads_last,
+    read_one_by_one,
+    reads_item,
+    source_of,
     turned_around,
     without_ends,
 )
@@ -76,14 +79,20 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.globals, self.nonlocals = declared_names(node)
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
+        self.read = read_one_by_one(node, self.lists)
         self.uses = own_uses(node)
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
-        # Calls of `x.unbind` and the like in the header of a loop that is looked at -> its name.
-        self.taken_apart: dict[ast.expr, str] = {}
+        # Calls in the header of a loop that is looked at, `x.unbind`, `range`, -> its name.
+        self.headers: dict[ast.expr, str] = {}
+        # Private lists, and parts of them, that loops go through -> the variables of these loops, if they are looked at.
+        self.listed: dict[ast.expr, str | None] = {}
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
-        self.computed_with: dict[ast.expr, str] = {}  # uses of such names as numbers -> the variables of these loops
+        # Uses of such names as numbers -> the variables of these loops, the names, and how many steps ahead the loops they are.
+        self.computed_with: dict[ast.expr, tuple[str, str, int]] = {}
+        self.increments: dict[ast.stmt, str] = {}  # statements that add a number to such a name -> the variables of these loops
+        self.ends: dict[ast.expr, str] = {}  # comparisons that `while` loops which are looked at go on for -> their variables
 
     # -- small builders
     def handler(self, name: str, *arguments: ast.expr) -> ast.Call:
@@ -127,7 +136,11 @@ class ExpressionRewriter(ast.NodeTransformer):
             return node
         name = self.mangle(node.id)
         if node in self.computed_with:
-            return self.place(self.handler("number_of_step", ast.Name(self.computed_with[node], ast.Load()), node), node)
+            loop, counter, ahead = self.computed_with[node]
+            known = [ast.Name(loop, ast.Load()), ast.Constant(self.mangle(counter)), ast.Constant(ahead)]
+            return self.place(self.handler("number_of_step", *known, node), node)
+        if node in self.listed:
+            return self.gone_through(node, node)
         if name in self.local or any(name in names for names in self.comprehension_names):
             return self.place(self.handler("gathered", node), node) if node.id in self.gathered else node
         if name in _FRAME_NAMES:
@@ -155,16 +168,39 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.loops_of(set().union(*[moves_with(place, self.counters) for place in positions(node)]))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if node in self.listed:
+            return self.items_of(node)
         loops = self.loops_along(node)
+        if (name := reads_item(node)) in self.lists:
+            item = self.name_constant(name), self.visit(node.value), self.visit(node.slice)  # type: ignore[arg-type]
+            return self.place(self.handler("listed_item", *item, *loops), node)
         if loops:
             return self.place(self.handler("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
-        if reads_last(node) in self.lists:
-            return self.place(self.handler("last_item", self.visit(node.value)), node)
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and integer(node.slice) is not None:
             shape = self.visit(node.value)
             assert isinstance(shape, ast.Call)
             return self.place(self.handler("item_of_shape", shape.args[0], self.visit(node.slice)), node)
         return self.place(self.handler("item", self.visit(node.value), self.visit(node.slice)), node)
+
+    def items_of(self, node: ast.Subscript) -> ast.expr:
+        """The items of a private list backwards, `x[::-1]`, or without some at the ends, `x[1:]`."""
+        if is_turned(node):
+            items = self.handler("turned", self.visit(node.value))
+        else:
+            place = self.visit(node.value), self.visit(node.slice)
+            items = self.handler("without_ends", *place, *map(ast.Constant, without_ends(node) or ()))
+        return self.gone_through(self.place(items, node), node)
+
+    def gone_through(self, items: ast.expr, node: ast.expr) -> ast.expr:
+        """The items of a private list, as a loop that goes through them gets them."""
+        if node not in self.listed:
+            return items
+        loop = self.listed[node]
+        return self.place(self.handler("listed", ast.Constant(None) if loop is None else ast.Name(loop, ast.Load()), items), node)
+
+    def goes_through_lists(self, header: ast.expr) -> None:
+        """Take note of the private lists of which a loop goes through the items."""
+        self.listed.update((x, None) for x in listed_in(header) if source_of(x) in self.lists)
 
     def visit_Slice(self, node: ast.Slice) -> ast.expr:
         bounds = [self.visit(b) if b else ast.Constant(None) for b in (node.lower, node.upper, node.step)]
@@ -230,9 +266,11 @@ class ExpressionRewriter(ast.NodeTransformer):
             of_one = len(left | right) == 1 and len(loops) == 1
             sides = self.visit(node.left), self.visit(node.comparators[0])
             symbol = ast.Constant(SYMBOLS[type(node.ops[0])])
-            return self.place(
-                self.handler("compare_along", symbol, *sides, ast.Constant(bool(left) if of_one else None), *loops), node
-            )
+            which = ast.Constant(bool(left) if of_one else None)
+            if of_one and self.ends.get(node) == loops[0].id:  # type: ignore[attr-defined]
+                (name,) = left | right
+                return self.place(self.handler("goes_on", self.name_constant(name), symbol, *sides, which, *loops), node)
+            return self.place(self.handler("compare_along", symbol, *sides, which, *loops), node)
         return self.place(self.chain(node, lambda last: last, "kept"), node)
 
     def chain(self, node: ast.Compare, end: Callable[[ast.expr], ast.expr], broken: str) -> ast.expr:
@@ -275,14 +313,13 @@ class ExpressionRewriter(ast.NodeTransformer):
         one = len(arguments) == 1 and not keywords and not isinstance(arguments[0], ast.Starred)
         if one and isinstance(function, ast.Name) and function.id == "vars" and "vars" not in self.local:  # it looks at no frame
             return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
-        if joins and is_turned(node.args[0]):
-            arguments[0] = self.place(self.handler("turned", self.visit(node.args[0].value)), node.args[0])  # type: ignore[attr-defined]
-        elif joins and (ends := without_ends(node.args[0])) is not None:
-            place = [self.visit(node.args[0].value), self.visit(node.args[0].slice)]  # type: ignore[attr-defined]
-            arguments[0] = self.place(self.handler("without_ends", *place, *map(ast.Constant, ends)), node.args[0])
-        loop = self.taken_apart.get(node)
+        if joins and isinstance(node.args[0], ast.Subscript):
+            arguments[0] = self.items_of(node.args[0])
+        loop = self.headers.get(node)
         if loop is None:
             callee = self.handler("joining" if joins else "callee", self.visit(function))
+        elif isinstance(function, ast.Name):
+            callee = self.handler("counting", ast.Name(loop, ast.Load()), self.shared_name(function))
         else:
             owner, name = self.visit(function.value), self.name_constant(function.attr)  # type: ignore[attr-defined]
             callee = self.handler("taking_apart", ast.Name(loop, ast.Load()), owner, name)
@@ -369,6 +406,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             target = generator.target
             if any(isinstance(part, ast.Attribute | ast.Subscript) for part in ast.walk(target)):
                 raise NotConvertible("unsupported_syntax", "an attribute or item as target of a comprehension")
+            self.goes_through_lists(generator.iter)
             iterable = self.visit(generator.iter)  # the first one is evaluated outside: before its names are local
             if position == 0:
                 self.comprehension_names.append(names)

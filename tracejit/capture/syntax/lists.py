@@ -11,14 +11,13 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from tracejit.capture.syntax.locate import FunctionNode
-from tracejit.capture.syntax.loops import joined_list, named, uses_as_private, written_down
+from tracejit.capture.syntax.loops import joined_list, may_leave_by, named, uses_as_private, written_down
 
 __all__ = ["separate_lists"]
 
 _SWITCHES = ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "autocast")
 """Context managers that let errors pass, by their names."""
 _LEAVING = (ast.Break, ast.Continue)
-_LOOPS = (ast.For, ast.While)
 
 
 def separate_lists(node: FunctionNode) -> set[str]:
@@ -60,26 +59,23 @@ def _private_uses(name: str, statements: Sequence[ast.stmt]) -> list[ast.Name] |
     assert isinstance(last, ast.Assign)
     uses = [use for statement in statements for use in named(name, statement) if use is not last.targets[0]]
     is_new = len(named(name, first)) == 1  # else it reads what the variable was before
-    is_private = is_new and uses_as_private(statements)[name] == len(uses) and not any(map(_may_leave, statements))
+    is_private = (
+        is_new and uses_as_private(statements)[name] == len(uses) and not any(may_leave_by(x, _LEAVING) for x in statements)
+    )
     return uses if is_private else None
 
 
-def _may_leave(node: ast.AST) -> bool:
-    """Whether a statement has a `break` or `continue` of a loop around it."""
-    if isinstance(node, _LEAVING):
-        return True
-    if isinstance(node, _LOOPS):
-        return any(map(_may_leave, node.orelse))
-    return any(map(_may_leave, ast.iter_child_nodes(node)))
-
-
-def _blocks(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
-    """Statements that follow each other, where nothing goes on after an error among them."""
-    yield body
-    for statement in body:
+def _blocks(body: list[ast.stmt], before: Sequence[ast.stmt] = ()) -> Iterator[list[ast.stmt]]:
+    """Statements that follow each other, where nothing goes on after an error among them.  before: those that come before the body."""
+    yield [*before, *body]
+    for k, statement in enumerate(body):
         if isinstance(statement, ast.Try | ast.TryStar | ast.Match | FunctionNode | ast.ClassDef):
             continue
-        if isinstance(statement, ast.With) and not all(_lets_pass(item.context_expr) for item in statement.items):
+        if isinstance(statement, ast.With):
+            managers = [item.context_expr for item in statement.items if item.optional_vars is None]
+            if all(_lets_pass(item.context_expr) for item in statement.items):
+                entered = [*before, *body[:k], *map(ast.Expr, managers)]
+                yield from _blocks(statement.body, entered if len(managers) == len(statement.items) else ())
             continue
         for field in ("body", "orelse"):
             yield from _blocks(found) if (found := getattr(statement, field, None)) else ()

@@ -16,7 +16,9 @@ import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.scopes import names_stored_by
@@ -25,18 +27,24 @@ __all__ = [
     "JOINING",
     "LoopNames",
     "compared",
+    "grown",
     "integer",
     "is_taking_apart",
     "is_turned",
     "joined_list",
+    "kept_counter",
+    "listed_in",
     "loop_names",
+    "may_leave_by",
     "moves_with",
     "named",
     "number_uses",
     "own_uses",
     "positions",
     "private_lists",
-    "reads_last",
+    "read_one_by_one",
+    "reads_item",
+    "source_of",
     "turned_around",
     "uses_as_private",
     "without_ends",
@@ -55,7 +63,10 @@ class LoopNames:
     unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored, too.  private: those lists
     that are private to the function; ignored: other private lists, which the body does not name; last: those lists of which the body
     reads the last item.  numbers: targets that are counters if they are numbers, with which steps compute.  renewed: stored variables that
-    each step assigns to before it uses them, and that nothing but the body uses."""
+    each step assigns to before it uses them, and that nothing but the body uses.  in_front: lists that get what is appended in front of
+    all others; listed: private lists that the body only reads, at places which move with its steps; read: private lists whose items the
+    function reads one by one.  shape: of the targets, as of an element (elements.py).  kept: stored variables that each step adds a number
+    to, `i += 1`, with these numbers: if they are integers, they count steps, too."""
 
     targets: tuple[str, ...]
     unpacked: bool
@@ -67,6 +78,11 @@ class LoopNames:
     last: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     renewed: tuple[str, ...] = ()
+    in_front: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    shape: Any = None
+    kept: tuple[tuple[str, int], ...] = ()
 
 
 def loop_names(
@@ -76,11 +92,12 @@ def loop_names(
     shared: set[str],
     lists: frozenset[str] = frozenset(),
     everywhere: Mapping[str, int] = MappingProxyType({}),
+    read: frozenset[str] = frozenset(),
 ) -> LoopNames | None:
     """The variables of a loop; None where all of its steps have to run.  local: names of the function's own; captured: those that nested
-    functions read; shared: names that it declares global or nonlocal; lists: its private lists; everywhere: how often the function names
-    its variables."""
-    parts = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+    functions read; shared: names that it declares global or nonlocal; lists: its private lists; everywhere: how often
+    the function names its variables; read: lists of which it reads items one by one."""
+    parts = _leaves(node.target)
     targets = [part.id for part in parts if isinstance(part, ast.Name)]
     stored = names_stored_by(node.body)
     inside = [part for statement in node.body for part in _own_parts(statement)]
@@ -89,16 +106,83 @@ def loop_names(
     private = local - captured
     uses = {name: number_uses(name, node.body) for name in {*targets} & private - stored}
     counters = {name for name, found in uses.items() if found == []}
+    kept = {name: found.step for name in stored & private - {*targets} if (found := kept_counter(name, node.body))}
+    uses.update((name, number_uses(name, node.body)) for name in kept)
     numbers = {name for name, found in uses.items() if found}
-    appended = {name for name in private - stored - {*targets} if _only_appended_to(name, node.body)}
+    growing = {name: more for name in private - {*targets} if (more := _only_grows(name, node.body)) is not None}
+    assigned = {name for name in stored if name in growing and name in lists}
+    stored -= assigned
+    appended = {*growing} - stored
     unpacked = isinstance(node.target, ast.Tuple)
     own = Counter([part.id for part in inside if isinstance(part, ast.Name)])
     renewed = {name for name in stored & private if own[name] == everywhere.get(name) and _is_renewed(name, node.body)}
     stored = (stored | {*targets} if unpacked else stored - {*targets}) - counters
-    ignored = {name for name in lists if not _uses(name, [node])}
+    ignored = {name for name in lists if not _uses(name, node.body)}
+    counting = counters | numbers | {*kept}
+    along = Counter([reads_item(part) for part in inside if reads_item(part) and moves_with(part.slice, counting)])  # type: ignore[attr-defined]
+    listed = {name for name in lists - ignored if along[name] == _uses(name, node.body)}
     last = {name for name in appended if any(reads_last(part) == name for part in inside)}
-    groups = stored, counters, appended, appended & lists, ignored, last, numbers, renewed
-    return LoopNames(tuple(targets), unpacked, *[tuple(sorted(names)) for names in groups])
+    in_front = {name for name in appended if growing[name].in_front}
+    groups = {
+        "stored": stored, "counters": counters, "appended": appended, "private": appended & lists, "ignored": ignored, "last": last,
+        "numbers": numbers, "renewed": renewed, "in_front": in_front, "listed": listed, "read": appended & read,
+    }  # fmt: skip
+    known: dict[str, Any] = {name: tuple(sorted(found)) for name, found in groups.items()}
+    return LoopNames(tuple(targets), unpacked, **known, shape=_shape(node.target), kept=tuple(sorted(kept.items())))
+
+
+def _leaves(target: ast.expr) -> list[ast.expr]:
+    return [x for part in target.elts for x in _leaves(part)] if isinstance(target, ast.Tuple) else [target]
+
+
+def _shape(target: ast.expr) -> Any:
+    return tuple(map(_shape, target.elts)) if isinstance(target, ast.Tuple) else None
+
+
+class KeptCounter(NamedTuple):
+    """A variable to which each step of a loop adds a number: by which statement of the body."""
+
+    step: int
+    statement: ast.AugAssign | ast.Assign
+
+
+def kept_counter(name: str, body: Sequence[ast.stmt]) -> KeptCounter | None:
+    """How a body that runs as a whole adds a number to a variable, `i += 1`, once, and uses it otherwise as the number of a step; None
+    where it does anything else."""
+    found = None
+    for k, statement in enumerate(body):
+        step = _added_to(name, statement)
+        if step is not None and found is None and not any(map(may_leave_by, body[:k], repeat(ast.Continue))):
+            found = KeptCounter(step, statement)  # type: ignore[arg-type]
+        elif name in names_stored_by([statement]):
+            return None
+    return found if found is not None and number_uses(name, body) is not None else None
+
+
+def _added_to(name: str, node: ast.stmt) -> int | None:
+    """The number that a statement adds to a variable, `i += 1`, `i = i - 1`, which is not 0."""
+    target: ast.expr
+    if isinstance(node, ast.AugAssign):
+        target, op, value = node.target, node.op, node.value
+    elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
+        target, op, value = node.targets[0], node.value.op, node.value.right
+        if not (isinstance(node.value.left, ast.Name) and node.value.left.id == name):
+            return None
+    else:
+        return None
+    step = integer(value)
+    if not (isinstance(target, ast.Name) and target.id == name and isinstance(op, ast.Add | ast.Sub)) or not step:
+        return None
+    return step if isinstance(op, ast.Add) else -step
+
+
+def may_leave_by(node: ast.AST, how: type[ast.stmt] | tuple[type[ast.stmt], ...]) -> bool:
+    """Whether a statement has a `break` or `continue`, whichever it is, of a loop around it."""
+    if isinstance(node, how):
+        return True
+    if isinstance(node, ast.For | ast.While):
+        return any(may_leave_by(part, how) for part in node.orelse)
+    return any(may_leave_by(part, how) for part in ast.iter_child_nodes(node))
 
 
 def joined_list(node: ast.Call) -> str | None:
@@ -107,8 +191,7 @@ def joined_list(node: ast.Call) -> str | None:
     function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if not (function in JOINING or function == "len") or not node.args:
         return None
-    given = node.args[0]
-    found = given.value if is_turned(given) or without_ends(given) else given  # type: ignore[attr-defined]
+    found = _sliced(node.args[0]) or node.args[0]
     return found.id if isinstance(found, ast.Name) else None
 
 
@@ -149,8 +232,8 @@ def is_taking_apart(node: ast.expr) -> bool:
 
 
 def private_lists(node: FunctionNode) -> frozenset[str]:
-    """Names of variables to which a function assigns nothing but lists that it writes down, to which it appends, of which it reads the last
-    item, which it turns around, and which it hands to `stack`, `cat`, `sum` and `len`."""
+    """Names of variables to which a function assigns nothing but lists that it writes down, to which it adds items at the ends, of which
+    it reads items, which it turns around, through which its loops go, and which it hands to `stack`, `cat`, `sum` and `len`."""
     if isinstance(node, ast.Lambda):
         return frozenset()
     found = uses_as_private(node.body)
@@ -163,23 +246,55 @@ def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
     parts = [part for statement in body for part in ast.walk(statement)]
     found = Counter([name for part in parts for name in written_down(part)])
     for part in parts:
-        name = reads_last(part)
-        if (
-            isinstance(part, ast.Expr)
-            and isinstance(part.value, ast.Call)
-            and len(part.value.args) == 1
-            and not part.value.keywords
-        ):
-            function = part.value.func
-            if isinstance(function, ast.Attribute) and function.attr == "append" and isinstance(function.value, ast.Name):
-                name = function.value.id
+        name, more = reads_item(part), grown(part)
+        if more is not None and more.name in found:
+            found[more.name] += more.uses
         elif isinstance(part, ast.Expr) and turned_around(part.value) is not None:
             name = turned_around(part.value)
         elif isinstance(part, ast.Call):
             name = joined_list(part)
+        elif isinstance(part, ast.For | ast.comprehension):
+            inside = part.body if isinstance(part, ast.For) else ()
+            for source in map(source_of, listed_in(part.iter)):
+                found[source] += source in found and _only_reads(source, inside)
         if name is not None and name in found:
             found[name] += 1
     return found
+
+
+def read_one_by_one(node: FunctionNode, lists: frozenset[str]) -> frozenset[str]:
+    """Those private lists of which a function reads items but the last one, or through which its loops go."""
+    parts = [*ast.walk(node)]
+    found = {name for part in parts if (name := reads_item(part)) is not None and reads_last(part) is None}
+    headers = [part.iter for part in parts if isinstance(part, ast.For | ast.comprehension)]
+    return lists & (found | {source_of(x) for header in headers for x in listed_in(header)})
+
+
+def listed_in(header: ast.expr) -> Iterator[ast.expr]:
+    """The variables whose items a loop goes through, and parts of them, `x[::-1]`, `x[1:]`: in calls of `enumerate`, `zip` and `reversed`,
+    too."""
+    if isinstance(header, ast.Name) or isinstance(_sliced(header), ast.Name):
+        yield header
+    elif (
+        isinstance(header, ast.Call) and isinstance(header.func, ast.Name) and header.func.id in ("enumerate", "zip", "reversed")
+    ):
+        for argument in header.args[:1] if header.func.id == "enumerate" else header.args:
+            yield from listed_in(argument)
+
+
+def source_of(node: ast.expr) -> str:
+    """The variable of which an expression of `listed_in` has the items."""
+    return (_sliced(node) or node).id  # type: ignore[attr-defined, no-any-return]
+
+
+def _sliced(node: ast.expr) -> ast.expr | None:
+    """That of which an expression has the items backwards, `x[::-1]`, or without some at the ends, `x[1:]`."""
+    return node.value if is_turned(node) or without_ends(node) else None  # type: ignore[attr-defined]
+
+
+def _only_reads(name: str, body: Sequence[ast.stmt]) -> bool:
+    """Whether a body does nothing with a list but read its items."""
+    return sum(reads_item(part) == name for statement in body for part in _own_parts(statement)) == _uses(name, body)
 
 
 def written_down(node: ast.AST) -> Iterator[str]:
@@ -241,7 +356,9 @@ def _uses(name: str, body: Sequence[ast.stmt]) -> int:
 
 def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
     """Where a body computes with a name, `t * dt`, if each other use of it is one position of a subscript that is read, assigned to or
-    updated, to which it is added once, or both bounds of a slice; or one side of a comparison.  None where it is used otherwise."""
+    updated, to which it is added once, or both bounds of a slice; one side of a comparison; or in a statement of the body that adds a
+    number to it.  None where it is used otherwise."""
+    body = [statement for statement in body if _added_to(name, statement) is None]
     counted: set[int] = set()  # uses as a position, or compared
     inside: set[int] = set()  # of subscripts
     operands: list[ast.Name] = []
@@ -264,18 +381,12 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
 
 
 def _computed_with(node: ast.AST) -> list[ast.expr]:
-    """The operands of an expression that computes a number of numbers: `t * dt`, `-t`, `float(t)`, `math.exp(t)`."""
+    """The operands of an expression that computes a number of numbers, `t * dt`, `-t`, `math.exp(t)`, or what it hands to a function."""
     if isinstance(node, ast.BinOp):
         return [node.left, node.right] if isinstance(node.op, _ARITHMETIC) else []
     if isinstance(node, ast.UnaryOp):
         return [node.operand] if isinstance(node.op, ast.USub) else []
-    if not isinstance(node, ast.Call) or node.keywords:
-        return []
-    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-    of_numbers = (isinstance(node.func, ast.Name) and node.func.id == "float") or (
-        isinstance(owner, ast.Name) and owner.id == "math"
-    )
-    return node.args if of_numbers else []
+    return [*node.args, *[part.value for part in node.keywords]] if isinstance(node, ast.Call) else []
 
 
 def named(name: str, node: ast.AST) -> list[ast.Name]:
@@ -313,22 +424,47 @@ def integer(node: ast.expr) -> int | None:
     return -value.value if negative else value.value
 
 
-def reads_last(node: ast.AST) -> str | None:
-    """The name of which an expression reads the last item, `name[-1]`."""
+def reads_item(node: ast.AST) -> str | None:
+    """The name of which an expression reads an item, `name[t]`."""
     if not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name)):
         return None
-    return node.value.id if integer(node.slice) == -1 else None
+    return None if isinstance(node.slice, ast.Slice | ast.Tuple) else node.value.id
 
 
-def _only_appended_to(name: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether each use of a name is a statement `name.append(value)`, of which there are some, or reads the last item."""
-    appended = read = 0
-    for statement in body:
-        for part in _own_parts(statement):
-            read += reads_last(part) == name
-            if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and len(part.value.args) == 1):
-                continue
-            function = part.value.func
-            if isinstance(function, ast.Attribute) and function.attr == "append" and isinstance(function.value, ast.Name):
-                appended += function.value.id == name
-    return appended > 0 and appended + read == _uses(name, body)
+def reads_last(node: ast.AST) -> str | None:
+    """The name of which an expression reads the last item, `name[-1]`."""
+    return reads_item(node) if isinstance(node, ast.Subscript) and integer(node.slice) == -1 else None
+
+
+class Grown(NamedTuple):
+    """A list that a statement puts an item into, at its end or in front of all others, and how often the statement names it."""
+
+    name: str
+    item: ast.expr
+    in_front: bool = False
+    uses: int = 1
+
+
+def grown(node: ast.AST) -> Grown | None:
+    """What a statement does that puts one item into a list, `name.append(x)`, `name += [x]`, `name = name + [x]`, `name.insert(0, x)`; None
+    of any other one."""
+    match node:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [item], [])) if not isinstance(item, ast.Starred):
+            return Grown(name, item)
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "insert"), [place, item], [])) if integer(place) == 0:
+            return None if isinstance(item, ast.Starred) else Grown(name, item, in_front=True)
+        case ast.AugAssign(ast.Name(name), ast.Add(), ast.List([item])) if not isinstance(item, ast.Starred):
+            return Grown(name, item)
+        case ast.Assign([ast.Name(name)], ast.BinOp(ast.Name(same), ast.Add(), ast.List([item]))) if name == same:
+            return None if isinstance(item, ast.Starred) else Grown(name, item, uses=2)
+    return None
+
+
+def _only_grows(name: str, body: Sequence[ast.stmt]) -> Grown | None:
+    """How a body puts items into a list, always in one way, if each other use of its name reads the last item; None where it does anything
+    else, or has no such statement."""
+    parts = [part for statement in body for part in _own_parts(statement)]
+    found = [x for x in map(grown, parts) if x is not None and x.name == name]
+    read = sum(reads_last(part) == name for part in parts)
+    is_alike = len({x.in_front for x in found}) == 1
+    return found[0] if is_alike and sum(x.uses for x in found) + read == _uses(name, body) else None

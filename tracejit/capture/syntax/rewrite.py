@@ -8,7 +8,7 @@ code objects that run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import astuple
 from typing import Any
@@ -16,7 +16,16 @@ from typing import Any
 from tracejit.capture.syntax.comprehensions import Where, at, collected, put
 from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
 from tracejit.capture.syntax.locate import NotConvertible
-from tracejit.capture.syntax.loops import LoopNames, is_taking_apart, loop_names, number_uses
+from tracejit.capture.syntax.loops import (
+    LoopNames,
+    compared,
+    grown,
+    is_taking_apart,
+    kept_counter,
+    loop_names,
+    named,
+    number_uses,
+)
 from tracejit.capture.syntax.matching import MatchRewriter
 
 __all__ = ["CELLS", "Rewriter"]
@@ -112,8 +121,21 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
         return visit(target), after
 
+    def appending(self, node: ast.Assign | ast.AugAssign) -> list[ast.stmt] | None:
+        """The statement that appends to a private list, in the place of one that assigns the list with one more item; None of others."""
+        found = grown(node)
+        if found is None or found.name not in self.lists:
+            return None
+        append = ast.Attribute(ast.Name(found.name, ast.Load()), "append", ast.Load())
+        return [self.visit(self.place(ast.Expr(ast.Call(append, [found.item], [])), node))]
+
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
-        value = self.visit(node.value)
+        if (appended := self.appending(node)) is not None:
+            return appended
+        if node in self.increments:
+            value = self.added(node, node.value.left, node.value.right, node.value.op)  # type: ignore[attr-defined]
+        else:
+            value = self.visit(node.value)
         if len(node.targets) == 1:
             return self.store(node.targets[0], value, node)
         name = self.temporary()
@@ -126,10 +148,15 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return self.store(node.target, self.visit(node.value), node) if node.value else node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        if (appended := self.appending(node)) is not None:
+            return appended
         symbol = ast.Constant(SYMBOLS[type(node.op)])
         target = node.target
         if isinstance(target, ast.Name):
-            load = self.visit(ast.copy_location(ast.Name(target.id, ast.Load()), target))
+            load = ast.copy_location(ast.Name(target.id, ast.Load()), target)
+            if node in self.increments:
+                return self.store(target, self.added(node, load, node.value, node.op), node)
+            load = self.visit(load)
             return self.store(target, self.handler("in_place", symbol, load, self.visit(node.value)), node)
         if isinstance(target, ast.Attribute):
             place = self.handler("attribute_place", self.visit(target.value), self.name_constant(target.attr))
@@ -138,6 +165,12 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             name = "item_place_along" if loops else "item_place"
             place = self.handler(name, self.visit(target.value), self.visit(target.slice), *loops)
         return [self.statement(self.handler("update_place", place, symbol, self.visit(node.value)), node)]
+
+    def added(self, node: ast.stmt, left: ast.expr, right: ast.expr, op: ast.operator) -> ast.expr:
+        """What a statement assigns that adds a number to a variable in each step of a loop."""
+        in_place, loop = ast.Constant(isinstance(node, ast.AugAssign)), ast.Name(self.increments[node], ast.Load())
+        operands = ast.Constant(SYMBOLS[type(op)]), self.visit(left), self.visit(right)
+        return self.place(self.handler("counted_on", *operands, in_place, loop), node)
 
     def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:
         statements: list[ast.stmt] = []
@@ -192,8 +225,11 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         empty = self.made(self.place(ast.List([], ast.Load()), comprehension))
         generator.iter = ast.Name(value, ast.Load())
         whole = self.handler("whole", ast.Name(value, ast.Load()))
+        goes_through: ast.expr = self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load()))
+        if isinstance(comprehension, ast.GeneratorExp):
+            goes_through = ast.BoolOp(ast.And(), [self.handler("adds_up", copy(found.parent.func)), goes_through])
         chosen = ast.If(
-            self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load())),
+            goes_through,
             [self.assigned(items, empty), *looped],
             [self.assigned(value, whole), self.assigned(items, self.comprehension(comprehension))],
         )
@@ -240,9 +276,10 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return self.place(ast.Name(name, ast.Store()), target), self.store(target, ast.Name(name, ast.Load()), node)
 
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
-        names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists, self.uses)
+        names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists, self.uses, self.read)
         if names is not None:
             return self.watched(node, names)
+        self.goes_through_lists(node.iter)
         iterable = self.visit(node.iter)
         node.target, stores = self.bound_target(node.target, node)
         node.iter = self.handler("iterate", iterable, ast.Constant(0))
@@ -266,19 +303,23 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             and header.func.id in _PASSING - self.local - self.free
         ):
             passing = header.func.id
-        counted, backwards = self.is_counted(header), self.counted_backwards(header)
-        self.taken_apart = dict.fromkeys(filter(is_taking_apart, header.args if counted else [header]), loop)  # type: ignore[attr-defined]
-        iterable = self.visit(header if backwards is None else backwards)
-        self.taken_apart = {}
-        if backwards is not None:
-            assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
-            functions = map(self.shared_name, (header.func, backwards.func))  # type: ignore[arg-type]
-            iterable.func = self.place(self.handler("counting_backwards", ast.Name(loop, ast.Load()), *functions), header.func)
-        elif counted:
-            assert isinstance(header, ast.Call) and isinstance(iterable, ast.Call)
-            counting = self.handler("counting", ast.Name(loop, ast.Load()), self.shared_name(header.func))  # type: ignore[arg-type]
-            iterable.func = self.place(counting, header.func)
+        self.goes_through_lists(header)
+        found = [*self.described(header)]
+        self.headers = {x: loop for x in found if isinstance(x, ast.Call)}
+        self.listed.update((x, loop) for x in found if x in self.listed)
+        iterable = self.visit(header)
+        self.headers = {}
         return iterable, passing
+
+    def described(self, header: ast.expr) -> Iterator[ast.expr]:
+        """The calls, and private lists, in the header of a loop that say what it goes through: that it is, and those of which it makes
+        something else."""
+        if self.is_counted(header):
+            yield header
+            for argument in header.args:  # type: ignore[attr-defined]
+                yield from self.described(argument)
+        elif is_taking_apart(header) or header in self.listed:
+            yield header
 
     def looked_at(self, node: ast.For, names: LoopNames, loop: str, steps: ast.expr) -> list[ast.stmt]:
         """The loop over `steps`: where those up to the last have been left out, at the beginning of one, the variables get the values that
@@ -286,17 +327,23 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         header = node.iter
         node.iter = steps
         node.target, stores = self.bound_target(node.target, node)
-        known: list[Any] = [tuple(map(self.mangle, part)) if type(part) is tuple else part for part in astuple(names)]
-        begun = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, known)))
+        begun = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, self.mangled(astuple(names)))))
         places = [copy(node.target), *[ast.Name(name, ast.Store()) for name in names.stored]]
         left = ast.Assign([ast.Tuple(places, ast.Store())], self.handler("left", ast.Name(loop, ast.Load())))
         asked = ast.If(self.handler("repeats", ast.Name(loop, ast.Load())), [left], [])
-        around, self.counters = (
-            self.counters,
-            {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys((*names.counters, *names.numbers), loop)},
-        )
-        numbers = [x for name in names.numbers for x in number_uses(name, node.body) or ()]
-        self.computed_with.update(dict.fromkeys(numbers, loop))
+        kept = {name: kept_counter(name, node.body) for name, _ in names.kept}
+        counters = (*names.counters, *names.numbers, *kept)
+        around, self.counters = self.counters, {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys(counters, loop)}
+        is_before = {id(found.statement): name for name, found in kept.items() if found is not None}
+        self.increments.update((found.statement, loop) for found in kept.values() if found is not None)
+        ahead = dict.fromkeys(names.numbers, 0)
+        for statement in node.body:
+            for name in ahead:
+                uses = {id(x) for x in named(name, statement)}
+                found = [x for x in number_uses(name, node.body) or () if id(x) in uses]
+                self.computed_with.update((x, (loop, name, ahead[name])) for x in found)
+            if id(statement) in is_before:
+                ahead[is_before[id(statement)]] = 1
         body = self.body(node.body)
         self.counters = around
         node.body = [self.place(asked, header), *stores, *body]
@@ -304,8 +351,12 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         over = ast.Assign([ast.Name(loop, ast.Store())], ast.Constant(None))
         return [self.place(begun, header), self.place(node, node), self.place(over, header)]
 
+    def mangled(self, names: Any) -> Any:
+        """The same with all names in it mangled."""
+        return tuple(map(self.mangled, names)) if type(names) is tuple else self.mangle(names) if type(names) is str else names
+
     def is_counted(self, header: ast.expr) -> bool:
-        """Whether a loop goes through what `range`, `enumerate` or `zip` gives, if these names stand for what they usually do."""
+        """Whether an expression is what `range`, `enumerate`, `zip` or `reversed` gives, if these names stand for what they usually do."""
         if not isinstance(header, ast.Call) or any(isinstance(part, ast.Starred) for part in header.args):
             return False
         function, count = header.func, len(header.args)
@@ -313,25 +364,36 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             return False
         if any(function.id != "zip" or part.arg != "strict" for part in header.keywords):
             return False
-        return count in {"range": (1, 2, 3), "enumerate": (1, 2), "zip": range(1, 9)}.get(function.id, ())
+        known = {"range": (1, 2, 3), "enumerate": (1, 2), "zip": range(1, 9), "reversed": (1,)}
+        return count in known.get(function.id, ())
 
-    def counted_backwards(self, header: ast.expr) -> ast.Call | None:
-        """The call of `range` in `reversed(range(...))`, where a loop goes through that."""
-        if not isinstance(header, ast.Call) or not isinstance(header.func, ast.Name) or header.func.id != "reversed":
-            return None
-        if header.keywords or len(header.args) != 1 or "reversed" in self.local | self.free:
-            return None
-        inner = header.args[0]
-        counts = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "range"
-        return inner if counts and self.is_counted(inner) else None  # type: ignore[return-value]
+    def visit_While(self, node: ast.While) -> ast.stmt | list[ast.stmt]:
+        counted = self.counted_while(node)
+        return self.visit_If(node) if counted is None else counted
 
-    def visit_While(self, node: Any) -> ast.stmt:
+    def counted_while(self, node: ast.While) -> list[ast.stmt] | None:
+        """A loop whose steps are looked at, in the place of one that goes on while a number that counts its steps is less than another
+        one, say; None of any other one."""
+        first = node.test.values[0] if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else node.test
+        if node.orelse or not isinstance(first, ast.Compare):
+            return None
+        end = self.place(ast.If(node.test, [ast.Pass()], [ast.Break()]), node.test)
+        target = self.place(ast.Name(self.temporary(), ast.Store()), node.test)
+        repeated = self.place(ast.For(target, node.test, [end, *node.body], [], None), node)
+        names = loop_names(
+            repeated, self.local | {target.id}, self.captured, self.globals | self.nonlocals, self.lists, self.uses, self.read
+        )
+        if names is None or not any(compared(first, [name for name, _ in names.kept])):
+            return None
+        loop = self.temporary()
+        self.ends[first] = loop
+        return self.looked_at(repeated, names, loop, self.handler("steps_while", ast.Name(loop, ast.Load())))
+
+    def visit_If(self, node: Any) -> ast.stmt:
         node.test = self.truth(node.test)
         node.body = self.body(node.body)
         node.orelse = self.body(node.orelse)
-        return node
-
-    visit_If = visit_While
+        return node  # type: ignore[no-any-return]
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         node.test = self.truth(node.test)

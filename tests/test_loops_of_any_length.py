@@ -1,0 +1,527 @@
+"""Python's own loops whose length may be another one in each call: what they go through, what counts their steps, and lists that they fill
+and read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as tj
+from tests.loop_programs import WIDTH, U, W, cell, parameter, zeros
+from tracejit.core.tree import flatten
+from tracejit.tensor import Tensor
+
+LENGTHS = (40, 25, 60, 17, 31, 80, 22, 55, 2, 0, 3, 1, 33)
+
+
+def agree(compiled: Callable[..., Any], function: Callable[..., Any], lengths: tuple[int, ...] = LENGTHS) -> None:
+    """Both give the same for each length, gradients too, or raise the same."""
+
+    def outcome(called: Callable[..., Any], length: int) -> Any:
+        xs = parameter(length, 2, WIDTH, seed=length).detach().requires_grad_()
+        tj.manual_seed(length)
+        try:
+            found = flatten(called(xs))[0]
+        except (IndexError, RuntimeError, TypeError, AttributeError, ValueError) as error:
+            return type(error), str(error)
+        total = sum([(y * y).sum() for y in found if isinstance(y, Tensor) and y.requires_grad], start=tj.zeros(()))
+        of = (xs, W, U)
+        slopes = tj.autograd.grad(total, of, allow_unused=True) if total.requires_grad else ()
+        return found, slopes, tj.get_rng_state().tolist()
+
+    for length in lengths:
+        mine, expected = outcome(compiled, length), outcome(function, length)
+        if len(expected) == 2:
+            assert mine == expected
+            continue
+        assert len(mine[0]) == len(expected[0])
+        for x, y in zip(mine[0], expected[0], strict=True):
+            if not isinstance(y, Tensor):
+                assert type(x) is type(y)
+                assert x == y
+                continue
+            assert (x.shape, x.dtype, x.requires_grad, x.stride()) == (y.shape, y.dtype, y.requires_grad, y.stride())
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-12, atol=1e-13)
+        for x, y in zip(mine[1], expected[1], strict=True):
+            assert (x is None) == (y is None)
+            if y is not None:
+                np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-9, atol=1e-12)
+        assert mine[2] == expected[2]
+
+
+# -- what a loop goes through
+
+
+def every_second(xs: Any) -> Any:
+    h = zeros()
+    for t in range(0, xs.shape[0], 2):
+        h = cell(h, xs[t])
+    return h
+
+
+def every_second_down(xs: Any) -> Any:
+    h, found = zeros(), []
+    for t in range(xs.shape[0] - 1, 0, -2):
+        h = cell(h, xs[t] - xs[t - 1]) * (t * 0.1)
+        found.append(h)
+    return tj.stack(found), h
+
+
+def unbound_backwards(xs: Any) -> Any:
+    h = zeros()
+    for x in reversed(xs.unbind(0)):
+        h = cell(h, x)
+    return h
+
+
+def backwards_by_reversed(xs: Any) -> Any:
+    h = zeros()
+    for x in reversed(xs * 2):
+        h = cell(h, x)
+    return h
+
+
+def numbered_backwards(xs: Any) -> Any:
+    h = zeros()
+    for t, x in enumerate(reversed(xs.unbind(0))):
+        h = cell(h, x) * (1 / (t + 1))
+    return h
+
+
+def backwards_side_by_side(xs: Any) -> Any:
+    h, found = zeros(), []
+    for t, x in zip(reversed(range(xs.shape[0])), reversed(xs.unbind(0)), strict=True):
+        h = cell(h, x) + xs[t]
+        found.append(h)
+    return tj.stack(found[::-1])
+
+
+def numbered_pairs(xs: Any) -> Any:
+    h = zeros()
+    for t, (x, y) in enumerate(zip(xs, xs * 2, strict=True)):
+        h = cell(h, x) * (1 / (t + 1)) + y
+    return h
+
+
+def rows_of_several_lengths(xs: Any) -> Any:
+    h = zeros()
+    for x, after, rate in zip(xs, xs[1:], RATES):  # noqa: B905
+        h = cell(h, after - x) * rate
+    return h
+
+
+def numbers_beside_rows(xs: Any) -> Any:
+    h = zeros()
+    for t, x in zip(range(1, xs.shape[0]), xs):  # noqa: B905
+        h = cell(h, xs[t] - x)
+    return h
+
+
+RATES = tj.tensor(np.linspace(0.5, 1, 100))
+
+HEADERS = (
+    every_second, every_second_down, unbound_backwards, backwards_by_reversed, numbered_backwards, backwards_side_by_side, numbered_pairs,
+    rows_of_several_lengths, numbers_beside_rows,
+)  # fmt: skip
+
+# -- what counts steps
+
+
+def counted_by_hand(xs: Any) -> Any:
+    h, i = zeros(), 0
+    for x in xs:
+        h = cell(h, x) + xs[i]
+        i += 1
+    return h, i
+
+
+def counted_before(xs: Any) -> Any:
+    h, t = zeros(), 0
+    for x in xs:
+        t = t + 1
+        h = cell(h, x) * (1 / t)
+    return h, h * t
+
+
+def counted_down_by_two(xs: Any) -> Any:
+    h, i, j = zeros(), 2 * xs.shape[0] - 1, -1
+    for x in xs:
+        if i > 1:
+            h = cell(h, x) * (i * 0.01 + j)
+        i -= 2
+        j = j + 1
+    return h, i, j
+
+
+def while_less(xs: Any) -> Any:
+    h, i = zeros(), 0
+    while i < xs.shape[0]:
+        h = cell(h, xs[i])
+        i += 1
+    return h, i
+
+
+def while_not_at_the_end(xs: Any) -> Any:
+    h, t, n, found = zeros(), 0, len(xs), []
+    while t != n and h.sum() < 1e6:
+        h = cell(h, xs[t]) * (t * 0.1)
+        found.append(h)
+        t += 1
+    return tj.stack(found), t
+
+
+def while_not_below(xs: Any) -> Any:
+    h, t = zeros(), len(xs) - 1
+    while t >= 0:
+        h = cell(h, xs[t])
+        t -= 1
+    return h, t
+
+
+def while_in_twos(xs: Any) -> Any:
+    h, t, n = zeros(), 1, xs.size(0)
+    while n > t:
+        h = cell(h, xs[t] - xs[t - 1])
+        t += 2
+    return h, t
+
+
+COUNTERS = (
+    counted_by_hand,
+    counted_before,
+    counted_down_by_two,
+    while_less,
+    while_not_at_the_end,
+    while_not_below,
+    while_in_twos,
+)
+
+# -- lists that are filled, and read by another loop
+
+
+def added_to_a_list(xs: Any) -> Any:
+    h, found, others = zeros(), [], []
+    for x in xs:
+        h = cell(h, x)
+        found = found + [h]
+        others += [h * 2]
+    return tj.stack(found), tj.cat(others)
+
+
+def in_front(xs: Any) -> Any:
+    total, found = tj.zeros(2, dtype=tj.float64), []
+    data = xs.detach()
+    for t in reversed(range(xs.shape[0])):
+        total = data[t, :, 0] + 0.9 * total
+        found.insert(0, total)
+    return tj.stack(found), total
+
+
+def joined_inside(xs: Any) -> Any:
+    found = []
+    with tj.no_grad():
+        h = zeros()
+        for x in xs:
+            h = cell(h, x)
+            found.append(h)
+        found = tj.stack(found)
+    return found
+
+
+def read_by_position(xs: Any) -> Any:
+    h, k, hs = zeros(), zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h.detach())
+    for t in range(1, xs.shape[0]):
+        k = cell(k, hs[t] - hs[t - 1]) + hs[xs.shape[0] - 1 - t]
+    return k
+
+
+def read_in_order(xs: Any) -> Any:
+    h, k, hs = zeros(), zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h.detach())
+    for each in hs:
+        k = cell(k, each)
+    return k, tj.stack(hs), hs[-2]
+
+
+def read_backwards(xs: Any) -> Any:
+    k, hs, ks = zeros(), [], []
+    with tj.no_grad():
+        h = zeros()
+        for x in xs:
+            h = cell(h, x)
+            hs.append(h @ W)
+    for each in reversed(hs):
+        k = cell(k, each)
+        ks.append(k)
+    return tj.stack(ks[::-1])
+
+
+def compared_with_targets(xs: Any) -> Any:
+    h, loss, hs = zeros(), 0.0, []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h.detach())
+    for t, (each, y) in enumerate(zip(hs[:-1], xs[1:], strict=True)):
+        loss = loss + (each - y).square().mean() * (0.9**t)
+    return loss
+
+
+def both_directions(xs: Any) -> Any:
+    forward, backward = [], []
+    with tj.no_grad():
+        h = zeros()
+        for t in range(xs.shape[0]):
+            h = cell(h, xs[t])
+            forward.append(h)
+        h = zeros()
+        for t in reversed(range(xs.shape[0])):
+            h = cell(h, xs[t])
+            backward.append(h)
+        backward.reverse()
+        return tj.stack([tj.cat([a, b], -1) for a, b in zip(forward, backward, strict=True)])
+
+
+def returns(xs: Any) -> Any:
+    h, rewards, found, total = zeros(), [], [], tj.zeros((), dtype=tj.float64)
+    for x in xs:
+        h = cell(h, x)
+        rewards.append(h.sum().detach())
+    for reward in rewards[::-1]:
+        total = reward + 0.9 * total
+        found.insert(0, total)
+    return tj.stack(found), h
+
+
+LISTS = (
+    added_to_a_list, in_front, joined_inside, read_by_position, read_in_order, read_backwards, compared_with_targets, both_directions,
+    returns,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", [*HEADERS, *COUNTERS, *LISTS])
+def test_another_length_is_another_recording_once_at_most(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    agree(compiled, function)
+    few = sum(length < 13 for length in LENGTHS)
+    assert compiled.stats.traces <= 4 + few
+    before = compiled.stats.traces
+    agree(compiled, function, (27, 66, 41, 38, 70))
+    assert compiled.stats.traces == before
+
+
+# -- numbers of steps that functions and tables are given
+
+
+def scaled(h: Any, t: Any) -> Any:
+    return h * (0.1 * t) if t > 0 else h + 1
+
+
+def embedding(t: Any) -> Any:
+    return tj.tensor([math.sin(t * 0.1), float(t)], dtype=tj.float64)
+
+
+def given_to_functions(xs: Any) -> Any:
+    h = zeros()
+    for t in range(xs.shape[0]):
+        h = scaled(cell(h, xs[t]), t) + embedding(t=t).sum() + tj.full((2, 1), t, dtype=tj.float64)
+    return h
+
+
+def sampled_backwards(xs: Any) -> Any:
+    h = zeros()
+    with tj.no_grad():
+        for t in reversed(range(xs.shape[0])):
+            noise = tj.randn(2, WIDTH, dtype=tj.float64) if t > 0 else zeros()
+            h = (cell(h, xs[t]) - FACTORS[t] * h) * RATES[t] + PAIRS[t] * noise
+    return h
+
+
+def looked_up(xs: Any) -> Any:
+    h, i, factors = zeros(), 1, [0.5 + 0.001 * k for k in range(200)]
+    for x in xs:
+        h = cell(h, x) * factors[i] + factors[i - 1]
+        i += 1
+    return h
+
+
+def added_up(xs: Any) -> Any:
+    h = cell(zeros(), xs.mean(0))
+    loss = sum((h - cell(h, x)).square().mean() for x in xs)
+    return loss + sum((xs[t] - xs[t - 1]).square().sum() * t for t in range(1, xs.shape[0]))
+
+
+FACTORS = [0.01 * k for k in range(100)]
+PAIRS = tuple(range(100))
+
+
+@pytest.mark.parametrize("function", [given_to_functions, sampled_backwards, looked_up, added_up])
+def test_numbers_of_steps_that_others_are_given_are_those_of_the_program(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    agree(compiled, function)
+    before = compiled.stats.traces
+    agree(compiled, function, (27, 66, 41, 38, 70))
+    assert compiled.stats.traces == before
+
+
+def test_a_table_that_ends_before_the_loop_raises_there() -> None:
+    def function(xs: Any) -> Any:
+        h = zeros()
+        for t in range(xs.shape[0]):
+            h = cell(h, xs[t]) * FACTORS[t]
+        return h
+
+    agree(tj.compile(function), function, (40, 25, 60, 33, 120, 99, 101, 100, 80))
+
+
+def test_a_function_called_sum_gets_a_generator() -> None:
+    def first(elements: Any) -> Any:
+        return next(iter(elements))
+
+    scope = {"sum": first, "cell": cell, "zeros": zeros}
+    exec("def function(xs):\n    return sum(cell(zeros(), x) for x in xs)", scope)
+    function = scope["function"]
+    agree(tj.compile(function), function, (40, 25, 33, 12))
+
+
+# -- what else steps do
+
+
+def changing_items(xs: Any) -> Any:
+    data, hs, k = xs.detach(), [], zeros()
+    for t in range(xs.shape[0]):
+        hs.append(data[t] * 2)
+    third = hs[-3] if len(hs) > 2 else zeros()
+    for each in hs:
+        third.add_(1)
+        k = k + each
+    for t in range(len(hs)):
+        hs[t].mul_(0.5)
+        k = k + hs[t]
+    return k, tj.stack(hs) if hs else None, third
+
+
+def keeping_the_item_before(xs: Any) -> Any:
+    h, k, before, hs = zeros(), zeros(), zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    for each in reversed(hs):
+        k = k * 0.5 + before * each
+        before = each
+    return k, before
+
+
+def items_in_another_list(xs: Any) -> Any:
+    h, hs, others = zeros(), [], []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    for each in hs[1:]:
+        others.append(each)
+    return tj.stack(others), sum(others)
+
+
+def stepping_out(xs: Any) -> Any:
+    h, i, found = zeros(), 0, []
+    for x in xs:
+        i += 1
+        if i == 20:
+            break
+        h = cell(h, x)
+        found.append(h)
+    else:
+        h = h * 2
+    return h, i, len(found), tj.stack(found)
+
+
+def reading_too_far(xs: Any) -> Any:
+    h, hs, k = zeros(), [], zeros()
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    for t in range(xs.shape[0]):
+        k = k + hs[t + 1 if t < 30 else t]
+    i = 0
+    while i < xs.shape[0]:
+        k = k + xs[i + 1 if xs.shape[0] > 70 else i]
+        i += 1
+    return k
+
+
+def gradients_of_items(xs: Any) -> Any:
+    h, hs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    for each in hs:
+        each.retain_grad()
+    loss = sum(each.square().sum() for each in hs)
+    slopes = [tj.autograd.grad(loss, each, retain_graph=True)[0] for each in hs]
+    if hs:
+        loss.backward(retain_graph=True)
+    return slopes, [each.grad for each in hs], [type(each.grad_fn).__name__ for each in hs]
+
+
+def items_of_two_lists(xs: Any) -> Any:
+    h, hs, others, rows = zeros(), [], [], []
+    data = xs.detach() * 1
+    for t in range(data.shape[0]):
+        h = cell(h, data[t]).detach()
+        hs.append(h)
+        others.append(h)
+        rows.append(data[t])
+    for each in hs:
+        each.mul_(2)
+    for each in rows:
+        each.add_(1)
+    return tj.stack(others), data, hs[0] is others[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        gradients_of_items,
+        items_of_two_lists,
+        changing_items,
+        keeping_the_item_before,
+        items_in_another_list,
+        stepping_out,
+        reading_too_far,
+    ],
+)
+def test_steps_that_do_more_give_what_eager_calls_give(function: Callable[..., Any]) -> None:
+    agree(tj.compile(function), function)
+
+
+def test_what_steps_leave_outside_is_what_eager_steps_leave() -> None:
+    class Counter:
+        steps = 0
+
+    def function(xs: Any, counter: Any, log: list[Any]) -> Any:
+        h, i = zeros(), 0
+        while i < xs.shape[0]:
+            h = cell(h, xs[i]).detach()
+            log.append(i)
+            counter.steps += 1
+            i += 1
+        counter.last = i
+        return h
+
+    compiled = tj.compile(function)
+    for length in (40, 25, 60, 3, 31, 0, 25):
+        xs = parameter(length, 2, WIDTH, seed=length).detach()
+        here, there, logs = Counter(), Counter(), ([], [])  # type: ignore[var-annotated]
+        for _ in range(2):
+            found, expected = compiled(xs, here, logs[0]), function(xs, there, logs[1])
+            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12, atol=1e-13)
+            assert (here.steps, here.last, logs[0]) == (there.steps, there.last, logs[1])
+            assert all(type(x) is int for x in (here.steps, here.last, *logs[0]))
