@@ -1225,3 +1225,13 @@ def test_a_guard_makes_no_item_of_a_defaultdict() -> None:
     assert not kept and compiled.stats.compiled_calls == 1
     compiled(T.ones(2))
     assert list(kept) == ["a"]
+
+
+def test_integers_of_a_longer_list_are_numbers_of_each_call() -> None:
+    compiled = T.compile(lambda labels: T.tensor(labels) * 2, wait=True)
+    for k in range(6):
+        labels = [(k * i) % 7 for i in range(20)]
+        assert compiled(labels).tolist() == [2 * n for n in labels]
+    assert compiled.stats.traces == 1
+    assert compiled([True] * 20).tolist() == [2] * 20
+    assert compiled.stats.traces == 2

@@ -1377,3 +1377,94 @@ def test_what_is_taken_apart_wrongly_raises_what_it_raises_eagerly() -> None:
         for length in (9, 20, 31, 12):
             with pytest.raises(TypeError):
                 compiled(inputs()[:length])
+
+
+def kept_on_the_tape(h: Any, x: Any) -> Any:
+    total = tj.zeros(3)
+    for r in x:
+        total += h.sin() * r
+        with tj.no_grad():
+            total.clamp_(-1, 1)
+    return total
+
+
+def kept_on_the_tape_from_before(h: Any, x: Any) -> Any:
+    total = tj.zeros(3)
+    for r in x:
+        with tj.no_grad():
+            total.add_(r)
+        total.add_(h * h.detach())
+    return total
+
+
+@pytest.mark.parametrize("function", [kept_on_the_tape, kept_on_the_tape_from_before])
+def test_writes_without_grad_leave_a_tensor_its_place_on_the_tape(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function, wait=True)
+    for count in (14, 14, 12, 16, 13):
+        found = []
+        for f in (function, compiled):
+            h = tj.ones(3).requires_grad_()
+            f(h, tj.ones(count, 3)).sum().backward()
+            found.append(h.grad.numpy())  # type: ignore[union-attr]
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+def written_through_detach(x: Any) -> Any:
+    y, h = x.detach(), tj.zeros(3)
+    for t in range(1, x.size(0)):
+        h = h * 0.5 + x[t - 1]
+        y[t] = h
+    return h
+
+
+def read_through_data(x: Any) -> Any:
+    out = tj.zeros(x.size(0), 3)
+    view, h = out.data, tj.zeros(3)
+    for t in range(x.size(0)):
+        out[t] = h
+        h = h * 0.5 + view[t] + x[t]
+    return h
+
+
+def read_as_a_whole_through_data(x: Any) -> Any:
+    total = tj.zeros(3)
+    view, h = total.data, tj.zeros(3)
+    for r in x:
+        total += r
+        h = h * 0.5 + view
+    return h
+
+
+def written_in_a_parameter(x: Any) -> Any:
+    parameter = nn.Parameter(tj.ones(3))
+    view, h = parameter.data, tj.zeros(3)
+    for r in x:
+        with tj.no_grad():
+            parameter.mul_(0.9).add_(r)
+        h = h + view
+    return h
+
+
+@pytest.mark.parametrize(
+    "function", [written_through_detach, read_through_data, read_as_a_whole_through_data, written_in_a_parameter]
+)
+def test_what_is_written_is_read_through_whatever_has_the_same_memory(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function, wait=True)
+    for count in (12, 14, 15, 11, 13, 12):
+        np.testing.assert_allclose(compiled(tj.ones(count, 3)).numpy(), function(tj.ones(count, 3)).numpy(), rtol=1e-5)
+
+
+def test_steps_may_draw_from_generators_of_numpy() -> None:
+    def drawing(x: Any) -> Any:
+        h = tj.zeros(3)
+        for t in range(x.size(0)):
+            h = h * 0.5 + x[t] * (np.random.rand() * t)
+        return h
+
+    compiled = tj.compile(drawing, wait=True)
+    for count in (12, 9, 15, 12, 9):
+        found = []
+        for f in (drawing, compiled):
+            np.random.seed(count)
+            found.append(f(tj.ones(count, 3)).numpy())
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-5)

@@ -121,6 +121,7 @@ EXPRESSIONS: dict[str, Callable[[T.Tensor, Any], Any]] = {
     "interpolate": lambda z, k: F.interpolate(z[None], scale_factor=k, mode="linear"),
     "arange": lambda z, k: T.arange(k, 10.5),
     "arange from a float": lambda z, k: T.arange(0.5, k),
+    "arange of a dtype": lambda z, k: T.arange(0, k, dtype=T.long),
     "linspace": lambda z, k: T.linspace(k, 10.5, 5),
     "add": lambda z, k: z.add(1.5, alpha=k),
     "sub": lambda z, k: z.sub(k, alpha=1.5),

@@ -1455,3 +1455,14 @@ def test_gradients_of_means_make_no_program_for_each_size(dtype: Any) -> None:
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12 if dtype is T.float64 else 1e-4, atol=1e-6)
     (path,) = compiled._symbolic.paths
     assert [region.instances for region in path.regions] == [9] and not path.regions[0].is_refuted, compiled.explain()
+
+
+def test_positions_of_a_dtype_are_as_many_as_the_size_says() -> None:
+    def embedded(x: Any, before: int) -> Any:
+        return x + T.arange(before, before + x.size(0), dtype=T.long)
+
+    compiled = T.compile(embedded, wait=True)
+    for n in (5, 9, 7, 12, 6, 8):
+        x = T.randn(n)
+        np.testing.assert_array_equal(compiled(x, n + 2).numpy(), embedded(x, n + 2).numpy())
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (2, 4), compiled.explain()

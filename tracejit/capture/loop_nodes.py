@@ -20,6 +20,8 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from tracejit.autograd.tape import edge_of
 from tracejit.capture.rolling import taken_back
 from tracejit.capture.rows import RowBefore, WrittenRows
@@ -333,9 +335,14 @@ class StepsAsLoop:
         target, value = self._targets[i], a.operands[1]
         if target[0] != "given" or target[1] not in self.carried or self._kinds.get(value) != a.kind[0]:
             return False
-        if a.kind[0][1] and not a.with_grad:
+        begun = self._begins[target[1]]
+        has_place = begun.requires_grad or self._kinds[target][1] or any(w.kind[0][1] for w in self._writes_to(target))
+        if has_place and not a.with_grad:  # what is written leaves the tensor at its place
             return False
-        return self._has_own_memory(self._begins[target[1]])
+        return self._has_own_memory(begun)
+
+    def _writes_to(self, target: Place) -> list[Applied]:
+        return [a for i, a in self._writes.items() if self._targets[i] == target]
 
     def _is_of_a_row(self, i: int, a: Applied) -> bool:
         """Whether a write gives a row of a tensor of the call's, which has memory of its own, other contents and their place on the
@@ -346,9 +353,13 @@ class StepsAsLoop:
         return self._kinds[value] == a.kind[0] and self._has_own_memory(self._begins[k])
 
     def _has_own_memory(self, x: Tensor) -> bool:
+        """Whether nothing that steps read has the memory of `x`, whatever it is to the tape: `x.detach()`, `x.data`."""
         if x._base is not None or any(y is x for y in self._listed):
             return False
-        return all(y is x or y._storage is None or y._storage is not x._storage for y in (*self._begins, *self._listed))
+        roots = [self._root(self._step.nodes[i].operands[0]) for i in self._moving]
+        bases = [self._outside(root) for root in roots if root[0] == "shared"]
+        others = (*self._begins, *self._listed, *self._others.values(), *bases)
+        return not any(isinstance(y, Tensor) and y is not x and np.may_share_memory(y._array, x._array) for y in others)
 
     def _saves_what_is_written(self, step: Step) -> bool:
         """Whether something saves, or looks at, memory that is written: then a backward pass may refuse, or a view may change."""

@@ -75,6 +75,7 @@ __all__ = [
     "is_shareable",
     "is_user_instance",
     "makes_records",
+    "module_of",
     "storing_base",
 ]  # fmt: skip
 
@@ -276,6 +277,12 @@ def _of_c(value: Any, cls: type) -> bool:
     if kind is types.BuiltinFunctionType:  # __new__ and static methods
         return value.__self__ is cls
     return kind is types.GetSetDescriptorType and value.__objclass__ is cls and value.__name__ not in ("__dict__", "__weakref__")
+
+
+def module_of(cls: type) -> str:
+    """The name of the module of a class; empty where a class of C code has something else in that place."""
+    name = cls.__module__
+    return name if type(name) is str else ""
 
 
 def is_a(value: object, classes: type | tuple[type, ...]) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tracejit.capture.handlers.effects import AttributeStore, ItemStore
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.policies import is_heap_type
+from tracejit.capture.policies import is_heap_type, module_of
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.interpreter import state
@@ -301,7 +301,7 @@ def recorded(interpreter: RecordingInterpreter, apart: frozenset[str] = frozense
         if type(x) in (AttributeStore, ItemStore):  # one in the place of an equal one says the same
             return [type(x), *parts(x)]
         inside: list[Any] = []
-        if type(x).__module__.startswith("tracejit.capture."):
+        if module_of(type(x)).startswith("tracejit.capture."):
             inside = [] if id(x) in seen else parts(x)
         elif levels and issubclass(type(x), list | tuple | deque | set | frozenset):
             inside = [looked(y, levels - 1) for y in x]

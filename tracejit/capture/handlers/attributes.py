@@ -32,6 +32,7 @@ from tracejit.capture.policies import (
     is_heap_type,
     is_library_module,
     is_name,
+    module_of,
     storing_base,
 )
 from tracejit.replay.ir import Expr, Name, Not
@@ -67,7 +68,7 @@ def _looks_up_as_usual(cls: type) -> bool:
     base = builtin_base(cls)
     if issubclass(base, (types.MethodType, super, *weakref.ProxyTypes)):
         return False
-    package = base.__module__.partition(".")[0]
+    package = module_of(base).partition(".")[0]
     return package in sys.stdlib_module_names or package in ("builtins", "numpy")
 
 

@@ -74,7 +74,7 @@ def _is_table(cls: type, value: Any) -> bool:
 
 def _may_change(content: Any) -> bool:
     """Whether the numbers of a longer list or tuple are of the kind that programs compute anew: its elements are read one by one."""
-    return len(content) <= _MOST and any(type(v) is float for v in content)
+    return len(content) <= _MOST and any(type(v) in (int, float) for v in content)
 
 
 def _past(cls: type, name: str, *arguments: Any) -> Expr:

@@ -46,7 +46,16 @@ from tracejit.capture.handlers.protected import is_protected
 from tracejit.capture.handlers.readings import CONSTANTS, present
 from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, bare, concrete, plain
 from tracejit.capture.handlers.texts import OPEN_METHODS
-from tracejit.capture.policies import C_CALLABLES, KEEPING_NAMES, LOCKS, PRIMITIVE_TYPES, bound_to, is_a, is_python_class
+from tracejit.capture.policies import (
+    C_CALLABLES,
+    KEEPING_NAMES,
+    LOCKS,
+    PRIMITIVE_TYPES,
+    bound_to,
+    is_a,
+    is_python_class,
+    module_of,
+)
 from tracejit.replay.ir import Name
 from tracejit.tensor import Tensor
 
@@ -223,14 +232,14 @@ class OutsideCallHandlers(Handlers):
     def _is_known_callable(self, function: Any) -> bool:
         """Whether a callable of another type of C code, or a class, is reached again by its expression."""
         cls = function if is_a(function, type) else type(function)
-        leads = type(function).__module__.partition(".")[0] in _LEADING and not is_a(function, (type, type(np.save)))
+        leads = module_of(type(function)).partition(".")[0] in _LEADING and not is_a(function, (type, type(np.save)))
         return self.recorder.is_outside(function) and not is_python_class(cls) and not leads
 
     def _stands_apart(self, value: Any) -> bool:
         """Whether an object from outside is one of C code that leads to nothing of the program's."""
         cls: Any = type(value)
         apart = (
-            cls.__module__.partition(".")[0] not in _LEADING and not is_python_class(cls) and not is_a(value, (*_APART, Tensor))
+            module_of(cls).partition(".")[0] not in _LEADING and not is_python_class(cls) and not is_a(value, (*_APART, Tensor))
         )
         leads = callable(value) or (hasattr(cls, "__next__") and not is_a(value, FILES)) or _writable(value)
         return self.recorder.is_outside(value) and apart and not leads
@@ -440,13 +449,13 @@ def _says_nothing(function: Any) -> bool:
 
 def _looks_only(function: Any) -> bool:
     """Whether a function keeps nothing that it is given."""
-    quiet = type(bound_to(function)).__module__.partition(".")[0] in ("_io", "_csv")
+    quiet = module_of(type(bound_to(function))).partition(".")[0] in ("_io", "_csv")
     return quiet or (not _is_unhashable(function) and (function in _WHOLE or function is array.array))
 
 
 def _is_quiet(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
     """Whether a call raises nothing but what comes from outside: a disk that is full."""
-    if type(bound_to(function)).__module__.partition(".")[0] in ("_io", "_csv"):
+    if module_of(type(bound_to(function))).partition(".")[0] in ("_io", "_csv"):
         return True
     waits = not keywords and (
         (function == queue.Queue.put and len(arguments) == 2) or is_a(bound_to(function), queue.SimpleQueue)

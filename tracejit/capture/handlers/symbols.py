@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.policies import module_of
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import RecordedNumber
 from tracejit.core.symbolic import BINARY, SYMBOLIC, without_symbols
@@ -210,7 +211,7 @@ class _Release:
 
     def _enter_object(self, value: Any, cls: type) -> None:
         """The attributes of an object of the program, past any method of it."""
-        own = [base for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE and not base.__module__.startswith(_LIBRARY)]
+        own = [base for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE and not module_of(base).startswith(_LIBRARY)]
         if not own:
             return
         try:

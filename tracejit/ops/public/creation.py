@@ -111,7 +111,7 @@ def arange(*bounds: Any, dtype: dtypes.DType | None = None, device: Any = None, 
         bounds = tuple(named[k] for k in ("start", "end", "step") if k in named) if not bounds else (*bounds, *named.values())
     numbers = [_number("arange", b) for b in bounds]
     if dtype is dtypes.int64:  # which PyTorch computes with as soon as it is asked for it
-        numbers = list(map(int, numbers))
+        numbers = [n if isinstance(n, int) else int(n) for n in numbers]
     start, end, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
     distance = minus(end, start)
     if step == 0 or distance * step < 0:
