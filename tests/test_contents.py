@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracejit as T
@@ -1235,3 +1236,32 @@ def test_integers_of_a_longer_list_are_numbers_of_each_call() -> None:
     assert compiled.stats.traces == 1
     assert compiled([True] * 20).tolist() == [2] * 20
     assert compiled.stats.traces == 2
+
+
+@pytest.mark.parametrize("constructor", [T.FloatTensor, T.DoubleTensor, T.LongTensor, T.Tensor])
+def test_older_constructors_take_the_data_of_each_call(constructor: Any) -> None:
+    def made(numbers: list[Any], array: Any) -> tuple[Any, ...]:
+        return constructor(numbers), constructor([int(numbers[0]), 2]), constructor(array)
+
+    compiled = T.compile(made, wait=True)
+    whole = constructor is T.LongTensor
+    for k in range(6):
+        numbers = [k, 1, -2] if whole else [k + 0.5, 1.5, -2.0]
+        array = np.full((2, 3), k + 0.25, np.int64 if whole else np.float64)
+        for found, expected in zip(compiled(numbers, array), made(numbers, array), strict=True):
+            assert found.dtype is expected.dtype
+            assert found.tolist() == expected.tolist()
+    assert compiled.stats.traces == 1, compiled.explain()
+
+
+def test_older_constructors_share_the_memory_of_arrays_of_their_dtype() -> None:
+    def doubled(array: Any) -> Any:
+        out = T.FloatTensor(array)
+        out *= 2
+        return out
+
+    compiled = T.compile(doubled, wait=True)
+    for _ in range(3):
+        array = np.ones(3, np.float32)
+        assert compiled(array).tolist() == array.tolist() == [2.0, 2.0, 2.0]
+    assert compiled.stats.compiled_calls == 2, compiled.explain()

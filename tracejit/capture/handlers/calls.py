@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.capture.frame import Frame
-from tracejit.capture.handlers.arrays import makes_tensors, of_numpy
+from tracejit.capture.handlers.arrays import KINDS, makes_tensors, of_numpy
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.caches import CACHED, cache_of, key_expression, key_of
 from tracejit.capture.handlers.dataclass_methods import dataclass_method
@@ -46,8 +46,11 @@ from tracejit.capture.policies import (
 )
 from tracejit.capture.syntax.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.syntax.locate import NotConvertible
+from tracejit.core.dtypes import DType, default_dtype
 from tracejit.replay.ir import Name
 from tracejit.tensor import Tensor, fill
+from tracejit.tensor.construction import as_tensor
+from tracejit.tensor.legacy import LegacyType
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -165,6 +168,9 @@ class CallHandlers(Handlers):
         if cls is functools.partial:
             return self._call_partial(function, arguments, keywords)
         if is_a(function, type):
+            dtype = _dtype_of_data(function, arguments, keywords)
+            if dtype is not None:
+                return self.call(as_tensor, arguments, {"dtype": dtype})
             return self._call_class(function, arguments, keywords)
         if is_a(function, C_CALLABLES):
             return recorder.builtin_calls.call_builtin(function, arguments, keywords)
@@ -499,3 +505,13 @@ class CallHandlers(Handlers):
             return cls(concrete(number)) if late is None else late
         sized = recorder.sizes.computed_by(cls, (number,))
         return recorder.define_number(Name(cls.__name__).call(number._name), result, check_type=False) if sized is None else sized
+
+
+def _dtype_of_data(cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> DType | None:
+    """The dtype to which an older constructor, `FloatTensor(data)`, `Tensor(data)`, converts a list, a tuple or an array, as `as_tensor`
+    does; None for other calls."""
+    if keywords or len(arguments) != 1 or type(arguments[0]) not in (list, tuple, *KINDS):
+        return None
+    if cls is Tensor:
+        return default_dtype()
+    return cls.dtype if type(cls) is LegacyType else None
