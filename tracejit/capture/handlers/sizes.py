@@ -190,6 +190,10 @@ class SizeHandlers(Handlers):
                 known = self._symbols[value._name] = found
         return known
 
+    def is_size(self, number: SymbolicNumber) -> bool:
+        """Whether a number is a variable, or was computed of some, and of nothing else."""
+        return number._name in self._symbols
+
     def note_computed(self, made: SymbolicNumber, symbol: str, left: Any, right: Any) -> None:
         """A number was computed of others, of which some are sizes."""
         if not self._symbols or symbol not in _ARITHMETIC or made._name in self._symbols:

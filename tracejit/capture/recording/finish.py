@@ -144,7 +144,11 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         else _structure(recorder, guards, distinct),  # what is read under a lock is read there
         locks=bool(recorder.locking.taken),
         asked=asked,
-        settled={x._name.name: x._value for k, x in enumerate(recorder.integers) if x is not None and k in asked},
+        settled={
+            x._name.name: x._value
+            for k, x in enumerate(recorder.integers)
+            if x is not None and k in asked and not recorder.sizes.is_size(x)
+        },
         generators=tuple(map(reference, recorder.generators.known.values())),
         outside=tuple(recorder.effects.outside),
         left_out=interpreter.left_out,
