@@ -471,6 +471,12 @@ def gradients_of_items(xs: Any) -> Any:
     return slopes, [each.grad for each in hs], [type(each.grad_fn).__name__ for each in hs]
 
 
+def gradients_of_elements(xs: Any) -> Any:
+    ys = [cell(zeros(), x) for x in xs]
+    loss = sum(y.square().sum() for y in ys)
+    return [tj.autograd.grad(loss, y, retain_graph=True)[0] for y in ys], tj.stack(ys) if ys else None
+
+
 def items_of_two_lists(xs: Any) -> Any:
     h, hs, others, rows = zeros(), [], [], []
     data = xs.detach() * 1
@@ -490,6 +496,7 @@ def items_of_two_lists(xs: Any) -> Any:
     "function",
     [
         gradients_of_items,
+        gradients_of_elements,
         items_of_two_lists,
         changing_items,
         keeping_the_item_before,
