@@ -151,7 +151,7 @@ def counted_down_by_two(xs: Any) -> Any:
     h, i, j = zeros(), 2 * xs.shape[0] - 1, -1
     for x in xs:
         if i > 1:
-            h = cell(h, x) * (i * 0.01 + j)
+            h = cell(h, x) * (i * 0.01 - j * 0.005)
         i -= 2
         j = j + 1
     return h, i, j
