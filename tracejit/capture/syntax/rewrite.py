@@ -229,11 +229,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         empty = self.made(self.place(ast.List([], ast.Load()), comprehension))
         generator.iter = ast.Name(value, ast.Load())
         whole = self.handler("whole", ast.Name(value, ast.Load()))
-        goes_through: ast.expr = self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load()))
-        if isinstance(comprehension, ast.GeneratorExp):
-            goes_through = ast.BoolOp(ast.And(), [self.handler("adds_up", copy(found.parent.func)), goes_through])
         chosen = ast.If(
-            goes_through,
+            self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load())),
             [self.assigned(items, empty), *looped],
             [self.assigned(value, whole), self.assigned(items, self.comprehension(comprehension))],
         )
