@@ -282,10 +282,6 @@ class Frame:
         """Whether a loop stands for `value`, of which there may be any number of elements."""
         return active() is not None and loop is not None and (value is loop or loop.goes_through(value))
 
-    def adds_up(self, function: Any) -> bool:
-        """Whether a function adds up what it is given, one after the other."""
-        return function is sum
-
     def whole(self, value: Any) -> Any:
         """What the header of a loop has given, where no loop stands for it."""
         return whole(value)

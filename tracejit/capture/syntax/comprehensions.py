@@ -2,8 +2,8 @@
 
 They do what a `for` loop does that appends to such a list (loops.py), so where there may be any number of elements, that loop is what runs:
 as a statement before the one that has the comprehension, where that evaluates nothing before it but names, and functions that it calls.
-What an element might give another value is put into variables first.  A generator runs by turns with who goes through it, so it is such a
-loop where that is Python's own `sum`, which only adds: then no element can tell what has been added.
+What an element might give another value is put into variables first.  A generator, `sum(f(x) for x in xs)`, stays one, which runs by turns
+with who goes through it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Collected(NamedTuple):
     """A comprehension, and where it is: the field of a node, or the first argument of a call.  before: the places of what its statement
     evaluates before it, in this order."""
 
-    comprehension: ast.ListComp | ast.GeneratorExp
+    comprehension: ast.ListComp
     parent: Any
     field: str
     before: tuple[Where, ...] = ()
@@ -99,9 +99,8 @@ def _joined_first(node: ast.expr, before: tuple[Where, ...] = ()) -> Collected |
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr  # type: ignore[attr-defined]
             if name in _LOOKING_AT_FRAMES:
                 return None
-            kinds = (ast.ListComp, ast.GeneratorExp) if name == "sum" else ast.ListComp
-            if node.args and isinstance(node.args[0], kinds) and name in JOINING:
-                return Collected(node.args[0], node, "args", before)  # type: ignore[arg-type]
+            if node.args and isinstance(node.args[0], ast.ListComp) and name in JOINING:
+                return Collected(node.args[0], node, "args", before)
         for place in _evaluated(node):
             if not isinstance(at(place), ast.Name | ast.Constant):
                 node = at(place)
@@ -136,7 +135,7 @@ def _is_simple(node: ast.expr) -> bool:
     return isinstance(node.value if isinstance(node, ast.Attribute) else node, ast.Name)
 
 
-def _is_plain(node: ast.ListComp | ast.GeneratorExp) -> bool:
+def _is_plain(node: ast.ListComp) -> bool:
     """Whether a loop with another name for each target does the same."""
     if len(node.generators) > 1:
         return False

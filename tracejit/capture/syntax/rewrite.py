@@ -27,6 +27,7 @@ from tracejit.capture.syntax.loops import (
     number_uses,
 )
 from tracejit.capture.syntax.matching import MatchRewriter
+from tracejit.capture.syntax.scopes import names_stored_by
 
 __all__ = ["CELLS", "Rewriter"]
 
@@ -214,7 +215,10 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         items, value, loop = self.temporary(), self.temporary(), self.temporary()
         repeated = self.place(found.loop(items, self.temporary().rstrip("_")), comprehension)
         local = {items, value, *[part.id for part in ast.walk(repeated.target) if isinstance(part, ast.Name)]}
-        names = loop_names(repeated, self.local | local, self.captured, self.globals | self.nonlocals, self.lists | {items})
+        is_read = found.field == "value" and not self.read.isdisjoint(names_stored_by([node]))
+        shared, lists = self.globals | self.nonlocals, self.lists | {items}
+        read = frozenset({items} if is_read else ())
+        names = loop_names(repeated, self.local | local, self.captured, shared, lists, read=read)
         if names is None or names.appended != (items,):
             return [], []
         self.local |= local
@@ -225,11 +229,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         empty = self.made(self.place(ast.List([], ast.Load()), comprehension))
         generator.iter = ast.Name(value, ast.Load())
         whole = self.handler("whole", ast.Name(value, ast.Load()))
-        goes_through: ast.expr = self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load()))
-        if isinstance(comprehension, ast.GeneratorExp):
-            goes_through = ast.BoolOp(ast.And(), [self.handler("adds_up", copy(found.parent.func)), goes_through])
         chosen = ast.If(
-            goes_through,
+            self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load())),
             [self.assigned(items, empty), *looped],
             [self.assigned(value, whole), self.assigned(items, self.comprehension(comprehension))],
         )
