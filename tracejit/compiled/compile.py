@@ -223,11 +223,16 @@ class CompiledFunction(_Partial[P, R]):
         """Stands for the entry in front of a function in pieces."""
         pieces = self._pieces
         if pieces is None or not pieces.are_current():
-            self._pieces, self._may_be_cut = None, True
-            self._put_in_front(None)
+            self._make_whole()
             return MISS
         self.stats.piecewise_calls += 1
         return pieces.function(*args, **kwargs)
+
+    def _make_whole(self) -> None:
+        """Forget the pieces, and what led to them."""
+        self._pieces, self._may_be_cut = None, True
+        self._partings.clear()
+        self._put_in_front(None)
 
     def _leave_alone(self, calls: int) -> None:
         """So many calls go to the function itself."""
@@ -692,23 +697,30 @@ class CompiledFunction(_Partial[P, R]):
         self._rare_calls = 0
         if len(self._entries) == _MANY and len(self._by_sizes) > 1:
             self._note(make("many_sizes", f"{self._name()} has recorded paths for {len(self._by_sizes)} sizes of its arguments"))
-        if self._may_be_cut and not self._fullgraph and self._settling.is_wasteful():
-            self._take_to_pieces()
-        elif self._is_full():
+        if not self._is_cut() and self._is_full():
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
 
-    def _take_to_pieces(self) -> None:
-        """Paths are recorded for next to nothing: if the function has a loop at fault, its steps are compiled instead."""
+    def _is_cut(self) -> bool:
+        """Where paths are recorded for next to nothing, and the function has a loop at fault, its steps are compiled instead.  Whether they
+        are from now on."""
         partings = self._partings.of_branches()
-        if sum(parting.count for parting in partings) < _PARTED:
-            return
+        parted = sum(parting.count for parting in partings)
+        if parted < _PARTED or not self._may_be_cut or self._fullgraph or not self._settling.is_wasteful():
+            return False
         self._may_be_cut = False
-        pieces = in_pieces(self.__wrapped__, partings[0], self._piece)
-        if pieces is not None:
-            for entry in self._entries:
-                self.stats.retire(entry.executable)
-            self._pieces, self._entries, self._by_sizes, self._sized = pieces, (), {}, SizeTable()
-            self._put_in_front(None)
+        try:
+            pieces = in_pieces(self.__wrapped__, partings, self._piece)
+        except Exception as error:  # the call itself went well
+            report_defect(self._name(), "take to pieces", error)
+            return False
+        if pieces is None:
+            return False
+        for entry in self._entries:
+            self._settling.retired(entry)
+            self.stats.retire(entry.executable)
+        self._pieces, self._entries, self._by_sizes, self._sized = pieces, (), {}, SizeTable()
+        self._put_in_front(None)
+        return True
 
     def _piece(self, function: Any) -> CompiledFunction[..., Any]:
         made = CompiledFunction(function)
@@ -804,14 +816,12 @@ class CompiledFunction(_Partial[P, R]):
         """Forget all recorded paths and reasons; statistics start again."""
         self._arriving, self._is_outdated = None, False
         self._untranslated.clear()
-        self._pieces, self._may_be_cut = None, True
         self._entries = ()
         self._by_sizes, self._sized = {}, SizeTable()
         self._came.clear()
         self._often, self._rare_calls = _OFTEN, 0
-        self._put_in_front(None)
+        self._make_whole()
         self._reasons = {}
-        self._partings.clear()
         self._family = Family()
         self._symbolic = SymbolicPaths(self._symbolic.dynamic)
         self._settling.clear()
@@ -821,7 +831,8 @@ class CompiledFunction(_Partial[P, R]):
         self._look()
         entries = self._entries
         if not entries:
-            why = "; ".join(map(str, self._reasons)) or "it was not called yet"
+            own = "it was not called yet" if self._pieces is None else "it runs in pieces, which explain() shows"
+            why = "; ".join(map(str, self._reasons)) or own
             raise RuntimeError(f"{self._name()}: nothing was compiled: {why}")
         return entries[index]
 

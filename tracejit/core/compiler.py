@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["installed"]
+__all__ = ["calling_with", "installed"]
 
 installed: list[Callable[..., Any]] = []
 """`compile`, once the package has been imported."""
+
+calling_with: dict[Any, Callable[..., Any]] = {}
+"""`__call__` of modules -> what makes such a call with something in the place of the `forward`: (module, forward, args, kwargs)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from tracejit.core.compiler import installed
+from tracejit.core.compiler import calling_with, installed
 from tracejit.nn.backward_hooks import BackwardHooks
 from tracejit.nn.conversions import Conversions
 from tracejit.nn.members import Members
@@ -103,7 +103,7 @@ class Module(Conversions, StateDicts):
         watched = BackwardHooks(self, *backward) if any(backward) else None
         if watched is not None:
             args = watched.mark_inputs(args)
-        out = (forward or self.forward)(*args, **kwargs)
+        out = (self.forward if forward is None else forward)(*args, **kwargs)
         for hook in self._hooks or ():
             if hook.when == "after":
                 changed = hook.function(self, args, kwargs, out) if hook.with_kwargs else hook.function(self, args, out)
@@ -367,3 +367,6 @@ class Module(Conversions, StateDicts):
         if len(extra_lines) == 1 and not child_lines:
             return f"{name}({extra_lines[0]})"
         return f"{name}(\n  " + "\n  ".join(lines) + "\n)" if lines else f"{name}()"
+
+
+calling_with[Module.__call__] = Module._call_with

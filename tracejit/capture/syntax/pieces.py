@@ -8,20 +8,22 @@
 
 A body that goes one of two ways in each step goes one of 2**n in n of them.  As a function it has two paths.
 
-Nobody can tell the two apart but by looking at frames, if the body's variables are the function's own (no nested function shares them),
-each of them has a value where the piece takes it, and what the piece gives back is what may be read later: both are decided from the
-syntax alone, by which names surely have been assigned (as in Aho, Lam, Sethi and Ullman, "Compilers", 2nd ed., section 9.2), and a body is
-left as it is where that does not show.  `continue`, `break` and `return` of the loop are told by a number in front of the values.
+They do the same if the body's variables are the function's own (no nested function shares them), each of them has a value where the piece
+takes it, and what the piece gives back is what may be read later: both are decided from the syntax alone, by which names surely have been
+assigned (as in Aho, Lam, Sethi and Ullman, "Compilers", 2nd ed., section 9.2), and a body is left as it is where that does not show.
+`continue`, `break` and `return` of the loop are told by a number in front of the values.
+
+What is left to tell them apart: frames (one more of them, and other `f_locals`), and objects that only a step holds, which go at its end.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
-from typing import Final
+from typing import Any, Final, TypeGuard
 
 from tracejit.capture.syntax.convert import compiled_as
 from tracejit.capture.syntax.locate import FunctionNode, Located, NotConvertible, declare, locate
@@ -35,13 +37,16 @@ _GIVEN: Final = "__given__"
 _LOOKING: Final = frozenset(
     {"locals", "vars", "dir", "eval", "exec", "super", "__class__", "_getframe", "inspect", "traceback", "stacklevel"}
 )
-"""Names of what looks at the variables or at the frames of who calls it."""
+"""Names of what looks at the variables or at the frames of who calls it, or (`super`) at the function itself."""
+_OF_VARIABLES: Final = frozenset({"locals", "eval", "exec", "_getframe"})
+"""Those that may look at all variables of the function, wherever in it they are called."""
 _CONSUMING: Final = frozenset({"all", "any", "dict", "list", "max", "min", "set", "sorted", "sum", "tuple"})
-"""Builtins that are through with a generator when they return."""
+"""Builtins, if their names are not bound otherwise, that are through with a generator when they return."""
 _PASSING: Final = frozenset(
     {"autocast", "enable_grad", "errstate", "inference_mode", "no_grad", "nullcontext", "set_grad_enabled"}
 )
 """Context managers that swallow no exception."""
+_TYPE_ALIAS: Any = getattr(ast, "TypeAlias", ast.ClassDef)  # `type A = x`, which is evaluated later; from Python 3.12 on
 _SUSPENDING: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
@@ -58,33 +63,44 @@ class _NoPiece(Exception):
     """A body stays as it is."""
 
 
-def cut(code: CodeType, module_file: str | None, line: int | None) -> tuple[CodeType, list[Piece]] | None:
-    """A function in pieces: its code, with free variables for them after its own, and the pieces.  line: in which something differs from
-    call to call; the innermost loop around it is taken, and if it is None, or in a nested function, all loops that are in no other one.
-    None where there is no such loop, or all bodies have to stay as they are.  Raises NotConvertible as `locate` does."""
+def cut(
+    code: CodeType, module_file: str | None, lines: Sequence[int | None], names: Container[str] = ()
+) -> tuple[CodeType, list[Piece]] | None:
+    """A function in pieces: its code, with free variables for them after its own, and the pieces.  lines: in which something differs from
+    call to call; the innermost loops around them are taken, or all loops that are in no other one where one of them is None, or in another
+    function.  names: of what is global to the function.  None where there is no such loop, or all bodies have to stay as they are.  Raises
+    NotConvertible as `locate` does."""
     located = locate(code, module_file)
     node = located.node
     if not isinstance(node, ast.FunctionDef) or any(isinstance(part, _SUSPENDING) for part in ast.walk(node)):
         return None
-    loops = list(_outermost(node.body))
-    around = [chain for loop in loops if (chain := _around(loop, line))]
-    if not around and line is not None and not _in_nested(node, line) and node.lineno <= line <= (node.end_lineno or 0):
+    if not _named(ast.walk(node)).isdisjoint(_OF_VARIABLES):
         return None
-    cutter = _Cutter(code, located)
-    chosen = [around[0][-1]] if around else loops
-    pieces = [piece for k, loop in enumerate(chosen, 1) if (piece := cutter.piece(loop, f"__piece_{k}__")) is not None]
+    loops = list(_outermost(node.body))
+    chosen = [chain[-1] for line in lines for loop in loops if (chain := _around(loop, line))]
+    if any(line is None or _is_elsewhere(node, line) for line in lines):
+        chosen += [loop for loop in loops if not any(x is loop for x in chosen)]
+    inside = [x for loop in chosen for statement in loop.body for x in ast.walk(statement)]
+    cutter = _Cutter(code, located, names)
+    pieces: list[Piece] = []
+    for k, loop in enumerate(chosen):
+        if not any(x is loop for x in (*chosen[:k], *inside)):
+            piece = cutter.piece(loop, f"__piece_{len(pieces) + 1}__")
+            pieces += [] if piece is None else [piece]
     if not pieces:
         return None
     node.lineno = code.co_firstlineno  # of the first decorator: lines of code are counted from there
     return compiled_as(code, located, [piece.name for piece in pieces]), pieces
 
 
-def _in_nested(node: ast.FunctionDef, line: int) -> bool:
-    """Whether a line is in a function inside."""
-    return any(
-        isinstance(part, FunctionNode) and part is not node and part.lineno <= line <= (part.end_lineno or 0)
-        for part in ast.walk(node)
-    )
+def _is_elsewhere(node: ast.FunctionDef, line: int) -> bool:
+    """Whether a line is in another function, which may be one inside."""
+    inside = [part for part in ast.walk(node) if isinstance(part, FunctionNode) and part is not node]
+    return not _is_in(node, line) or any(_is_in(part, line) for part in inside)
+
+
+def _is_in(node: FunctionNode, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or 0)
 
 
 def _outermost(body: Iterable[ast.AST]) -> Iterator[ast.For | ast.While]:
@@ -107,7 +123,8 @@ def _around(loop: ast.For | ast.While, line: int | None) -> list[ast.For | ast.W
 class _Cutter:
     """Makes pieces of the loops of one function, which it changes."""
 
-    def __init__(self, code: CodeType, located: Located) -> None:
+    def __init__(self, code: CodeType, located: Located, names: Container[str]) -> None:
+        """names: of what is global to the function."""
         node = located.node
         assert isinstance(node, ast.FunctionDef)
         self.code = code
@@ -116,7 +133,8 @@ class _Cutter:
         shared = declared_names(node)
         self.shared = shared[0] | shared[1]
         self.local = bound_names(node) - self.shared
-        self.captured = set(_captured(node.body)) & self.local
+        self.consuming = {x for x in _CONSUMING if x not in self.local and x not in code.co_freevars and x not in names}
+        self.captured = set(_captured(node.body, self.consuming)) & self.local
         self.assigned_inside = {name for x in ast.walk(node) if isinstance(x, ast.Nonlocal) for name in x.names}
         deleted = {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Del)}
         self.deleted = deleted | {x.name for x in ast.walk(node) if isinstance(x, ast.ExceptHandler) and x.name}
@@ -129,10 +147,9 @@ class _Cutter:
         except _NoPiece:
             return None
         first = body[0]
-        how = {type(part) for part in _of_loop(body)}
-        values = ast.Tuple([ast.Name(x, ast.Load()) for x in kept], ast.Load())
-        ended = [_Ends(values).visit(copy.deepcopy(statement)) for statement in body]
-        ended.append(_answer(_GOES_ON, values))
+        ends = _Ends(ast.Tuple([ast.Name(x, ast.Load()) for x in kept], ast.Load()))
+        ended = [ends.visit(copy.deepcopy(statement)) for statement in body]
+        ended.append(ends.answer(_GOES_ON))
         arguments = ast.arguments([], [ast.arg(x) for x in given], None, [], [], None, [])
         function = ast.FunctionDef(self.node.name, arguments, ended, [], None)
         _placed(function, first)
@@ -142,12 +159,12 @@ class _Cutter:
         except NotConvertible:
             return None
         declare(code, located)
-        loop.body = self._calls(name, given, kept, how)
+        loop.body = self._calls(name, given, kept, ends.ways)
         for statement in loop.body:
             _placed(statement, first)
         return Piece(name, code, loop.lineno)
 
-    def _calls(self, name: str, given: Sequence[str], kept: Sequence[str], how: set[type[ast.AST]]) -> list[ast.stmt]:
+    def _calls(self, name: str, given: Sequence[str], kept: Sequence[str], ways: set[int]) -> list[ast.stmt]:
         call = ast.Call(ast.Name(name, ast.Load()), [ast.Name(x, ast.Load()) for x in given], [])
         made: list[ast.stmt] = [ast.Assign([ast.Tuple([ast.Name(x, ast.Store()) for x in (_HOW, _GIVEN)], ast.Store())], call)]
 
@@ -155,13 +172,13 @@ class _Cutter:
             test = ast.Compare(ast.Name(_HOW, ast.Load()), [ast.Eq()], [ast.Constant(answer)])
             return ast.If(test, [statement], [])
 
-        if ast.Return in how:
+        if _RETURNS in ways:
             made.append(where(_RETURNS, ast.Return(ast.Name(_GIVEN, ast.Load()))))
         if kept:
             target = ast.Tuple([ast.Name(x, ast.Store()) for x in kept], ast.Store())
             made.append(ast.Assign([target], ast.Name(_GIVEN, ast.Load())))
         made.append(ast.Delete([ast.Name(_GIVEN, ast.Del())]))  # nothing lives longer than it would
-        if ast.Break in how:
+        if _BREAKS in ways:
             made.append(where(_BREAKS, ast.Break()))
         return made
 
@@ -169,15 +186,15 @@ class _Cutter:
         """Of the function's variables those that the body is given, and those that it gives back.  Raises _NoPiece."""
         body = loop.body
         parts = [part for statement in body for part in ast.walk(statement)]
-        if any(isinstance(part, ast.Global | ast.Nonlocal | ast.Delete | ast.ClassDef) for part in parts):
+        if any(isinstance(part, ast.Global | ast.Nonlocal | ast.Delete | ast.ClassDef | _TYPE_ALIAS) for part in parts):
             raise _NoPiece
-        named = {found for x in parts for name in ("id", "attr", "arg") if isinstance(found := getattr(x, name, None), str)}
+        named = _named(parts)
         if not named.isdisjoint(_LOOKING) or not named.isdisjoint(self.assigned_inside):
             raise _NoPiece
         stored = names_stored_by(body)
         if stored & self.shared or stored & self.captured or (stored and _is_watched(self.node.body, loop)):
             raise _NoPiece
-        if {*_captured(body)} & names_stored_by(self.node.body):  # a nested function would see another variable
+        if {*_captured(body, self.consuming)} & names_stored_by(self.node.body):  # a nested function would see another variable
             raise _NoPiece
         flow = _Flow(self.local)
         end = flow.through(body, frozenset())
@@ -187,8 +204,13 @@ class _Cutter:
         kept = sorted(name for name in stored & self.local if name in elsewhere or name in flow.exposed)
         given = sorted(flow.exposed | {name for name in kept if name not in surely})
         before = _before(self.node, loop, self.local)
-        if before is None or not before.issuperset(given) or not self.deleted.isdisjoint(given):
+        if before is None or not before.issuperset(given) or not self.deleted.isdisjoint((*given, *kept)):
             raise _NoPiece
+        if any(not names_stored_by(part.finalbody).isdisjoint(kept) for part in parts if _is_left_through_finally(part)):
+            raise _NoPiece  # what `continue` and `break` give is evaluated before
+        read = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+        if not (read & self.local).issubset(stored | {*given}):
+            raise _NoPiece  # it would be a global name there
         return given, kept
 
     def _read_elsewhere(self, loop: ast.For | ast.While) -> set[str]:
@@ -214,25 +236,41 @@ def _placed(node: ast.AST, like: ast.stmt) -> None:
             part.col_offset = part.end_col_offset = like.col_offset
 
 
-def _answer(how: int, value: ast.expr) -> ast.Return:
-    return ast.Return(ast.Tuple([ast.Constant(how), value], ast.Load()))
+def _named(parts: Iterable[ast.AST]) -> set[str]:
+    """Names, and names of attributes and of keyword arguments."""
+    return {found for x in parts for field in ("id", "attr", "arg") if isinstance(found := getattr(x, field, None), str)}
+
+
+def _is_left_through_finally(part: ast.AST) -> TypeGuard[ast.Try]:
+    """Whether it is a `try` with a `finally`, and there are `break` or `continue` in it."""
+    return (
+        isinstance(part, ast.Try | ast.TryStar)
+        and bool(part.finalbody)
+        and any(isinstance(x, ast.Break | ast.Continue) for x in ast.walk(part))
+    )
 
 
 class _Ends(ast.NodeTransformer):
-    """Has a body return where it would end a step, its loop, or the function."""
+    """Has a body return where it would end a step, its loop, or the function.  ways: in which it may do so."""
 
     def __init__(self, values: ast.expr) -> None:
+        self.ways: set[int] = set()
         self._values = values
         self._depth = 0  # of loops inside
 
+    def answer(self, way: int, value: ast.expr | None = None) -> ast.Return:
+        """Returns the way, with what the body gives back if there is no other value."""
+        self.ways.add(way)
+        return ast.Return(ast.Tuple([ast.Constant(way), value or copy.deepcopy(self._values)], ast.Load()))
+
     def visit_Return(self, node: ast.Return) -> ast.stmt:
-        return ast.copy_location(_answer(_RETURNS, node.value or ast.Constant(None)), node)
+        return ast.copy_location(self.answer(_RETURNS, node.value or ast.Constant(None)), node)
 
     def visit_Break(self, node: ast.Break) -> ast.stmt:
-        return node if self._depth else ast.copy_location(_answer(_BREAKS, copy.deepcopy(self._values)), node)
+        return node if self._depth else ast.copy_location(self.answer(_BREAKS), node)
 
     def visit_Continue(self, node: ast.Continue) -> ast.stmt:
-        return node if self._depth else ast.copy_location(_answer(_GOES_ON, copy.deepcopy(self._values)), node)
+        return node if self._depth else ast.copy_location(self.answer(_GOES_ON), node)
 
     def visit_For(self, node: ast.For) -> ast.stmt:
         return self._loop(node)
@@ -257,25 +295,13 @@ class _Ends(ast.NodeTransformer):
         return node
 
 
-def _of_loop(body: Iterable[ast.AST], depth: int = 0) -> Iterator[ast.AST]:
-    """The statements of a body that end the loop or the function."""
-    for part in body:
-        if isinstance(part, ast.Return) or (isinstance(part, ast.Break) and not depth):
-            yield part
-        elif isinstance(part, ast.For | ast.While):
-            yield from _of_loop(part.body, depth + 1)
-            yield from _of_loop(part.orelse, depth)
-        elif not isinstance(part, FunctionNode | ast.ClassDef):
-            yield from _of_loop(ast.iter_child_nodes(part), depth)
-
-
-def _captured(body: Iterable[ast.AST]) -> Iterator[str]:
+def _captured(body: Iterable[ast.AST], consuming: Container[str]) -> Iterator[str]:
     """Names that nested functions, classes and generators name: comprehensions are done where they stand, and so are generators that a
-    builtin consumes."""
+    builtin consumes.  consuming: names of such."""
     waiting = list(body)
     while waiting:
         part = waiting.pop()
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in _CONSUMING and len(part.args) == 1:
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in consuming and len(part.args) == 1:
             only = part.args[0]
             if isinstance(only, ast.GeneratorExp):
                 waiting += [*ast.iter_child_nodes(only), *part.keywords]
@@ -296,7 +322,8 @@ def _before(node: ast.FunctionDef, loop: ast.For | ast.While, local: set[str]) -
 class _Flow:
     """Goes through statements, with the names that surely have been assigned.
 
-    exposed: local names that may be read before; exits: what is assigned where `continue` and `break` leave the statements; found: what is
+    exposed: local names that may be read before; exits: what is assigned where `continue` and `break` leave the statements, before
+    `finally` and the end of handlers on their way out; found: what is
     assigned where the body of `sought` begins, for the first time."""
 
     def __init__(self, local: set[str], sought: ast.AST | None = None) -> None:
@@ -317,7 +344,7 @@ class _Flow:
         return now
 
     def _reads(self, parts: Iterable[ast.AST | None], known: frozenset[str]) -> frozenset[str]:
-        """After expressions have been evaluated."""
+        """Note which names expressions may read before they have a value.  What is assigned after them."""
         for part in parts:
             for x in ast.walk(part) if part is not None else ():
                 if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load) and x.id in self._local and x.id not in known:
@@ -345,7 +372,9 @@ class _Flow:
                 return known
             case ast.AnnAssign(target=target, value=value):
                 known = self._reads([value], known)
-                return known if value is None else self._target(target, known)
+                if value is None:
+                    return known if isinstance(target, ast.Name) else self._reads([target], known)
+                return self._target(target, known)
             case ast.AugAssign(target=target, value=value):
                 if isinstance(target, ast.Name) and target.id in self._local and target.id not in known:
                     self.exposed.add(target.id)
@@ -408,7 +437,7 @@ class _Flow:
             ends.append(None if ended is None else ended - named)
         ended = _either(ends)
         final = self.through(node.finalbody, known)
-        return None if ended is None or final is None else ended | final
+        return None if ended is None or final is None else ended | (final - known)
 
     def _match(self, node: ast.Match, known: frozenset[str]) -> frozenset[str] | None:
         known = self._reads([node.subject], known)
@@ -435,15 +464,15 @@ def _assigned_in(node: ast.AST) -> frozenset[str]:
     return frozenset().union(*map(_assigned_in, ast.iter_child_nodes(node)))
 
 
-def _is_watched(body: Iterable[ast.AST], loop: ast.AST) -> bool:
+def _is_watched(body: Iterable[ast.AST], loop: ast.AST, watched: bool = False) -> bool:
     """Whether the function goes on where an exception has left the loop: it finds the variables as that step had left them."""
-    return any(
-        (isinstance(part, ast.Try | ast.TryStar) or (isinstance(part, ast.With) and not all(map(_passes_on, part.items))))
-        and any(x is loop for x in ast.walk(part))
-        for statement in body
-        for part in ast.walk(statement)
-        if not any(x is part for x in ast.walk(loop))
-    )
+    for part in body:
+        if part is loop:
+            return watched
+        catches = isinstance(part, ast.Try | ast.TryStar) or (isinstance(part, ast.With) and not all(map(_passes_on, part.items)))
+        if _is_watched(ast.iter_child_nodes(part), loop, watched or catches):
+            return True
+    return False
 
 
 def _either(ends: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
