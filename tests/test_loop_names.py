@@ -150,6 +150,8 @@ def private(source: str) -> frozenset[str]:
         "stack(outs[:])",
         "outs[0] + outs[-2] + outs[k]",
         "[k for k in outs] + [k for k, x in zip(outs[1:], reversed(outs))]",
+        "stack(outs) if outs else xs",
+        "xs if not outs else cat(outs)",
     ],
 )
 def test_a_list_that_is_appended_to_and_joined_is_private(begin: str, use: str) -> None:

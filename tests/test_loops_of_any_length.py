@@ -301,9 +301,19 @@ def returns(xs: Any) -> Any:
     return tj.stack(found), h
 
 
+def asked_for_items(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h)
+    if not outs:
+        return h
+    return tj.stack(outs) if outs else xs
+
+
 LISTS = (
     added_to_a_list, in_front, joined_inside, read_by_position, read_in_order, read_backwards, compared_with_targets, both_directions,
-    returns,
+    returns, asked_for_items,
 )  # fmt: skip
 
 

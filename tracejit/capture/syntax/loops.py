@@ -233,7 +233,8 @@ def is_taking_apart(node: ast.expr) -> bool:
 
 def private_lists(node: FunctionNode) -> frozenset[str]:
     """Names of variables to which a function assigns nothing but lists that it writes down, to which it adds items at the ends, of which
-    it reads items, which it turns around, through which its loops go, and which it hands to `stack`, `cat`, `sum` and `len`."""
+    it reads items, which it turns around, through which its loops go, which it asks whether there are any, and which it hands to `stack`,
+    `cat`, `sum` and `len`."""
     if isinstance(node, ast.Lambda):
         return frozenset()
     found = uses_as_private(node.body)
@@ -253,6 +254,8 @@ def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
             name = turned_around(part.value)
         elif isinstance(part, ast.Call):
             name = joined_list(part)
+        elif isinstance(part, ast.If | ast.IfExp):
+            name = _asked_for_items(part.test)
         elif isinstance(part, ast.For | ast.comprehension):
             inside = part.body if isinstance(part, ast.For) else ()
             for source in map(source_of, listed_in(part.iter)):
@@ -260,6 +263,13 @@ def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
         if name is not None and name in found:
             found[name] += 1
     return found
+
+
+def _asked_for_items(test: ast.expr) -> str | None:
+    """The variable of which a condition asks whether it is empty, if it is one of a list: `if outs`, `if not outs`.  All of several items
+    in one piece are some."""
+    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+    return asked.id if isinstance(asked, ast.Name) else None
 
 
 def read_one_by_one(node: FunctionNode, lists: frozenset[str]) -> frozenset[str]:
