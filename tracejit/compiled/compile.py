@@ -697,10 +697,10 @@ class CompiledFunction(_Partial[P, R]):
         self._rare_calls = 0
         if len(self._entries) == _MANY and len(self._by_sizes) > 1:
             self._note(make("many_sizes", f"{self._name()} has recorded paths for {len(self._by_sizes)} sizes of its arguments"))
-        if not self._is_cut() and self._is_full():
+        if not self._take_to_pieces() and self._is_full():
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
 
-    def _is_cut(self) -> bool:
+    def _take_to_pieces(self) -> bool:
         """Where paths are recorded for next to nothing, and the function has a loop at fault, its steps are compiled instead.  Whether they
         are from now on."""
         partings = self._partings.of_branches()
