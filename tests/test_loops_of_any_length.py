@@ -200,6 +200,25 @@ COUNTERS = (
     while_in_twos,
 )
 
+
+def masked_by_lengths(xs: Any) -> Any:
+    h, lengths = zeros(), tj.tensor([14, 28])
+    for t in range(xs.shape[0]):
+        h = tj.where((lengths > t).unsqueeze(1), cell(h, xs[t]), h)
+    return h
+
+
+def masked_from_the_other_side(xs: Any) -> Any:
+    h, total, lengths = zeros(), 0.0, tj.tensor([30.0, 11.0])
+    for t, x in enumerate(xs):
+        mask = (t + 1 <= lengths).to(tj.float64).unsqueeze(-1)
+        h = mask * cell(h, x) + (1 - mask) * h
+        total = total + (h * mask).sum()
+    return h, total
+
+
+MASKED = (masked_by_lengths, masked_from_the_other_side)
+
 # -- lists that are filled, and read by another loop
 
 
@@ -317,7 +336,7 @@ LISTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("function", [*HEADERS, *COUNTERS, *LISTS])
+@pytest.mark.parametrize("function", [*HEADERS, *COUNTERS, *MASKED, *LISTS])
 def test_another_length_is_another_recording_once_at_most(function: Callable[..., Any]) -> None:
     compiled = tj.compile(function)
     agree(compiled, function)

@@ -17,6 +17,7 @@ from types import CellType
 from typing import Any
 
 from tracejit.capture.elements import takes_apart
+from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.patterns import (
     PYTHON,
     Operations,
@@ -44,6 +45,7 @@ from tracejit.capture.repeating import Loop
 from tracejit.capture.steps import Stacked
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.tracebacks import without_handlers
+from tracejit.core.dtypes import float32, float64, int32, int64
 from tracejit.core.symbolic import python_type
 from tracejit.tensor import Tensor
 
@@ -57,6 +59,8 @@ class _Current(threading.local):
 current = _Current()
 """The recorder of each thread, while it records; None otherwise."""
 
+_HOLDING_COUNTERS = frozenset({int32, int64, float32, float64})
+"""Dtypes of tensors that compare with a counter as with a tensor of its kind."""
 _EMPTY = CellType()
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
@@ -411,7 +415,14 @@ class Frame:
         return self.item_place(owner, key)
 
     def compare_along(self, symbol: str, left: Any, right: Any, is_left: bool | None, *loops: Loop | None) -> Any:
-        """A comparison of a number that counts the steps of a loop, on one side; None: of others with each other."""
+        """A comparison of a number that counts the steps of a loop, on one side; None: of others with each other.  The program compares it
+        with a tensor."""
+        if is_left is not None and len(loops) == 1 and loops[0] and active() is not None:
+            counter, other = (left, right) if is_left else (right, left)
+            number = loops[0].position(counter) if type(other) is Tensor and other.dtype in _HOLDING_COUNTERS else None
+            held = number._late.in_program() if is_late(number) else None  # type: ignore[union-attr]
+            if held is not None:
+                return self.compare(symbol, held, right) if is_left else self.compare(symbol, left, held)
         result = self.compare(symbol, left, right)
         for loop in filter(None, () if _is_of_tensors(left, right) else loops):
             counter, other = (left, right) if is_left else (right, left)
