@@ -250,7 +250,10 @@ def dictionary_version() -> int | None:
 
 def attributes_of(instance: Any) -> dict[str, Any]:
     """The dictionary of attributes of an object that has one, past whatever its class makes of the name `__dict__`."""
-    found: dict[str, Any] = _generic_dictionary()(instance, None)
+    try:
+        found: dict[str, Any] = _generic_dictionary()(instance, None)
+    except ctypes.ArgumentError:  # which ctypes makes of any error that comes up meanwhile; any object will do as an argument
+        raise RecursionError("maximum recursion depth exceeded") from None
     return found
 
 
