@@ -432,7 +432,7 @@ def test_gradients_of_what_enters_a_loop_begin_with_those_that_have_arrived(func
 def test_the_last_item_is_one_even_where_it_is_a_row_of_several() -> None:
     rows = inputs(3)
     items = [rows[0], Stacked(rows, 3)]
-    found = Frame({}, {}).last_item(items)
+    found = Frame({}, {}).listed_item("items", items, -1)
     assert found is items[-1] and len(items) == 4
     for x, row in zip(items[1:], rows, strict=True):
         assert np.array_equal(x.numpy(), row.numpy())
