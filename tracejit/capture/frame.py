@@ -17,7 +17,6 @@ from types import CellType
 from typing import Any
 
 from tracejit.capture.elements import takes_apart
-from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.patterns import (
     PYTHON,
     Operations,
@@ -45,7 +44,6 @@ from tracejit.capture.repeating import Loop
 from tracejit.capture.steps import Stacked
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.tracebacks import without_handlers
-from tracejit.core.dtypes import float32, float64, int32, int64
 from tracejit.core.symbolic import python_type
 from tracejit.tensor import Tensor
 
@@ -59,8 +57,6 @@ class _Current(threading.local):
 current = _Current()
 """The recorder of each thread, while it records; None otherwise."""
 
-_HOLDING_COUNTERS = frozenset({int32, int64, float32, float64})
-"""Dtypes of tensors that compare with a counter as with a tensor of its kind."""
 _EMPTY = CellType()
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
@@ -395,7 +391,8 @@ class Frame:
         numbers; of anything else one cannot tell which step is like which."""
         if type(owner) is not Tensor:
             is_table = type(owner) in (list, tuple) and set(map(type, owner)) in ({float}, {int})
-            place = loops[0].position(key) if is_table and len(loops) == 1 and loops[0] and active() is not None else None
+            loop = _recorded_one(loops) if is_table else None
+            place = None if loop is None else loop.position(key)
             if place is None:
                 _run_all(loops)
             else:
@@ -417,10 +414,8 @@ class Frame:
     def compare_along(self, symbol: str, left: Any, right: Any, is_left: bool | None, *loops: Loop | None) -> Any:
         """A comparison of a number that counts the steps of a loop, on one side; None: of others with each other.  The program compares it
         with a tensor."""
-        if is_left is not None and len(loops) == 1 and loops[0] and active() is not None:
-            counter, other = (left, right) if is_left else (right, left)
-            number = loops[0].position(counter) if type(other) is Tensor and other.dtype in _HOLDING_COUNTERS else None
-            held = number._late.in_program() if is_late(number) else None  # type: ignore[union-attr]
+        if is_left is not None and (loop := _recorded_one(loops)) is not None:
+            held = loop.counter_beside(*((left, right) if is_left else (right, left)))
             if held is not None:
                 return self.compare(symbol, held, right) if is_left else self.compare(symbol, left, held)
         result = self.compare(symbol, left, right)
@@ -459,8 +454,8 @@ class Frame:
     def moved(self, symbol: str, left: Any, right: Any, *loops: Loop | None) -> Any:
         """Part of such a place: a sum or a difference of integers."""
         if not (type(left) is type(right) is int or _is_of_tensors(left, right)):
-            if len(loops) == 1 and loops[0] is not None and active() is not None:
-                found = loops[0].moved(symbol, left, right)
+            if (loop := _recorded_one(loops)) is not None:
+                found = loop.moved(symbol, left, right)
                 if found is not None:
                     return found
             _run_all(loops)
@@ -551,6 +546,11 @@ class Frame:
 def _is_of_tensors(left: Any, right: Any) -> bool:
     """Whether an operation is one of tensors: then nothing in it counts steps."""
     return isinstance(left, Tensor) or isinstance(right, Tensor)
+
+
+def _recorded_one(loops: tuple[Loop | None, ...]) -> Loop | None:
+    """The loop along which something moves, if it is one alone, and the call is still recorded."""
+    return loops[0] if len(loops) == 1 and loops[0] is not None and active() is not None else None
 
 
 def _run_all(loops: tuple[Loop | None, ...]) -> None:

@@ -43,7 +43,7 @@ from tracejit.capture.snapshots import DICTIONARIES, OF_NUMBERS, Snapshot, kind_
 from tracejit.capture.steps import Applied, Asked, Place, Read, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
-from tracejit.core.dtypes import float64
+from tracejit.core.dtypes import float32, float64, int32, int64
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
@@ -70,6 +70,8 @@ _WORTH: Final = 64
 """Nodes that are left to be appended, where it pays to compare what is recorded."""
 _TRIES: Final = 4
 """Steps that are compared with the one before: if they differ, others will."""
+_HOLDING_COUNTERS: Final = frozenset({int32, int64, float32, float64})
+"""Dtypes of tensors that compare with a counter as with a tensor of its kind: it has 31 bits at most."""
 _COUNTED: Final = "numbers of"
 """What stands, before the name of a counter, in the place of a variable for the tensor of its numbers, which has none."""
 _TEMPORARY: Final = "__temporary_"
@@ -226,6 +228,12 @@ class Loop:
                 number = part.late(self._at, place)
                 return number + apart if apart else number
         return None
+
+    def counter_beside(self, counter: Any, other: Any) -> Tensor | None:
+        """A counter as a tensor of the program, to be compared with another tensor as a number would be; None where it is none, or dtypes
+        would make a difference."""
+        number = self.position(counter) if type(other) is Tensor and other.dtype in _HOLDING_COUNTERS else None
+        return number._late.in_program() if is_late(number) else None  # type: ignore[union-attr]
 
     def until_left(self) -> Loop:
         """The iterator of steps of a `while` loop."""

@@ -23,6 +23,9 @@ call's sizes alone, and a size that comes then is recorded when it has come `_OF
 that grows, would never earn a recording.  Where such paths go out of use before they have served `_EARNED` calls each, sizes that follow
 must come twice as often.
 
+A function whose loops go different ways in each step has too many paths.  Where these are recorded for next to nothing it is taken to
+pieces: it is Python again, and the steps of its loops are compiled functions (pieces.py).
+
 No function settles slower than eager: settling.py keeps account of what its entries gain and what it costs to try them and to record,
 and where that is a loss, or nothing can be recorded, calls go to the function itself for a while, longer each time.
 

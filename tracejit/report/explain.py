@@ -38,8 +38,9 @@ def explain_function(
     symbolic sizes.  pieces: those that the function runs in, if it does (compiled/pieces.py)."""
     if not stats.calls:
         return f"{name}: not called yet"
-    headline = _headline(stats, len(entries), reasons, parting, full)
-    if pieces is not None:
+    if pieces is None:
+        headline = _headline(stats, len(entries), reasons, parting, full)
+    else:
         headline = f"runs in pieces, since {pieces.why}: steps of its loops are compiled, what is around them is not"
     if compiling:
         headline = (

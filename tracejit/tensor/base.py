@@ -249,14 +249,14 @@ class Tensor:
         return strides if dim is None else strides[pinned(dim)]
 
     def _symbolic_layout(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """The shape and the strides, where these are symbolic in a recording: who decides something by them is noted."""
-        strides = strides_of[0](self, False) if strides_of else None
+        """The shape and the strides, where these are symbolic in the recording that is made: who decides something by them is noted."""
+        strides = strides_of[0](self, False)
         shape = None if strides is None else self._aval.shape
         return None if strides is None or shape is None or not is_symbolic((shape, strides)) else (shape, strides)
 
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order."""
-        layout = self._symbolic_layout()
+        layout = self._symbolic_layout() if strides_of else None  # asked by each reshape, where nobody records
         if layout is not None and self._array.size:
             shape, strides = layout
             return all(size == 1 or a == b for size, a, b in zip(shape, strides, contiguous(shape), strict=True))
@@ -264,7 +264,7 @@ class Tensor:
 
     def is_viewable(self, shape: tuple[int, ...]) -> bool:
         """Whether `shape` can be had without copying."""
-        layout = self._symbolic_layout()
+        layout = self._symbolic_layout() if strides_of else None  # asked by each reshape, where nobody records
         if layout is not None and self._array.size:
             return self.is_contiguous() or reshaped_strides(*layout, shape) is not None
         if self._array.flags.c_contiguous:

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.loops import JOINING
+from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES
 
 __all__ = ["Collected", "Where", "at", "collected", "put"]
 
 _NESTED = (FunctionNode, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _BINDING = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
-_LOOKING_AT_FRAMES = frozenset({"super", "vars", "locals", "globals", "dir", "eval", "exec"})
+_LOOKING_AT_FRAMES = LOOKING_AT_VARIABLES | {"super", "globals"}
 _OF_CLASS_BODIES = frozenset({"super", "__class__"})
 
 

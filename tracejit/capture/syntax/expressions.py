@@ -30,7 +30,7 @@ from tracejit.capture.syntax.loops import (
     turned_around,
     without_ends,
 )
-from tracejit.capture.syntax.scopes import bound_names, declared_names, gathered_names
+from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, gathered_names
 
 __all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_depth"]
 
@@ -45,7 +45,7 @@ SYMBOLS: dict[type[ast.AST], str] = {
 }  # fmt: skip
 _ASKS_AGAIN = sys.version_info >= (3, 12)
 """`(a and b) or c` asks what `a and b` came to again where that was `a`; earlier, Python jumped to where it was going anyway."""
-_FRAME_NAMES = frozenset({"locals", "eval", "exec", "vars", "dir", "globals", "__import__", "_getframe", "currentframe"})
+_FRAME_NAMES = LOOKING_AT_VARIABLES | {"globals", "__import__", "_getframe", "currentframe"}
 _FRAME_ATTRIBUTES = frozenset({"_getframe", "_getframemodulename", "currentframe"})
 """What gives functions the frame that they are called from, whose variables may be no plain values: found among the builtins or imported;
 found in a module."""

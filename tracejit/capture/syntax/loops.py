@@ -259,7 +259,8 @@ def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
         elif isinstance(part, ast.For | ast.comprehension):
             inside = part.body if isinstance(part, ast.For) else ()
             for source in map(source_of, listed_in(part.iter)):
-                found[source] += source in found and _only_reads(source, inside)
+                if source in found and _only_reads(source, inside):
+                    found[source] += 1
         if name is not None and name in found:
             found[name] += 1
     return found

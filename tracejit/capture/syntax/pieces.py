@@ -27,16 +27,14 @@ from typing import Any, Final, TypeGuard
 
 from tracejit.capture.syntax.convert import compiled_as
 from tracejit.capture.syntax.locate import FunctionNode, Located, NotConvertible, declare, locate
-from tracejit.capture.syntax.scopes import bound_names, declared_names, names_stored_by
+from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, names_stored_by
 
 __all__ = ["Piece", "cut"]
 
 _GOES_ON, _BREAKS, _RETURNS = range(3)
 _HOW: Final = "__how__"
 _GIVEN: Final = "__given__"
-_LOOKING: Final = frozenset(
-    {"locals", "vars", "dir", "eval", "exec", "super", "__class__", "_getframe", "inspect", "traceback", "stacklevel"}
-)
+_LOOKING: Final = LOOKING_AT_VARIABLES | {"super", "__class__", "_getframe", "currentframe", "inspect", "traceback", "stacklevel"}
 """Names of what looks at the variables or at the frames of who calls it, or (`super`) at the function itself."""
 _OF_VARIABLES: Final = frozenset({"locals", "eval", "exec", "_getframe"})
 """Those that may look at all variables of the function, wherever in it they are called."""
@@ -323,8 +321,7 @@ class _Flow:
     """Goes through statements, with the names that surely have been assigned.
 
     exposed: local names that may be read before; exits: what is assigned where `continue` and `break` leave the statements, before
-    `finally` and the end of handlers on their way out; found: what is
-    assigned where the body of `sought` begins, for the first time."""
+    `finally` and the end of handlers on their way out; found: what is assigned where the body of `sought` begins, for the first time."""
 
     def __init__(self, local: set[str], sought: ast.AST | None = None) -> None:
         self.exposed: set[str] = set()

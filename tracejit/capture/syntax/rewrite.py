@@ -337,14 +337,14 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         around, self.counters = self.counters, {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys(counters, loop)}
         is_before = {id(found.statement): name for name, found in kept.items() if found is not None}
         self.increments.update((found.statement, loop) for found in kept.values() if found is not None)
-        ahead = dict.fromkeys(names.numbers, 0)
+        computed = {name: number_uses(name, node.body) or () for name in names.numbers}
+        ahead: set[str] = set()  # those to which the step has added already
         for statement in node.body:
-            for name in ahead:
+            for name, found in computed.items():
                 uses = {id(x) for x in named(name, statement)}
-                found = [x for x in number_uses(name, node.body) or () if id(x) in uses]
-                self.computed_with.update((x, (loop, name, ahead[name])) for x in found)
+                self.computed_with.update((x, (loop, name, int(name in ahead))) for x in found if id(x) in uses)
             if id(statement) in is_before:
-                ahead[is_before[id(statement)]] = 1
+                ahead.add(is_before[id(statement)])
         body = self.body(node.body)
         self.counters = around
         node.body = [self.place(asked, header), *stores, *body]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from typing import Final
 
 from tracejit.capture.syntax.locate import FunctionNode
 
-__all__ = ["bound_names", "declared_names", "gathered_names", "names_stored_by"]
+__all__ = ["LOOKING_AT_VARIABLES", "bound_names", "declared_names", "gathered_names", "names_stored_by"]
+
+LOOKING_AT_VARIABLES: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
+"""Builtins that find the variables of the function which calls them."""
 
 
 def declared_names(node: FunctionNode) -> tuple[set[str], set[str]]:
