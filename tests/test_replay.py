@@ -131,7 +131,7 @@ def test_guards_that_repeat_themselves_are_a_loop_that_answers_what_they_answer(
     f = Function(("x", "y"), parts(count), (sums,), Name("MISS"))
     (loop,) = repeats(f.guards, True)
     assert isinstance(loop, Repeat) and len(loop.body) == 4 and len(loop.made) == count
-    text, _ = render(f, "entry")
+    text = render(f, "entry")
     assert text.count("for ") == 1 and text.count("return MISS") == 3  # two guards, and the handler
     entry, x, y = load(f, "entry", {"MISS": MISSED}, "test"), [*range(count)], [100] * count
     assert entry(x, y) == (*x, *[2 * k for k in x])

@@ -115,7 +115,7 @@ def make(
     code that does the same; refuse: why there is none; patience: how many seconds a call waits for it."""
     names = [*[f"a{i}" for i in work.picks], *[f"c{k}" for k in range(work.cotangents)], *(["slab"] if work.reads_slab else [])]
     fragment = work.program.inline([*map(Name, names)], [Name("scalars").at(i) for i in work.numbers])
-    made = [output for output in work.program.lowered.outputs if output != _NOTHING]
+    made = [output for output in work.program.outputs if output != _NOTHING]
     if any(o.source != "fresh" for o in made) or len({o.number for o in made}) != len(made):
         return never  # others may have the arrays
     before = [*_GIVEN, *(_leaves(node) if to_leaves else []), *_unchanged(node), *_operands(work, node)]
@@ -198,7 +198,7 @@ def _release(work: Pass) -> list[Statement]:
 def _results(work: Pass, results: Sequence[Expr], to_leaves: bool) -> list[Statement]:
     """What hands over the program's results.  `run_quietly` may refuse: then nothing has been done."""
     none = Constant(None)
-    found = iter(zip(results, work.program.lowered.outputs, strict=True))
+    found = iter(zip(results, work.program.outputs, strict=True))
     outputs = [next(found) if want else (none, _NOTHING) for want in work.wanted]
     arrays = {i: array for i, (array, output) in enumerate(outputs) if output != _NOTHING}
     if not to_leaves:

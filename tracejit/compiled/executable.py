@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import Any, Final, Protocol, TypeVar
 
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode, ConsumedNode, Mask, Visit
 from tracejit.autograd.tape import Storage, move_retained, next_sequence
@@ -60,7 +60,9 @@ from tracejit.tensor.rebinding import rebound
 __all__ = ["Executable", "UnsupportedProgram", "Watcher"]
 
 
+T = TypeVar("T")
 _FORWARD = "forward"
+_OF_SIZES: Final = ("pure", "partition", "in_slab", "graph")
 
 
 class UnsupportedProgram(Exception):
@@ -141,9 +143,11 @@ class Executable:
         linked = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is not None and _goes_on(facts)])
         joined = bool(self._changed) or any(map(_goes_on, self.outputs))
         self._origin: Origin | None = None
+        self._general: Executable | None = None
+        self._numbers: Substitution | None = None
         self._placed = linked if joined or (linked and self._depend(linked)) else ()
         self.pure = self._prepare(self._placed, observe)
-        self.partition: Partition | None = None
+        self.partition = None
         self.in_slab = Kept((), ())
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
         self._arriving: dict[tuple[Mask, Mask], _Arriving] = {}  # compiled in the background
@@ -160,8 +164,9 @@ class Executable:
         self._resident = resident = frozenset([facts.value for facts in self.inputs if facts.expression.name in structural])
         if any(self._differentiable):
             wanted = {facts.value for facts in self.inputs if facts.requires_grad}
-            self.partition = partition(self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, without_result)
-            graph, self.in_slab = stack_residuals(optimise(self.partition.forward, observe=observe), len(self.outputs))
+            split = partition(self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, without_result)
+            graph, self.in_slab = stack_residuals(optimise(split.forward, observe=observe), len(self.outputs))
+            self.partition = split
             self.graph = self._in_memory_order(graph)
             residuals = tuple([v for v in self.graph.outputs[len(self.outputs) :] if type(v) is int])
             self.program = build(
@@ -179,14 +184,59 @@ class Executable:
         self._edges: tuple[int, ...] = ()  # per edge of the tape's node, the value whose gradient goes there
         self._all: Mask = ()  # per edge, whether a pass to everything has a gradient for it
         if self.partition is not None:
-            self.everything = self.partition.visit(self._differentiable).savers
+            split = self.partition
+            self.everything = split.visit(self._differentiable).savers
             numbers = [v for v in self.pure.inputs if not isinstance(self.pure.avals[v], Aval)]
-            self._backward_scalars = tuple([i for i, v in enumerate(numbers) if v in self.partition.direct_inputs])
-            made = {leaf: i for i in range(len(self.outputs)) if (leaf := self._leaf(self.partition, i)) is not None}
-            leaves = [v for v in self.partition.leaves if v in made]
+            self._backward_scalars = tuple([i for i, v in enumerate(numbers) if v in split.direct_inputs])
+            made = {leaf: i for i in range(len(self.outputs)) if (leaf := self._leaf(split, i)) is not None}
+            leaves = [v for v in split.leaves if v in made]
             self._leaves = tuple([made[v] for v in leaves])
             self._edges = (*[facts.value for facts in self.inputs], *leaves)
             self._all = (*[facts.requires_grad for facts in self.inputs], *[True] * len(leaves))
+
+    # An instance seldom needs more of these than the one that it is made of tells.
+    @cached_property
+    def pure(self) -> Graph:
+        """What eager mode would do, without writes."""
+        return self._substituted(lambda general: general.pure)
+
+    @cached_property
+    def partition(self) -> Partition | None:
+        """The same, split, where it is differentiable."""
+        return self._substituted(lambda general: general.partition)
+
+    @cached_property
+    def in_slab(self) -> Kept:
+        """What the forward program keeps for the backward ones."""
+        return self._substituted(lambda general: general.in_slab)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """What the forward program computes."""
+        return self._substituted(lambda general: general.graph)
+
+    def _substituted(self, part: Callable[[Executable], T]) -> T:
+        """A part of the one that this is an instance of, for its own sizes."""
+        assert self._general is not None and self._numbers is not None
+        made: T = self._numbers.of(part(self._general))
+        return made
+
+    @property
+    def _of_any_sizes(self) -> Executable:
+        """The one that this is an instance of, or itself: which nodes passes enter, what is kept and what is written does not depend on
+        sizes, and is known once for all."""
+        return self._general or self
+
+    @property
+    def _split(self) -> Partition:
+        split = self._of_any_sizes.partition
+        assert split is not None
+        return split
+
+    @property
+    def _is_split(self) -> bool:
+        """Whether there is something to differentiate."""
+        return self._of_any_sizes.partition is not None
 
     def at(self, recording: Recording, numbers: Substitution, origin: Origin) -> Executable:
         """The programs of `recording`, which is this one's for other sizes: of symbolic sizes that `numbers` gives values.  origin: what
@@ -196,8 +246,9 @@ class Executable:
         made.recording, made.inputs, made._origin = recording, recording.tensor_inputs, origin
         made.outputs = tuple([recording.outputs[i] for i in self._computed])
         made._layouts = {facts.value: facts.strides for facts in made.inputs}
-        made.pure, made.partition, made.in_slab = numbers.of(self.pure), numbers.of(self.partition), numbers.of(self.in_slab)
-        made.graph, made.program = numbers.of(self.graph), numbers.of(self.program)
+        made._general, made._numbers, made.program = self, numbers.again(), numbers.of(self.program)
+        for name in _OF_SIZES:
+            del made.__dict__[name]
         made.counter, made.exits_taken, made.calls, made.interpreted_for = [0, 0, 0, 0], {}, {}, {}
         made._backward, made._arriving, made._tape = {}, {}, None
         made._visits, made._leading = {}, {}
@@ -254,7 +305,7 @@ class Executable:
     @property
     def drawn_from(self) -> list[int]:
         """The inputs that are generators from which the program draws."""
-        drawn = _drawn_from(self.graph)
+        drawn = _drawn_from(self._of_any_sizes.graph)
         return [facts.value for facts in self.inputs if facts.value in drawn]
 
     # -- the forward call
@@ -284,7 +335,7 @@ class Executable:
         statements: list[Statement] = []
         runs = Runs(tensors, structural)
         arrays: list[Expr] = [t.get("_array") for t in tensors]
-        if self.partition is not None:  # the node of the tape keeps them
+        if self._is_split:  # the node of the tape keeps them
             for i in runs.single:
                 statements.append(Define(f"a{i}", arrays[i]))
                 arrays[i] = Name(f"a{i}")
@@ -295,12 +346,12 @@ class Executable:
         statements.append(Increase(Name("counter").at(0), 1))
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
         uncounted = {facts.index for facts in recording.written_inputs if not facts.counted}
-        written = sorted({position[target] for target, _ in self.graph.writes} - uncounted)
+        written = sorted({position[target] for target, _ in self._of_any_sizes.graph.writes} - uncounted)
         if written:
             environment["mark_written"] = marks()
             statements += [Evaluate(Name("mark_written").call(part)) for part in runs.split(written, "written", _storage)]
         for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
-            on_tape = self.partition is not None and differentiable
+            on_tape = self._is_split and differentiable
             layout = laid_out(facts.shape, facts.strides, facts.dtype)
             if layout is not None:
                 environment[f"layout{i}"] = layout
@@ -320,8 +371,8 @@ class Executable:
             if fact.placed and fact.consumed is not None:
                 name = f"used{fact.index}"
                 statements += consumed(name, f"_{name}", fact.consumed, self.inputs, runs, environment)
-        if self.partition is not None:
-            statements += self._node(self.partition, tensors, arrays, runs, numbers, results, position)
+        if self._is_split:
+            statements += self._node(self._split, tensors, arrays, runs, numbers, results, position)
         statements += places_of_inputs(recording.written_inputs, self.inputs, len(self.outputs) + len(self._placed))
         scalars = {f.value: k for k, f in enumerate(recording.scalar_inputs)}
         # In the order in which eager made them.
@@ -367,7 +418,7 @@ class Executable:
         found = Name("results")
         statements.append(Define("results", Name("run").call(runs.items(arrays, "arrays"), numbers)))
         statements.append(Leave(found.get("__class__").is_same(Name("int")), Name("leave").at(found)))
-        count = len(self.graph.outputs) if self.partition is None else len(self.outputs) + bool(self.partition.residuals)
+        count = len(self.outputs) + bool(self._split.residuals) if self._is_split else len(self.graph.outputs)
         return [found.at(k) for k in range(count)]
 
     def _node(
@@ -440,8 +491,7 @@ class Executable:
     def visit(self, present: Mask, wanted: Mask | None) -> Visit:
         known = self._visits.get((present, wanted))
         if known is None:
-            assert self.partition is not None
-            met = self.partition.visit(present, None if wanted is None else self._mask(wanted))
+            met = self._split.visit(present, None if wanted is None else self._mask(wanted))
             saved = frozenset([self._positions[v] for v in met.saved_inputs | met.saved_writes] + [~i for i in met.saved_outputs])
             number = {v: i for i, v in enumerate(self._edges)}
             arrival = tuple([number[v] for v in met.arrival if v in number])
@@ -451,21 +501,17 @@ class Executable:
     def leading(self, wanted: Mask) -> frozenset[int]:
         known = self._leading.get(wanted)
         if known is None:
-            assert self.partition is not None
-            known = self._leading[wanted] = self.partition.leading(self._mask(wanted))
+            known = self._leading[wanted] = self._split.leading(self._mask(wanted))
         return known
 
     def computed_from(self, i: int) -> frozenset[int]:
-        assert self.partition is not None
-        return self.partition.computed_from(i)
+        return self._split.computed_from(i)
 
     def made_at(self, i: int) -> int:
-        assert self.partition is not None
-        return self.partition.made_at(i)
+        return self._split.made_at(i)
 
     def can_go_on(self, freed: frozenset[int]) -> bool:
-        assert self.partition is not None
-        return self.partition.can_go_on(freed)
+        return self._split.can_go_on(freed)
 
     def tape(self, node: CompiledNode) -> tuple[tuple[Any, int] | None, ...]:
         if self._tape is None:
@@ -475,9 +521,8 @@ class Executable:
 
     def _mask(self, wanted: Mask | None) -> Mask:
         """What is wanted of the partition, when only the gradients for the edges in `wanted` are to be computed."""
-        assert self.partition is not None
         values = {v for v, want in zip(self._edges, self._all if wanted is None else wanted, strict=True) if want}
-        return tuple([v in values for v in (*self.pure.inputs, *self.partition.leaves)])
+        return tuple([v in values for v in (*self._of_any_sizes.pure.inputs, *self._split.leaves)])
 
     def run_backward(
         self,
@@ -488,11 +533,9 @@ class Executable:
         cotangents: list[Any],
         slab: Any,
     ) -> Sequence[Any]:
-        split = self.partition
-        assert split is not None
         program, picks = self.backward_program(present, wanted)
         given = [*[arrays[i] for i in picks], *cotangents]
-        if split.reads(present, self._mask(wanted))[0]:
+        if self._split.reads(present, self._mask(wanted))[0]:
             given.append(slab)
         numbers = tuple([scalars[i] for i in self._backward_scalars])
         if self._watcher is not None:
@@ -519,13 +562,12 @@ class Executable:
             return backward_call.never  # until it is compiled
         self.calls[key] = backward_call.never
         if isinstance(program, Program) and self._watcher is None:
-            assert self.partition is not None
             is_last = bool(visit.savers) and not self.can_go_on(visit.savers)
             work = backward_call.Pass(
                 program,
                 picks,
                 sum(present),
-                bool(self.partition.reads(present, self._mask(None))[0]),
+                bool(self._split.reads(present, self._mask(None))[0]),
                 self._backward_scalars,
                 self._all,
                 self.everything if is_last else visit.savers,
@@ -567,7 +609,7 @@ class Executable:
         """Have the backward programs for all differentiable outputs, and for each alone, and wait for those in the background."""
         count = len(self._differentiable)
         masks = {self._differentiable, *[tuple([i == k for i in range(count)]) for k in range(count) if self._differentiable[k]]}
-        for present in masks if self.partition is not None else ():
+        for present in masks if self._is_split else ():
             self.backward_program(present, None)
         for (present, mask), arriving in list(self._arriving.items()):
             arriving.work.wait_until(math.inf)
@@ -599,8 +641,7 @@ class Executable:
 
     def _direct(self, present: Mask, mask: Mask) -> tuple[int, ...]:
         """The positions of the inputs that a backward program is given."""
-        assert self.partition is not None
-        return tuple([self._positions[v] for v in self.partition.reads(present, mask)[1] if v in self._positions])
+        return tuple([self._positions[v] for v in self._split.reads(present, mask)[1] if v in self._positions])
 
     @property
     def awaits_backward(self) -> bool:

@@ -21,6 +21,7 @@ it does.  Nothing is known here of tensors, but that there may be somebody who k
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import math
 import operator
@@ -119,6 +120,7 @@ class ShapeEnv:
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._known_bounds: dict[Polynomial, tuple[int | None, int | None]] = {}
         self._instead: dict[int, Polynomial] = {}  # a variable -> another one, or a number, which a relation says it is
+        self._evaluates: tuple[tuple[int, int], Callable[[Sequence[int]], list[Any] | None]] = (0, 0), lambda sizes: []
         self._thread: int | None = None
         self._paused = 0
 
@@ -394,15 +396,40 @@ class ShapeEnv:
         return values
 
     def evaluated(self, sizes: Sequence[int]) -> list[Any] | None:
-        """`values`; None where a relation does not hold, or something cannot be computed."""
+        """`values`, of plain sizes; None where a relation does not hold, or something cannot be computed."""
+        known = len(self.expressions), len(self.relations)
+        if self._evaluates[0] != known:
+            self._evaluates = known, self._evaluation()
         try:
-            values = self.values(sizes)
+            return self._evaluates[1](sizes)
         except (ArithmeticError, ValueError):
             return None
+
+    def _evaluation(self) -> Callable[[Sequence[int]], list[Any] | None]:
+        """A function that evaluates.  A relation is asked as soon as its numbers are known: what takes long, as a plan of memory does,
+        comes last."""
+        due: dict[int, list[str]] = {}
         for name, a, b, outcome in self.relations:
-            if _COMPARISONS[name](values[a], values[b]) is not outcome:
-                return None
-        return values
+            left = f"    if (v{a} {name} v{b}) is not {outcome}: return None"
+            due.setdefault(max(a, b), []).append(left)
+        lines, names = ["def evaluate(sizes):"], dict[str, Any]()
+        for k, (name, *operands) in enumerate(self.expressions):
+            if name == "size":
+                text = f"sizes[{operands[0]}]"
+            elif name == "item":
+                text = f"v{operands[0]}[{operands[1]}]"
+            elif name == "polynomial":
+                text = " + ".join(["*".join([f"({x})", *[f"v{i}" for i in factors]]) for factors, x in operands[0]])
+            elif name == "constant":
+                text, names[f"c{k}"] = f"c{k}", operands[-1]
+            else:
+                function, given = operands if name == "call" else (_FUNCTIONS[name], operands)
+                text, names[f"c{k}"] = f"c{k}({', '.join([f'v{i}' for i in given])})", function
+            lines += [f"    v{k} = {text}", *due.get(k, ())]
+        lines.append(f"    return [{', '.join([f'v{k}' for k in range(len(self.expressions))])}]")
+        exec(compile("\n".join(lines), __file__, "exec"), names)  # the library's own code, for whoever watches what runs
+        made: Callable[[Sequence[int]], list[Any] | None] = names["evaluate"]
+        return made
 
     def have_moved(self, some: Sequence[Any], others: Sequence[Any]) -> bool:
         """Whether all expressions that may have another value for other sizes have one in `others` than in `some`: what has lost its
@@ -705,6 +732,10 @@ class Substitution:
         self._clean = set[int]() if clean is None else clean
         self._known: dict[int, tuple[Any, Any]] = {}  # objects that several others share, and what stands for them
 
+    def again(self) -> Substitution:
+        """The same, which knows nothing yet of what objects share."""
+        return Substitution(self.env, self.values, self._clean)
+
     def of(self, value: Any) -> Any:
         """`value` with the other numbers."""
         kind = type(value)
@@ -723,36 +754,66 @@ class Substitution:
         return made
 
     def _made(self, value: Any, kind: type) -> Any:
-        if isinstance(value, Mapping):
-            items = [self.of(item) for item in value.values()]
-            return value if all(map(operator.is_, items, value.values())) else dict(zip(value, items, strict=True))
-        substituted = getattr(kind, "substituted", None)
-        if substituted is not None:
-            return substituted(value, self.of)
-        if kind is list or isinstance(value, tuple):
-            parts = [self.of(part) for part in value]
+        build, names = _WAYS.get(kind) or _way(kind)
+        if build is _Build.PARTS:
+            parts = [x if type(x) in _LEAVES else self.of(x) for x in value]
             if all(map(operator.is_, parts, value)):
                 return value
             return parts if kind is list else tuple.__new__(kind, parts)
-        parameters = getattr(kind, "__dataclass_params__", None)
-        if parameters is None or not parameters.frozen:
-            return value
-        names = [field.name for field in dataclasses.fields(value)]
-        changed = self.fields(value, names)
-        if not changed:
-            return value
-        made: Any = object.__new__(kind)
-        for name in names:
-            object.__setattr__(made, name, changed[name] if name in changed else getattr(value, name))
-        return made
+        if build is _Build.FIELDS:
+            changed = self.fields(value, names)
+            if not changed:
+                return value
+            made: Any = object.__new__(kind)
+            for name in names:
+                object.__setattr__(made, name, changed[name] if name in changed else getattr(value, name))
+            return made
+        if build is _Build.METHOD:
+            return value.substituted(self.of)
+        if build is _Build.ITEMS:
+            items = [self.of(item) for item in value.values()]
+            return value if all(map(operator.is_, items, value.values())) else dict(zip(value, items, strict=True))
+        return value
 
     def fields(self, value: Any, names: Iterable[str]) -> dict[str, Any]:
         """Of the fields of this name those that become other ones."""
-        found = [(name, before, self.of(before)) for name in names for before in (getattr(value, name),)]
-        return {name: after for name, before, after in found if after is not before}
+        found = {}
+        for name in names:
+            before = getattr(value, name)
+            if type(before) not in _LEAVES and (after := self.of(before)) is not before:
+                found[name] = after
+        return found
 
 
 _LEAVES: Final = frozenset((int, float, bool, str, bytes, type(None)))
+
+
+class _Build(enum.Enum):
+    """How an object is made again of other numbers: of its own method, its items, its elements, its fields; or it holds none."""
+
+    METHOD = enum.auto()
+    ITEMS = enum.auto()
+    PARTS = enum.auto()
+    FIELDS = enum.auto()
+    NONE = enum.auto()
+
+
+_WAYS: Final[dict[type, tuple[_Build, tuple[str, ...]]]] = {}  # of kinds that may hold numbers, which the library's own are
+
+
+def _way(kind: type) -> tuple[_Build, tuple[str, ...]]:
+    names: tuple[str, ...] = ()
+    if issubclass(kind, Mapping):
+        build = _Build.ITEMS
+    elif hasattr(kind, "substituted"):
+        build = _Build.METHOD
+    elif kind is list or issubclass(kind, tuple):
+        build = _Build.PARTS
+    elif dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        build, names = _Build.FIELDS, tuple([field.name for field in dataclasses.fields(kind)])
+    else:
+        return _Build.NONE, names
+    return _WAYS.setdefault(kind, (build, names))
 
 
 class SymText(str):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from tracejit.core.aval import Aval
 from tracejit.lowering.live import NOTHING_LIVE, Live
@@ -59,3 +60,11 @@ class Lowered:
     text: tuple[str, ...] = ()
     traffic: Traffic = Traffic()
     live: Live = NOTHING_LIVE
+
+    def for_calls(self, of: Callable[[Any], Any]) -> Lowered:
+        """With other numbers in the places of symbolic ones in what calls of the program need.  The rest, its steps above all, is as it
+        was: there is far more of that, and hardly anybody asks for it."""
+        return replace(self, **{name: of(getattr(self, name)) for name in _OF_CALLS})
+
+
+_OF_CALLS: Final = ("fresh", "slab_size", "arena_slot", "arena_bytes", "constants", "scalars", "outputs")

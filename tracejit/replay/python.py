@@ -6,6 +6,7 @@ It is also what people read.  It must not know what is computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from types import CodeType
@@ -14,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from tracejit.config import config
-from tracejit.replay.ir import CAUGHT, Either, Function, Miss, Run, Statement, When
+from tracejit.replay.ir import CAUGHT, Constant, Define, Either, Function, Miss, Name, Run, Statement, When
 from tracejit.replay.repeats import Repeat, repeats
 from tracejit.replay.verify import verify
 
@@ -24,14 +25,15 @@ _ERRORS: Final = f"({', '.join(error.__name__ for error in CAUGHT)})"
 _MOST_GUARDS: Final = 8  # in one statement, which people read, too
 _SENT: Final = "if error.__traceback__.tb_next is not None"
 """The condition under which `error`, which came up in a guard, was raised in a Python function."""
+_NUMBERS: Final = (int, float)
+_ANY: Final[Any] = None
 
 
 class _Rendering:
-    """Lines of a function, and the objects that they name besides those of its namespace."""
+    """Lines of a function."""
 
     def __init__(self, missed: str) -> None:
         self.missed = missed
-        self.objects: dict[str, Any] = {}
 
     def folded(self, statements: Sequence[Statement], are_guards: bool) -> list[str]:
         """The lines of a part of a function, with loops for what repeats itself."""
@@ -76,12 +78,9 @@ class _Rendering:
         return [str(statement)]
 
     def _run(self, run: Run) -> list[str]:
-        self.objects.update(p_empty=np.empty, p_run=run.program.run)
         lines = []
         if run.fresh:
-            names, shapes, dtypes = zip(*run.fresh, strict=True)
-            self.objects |= {"p_shapes": shapes, "p_dtypes": dtypes}
-            lines.append(f"({', '.join(names)},) = map(p_empty, p_shapes, p_dtypes)")
+            lines.append(f"({', '.join([name for name, _, _ in run.fresh])},) = map(p_empty, p_shapes, p_dtypes)")
         arrays, numbers = ("".join(f"{value}, " for value in values) for values in (run.arrays, [n for _, _, n in run.numbers]))
         code = f"{run.refused}" if run.marks else f"p_run(({arrays}), ({numbers}))"
         return [*lines, f"p_code = {code}", f"if p_code: return {run.leave}[p_code]"]
@@ -91,8 +90,8 @@ def _row(names: tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
-def render(function: Function, name: str) -> tuple[str, dict[str, Any]]:
-    """The source of `function` under a name, and the objects that it names besides those of its namespace."""
+def render(function: Function, name: str) -> str:
+    """The source of `function` under a name."""
     rendering = _Rendering(str(function.missed))
     guards, body = rendering.folded(function.guards, True), rendering.folded(function.body, False)
     if function.catches and guards:
@@ -102,23 +101,42 @@ def render(function: Function, name: str) -> tuple[str, dict[str, Any]]:
     if function.locks:
         release = ["finally:", "    for lock in held: lock.release()"]
         lines = ["held = []", "try:", *[f"    {line}" for line in lines], *release]
-    text = "\n".join([f"def {name}({', '.join(function.parameters)}):", *[f"    {line}" for line in lines]]) + "\n"
-    return text, rendering.objects
+    return "\n".join([f"def {name}({', '.join(function.parameters)}):", *[f"    {line}" for line in lines]]) + "\n"
 
 
 def load(function: Function, name: str, namespace: Mapping[str, Any], kind: str) -> Callable[..., Any]:
     """The function, whose globals are a copy of `namespace` and what else it names; kind: of code, in tracebacks."""
     if config.verify:
         verify(function, namespace)
-    text, objects = render(function, name)
+    general, objects = _generalised(function)
     found = {**namespace, **objects}
-    exec(_compiled(text, kind), found)
+    exec(_compiled(general, name, kind), found)
     made: Callable[..., Any] = found[name]
     made.__code__ = made.__code__.replace()  # what CPython notes in code about globals is of this function alone
     return made
 
 
+def _generalised(function: Function) -> tuple[Function, dict[str, Any]]:
+    """The function that stands for those of other sizes, too, and the objects that it names besides those of its namespace: numbers that
+    variables are, programs, the shapes of arrays."""
+    objects: dict[str, Any] = {}
+
+    def general(statement: Statement) -> Statement:
+        if isinstance(statement, Define) and isinstance(value := statement.value, Constant) and type(value.value) in _NUMBERS:
+            objects[number := f"p_number{len(objects)}"] = value.value
+            return Define(statement.name, Name(number))
+        if isinstance(statement, Run):
+            program, fresh, *rest = statement[1:]
+            objects.update(p_empty=np.empty, p_run=program.run)
+            objects.update(p_shapes=[shape for _, shape, _ in fresh], p_dtypes=[dtype for _, _, dtype in fresh])
+            return Run(_ANY, tuple([(made, (), _ANY) for made, _, _ in fresh]), *rest)
+        return statement
+
+    guards, body = tuple(map(general, function.guards)), tuple(map(general, function.body))
+    return replace(function, guards=guards, body=body), objects
+
+
 @lru_cache(128)
-def _compiled(text: str, kind: str) -> CodeType:
-    """Functions for other sizes have the same text."""
-    return compile(text, f"<tracejit {kind}>", "exec")
+def _compiled(function: Function, name: str, kind: str) -> CodeType:
+    """Nodes are equal where their text is (replay/ir.py), and far sooner compared than written and compiled."""
+    return compile(render(function, name), f"<tracejit {kind}>", "exec")

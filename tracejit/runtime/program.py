@@ -38,7 +38,7 @@ from tracejit.llvm.family import Kin, Member
 from tracejit.lowering.likeness import same_program
 from tracejit.lowering.live import Inherited
 from tracejit.lowering.lower import NeedsHost, lower
-from tracejit.lowering.lowered import Lowered
+from tracejit.lowering.lowered import Lowered, Output
 from tracejit.passes.literals import as_inputs, literals, skeleton
 from tracejit.replay import ir, python
 from tracejit.runtime.frame import Frame
@@ -82,11 +82,19 @@ class Program(LoweredProgram):
     """Machine code of a graph.  `run(arrays, scalars)` runs it; `machine_calls` is how many calls into machine code one run makes;
     `inline` makes a run part of another function of replay."""
 
-    __slots__ = ("_arena", "_code", "_compiled", "_run", "_source", "machine_calls", "seconds")
+    __slots__ = ("_arena", "_code", "_compiled", "_of_sizes", "_run", "_source", "machine_calls", "seconds")
 
-    def __init__(self, lowered: Lowered, compiled: CompiledProgram, arena: Arena, source: Source | None = None) -> None:
-        """source: what was lowered, where that has symbolic sizes."""
-        self.lowered = lowered
+    def __init__(
+        self,
+        lowered: Lowered,
+        compiled: CompiledProgram,
+        arena: Arena,
+        source: Callable[[], Source | None] = lambda: None,
+        of_sizes: Callable[[], Lowered] | None = None,
+    ) -> None:
+        """source: tells what was lowered, where that has symbolic sizes.  of_sizes: tells all of `lowered`, where that is for calls alone
+        (`Lowered.for_calls`)."""
+        self._lowered, self._of_sizes = lowered, of_sizes
         self._source = source
         self.machine_calls = 1
         self._compiled, self._arena = compiled, arena
@@ -108,15 +116,28 @@ class Program(LoweredProgram):
         """The program of a lowered graph, compiled."""
         lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
         compiled = compile_program(lowered.spec, kin=kin)
-        return cls(lowered, compiled, arena or Arena(), source if compiled.words else None)
+        return cls(lowered, compiled, arena or Arena(), lambda: source if compiled.words else None)
 
     def substituted(self, of: Callable[[Any], Any]) -> Program:
         """The program for other sizes, of one with symbolic sizes (core/symbolic.py): the same machine code with other data."""
-        return Program(of(self.lowered), of(self._compiled), self._arena, of(self._source))
+        lowered, source = self.lowered, self._source
+        return Program(lowered.for_calls(of), of(self._compiled), self._arena, lambda: of(source()), lambda: of(lowered))
+
+    @property
+    def lowered(self) -> Lowered:
+        of_sizes = self._of_sizes
+        if of_sizes is not None:
+            self._lowered, self._of_sizes = of_sizes(), None
+        return self._lowered
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Where the outputs come from."""
+        return self._lowered.outputs
 
     def is_as_lowered(self) -> bool:
         """Whether what was made of symbolic sizes is what the graph is lowered to with the sizes that it has now."""
-        source = self._source
+        source = self._source()
         if source is None:
             return True
         found = source.lower()
@@ -140,7 +161,7 @@ class Program(LoweredProgram):
     ) -> Fragment:
         """One run on these operands, inside a larger function.  held: the key and the tuple of the resident arrays
         (`ProgramSpec.resident`); None where nothing is known about them.  state, marks: see `ir.Run`."""
-        lowered, literals = self.lowered, dict[str, Any]()
+        lowered, literals = self._lowered, dict[str, Any]()
         literals["p_no_key"] = NO_KEY
         key, together = held or (ir.Name("p_no_key"), None)
         bound = lowered.spec.in_call(arrays, key, lambda given: together or ir.TupleOf(tuple(given)))
@@ -165,7 +186,7 @@ class Program(LoweredProgram):
         return Fragment(run, literals, tuple(results))
 
     def _run_function(self) -> Runner:
-        arrays, numbers = [f"a{i}" for i in range(self.lowered.arrays)], [f"s{i}" for i in range(len(self.lowered.scalars))]
+        arrays, numbers = [f"a{i}" for i in range(self._lowered.arrays)], [f"s{i}" for i in range(len(self._lowered.scalars))]
         fragment = self.inline([ir.Name(a) for a in arrays], [ir.Name(n) for n in numbers])
         unpacked = [
             ir.Unpack(tuple(names), ir.Name(given)) for names, given in ((arrays, "arrays"), (numbers, "scalars")) if names
@@ -177,7 +198,7 @@ class Program(LoweredProgram):
     def remains(self) -> Remains | None:
         """What machine code that runs this program (`inline`) leaves in its memory, which nobody else has from now on; None where there is
         none.  Not while it runs."""
-        return self._code.remains(self.lowered.arena_bytes)
+        return self._code.remains(self._lowered.arena_bytes)
 
     def describe(self) -> str:
         data = self._compiled.data

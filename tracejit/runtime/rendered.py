@@ -55,7 +55,7 @@ class RenderedProgram(LoweredProgram):
 
     def __init__(self, lowered: Lowered, backend: str, why: str = "") -> None:
         """why: what speaks against machine code of the library's own."""
-        self.lowered = lowered
+        self._lowered = lowered
         self._chosen = f"backend {backend}" + f", since {why}" * bool(why)
         self._compiled = backend == "numba"
         self._kernels: dict[tuple[int, frozenset[Buffer]], str] = {}

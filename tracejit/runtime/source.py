@@ -309,8 +309,12 @@ class Printed:
 class LoweredProgram(Printed):
     """A program that steps were made of."""
 
-    __slots__ = ("lowered",)
-    lowered: Lowered
+    __slots__ = ("_lowered",)
+    _lowered: Lowered
+
+    @property
+    def lowered(self) -> Lowered:
+        return self._lowered
 
     def print(self, module: Module, name: str) -> None:
         module.program(name, self.lowered)

@@ -248,8 +248,8 @@ class Recording:
     def text(self, body: Body) -> str:
         """The source of the entry, for a reader."""
         function, examine = self.functions(body)
-        checks = "" if examine is None else python.render(examine, "examine")[0]
-        return checks + python.render(function, "entry")[0]
+        checks = "" if examine is None else python.render(examine, "examine")
+        return checks + python.render(function, "entry")
 
     def functions(self, body: Body) -> tuple[Function, Function | None]:
         """The entry, and `examine(*roots)`, which runs the checks of the structure: MISS, or what a Cell needs."""
