@@ -38,6 +38,14 @@ def arithmetic_of_floats():
 
 
 @program()
+def powers_of_negative_numbers():
+    def fn(a, n):
+        return a * (-1) ** n, (-1) ** n, (-2.0) ** n, -(2**n), 2**-n, (-n) ** 2, n**n**2
+
+    return over(fn, 1, 2, 3, 4, 0, 5)
+
+
+@program()
 def arithmetic_of_mixed_types():
     def fn(a, p, q):
         return a * (p + q) + (p * q) - (p - q)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import hypothesis.strategies as st
@@ -56,7 +57,7 @@ def meaning(expression: Expr, x: Any, y: Any) -> Any:
             return value
         case Arithmetic(symbol, a, b):
             left, right = meaning(a, x, y), meaning(b, x, y)
-            return left + right if symbol == "+" else left - right if symbol == "-" else left * right
+            return {"+": operator.add, "-": operator.sub, "*": operator.mul, "**": operator.pow}[symbol](left, right)
         case Unary(_, value):
             return -meaning(value, x, y)
         case Compare(_, a, b):
@@ -76,6 +77,8 @@ def larger(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     pairs = st.tuples(inner, inner)
     return st.one_of(
         st.builds(Arithmetic, st.sampled_from("+-*"), inner, inner),
+        st.builds(Arithmetic, st.just("**"), st.builds(Constant, st.integers(-2, -1)), st.builds(Constant, st.integers(0, 3))),
+        st.builds(Arithmetic, st.just("**"), inner, st.sampled_from([Constant(0), Constant(1), Constant(2)])),
         st.builds(Unary, st.just("-"), inner),
         st.builds(Compare, st.just("<"), inner, inner),
         st.builds(Not, inner),

@@ -287,7 +287,8 @@ class Arithmetic(Expr):
     level: ClassVar[int] = _ARITHMETIC
 
     def __str__(self) -> str:
-        return f"{_within(self.left, _UNARY)} {self.symbol} {_within(self.right, _UNARY if self.symbol != '**' else _POSTFIX)}"
+        level = _POSTFIX if self.symbol == "**" else _UNARY  # which binds more tightly than a sign before it
+        return f"{_within(self.left, level)} {self.symbol} {_within(self.right, level)}"
 
 
 class Unary(Expr):
