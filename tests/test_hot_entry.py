@@ -363,3 +363,21 @@ def test_objects_made_anew_for_each_call_are_looked_at_without_a_table() -> None
     finally:
         Scale.bias = 1.0
     assert f(tj.ones(2), Scale(w, 5.0)).tolist() == [20.0, 20.0]
+
+
+def test_gradients_through_modules_made_anew_for_each_call_outlive_that_their_path_becomes_machine_code() -> None:
+    """Whose nodes hold tensors in other parts from then on."""
+    f, waiting = tj.compile(lambda x, m: m(x)), []
+    with override(hot_calls=400):
+        for k in range(450):
+            model = nn.Linear(3, 2)
+            total = f(tj.full((2, 3), float(k)), model).sum()
+            if k in (0, 5, 390, 399, 400, 410):
+                waiting.append((k, model, total))
+                continue
+            total.backward()
+            assert model.weight.grad is not None and model.weight.grad.tolist() == [[2.0 * k] * 3] * 2
+    assert f._front.machine is not None and cell_of(f._front.run) is None and f.stats.eager_calls == 1
+    for k, model, total in waiting:
+        total.backward()
+        assert model.weight.grad is not None and model.weight.grad.tolist() == [[2.0 * k] * 3] * 2

@@ -227,6 +227,14 @@ class Executable:
         sizes, and is known once for all."""
         return self._general or self
 
+    @cached_property
+    def _without_structure(self) -> Executable:
+        """The same for entries that have not got the recording's structure, and their nodes."""
+        made: Executable = object.__new__(Executable)
+        made.__dict__.update(self.__dict__)
+        made.calls = {}
+        return made
+
     @property
     def _split(self) -> Partition:
         split = self._of_any_sizes.partition
@@ -321,14 +329,16 @@ class Executable:
 
     def body(self, structured: bool = True, program: Any = None, memories: Sequence[Remains] = ()) -> Body:
         """The statements of a call, for `Recording.build_entry`: everything static is decided here.  structured: whether the entry has the
-        recording's structure.  program: the one to run where it is not that of all the path, and `memories` what it inherits."""
+        recording's structure; without it nodes hold what they are given in other parts, so their plan is another one.  program: the one to
+        run where it is not that of all the path, and `memories` what it inherits."""
         recording = self.recording if structured else replace(self.recording, structure=None)
+        plan = self if recording.structure is self.recording.structure else self._without_structure
         structural = () if recording.structure is None else recording.structure.tensors
         tensors: list[Expr] = [facts.expression for facts in self.inputs]
         numbers = TupleOf(tuple([facts.expression for facts in recording.scalar_inputs]))
         environment: dict[str, Any] = {
             "leave": _Leaving(self.counter, self.exits_taken), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
-            "Storage": Storage, "CompiledNode": CompiledNode, "plan": self, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
+            "Storage": Storage, "CompiledNode": CompiledNode, "plan": plan, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
             "fresh": _fresh, "NOTHING_FREED": NOTHING_FREED, "move_retained": move_retained, "rebound": rebound,
             "needs": self._all,
         }  # fmt: skip
@@ -372,7 +382,7 @@ class Executable:
                 name = f"used{fact.index}"
                 statements += consumed(name, f"_{name}", fact.consumed, self.inputs, runs, environment)
         if self._is_split:
-            statements += self._node(self._split, tensors, arrays, runs, numbers, results, position)
+            statements += plan._node(self._split, tensors, arrays, runs, numbers, results, position)
         statements += places_of_inputs(recording.written_inputs, self.inputs, len(self.outputs) + len(self._placed))
         scalars = {f.value: k for k, f in enumerate(recording.scalar_inputs)}
         # In the order in which eager made them.
