@@ -352,6 +352,17 @@ def test_sizes_that_come_once_are_not_recorded_for_ever_and_keep_nobody_from_the
     assert compiled.stats.compiled_calls == before + 64 and compiled.stats.programs_compiled == paths
 
 
+def test_sizes_that_come_once_stay_compiled_where_a_call_saves_more_than_its_path_costs() -> None:
+    compiled = T.compile(lambda x: (x.exp() * x).sum())
+    with override(verify=False, max_sizes=80):  # verification makes a program for each size
+        for n in range(2_000, 2_200):
+            x = T.full((n, 512), 1e-4)
+            np.testing.assert_allclose(compiled(x).item(), (x.exp() * x).sum().item(), rtol=1e-4)
+    # Then there are as many as there may be, and it is looked twice for those that are not used.
+    assert compiled.stats.traces == 2 and 60 < compiled.stats.calls - compiled.stats.compiled_calls < 140, compiled.explain()
+    assert compiled.stats.instances > 78 and "many_sizes" in [reason.code for reason in compiled.reasons]
+
+
 def test_sizes_must_come_twice_as_often_where_earlier_ones_went_out_of_use_too_soon() -> None:
     with override(max_sizes=80, max_entries=2):
         compiled, n = T.compile(lambda x: (x * 2).sum()), 0

@@ -527,6 +527,36 @@ def test_ragged_lists_need_two_recordings_for_all_their_lengths() -> None:
     assert compiled([*items, items[0] + 1]).shape == (4,) and compiled.stats.traces == 3  # one more of them
 
 
+def regions(compiled: Any) -> list[int]:
+    """How many sizes each region of programs has served."""
+    assert not refuted(compiled)
+    return [region.instances for path in compiled._symbolic.paths for region in path.regions]
+
+
+def test_loops_that_are_cut_into_more_chunks_for_larger_sizes_are_one_program() -> None:
+    def sums(x: T.Tensor) -> tuple[T.Tensor, ...]:
+        return x.exp().sum(), (x.tanh() * x).sum(0), x.sigmoid()
+
+    with override(verify=False):  # which asks more about sizes
+        with_chunks = with_rows(sums, (20_000, 31_000, 50_001, 90_000, 40_000), rtol=1e-4)
+    assert (with_chunks.stats.traces, regions(with_chunks)) == (2, [4]), with_chunks.explain()
+
+
+def test_lengths_of_many_sequences_that_are_equal_by_chance_are_of_the_same_region() -> None:
+    embed, read = nn.Embedding(20, 8), nn.GRU(8, 8, batch_first=True)
+
+    def encoded(items: list[T.Tensor]) -> T.Tensor:
+        return read(embed(nn.utils.rnn.pad_sequence(items, batch_first=True)))[1].sum()
+
+    compiled, random = T.compile(encoded), np.random.default_rng(1)
+    for lengths in (range(10, 22), range(23, 11, -1), *random.integers(10, 20, (10, 12))):
+        items = [T.tensor(random.integers(0, 20, n)) for n in lengths]
+        with override(verify=False):
+            np.testing.assert_allclose(compiled(items).item(), encoded(items).item(), rtol=1e-4)
+    served = regions(compiled)
+    assert compiled.stats.traces == 2 and max(served) >= 7 and len(served) <= 3, compiled.explain()
+
+
 @pytest.mark.parametrize("options", [{}, {"batch_first": True, "padding_value": 2.0}, {"padding_side": "left"}], ids=repr)
 def test_padded_sequences_need_no_recording_for_each_order_of_their_lengths(options: dict[str, Any]) -> None:
     def function(items: list[T.Tensor]) -> tuple[T.Tensor, T.Tensor]:

@@ -558,13 +558,18 @@ class CompiledFunction(_Partial[P, R]):
 
     def _is_rare(self, sizes: Shapes) -> bool:
         """Whether there are many paths, and it is too early for one for these sizes."""
-        if len(self._entries) < _MANY or sizes in self._by_sizes or self._is_full(sizes):
+        if len(self._entries) < _MANY or sizes in self._by_sizes or self._is_full(sizes) or self._pays_at_once(sizes):
             return False
         if len(self._came) >= _COUNTED:
             self._came.clear()
         self._rare_calls += 1
         self._came[sizes] = self._came.get(sizes, 0) + 1
         return self._came[sizes] < self._often
+
+    def _pays_at_once(self, sizes: Shapes) -> bool:
+        """Whether one call may make up for a path for these sizes: all but numbers is there, and much work."""
+        front = self._front
+        return front is not None and front.outweighs_another and self._symbolic.has_programs(sizes)
 
     def _is_full(self, sizes: Shapes | None = None) -> bool:
         """Whether there are as many paths as there may be for calls of these sizes, or of any."""
@@ -577,7 +582,7 @@ class CompiledFunction(_Partial[P, R]):
         """Whether one more path may be recorded; entries that are not used make room now and then."""
         if not self._is_full(sizes):
             return True
-        if self._settling.is_crowded():
+        if self._settling.is_crowded(self._pays_at_once(sizes)):
             return False
         ticket = Ticket()
         try:

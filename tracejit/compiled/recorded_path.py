@@ -38,6 +38,8 @@ _PART = 16  # of all that went on from an exit
 _ELEMENTS = 4096  # that a program goes through in a unit of settling.py
 _BYTES = 8  # that it reads and writes for an element
 _LEAST = 2048  # elements that a side trace need not compute, or it is not made: about a microsecond
+_ANOTHER = 512  # units that a path for other sizes costs whose programs are there, and for each operation
+_ANOTHER_EACH = 3
 _OFTEN = 4  # recordings of one path, which served no call in between
 FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 
@@ -152,6 +154,12 @@ class Entry:
         and the elements that only eager mode goes through."""
         ours, eagers = self._compared
         return self.executable.counter[0] * (2 * self._operations + (eagers - ours) // _ELEMENTS)
+
+    @property
+    def outweighs_another(self) -> bool:
+        """Whether eager mode goes through so much in a call that a path for other sizes, which takes its programs from where this one has
+        them, pays with one call."""
+        return self._compared[1] // _ELEMENTS >= _ANOTHER + _ANOTHER_EACH * self._operations
 
     @property
     def effort(self) -> int:

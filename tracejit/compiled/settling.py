@@ -169,10 +169,11 @@ class Settling:
         self._wait -= 1
         return True
 
-    def is_crowded(self) -> bool:
-        """There is no room for the path of this call: whether it is too early to look for entries that are not used."""
+    def is_crowded(self, pays: bool) -> bool:
+        """There is no room for the path of this call: whether it is too early to look for entries that are not used.  pays: whether it would
+        make up for itself."""
         self._crowded += 1
-        return self._crowded < FIRST_WAIT * config.max_entries * self._patience
+        return self._crowded < FIRST_WAIT * (1 if pays else config.max_entries * self._patience)
 
     def looked(self, dropped: bool) -> None:
         """There was a look for entries that are not used."""

@@ -39,8 +39,8 @@ __all__ = ["SymbolicPath", "SymbolicPaths", "of_tensors"]
 
 _MOST: Final = 8  # symbolic recordings of a function: branches of Python, modes
 _ATTEMPTS: Final = 4  # of them that nothing confirmed, and then no more are made
-_REGIONS: Final = 8
-_NARROW: Final = 3  # regions that have served no size but their first; then no more are made
+_REGIONS: Final = 24
+_NARROW: Final = 6  # regions that have served no size but their first; then no more are made
 _UNROLLED: Final = 2  # regions of one size each, and no others
 _ENOUGH: Final = 3  # sizes for which something was as it should be, though not all that was computed of sizes was another number
 _FITS: Final = object()
@@ -90,6 +90,10 @@ class Region:
     def _numbers(self, sizes: list[int]) -> Substitution | None:
         values = self.env.evaluated(sizes)
         return None if values is None else Substitution(self.env, values, self._clean)
+
+    def is_for(self, sizes: list[int]) -> bool:
+        """Whether these sizes are in the region, and it is used for them."""
+        return not (self.is_refuted or self.misfits(sizes)) and self.env.evaluated(sizes) is not None
 
     def at(self, recording: Recording, sizes: list[int]) -> Executable | None:
         """The programs of the recording for these sizes; None where they are not in the region."""
@@ -220,6 +224,11 @@ class SymbolicPath:
         self.regions = (*self.regions, region)
         return region.at(plain, sizes)
 
+    def has_programs(self, shapes: Shapes) -> bool:
+        """Whether some region stands for these sizes, and is used for them."""
+        sizes = self.recording.sizes(shapes)
+        return any(region.is_for(sizes) for region in self.regions)
+
     def _may_have_more(self) -> bool:
         """Whether another region may pay.  One of a single size is of one that is equal to another size by chance, unless all are: then
         something is unrolled."""
@@ -341,6 +350,10 @@ class SymbolicPaths:
                 own = "; what was made for several sizes was not what each of them needs, so programs are made for each size"
             lines.append(f"a recording with symbolic sizes {names}{where}: {state}, machine code for {programs} of sizes{own}")
         return [*lines, *[f"a size is not symbolic, since the program asks which it is: {pin}" for pin in self._pinned]]
+
+    def has_programs(self, shapes: Shapes) -> bool:
+        """Whether what a call of these sizes takes is made, but for its numbers, and known to be right."""
+        return any(path.recording.is_trusted_for(shapes) and path.has_programs(shapes) for path in self.paths)
 
     def instance(self, shapes: Shapes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, SymbolicPath] | None:
         """What a call of these sizes would be recorded as, if one of the symbolic recordings tells, and of which it is."""

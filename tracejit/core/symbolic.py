@@ -260,10 +260,14 @@ class ShapeEnv:
         )
 
     def _divided(self, name: str, left: Any, right: Any) -> Any:
-        """A quotient or remainder that comes out the same way for all sizes: of a multiple of the divisor, or of a number that is less than
-        any size.  None for others."""
+        """A quotient or remainder that comes out the same way for all sizes: of a multiple of the divisor, of the divisor itself, or of a
+        number that is less than any size.  None for others."""
         whole, divisor = self._polynomial(left), self._polynomial(right)
-        if whole is None or divisor is None or len(divisor) != 1:
+        if whole is None or divisor is None:
+            return None
+        if whole in ((), divisor) and (self._bounds(divisor)[0] or 0) > 0:
+            return 1 if whole and name == "//" else 0
+        if len(divisor) != 1:
             return None
         if divisor[0][0] and (self._bounds(divisor)[0] or 0) < _SMALLEST:
             return None

@@ -28,7 +28,7 @@ from tracejit.core import dtypes
 from tracejit.core.aside import done_aside
 from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
-from tracejit.core.symbolic import SymInt, without_symbols
+from tracejit.core.symbolic import SymInt, by_origin, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_symbols
 from tracejit.cpython import frame_check, interrupted
 from tracejit.llvm import blas, machine_code, object_cache, operations, thread_pool
@@ -316,7 +316,8 @@ class _ProgramWriter:
         offset of its slot."""
         code, nest, first = self.code, step.nest, step.calls[0]
         function, symbol = self._nest_function(nest)
-        differing = [k for k, n in enumerate(first.sizes) if any(call.sizes[k] != n for call in step.calls)]
+        columns = [tuple(map(by_origin, column)) for column in zip(*[call.sizes for call in step.calls], strict=True)]
+        differing = [k for k, column in enumerate(columns) if column.count(column[0]) < len(column)]
         rows = [
             [8 * a.slot if field == 0 else a.offset for a in call.buffers for field in (0, 1)]
             + [call.sizes[k] for k in differing]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tracejit.core.shapes import size_range
 from tracejit.loops.bounds import check_reach
 from tracejit.loops.language import Nest
 from tracejit.loops.rewrites.divide import divide
@@ -34,7 +33,8 @@ class Piece:
         value or scratch."""
         buffers = (*self.nest.buffers, *self.nest.temporaries)
         cut = self.division
-        for k in size_range(0, 1 if cut is None else cut.count):
+        # Of chunks the first, the last whole one and the last: the others begin, and so reach, in between.
+        for k in (0,) if cut is None else (0, cut.count - 2, cut.count - 1):
             sizes = list(self.sizes)
             places = [a.offset for a in self.buffers]
             if cut is not None:

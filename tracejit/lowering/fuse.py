@@ -18,7 +18,7 @@ from itertools import chain
 
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product, same
-from tracejit.core.symbolic import cached
+from tracejit.core.symbolic import cached, is_symbolic
 from tracejit.ir.graph import Node
 from tracejit.ir.layouts import ZERO, Position, Positions, beyond_view
 from tracejit.lowering.costs import operation_cost
@@ -262,7 +262,8 @@ def matches(shape: Shape, axes: Shape, limit: int = 6) -> tuple[Positions, ...]:
         size = shape[dims[k]]
         for start in range(first, len(axes)):
             stop, run = start, 1
-            while stop < len(axes) and (run < size or stop == start):
+            # Of symbolic sizes it is not asked which is larger: that would part sizes for nothing.
+            while stop < len(axes) and (stop == start or is_symbolic((run, size)) or run < size):
                 run, stop = run * axes[stop], stop + 1
                 if run == size:
                     extend(k + 1, stop, (*runs, (start, stop)))

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tracejit.core.dtypes import DType
+from tracejit.core.symbolic import by_origin
 from tracejit.loops.expressions import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, children
 from tracejit.loops.language import Axis, Buffer, Exit, Extent, For, Index, Interleaved, Let, Nest, Reduce, Size, Statement, Store
 from tracejit.lowering.divide import Piece, pieces
@@ -171,7 +172,7 @@ class Nests:
     def __init__(self) -> None:
         self._known: dict[Hashable, Nest] = {}
         self._kept: set[int] = set()  # ids of those
-        self._whole: set[tuple[int, tuple[int, ...]]] = set()  # nests (by id) and sizes that are not cut
+        self._whole: set[tuple[int, tuple[Hashable, ...]]] = set()  # nests (by id) and sizes that are not cut
 
     def known(self, nest: Nest) -> Nest:
         """The first nest of this form."""
@@ -184,11 +185,12 @@ class Nests:
     def pieces(self, done: Scheduled) -> tuple[Piece, ...]:
         """The pieces of a nest (divide.py).  One that was not worth cutting is not looked at again for other memory."""
         nest = self.known(done.nest)
-        if (id(nest), done.sizes) in self._whole:
+        key = id(nest), tuple(map(by_origin, done.sizes))
+        if key in self._whole:
             return (Piece(nest, done.buffers, done.sizes, done.scalars),)
         parts = tuple([replace(part, nest=self.known(part.nest)) for part in pieces(done)])
         if parts[0].nest is nest and parts[0].division is None:
-            self._whole.add((id(nest), done.sizes))
+            self._whole.add(key)
         return parts
 
 

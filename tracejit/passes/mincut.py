@@ -5,7 +5,9 @@ Vertices are small integers; capacities are non-negative integers.  Knows nothin
 
 from __future__ import annotations
 
-__all__ = ["Network"]
+from dataclasses import dataclass
+
+__all__ = ["Cut", "Network"]
 
 
 class Network:
@@ -78,3 +80,23 @@ class Network:
             capacity[edge] -= flow
             capacity[edge ^ 1] += flow
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The minimum cut of a network with these edges (tail, head), a function of their capacities."""
+
+    vertices: int
+    source: int
+    sink: int
+    edges: tuple[tuple[int, int], ...]
+
+    def __call__(self, *capacities: int) -> list[bool]:
+        """For each vertex, whether it is on the source's side, of the cut that is nearest to the source."""
+        network = Network()
+        for _ in range(self.vertices):
+            network.add_vertex()
+        for (tail, head), capacity in zip(self.edges, capacities, strict=True):
+            network.add_edge(tail, head, capacity)
+        side = network.source_side(self.source, self.sink)
+        return [vertex in side for vertex in range(self.vertices)]

@@ -24,6 +24,7 @@ import numpy as np
 
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import REGISTRY, Effect, Kind, Promotion
+from tracejit.core.symbolic import by_origin, text_of
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild
 from tracejit.ir.graph import Body, Graph, Literal, Node, Operand
 from tracejit.ir.loop import loop
@@ -63,7 +64,7 @@ def reroll(graph: Graph, always: bool = False) -> Graph:
             break
     if sequence.folded:
         return sequence.graph()
-    return replace(graph, history=(*graph.history, f"reroll: {sequence.unrolled[1]}")) if sequence.unrolled else graph
+    return replace(graph, history=(*graph.history, text_of("reroll: ", sequence.unrolled[1]))) if sequence.unrolled else graph
 
 
 class _Is(Enum):
@@ -150,11 +151,13 @@ class _Sequence:
         return node.op, operands, node.attributes, tuple([kind(v) for v in node.outputs])
 
     def _kind(self, v: int) -> int:
-        """The same number for values with equal avals: most of these are one object, which is sooner found than its equal."""
+        """The same number for values with equal avals: most of these are one object, which is sooner found than its equal.  Sizes that are
+        equal by chance are not."""
         aval = self.builder.avals[v]
         number = self.kinds.get(id(aval))
         if number is None:
-            number = self.kinds[id(aval)] = self.of_avals.setdefault(aval, len(self.of_avals))
+            key = (aval.dtype, *map(by_origin, aval.shape)) if isinstance(aval, Aval) else aval
+            number = self.kinds[id(aval)] = self.of_avals.setdefault(key, len(self.of_avals))
         return number
 
     def _is_empty(self, node: Node) -> bool:
@@ -270,8 +273,10 @@ class _Sequence:
             return True
         found, maker = steps.count * steps.period, self.nodes[steps.begin + node]
         if self.unrolled is None or found > self.unrolled[0]:
-            why = f"{maker.op.name} at {maker.line or '?'} has another {aval} in each"
-            self.unrolled = found, f"{steps.count} steps of {steps.period} nodes stay unrolled: {why}"
+            head = (
+                f"{steps.count} steps of {steps.period} nodes stay unrolled: {maker.op.name} at {maker.line or '?'} has another "
+            )
+            self.unrolled = found, text_of(head, *_said(aval), " in each")
         return False
 
     # -- the loop
@@ -333,6 +338,14 @@ def _numbered(labels: list[Any]) -> np.ndarray[Any, Any]:
     """The same number for equal labels."""
     numbers: dict[Any, int] = {}
     return np.array([numbers.setdefault(label, len(numbers)) for label in labels])
+
+
+def _said(aval: Any) -> list[Any]:
+    """An aval as a reader knows it, its sizes apart: nobody asks for them."""
+    if not isinstance(aval, Aval):
+        return [str(aval)]
+    sizes = [part for size in aval.shape for part in (", ", size)]
+    return [aval.dtype.name, "[", *sizes[1:], "]"]
 
 
 def _without_numbers(node: Node, label: Any) -> Any:

@@ -17,9 +17,10 @@ from collections.abc import Set as AbstractSet
 
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Effect, Kind, Promotion
+from tracejit.core.symbolic import called
 from tracejit.ir.builder import producers
 from tracejit.ir.graph import Graph, Node
-from tracejit.passes.mincut import Network
+from tracejit.passes.mincut import Cut
 
 __all__ = ["choose_residuals", "direct_reads"]
 
@@ -50,36 +51,41 @@ def _recompute_cost(node: Node, aval: Aval) -> int:
 def choose_residuals(graph: Graph, needed: Iterable[int], direct: AbstractSet[int]) -> set[int]:
     """The values to keep so that all `needed` ones can be had in the backward; `direct`: inputs that it may read."""
     makers = producers(graph)
-    network = Network()
-    source, sink = network.add_vertex(), network.add_vertex()
+    source, sink = 0, 1
     entry: dict[int, int] = {}  # value -> its "computed in the backward" vertex; the next one is "had in the backward"
+    edges: list[tuple[int, int]] = []
+    capacities: list[int] = []
     stack: list[int] = []
 
     def visit(v: int) -> int:
         known = entry.get(v)
         if known is None:
-            known = entry[v] = network.add_vertex()
-            network.add_vertex()
+            known = entry[v] = 2 + 2 * len(entry)
             stack.append(v)
         return known
 
+    def add_edge(tail: int, head: int, capacity: int) -> None:
+        edges.append((tail, head))
+        capacities.append(capacity)
+
     for v in needed:
         if not _is_free(graph, v, direct):
-            network.add_edge(visit(v) + 1, sink, ENDLESS)
+            add_edge(visit(v) + 1, sink, ENDLESS)
     while stack:
         v = stack.pop()
         vertex, aval, maker = entry[v], graph.avals[v], makers.get(v)
         assert isinstance(aval, Aval)
-        network.add_edge(vertex, vertex + 1, SAVE_PER_BYTE * aval.nbytes + SAVE_ONCE)
+        add_edge(vertex, vertex + 1, SAVE_PER_BYTE * aval.nbytes + SAVE_ONCE)
         if maker is None or not is_recomputable(maker):
-            network.add_edge(source, vertex, ENDLESS)
+            add_edge(source, vertex, ENDLESS)
             continue
-        network.add_edge(source, vertex, _recompute_cost(maker, aval))
+        add_edge(source, vertex, _recompute_cost(maker, aval))
         for x in maker.operands:
             if type(x) is int and not _is_free(graph, x, direct):
-                network.add_edge(visit(x) + 1, vertex, ENDLESS)
-    forward = network.source_side(source, sink)
-    return {v for v, vertex in entry.items() if vertex in forward and vertex + 1 not in forward}
+                add_edge(visit(x) + 1, vertex, ENDLESS)
+    # With symbolic sizes it is asked anew for each, rather than how the algorithm got there.
+    forward = called(Cut(2 + 2 * len(entry), source, sink, tuple(edges)), *capacities)
+    return {v for v, vertex in entry.items() if forward[vertex] and not forward[vertex + 1]}
 
 
 def _is_free(graph: Graph, v: int, direct: AbstractSet[int]) -> bool:

@@ -453,17 +453,19 @@ class _Chunks:
     def combination(self) -> list[Statement]:
         """What follows all chunks."""
         made: list[Statement] = []
-        chunk = Axis("k")
+        if not (self.cut.late or self.results):
+            return made
+        chunk, chunks = Axis("k"), self.divider.size(self.cut.count)  # which other sizes have more of, or fewer
         for buffer, (combination, elements) in self.cut.late.items():
             own = self.copies[buffer, 0]
 
             def add(index: Index, buffer: Buffer = buffer, how: Combination = combination, own: Buffer = own) -> Statement:
                 return how.into(buffer, index, Load(own, Index((*index.terms, (chunk, self.advances[own])))))
 
-            made.append(For(chunk, self.cut.count, (_over(elements, add),)))
+            made.append(For(chunk, chunks, (_over(elements, add),)))
         if self.results:
             items = tuple((var, c, Load(own, Index(((chunk, self.advances[own]),)))) for var, c, own in self.results)
-            made.append(Reduce(chunk, self.cut.count, items))
+            made.append(Reduce(chunk, chunks, items))
         return made
 
 
