@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import weakref
 
-from registered_programs import Box, program, with_change, x
+from registered_programs import Box, over, program, with_change, x
 
 
 class Ends:
@@ -198,3 +198,39 @@ def finalizer_of_a_running_state():
         box.o = None
 
     return fn, with_change(drop), lambda: log
+
+
+@program(reason="construction")
+def weak_references_to_tensors_of_the_call_tell_that_they_are_gone():
+    def fn(a):
+        b = a * 2
+        one, other = weakref.ref(b), weakref.ref(a * 3)
+        b = b + 1
+        return b, one() is None, other() is None
+
+    return over(fn, ())
+
+
+@program(reason="construction")
+def weak_dictionaries_lose_tensors_of_the_call():
+    def fn(a):
+        found = weakref.WeakValueDictionary()
+        found["kept"] = a
+        found["lost"] = a * 2
+        return a + len(found), sorted(found)
+
+    return over(fn, ())
+
+
+@program(reason="construction")
+def finalizers_of_tensors_of_the_call_run_in_their_places():
+    log = []
+
+    def fn(a):
+        b = a * 2
+        weakref.finalize(b, log.append, "gone")
+        b = a * 3
+        log.append("after")
+        return b
+
+    return fn, [lambda f: f(x(1, 2))] * 2, lambda: log

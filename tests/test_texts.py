@@ -206,3 +206,19 @@ def test_a_shape_has_the_text_that_it_has_in_each_call(name: str) -> None:
         assert str(compiled(T.ones(2, 3) * n, n)) == str(fn(T.ones(2, 3) * n, n))
     assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 3), compiled.explain()
     assert str(compiled(T.ones(3), 1)) == str(fn(T.ones(3), 1))
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda x, s: x * s, lambda x, s: s + x, lambda x, s: x.sum(s), lambda x, s: T.zeros(s), lambda x, s: x[s]]
+)
+def test_where_no_text_may_be_the_error_speaks_of_the_text_of_the_call(wrong: Callable[[T.Tensor, str], Any]) -> None:
+    def function(x: T.Tensor, n: float) -> Any:
+        return wrong(x, str(n)), wrong(x, f"{x.sum().item():.1f}")
+
+    errors = []
+    compiled = T.compile(function)
+    for call, n in ((function, 2.5), (function, 3.5), (compiled, 2.5), (compiled, 3.5)):
+        with pytest.raises(TypeError) as error:
+            call(T.ones(2), n)
+        errors.append(str(error.value))
+    assert errors[:2] == errors[2:]

@@ -170,8 +170,9 @@ class Settling:
         return True
 
     def is_crowded(self, pays: bool) -> bool:
-        """There is no room for the path of this call: whether it is too early to look for entries that are not used.  pays: whether it would
-        make up for itself."""
+        """There is no room for the path of this call: whether it is too early to look for entries that are not used.
+
+        pays: whether the path would soon make up for what it costs."""
         self._crowded += 1
         return self._crowded < FIRST_WAIT * (1 if pays else config.max_entries * self._patience)
 

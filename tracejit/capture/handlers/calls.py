@@ -29,6 +29,7 @@ from tracejit.capture.handlers.late import is_answer, is_late
 from tracejit.capture.handlers.printing import as_called_by_program
 from tracejit.capture.handlers.standard_calls import GETTERS
 from tracejit.capture.handlers.symbols import MethodOf, SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released, stored
+from tracejit.capture.handlers.texts import as_text
 from tracejit.capture.policies import (
     C_CALLABLES,
     FRAME_FUNCTIONS,
@@ -344,7 +345,7 @@ class CallHandlers(Handlers):
     def _for_library(self, value: Any) -> Any:
         """An argument: a symbolic number as it is, but for one that stands for an array."""
         recorder = self.recorder
-        value = recorder.sizes.for_library(value)
+        value = recorder.sizes.for_library(as_text(value))
         return value if is_symbolic(value) and not recorder.arrays.is_array(value) else recorder.contents.settled(value)
 
     @staticmethod

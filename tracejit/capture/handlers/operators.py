@@ -20,7 +20,7 @@ import numpy as np
 from tracejit.capture.handlers.base import ABSENT, Handlers, Said
 from tracejit.capture.handlers.late import is_answer
 from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, plain
-from tracejit.capture.handlers.texts import is_open
+from tracejit.capture.handlers.texts import as_text, is_open
 from tracejit.capture.policies import (
     BINARY,
     C_CALLABLES,
@@ -192,7 +192,7 @@ class OperatorHandlers(Handlers):
             elif is_a(operand, (list, tuple)):
                 recorder.contents.read_content(operand, deep=True)
         compute = (IN_PLACE if in_place else BINARY)[symbol]
-        return recorder.containers.native(lambda: compute(left, right))
+        return recorder.containers.native(lambda: compute(as_text(left), as_text(right)))
 
     def _in_place_container(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = self.recorder

@@ -23,7 +23,7 @@ from tracejit.capture.policies import is_a, is_user_instance
 from tracejit.replay.ir import Constant, Expr, Section, tuple_of
 from tracejit.tensor import Tensor
 
-__all__ = ["OPEN_METHODS", "TextHandlers", "is_open"]
+__all__ = ["OPEN_METHODS", "TextHandlers", "as_text", "is_open"]
 
 _CONVERSIONS: dict[int, Any] = {ord("s"): builtins.str, ord("r"): builtins.repr, ord("a"): builtins.ascii}
 _PERCENT = re.compile(r"%(?:\((\w*)\))?[-#0 +]*(\*|\d+)?(?:\.(\*|\d+))?[hlL]?(.)")
@@ -45,6 +45,11 @@ def is_open(value: Any) -> bool:
 
 def _is_text(value: Any) -> bool:
     return type(plain(value)) is str
+
+
+def as_text(value: Any) -> Any:
+    """A text that each call computes for itself as the one of this run, for what takes none: it tells what is wrong with that one."""
+    return concrete(value) if is_open(value) and _is_text(value) else value
 
 
 class TextHandlers(Handlers):
