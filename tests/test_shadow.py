@@ -99,6 +99,13 @@ def test_a_training_step_goes_on_as_without() -> None:
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
 
 
+def noisy(xs: Any) -> Any:
+    total = tracejit.zeros(4)
+    for x in xs:
+        total = (total + x * tracejit.rand(4)).tanh()
+    return total
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "writes to an argument": (lambda x: x.mul_(1.5).sum(), lambda: (tracejit.randn(3, 4),)),
     "a view of an argument": (lambda x: (x[1:], x.t().exp()), lambda: (tracejit.randn(3, 4),)),
@@ -114,6 +121,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = 
         lambda w, x: (w * x).relu().sum(),
         lambda: (tracejit.randn(3, requires_grad=True), tracejit.randn(3)),
     ),
+    "draws": (lambda x: nn.functional.dropout(x, 0.5) + tracejit.randn(4), lambda: (tracejit.randn(4),)),
+    "draws in a loop": (noisy, lambda: (tracejit.randn(12, 4),)),
     "branches": (lambda x: x * 2 if x.sum() > 0 else x - 1, lambda: (tracejit.randn(4),)),
 }
 

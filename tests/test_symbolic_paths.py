@@ -577,6 +577,30 @@ def test_padded_sequences_need_no_recording_for_each_order_of_their_lengths(opti
     assert not refuted(compiled)
 
 
+def padded_by_amounts(items: list[T.Tensor]) -> T.Tensor:
+    longest = max(x.size(0) for x in items)
+    return T.stack([F.pad(x, (0, 0, 0, longest - x.size(0))) for x in items])
+
+
+def written_into_zeros(items: list[T.Tensor]) -> T.Tensor:
+    filled = T.zeros(len(items), max(map(len, items)), 4)
+    for k, x in enumerate(items):
+        filled[k, : len(x)] = x
+    return filled
+
+
+@pytest.mark.parametrize("function", [padded_by_amounts, written_into_zeros])
+def test_what_pads_a_list_by_itself_needs_no_recording_for_each_order_of_its_lengths(
+    function: Callable[[list[T.Tensor]], T.Tensor],
+) -> None:
+    compiled, random = T.compile(function), np.random.default_rng(0)
+    for lengths in ([10, 20, 30, 40], [41, 31, 21, 11], *random.integers(10, 40, (10, 4)), [20, 20, 20, 20]):
+        items = [rows(int(n))[0] for n in lengths]
+        with override(verify=False):
+            assert compiled(items).tolist() == function(items).tolist()
+    assert compiled.stats.traces <= 3 and len(regions(compiled)) <= 6, compiled.explain()  # one for each that may be the longest
+
+
 def by_halves(x: T.Tensor) -> T.Tensor:
     n = x.shape[0]
     return (

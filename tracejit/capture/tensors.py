@@ -589,6 +589,9 @@ class RecordingInterpreter(StateRecorder):
         self.nodes.append(Node(REGISTRY["random_advance"], (value,), (("count", count),), (moved,), user_line()))
         self.nodes.append(Node(REGISTRY["write"], (value, moved), (), (self._define(tensor),), user_line()))
         self.evaluated.update([(node.outputs[0], state.grad_enabled) for node in self.nodes[-3:]])
+        if self._watch is not None:
+            for node in self.nodes[-2:]:
+                self._watch(node, (tensor,))  # where the generator is now
         return result
 
     def generators_drawn_from(self) -> list[Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core.precision import in_float32
-from tracejit.core.shapes import integer, size_range
+from tracejit.core.shapes import integer, largest, size_range
 from tracejit.ops import indexing
 from tracejit.ops.movement import copies, views
 
@@ -79,9 +79,7 @@ def _constant(x: Any, pairs: list[tuple[int, int]], value: float) -> Any:
         if before < 0 or after < 0:
             start, stop = max(0, -before), size + min(0, after)
             x = views.slice_(x, dim=dim, start=min(start, size), stop=max(stop, min(start, size)), step=1)
-        low[dim], high[dim] = max(0, before), max(0, after)
-    if not any(low) and not any(high):
-        return copies.clone(x)
+        low[dim], high[dim] = largest((0, before)), largest((0, after))
     if not x.dtype.is_floating_point:
         value = int(value)
     return copies.pad(x, value, low=tuple(low), high=tuple(high))

@@ -78,7 +78,9 @@ class Parameters:
     scratch: dict[Scratch, Buffer] = field(default_factory=dict)
     sizes: dict[Size, int] = field(default_factory=dict)
     scalars: dict[tuple[int, DType], Scalar] = field(default_factory=dict)
-    known: dict[Hashable, Any] = field(default_factory=dict)  # root and offset, or number -> buffer or size
+    known: dict[Hashable, Any] = field(default_factory=dict)  # root and offset, or part and number
+    # -> buffer or size
+    part: int = 0
 
     def buffer(self, root: int, offset: int, dtype: DType) -> Buffer:
         key = (root, by_origin(offset))
@@ -96,11 +98,16 @@ class Parameters:
         """0 and 1 are part of a nest's form, other sizes are parameters."""
         if n in (0, 1):
             return n
-        key = by_origin(n)
+        key = "size", self.part, by_origin(n)
         if key not in self.known:
             made = self.known[key] = Size(f"n{len(self.sizes)}")
             self.sizes[made] = n
         return self.known[key]  # type: ignore[no-any-return]
+
+    def begin_part(self) -> None:
+        """From here on equal sizes have other parameters: those of what is put into something are equal to its own by chance, if at all,
+        and then this nest is still of the form that it has otherwise."""
+        self.part += 1
 
     def stride(self, n: int) -> int | Size:
         """A stride of the innermost loop.  Backwards and small ones are part of a nest's form, for there are vectors of such."""

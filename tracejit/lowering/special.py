@@ -132,6 +132,7 @@ def _pad(w: Writer, values: Values, node: Node, code: int) -> None:
     out = values.strided[node.outputs[0]]
     aval = values.aval(node.outputs[0])
     w.transfer(aval.shape, out, w.parameters.scalar(node.operands[1], aval.dtype), aval.dtype)
+    w.parameters.begin_part()
     offset = sum(low * s for low, s in zip(node.attrs["low"], out.strides, strict=True))
     (source,) = layouts_of(values, node)
     w.transfer(values.shape(node.operands[0]), Strided(out.root, offset, out.strides), source, aval.dtype)  # type: ignore[arg-type]
@@ -145,6 +146,7 @@ def _into_region(w: Writer, values: Values, node: Node, code: int) -> None:
     adds = attributes.pop("accumulate", "adds" in op.traits)
     others = [o for k, o in enumerate(node.operands) if k not in (0, op.source)]
     w.transfer(aval.shape, out, values.strided[node.operands[0]], aval.dtype)  # type: ignore[index]
+    w.parameters.begin_part()
     shape = region.infer(aval, *[operand_aval(o, values.avals) for o in others], **attributes).shape
     if region.kind is Kind.VIEW:
         assert not adds, f"{op.name}: adds to a view"

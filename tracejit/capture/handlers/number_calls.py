@@ -5,9 +5,7 @@ Nothing here looks at a value: what such a function comes to is another symbolic
 
 from __future__ import annotations
 
-import array
 import builtins
-import collections
 import itertools
 import math
 import operator
@@ -37,6 +35,17 @@ _MOST = 64
 
 def _is_number(value: Any) -> bool:
     return is_symbolic(value) or type(value) in (int, float, bool)
+
+
+def _of_numbers(values: Any) -> Any:
+    """What an iterator goes through, as a list if it is numbers alone: these are compared without a trace, so it does not matter that it is
+    over before.  What else there is comes when it is asked for."""
+    found: list[Any] = []
+    for value in (iterator := iter(values)):
+        found.append(value)
+        if not _is_number(value):
+            return itertools.chain(found, iterator)
+    return found
 
 
 class NumberCallHandlers(Handlers):
@@ -94,8 +103,8 @@ class NumberCallHandlers(Handlers):
             return function(*arguments, **keywords)  # it raises what is to be raised
         values = arguments if len(arguments) > 1 else recorder.iteration.iterate(arguments[0])
         key = keywords.get("key")
-        if key is None and is_a(arguments[0], (list, tuple, collections.deque, array.array)) and not is_a(values, (list, tuple)):
-            values = list(values)
+        if key is None and not is_a(values, (list, tuple, set, frozenset, dict)):
+            values = _of_numbers(values)
         if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
             return function(values, **keywords)
         several = key is None and is_a(values, (list, tuple)) and len(values) > 1  # of one there is nothing to compute
