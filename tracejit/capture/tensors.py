@@ -435,9 +435,11 @@ class RecordingInterpreter(StateRecorder):
             # A part that fills its memory may do so by chance: a slice of this step, up to this end.
             base = self.symbolic_strides(self.defined[maker.operands[0]], maker.operands[0], exact)
             before, after = self._shape_of_value(maker.operands[0]), self._shape_of_value(maker.outputs[0])
-            layout = None if base is None else strided_view(maker, Strided(maker.operands[0], 0, base), before, after)
-            if layout is not None and (found is None or is_right(layout.strides)):
-                found = layout.strides
+            if base is not None:
+                whole = Strided(maker.operands[0], 0, base)
+                layouts = [strided_view(maker, whole, before, after, unseen) for unseen in (False, True)]
+                right = [layout for layout in layouts if layout is not None and is_right(layout.strides)]
+                found = right[-1].strides if right else found
         if found is None or not is_right(found):
             self.recorder.sizes.give_up(f"how a tensor of shape {list(array.shape)} lies in memory may depend on sizes")
             return None

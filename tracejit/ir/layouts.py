@@ -209,9 +209,10 @@ def is_whole(layout: Strided, shape: Shape, avals: Mapping[int, Any]) -> bool:
     return layout.offset == 0 and layout.strides == contiguous(shape) and product(shape) == avals[layout.root].size
 
 
-def strided_view(node: Node, base: Strided, shape: Shape, result: Shape) -> Strided | None:
-    """The layout of the output of a VIEW node over a base with memory; None where it would need a copy or is not constant."""
-    found = _view_layout(node.op, node.operands[1:], node.attributes, base.strides, shape, result)
+def strided_view(node: Node, base: Strided, shape: Shape, result: Shape, unseen: bool = False) -> Strided | None:
+    """The layout of the output of a VIEW node over a base with memory; None where it would need a copy or is not constant.  unseen: whether
+    dimensions of one element have the strides that they would have with more, as slices have; else 0."""
+    found = _view_layout(node.op, node.operands[1:], node.attributes, base.strides, shape, result, unseen)
     if found is None:
         return None
     offset, strides = found
@@ -220,7 +221,13 @@ def strided_view(node: Node, base: Strided, shape: Shape, result: Shape) -> Stri
 
 @cached(4096)
 def _view_layout(
-    op: Op, numbers: tuple[Operand, ...], attributes: tuple[tuple[str, Hashable], ...], base: Shape, shape: Shape, result: Shape
+    op: Op,
+    numbers: tuple[Operand, ...],
+    attributes: tuple[tuple[str, Hashable], ...],
+    base: Shape,
+    shape: Shape,
+    result: Shape,
+    unseen: bool,
 ) -> tuple[int, Shape] | None:
     """The offset and the strides of a view of a value with the strides `base`, which follow from its rule alone."""
     if product(result) == 0:
@@ -228,6 +235,8 @@ def _view_layout(
     if op.strides is not None:
         strides = op.strides(shape, base, result)
         return None if strides is None else (0, strides)
+    if unseen:
+        shape, result = (tuple([2 if s == 1 else s for s in sizes]) for sizes in (shape, result))
     axes = tuple(ZERO if s == 1 else Position(((d, 1),)) for d, s in enumerate(result))
     inner = _moved(op, axes, shape, numbers, dict(attributes), result)
     if inner is None:
