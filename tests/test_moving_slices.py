@@ -32,6 +32,11 @@ def cropped(i: int) -> Any:
     return IMAGES[:, i % 15 : i % 15 + 4, j : j + 4].sum((1, 2)), IMAGES[0, i % 15 : i % 15 + 4]
 
 
+def cropped_behind_the_rest(i: int) -> Any:
+    j = (7 * i) % 15
+    return IMAGES[..., i % 15 : i % 15 + 4, j : j + 4].sum((1, 2)), IMAGES[0, ..., j : j + 4], IMAGES[..., i : i + 2, 1]
+
+
 def of_earlier_rows(t: int) -> Any:
     return DATA[t - 3 : t].mean(0) - DATA[t]
 
@@ -41,7 +46,7 @@ def drawn(_: int) -> Any:
     return DATA[i : i + 4].sum()
 
 
-@pytest.mark.parametrize("function", [training, by_number, cropped, of_earlier_rows, drawn])
+@pytest.mark.parametrize("function", [training, by_number, cropped, cropped_behind_the_rest, of_earlier_rows, drawn])
 def test_where_a_slice_begins_is_no_other_recording(function: Callable[[int], Any]) -> None:
     compiled = tj.compile(function)
     random.seed(0)

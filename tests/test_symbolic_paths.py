@@ -577,6 +577,18 @@ def test_padded_sequences_need_no_recording_for_each_order_of_their_lengths(opti
     assert not refuted(compiled)
 
 
+def halves(x: T.Tensor) -> tuple[T.Tensor, ...]:
+    mean, scale = (x * 2).reshape(-1, 2, 2).chunk(2, -1)
+    return mean, scale.exp(), (x * 3)[..., :1], mean.detach(), mean.transpose(0, 1)[:, :, 0]
+
+
+def test_results_that_are_parts_of_tensors_are_recorded_twice() -> None:
+    compiled = with_rows(halves, (5, 7, 9, 12, 33), rtol=1e-6)
+    assert (compiled.stats.traces, compiled.stats.instances) == (2, 3), compiled.explain()
+    for found, expected in zip(compiled(*rows(10)), halves(*rows(10)), strict=True):
+        assert found.stride() == expected.stride() and found.shape == expected.shape
+
+
 def padded_by_amounts(items: list[T.Tensor]) -> T.Tensor:
     longest = max(x.size(0) for x in items)
     return T.stack([F.pad(x, (0, 0, 0, longest - x.size(0))) for x in items])

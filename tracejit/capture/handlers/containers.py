@@ -206,14 +206,20 @@ class ContainerHandlers(Handlers):
         """The same item: `x[i : i + 32]`, where another call has had another i, is one of all the windows of 32, so that i is a position.
         A window is a view at that place, and its gradient one of all windows: so none is taken where that is asked for."""
         parts = key if type(key) is tuple else (key,)
+        places = [k for k, x in enumerate(parts) if x is Ellipsis]
+        if len(places) == 1 and len(parts) <= owner.ndim + 1:
+            (k,) = places
+            parts = (*parts[:k], *[slice(None)] * (owner.ndim + 1 - len(parts)), *parts[k + 1 :])
         if self.recorder.stopped or owner._requires_grad or not all(type(x) is slice or type(plain(x)) is int for x in parts):
             return owner, key
         if len(parts) > owner.ndim:
             return owner, key
+        moving = [dim for dim, x in enumerate(parts) if type(x) is slice and self._moves(x, owner._array.shape[dim])]
+        if not moving:
+            return owner, key
         others = list(parts)
-        for dim, part in enumerate(parts):
-            if type(part) is slice and self._moves(part, owner._array.shape[dim]):
-                owner, others[dim] = self._window(owner, dim, part), slice(None)
+        for dim in moving:
+            owner, others[dim] = self._window(owner, dim, parts[dim]), slice(None)
         return owner, tuple(others) if type(key) is tuple else others[0]
 
     def _moves(self, part: slice, size: int) -> bool:
