@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -188,3 +189,14 @@ def test_passes_come_last() -> None:
     first = next(i for i, line in enumerate(lines) if line.startswith("passes of path 0"))
     assert not any("# " in line for line in lines[:first])
     assert all(line.startswith(("passes of path", "  # ")) for line in lines[first:])
+
+
+def test_elements_that_are_tensors_or_none_are_named_together() -> None:
+    @T.compile
+    def stacked(items: list[Any]) -> T.Tensor:
+        return T.stack([x for x in items if x is not None]).sum()
+
+    for k in range(5):
+        stacked([None if i == k else T.ones(2) for i in range(5)])
+    first = stacked.explain().splitlines()[0]
+    assert "items[...] (" in first and re.search(r"changes \((None, Tensor|Tensor, None)\)", first), first

@@ -9,6 +9,7 @@ It must not know how facts are found, nor what is done about it.
 from __future__ import annotations
 
 import linecache
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ __all__ = ["ENOUGH", "Parting", "Partings"]
 ENOUGH = 3
 """Recordings that part at one guard before it is named."""
 _KEPT, _SHOWN = 64, 4
+_ELEMENT = re.compile(r"\[\d+\]")
 _COMPARED = 8
 _BRANCHES = ("exit", "outcome")
 _REMEDIES = {
@@ -71,6 +73,15 @@ class Parting:
             self.values.append(value)
 
 
+def _of_one_kind(before: Fact, fact: Fact) -> tuple[Fact | None, Fact]:
+    """Facts of different kinds about one thing, as facts of its type: it was a tensor in one recording, and None in another.  Elements of a
+    container are alike.  None where they are of different things."""
+    if before.name != fact.name or {before.kind, fact.kind} != {"type", "value"}:
+        return None, fact
+    name = _ELEMENT.sub("[...]", fact.name)
+    return Fact("type", name, where := before.where or fact.where, before.value), Fact("type", name, where, fact.value)
+
+
 class Partings:
     """Those of one function."""
 
@@ -84,8 +95,13 @@ class Partings:
             same = next((i for i, (a, b) in enumerate(zip(facts, other, strict=False)) if a != b), -1)
             if same > depth:
                 depth, before = same, other[same]
-        if before is None or (before.name, before.where) != ((fact := facts[depth]).name, fact.where):
+        if before is None:
             return
+        fact = facts[depth]
+        if (before.name, before.where) != (fact.name, fact.where):
+            before, fact = _of_one_kind(before, fact)
+            if before is None:
+                return
         parting = self._found.setdefault((fact.name, fact.where), Parting(fact.kind, fact.name, fact.where))
         if not parting.count:
             parting.add(before.value)
