@@ -1132,7 +1132,15 @@ def test_a_loop_of_one_length_confirms_that_of_any_and_there_are_two_programs() 
     assert compiled.stats.traces == 2
 
 
-@pytest.mark.parametrize("function", [gru_with_outputs, outputs_of_two_lists])
+def item_in_the_middle(xs: Any) -> Any:
+    h, outs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        outs.append(h)
+    return h, outs[xs.shape[0] // 2]
+
+
+@pytest.mark.parametrize("function", [item_in_the_middle, outputs_of_two_lists])
 def test_steps_that_are_no_node_are_those_of_one_number(function: Callable[..., Any]) -> None:
     compiled = tj.compile(function)
     for k, length in enumerate((40, 25, 60, 13, 25)):

@@ -1,6 +1,6 @@
 """Elements of a `for` loop of which another call may have another number: slices of a tensor, numbers up to a size, and tuples of these.
 
-The first ones count from the front, the last two from the end, so that each is the same one in all calls.  Those between are made only if
+The first ones count from the front, the last ones from the end, so that each is the same one in all calls.  Those between are made only if
 all steps are to run: then the number is this one in all calls.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.in_program import SHORT
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.listed import Items
+from tracejit.capture.listed import Items, Wanted
 from tracejit.capture.loop_nodes import Slices, row
 from tracejit.capture.snapshots import is_behind
 from tracejit.core.dtypes import int64
@@ -25,12 +25,21 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["FIRST", "MORE_THAN", "TAKING_APART", "AnyNumber", "Numbers", "Rows", "Through", "made_at", "takes_apart"]
+__all__ = [
+    "FIRST", "LAST", "MORE_THAN", "MOST_FIRST", "MOST_LAST", "TAKING_APART", "AnyNumber", "Numbers", "Rows", "Through", "made_at",
+    "takes_apart",
+]  # fmt: skip
 
 FIRST: Final = 5
 """Elements that count from the front: enough to compare a step with the one before at two places."""
-MORE_THAN: Final = FIRST + 1
-"""There are more elements: those, the one before the last, and the last."""
+LAST: Final = 2
+"""Elements that count from the end: the one before the last, and the last."""
+MOST_FIRST: Final = 6
+MOST_LAST: Final = 3
+"""Elements that count from the front, and from the end, of loops that fill lists whose items are read one by one: more than another loop
+reads in the steps that it runs there."""
+MORE_THAN: Final = 6
+"""There are more elements than that."""
 TAKING_APART: Final = {
     "unbind": ("input", "dim"),
     "split": ("input", "split_size_or_sections", "dim"),
@@ -162,19 +171,20 @@ class Numbers:
 
 
 class AnyNumber:
-    """Elements of a loop of which another call may have another number: the first ones count from the front, the last two from the end.
+    """Elements of a loop of which another call may have another number: the first ones count from the front, the last ones from the end.
     Others are made only if all steps are to run: then the number is this one in all calls."""
 
-    def __init__(self, recorder: Recorder, through: Through) -> None:
-        """through: more than MORE_THAN elements."""
+    def __init__(self, recorder: Recorder, through: Through, first: int = FIRST, last: int = LAST) -> None:
+        """through: more than MORE_THAN elements.  first, last: how many of them count from the front, and from the end."""
         self._recorder = recorder
+        self.first, self.last = first, last
         self.count: SymInt = through.count
         self._length = int(without_symbols(self.count))
         self._parts, self._shape = through.parts, through.shape
         self._grad_enabled = state.grad_enabled
         self.is_complete = False
         for part in self._parts:
-            for k in (*range(FIRST), self._length - 2, self._length - 1):
+            for k in (*range(first), *range(max(first, self._length - last), self._length)):
                 part.make(k, self.place(k))
 
     def __len__(self) -> int:
@@ -190,7 +200,7 @@ class AnyNumber:
 
     def place(self, k: int) -> Any:
         """Which element the one at `k` is, in each call."""
-        return k if k < FIRST else self.count - (self._length - k)
+        return k if k < self.first else self.count - (self._length - k)
 
     def tensors(self, k: int) -> list[Tensor]:
         """Those of an element."""
@@ -206,10 +216,18 @@ class AnyNumber:
         """The tensors in the lists that these are of."""
         return [x for part in self._parts if isinstance(part, Items) for x in part.listed]
 
-    def slices(self, k: int) -> list[Slices] | None:
-        """The tensors of elements from one on, but for the last two; None where they are not alike."""
-        found = [part.slices(k, self.place(k)) for part in self._parts if not isinstance(part, Numbers)]
-        return None if None in found else found  # type: ignore[return-value]
+    def slices(self, k: int) -> list[Slices | Wanted]:
+        """The tensors of elements from one on, but for the last ones."""
+        place, end = self.place(k), self.count - self.last
+        return [
+            part.slices(place, end) if isinstance(part, Items) else part.slices(k, place)
+            for part in self._parts
+            if not isinstance(part, Numbers)
+        ]
+
+    def is_stand_in(self, k: int) -> bool:
+        """Whether an element, as it has been given, is none that the program is to get."""
+        return any(isinstance(part, Items) and part.is_stand_in(k) for part in self._parts)
 
     def complete(self) -> None:
         """Make all, as where the loop began: steps may have changed grad mode."""

@@ -9,6 +9,7 @@ the recording stops, since what runs then may look into frames.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.loop_nodes import loop_node
@@ -58,18 +59,25 @@ def backwards(items: list[Any]) -> list[Any]:
     """The items of a list in the other order.  They require grad as they did where they were appended, whatever the mode is now."""
     grad_enabled, state.grad_enabled = state.grad_enabled, True
     try:
-        return [Stacked(flip.of(x.rows, dims=(0,)), x.count) if type(x) is Stacked else x for x in reversed(items)]
+        return [_turned(x) if type(x) is Stacked else x for x in reversed(items)]
     finally:
         state.grad_enabled = grad_enabled
+
+
+def _turned(piece: Stacked) -> Stacked:
+    made = None if piece.made is None else replace(piece.made, is_turned=not piece.made.is_turned)
+    return Stacked(flip.of(piece.rows, dims=(0,)), piece.count, made)
 
 
 def take_apart(items: list[Any]) -> None:
     """Have a list hold its items one by one.  They require grad as they did where they were appended, whatever the mode is now."""
     if not has_stacked(items):
         return
+    for made in [x.made for x in items if type(x) is Stacked and x.made is not None]:
+        made.items()  # which stops the recording, and so takes apart this list, too
     grad_enabled, state.grad_enabled = state.grad_enabled, True
     try:
-        items[:] = [x for item in items for x in _items(item)]
+        items[:] = [x for item in [*items] for x in _items(item)]
     finally:
         state.grad_enabled = grad_enabled
 
@@ -77,7 +85,8 @@ def take_apart(items: list[Any]) -> None:
 def _items(item: Any) -> list[Any]:
     if type(item) is not Stacked:
         return [item]
-    return [select.of(item.rows, k, dim=0) for k in range(int(item.count))]
+    found = None if item.made is None else item.made.in_order()
+    return found if found is not None else [select.of(item.rows, k, dim=0) for k in range(int(item.count))]
 
 
 def _joined(

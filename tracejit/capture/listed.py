@@ -4,18 +4,20 @@ A list that a loop has filled holds most of its items in one piece (joining.py).
 and its last ones, with items that are the list's own: so these are taken out of the piece at its ends.  What the steps between would read
 is put together when a node of the graph stands for them.
 
-That is so for items that require no grad.  Of one that does, the function may ask for the gradient, or hang a hook on it, and a row of the
-piece has another one: so a list of those stays one of items where they are read one by one.
+Of an item that requires grad the function may ask for the gradient, or hang a hook on it, and a row of the piece has another one.  So such
+items are not taken out: the loop that has filled the list leaves as many at its ends as another one runs steps there, and whoever comes to
+one of the others gets what its step has made (unrolled.py).  And what the steps between read has to be all of the piece: else rows that
+nothing reads would get zeros for gradients, where an item gets none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tracejit.capture.joining import has_stacked, length_of, put_together, take_apart
 from tracejit.capture.loop_nodes import Slices
-from tracejit.capture.steps import Read, Stacked
+from tracejit.capture.steps import Made, Read, Stacked
 from tracejit.core.interpreter import state
 from tracejit.ops.movement.views import select, slice_
 from tracejit.tensor import Tensor
@@ -23,7 +25,9 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["Items", "Reads", "item_at"]
+__all__ = ["Items", "Reads", "Wanted", "item_at", "slices_of"]
+
+T = TypeVar("T")
 
 _MOST: Final = 8
 """Items that are taken out of a piece at once: who reads more of them does not go on in steps that are left out."""
@@ -38,6 +42,7 @@ class Items:
         self._count = length_of(items)
         self._is_backwards = is_backwards
         self._places: dict[int, Any] = {}
+        self._stand_ins: dict[int, Tensor] = {}
 
     def backwards(self) -> Items:
         """The same in the other order."""
@@ -58,16 +63,79 @@ class Items:
         """The tensors in the list, and the pieces."""
         return _tensors_in(self._items)
 
-    def slices(self, k: int, place: Any) -> Slices | None:
-        """Those from item `k` of this call on, which is the one at `place` in each, but for the last two; None where they are not alike."""
-        first, end = (2, self._count - place) if self._is_backwards else (place, self._count - 2)
-        base = _between(self._items, first, end)
-        if base is None:
-            return None
-        return Slices(base, 0, end - first - 1, -1) if self._is_backwards else Slices(base, 0, 0, 1)
+    def slices(self, place: Any, after: Any) -> Wanted:
+        """Those from the one at `place` on, in each call, up to the one at `after`."""
+        if self._is_backwards:
+            return Wanted(self._items, self._count - after, self._count - place, self._count - place - 1, -1)
+        return Wanted(self._items, place, after, place, 1)
+
+    def is_stand_in(self, k: int) -> bool:
+        """Whether item `k` of this call, as it has been given, is a row in its place, which the program is not to get."""
+        return k in self._stand_ins and has_stacked(self._items)
 
     def __getitem__(self, k: int) -> Any:
-        return item_at(self._interpreter, self._items, self._places[k])
+        interpreter, place = self._interpreter, self._places[k]
+        row = _row_with_place(self._items, place)
+        if row is None:
+            return item_at(interpreter, self._items, place)
+        if k not in self._stand_ins:
+            self._stand_ins[k] = _taken_out(interpreter, lambda: select.of(*row, dim=0))
+        return self._stand_ins[k]
+
+
+class Wanted(NamedTuple):
+    """Slices of items of a list, from the one at `at` on, each so far from the one before.  low, end: all that is put together lies between
+    these places; of one list the same for all, unless its items have places of their own on the tape."""
+
+    items: list[Any]
+    low: Any
+    end: Any
+    at: Any
+    distance: int
+
+
+def slices_of(wanted: Sequence[Slices | Wanted]) -> list[Slices] | None:
+    """The slices, those of lists among them; None where items are not alike, or gradients of an item would not be added up as if it were
+    one."""
+    lists = [x for x in wanted if isinstance(x, Wanted)]
+    if not _come_in_one_order([x for x in lists if _made_of(x.items)]):
+        return None
+    bases: dict[tuple[int, int], Tensor] = {}
+    # Gradients arrive at an item in the other order: first those of what is put together last, as that comes to it in the latest step.
+    for x in sorted(lists, key=lambda x: (_first_piece(x.items) - x.at) * x.distance if _made_of(x.items) else 0):
+        if _base_of(x) not in bases:
+            base = _between(x.items, x.low, x.end)
+            if base is None:
+                return None
+            bases[_base_of(x)] = base
+    return [Slices(bases[_base_of(x)], 0, x.at - x.low, x.distance) if isinstance(x, Wanted) else x for x in wanted]
+
+
+def _base_of(x: Wanted) -> tuple[int, int]:
+    """What has the same base: all that is wanted of one list, or this alone."""
+    return id(x.items), id(x) if _made_of(x.items) else 0
+
+
+def _come_in_one_order(wanted: Sequence[Wanted]) -> bool:
+    """Whether of steps that come to the same item of a list, it is always the same part that does so first."""
+    ways: dict[Any, tuple[bool, int]] = {}
+    for x in wanted:
+        made = _made_of(x.items)
+        if len(made) > 1 and len(wanted) > 1:
+            return False
+        for one in made:
+            if ways.setdefault(one.items, (one.is_turned, x.distance)) != (one.is_turned, x.distance):
+                return False
+    return True
+
+
+def _made_of(items: list[Any]) -> list[Made]:
+    return [x.made for x in items if type(x) is Stacked and x.made is not None]
+
+
+def _first_piece(items: list[Any]) -> int:
+    """How many items come before the first piece."""
+    return next(k for k, x in enumerate(items) if type(x) is Stacked)
 
 
 class Reads:
@@ -97,23 +165,19 @@ class Reads:
             for x, distance in zip(self._reads, self._distances, strict=True)
         ]
 
-    def slices(self, count: Any) -> list[Slices] | None:
-        """What is read in so many steps that follow; None where items are not alike."""
-        places = [
+    def wanted(self, count: Any) -> list[Wanted]:
+        """What is read in so many steps that follow."""
+        ends = [
             (x.place + distance, x.place + distance * count) for x, distance in zip(self._reads, self._distances, strict=True)
         ]
-        bases: dict[str, tuple[Any, Tensor]] = {}
-        for name in dict.fromkeys([x.name for x in self._reads]):
-            ends = [place for x, both in zip(self._reads, places, strict=True) if x.name == name for place in both]
-            low = _least(ends)
-            base = _between(self._lists[name], low, -_least([-place for place in ends]) + 1)
-            if base is None:
-                return None
-            bases[name] = low, base
-        return [
-            Slices(bases[x.name][1], 0, first - bases[x.name][0], distance)
-            for x, distance, (first, _) in zip(self._reads, self._distances, places, strict=True)
-        ]
+        found = []
+        for x, distance, own in zip(self._reads, self._distances, ends, strict=True):
+            items = self._lists[x.name]
+            together = [own] if _made_of(items) else [both for y, both in zip(self._reads, ends, strict=True) if y.name == x.name]
+            low = _least([place for both in together for place in both])
+            end = -_least([-place for both in together for place in both]) + 1
+            found.append(Wanted(items, low, end, own[0], distance))
+        return found
 
 
 def _least(places: Sequence[Any]) -> Any:
@@ -129,13 +193,11 @@ def item_at(interpreter: RecordingInterpreter, items: list[Any], place: Any) -> 
         return items[int(place)]
     count: Any = length_of(items)
     from_the_end = -place if type(place) is int and place < 0 else count - place
-    nodes = len(interpreter.nodes)
     first, last = _pieces(items)
     if type(place) is int and first <= place < first + _MOST:
-        _open(items, first, place - first + 1, 0)
+        _taken_out(interpreter, lambda: _open(items, first, place - first + 1, 0))
     elif type(from_the_end) is int and last < from_the_end <= last + _MOST:
-        _open(items, len(items) - last - 1, 0, from_the_end - last)
-    interpreter.taken_out.update([v for node in interpreter.nodes[nodes:] for v in node.outputs])
+        _taken_out(interpreter, lambda: _open(items, len(items) - last - 1, 0, from_the_end - last))
     first, last = _pieces(items) if has_stacked(items) else (0, 0)
     if type(place) is int and 0 <= place < first:
         return items[place]
@@ -157,20 +219,38 @@ def _pieces(items: list[Any]) -> tuple[int, int]:
 
 
 def _open(items: list[Any], k: int, first: int, last: int) -> None:
-    """Have a list hold so many of the first and last items of a piece one by one.  They require grad as they did where they were appended,
-    whatever the mode is now."""
+    """Have a list hold so many of the first and last items of a piece one by one."""
     rows, count = items[k].rows, items[k].count
-    if not count > first + last:
+    if items[k].made is not None or not count > first + last:
         take_apart(items)
         return
-    grad_enabled, state.grad_enabled = state.grad_enabled, True
+    places = range(first), [count - last + j for j in range(last)]
+    before, after = ([select.of(rows, at, dim=0) for at in part] for part in places)
+    rest = slice_.of(rows, dim=0, start=first, stop=count - last, step=1)
+    items[k : k + 1] = [*before, Stacked(rest, count - first - last), *after]
+
+
+def _taken_out(interpreter: RecordingInterpreter, action: Callable[[], T]) -> T:
+    """Take items out of a piece.  They require grad as they did where they were appended, whatever the mode is now; and to do so is no
+    part of what a step does."""
+    nodes, grad_enabled = len(interpreter.nodes), state.grad_enabled
+    state.grad_enabled = True
     try:
-        places = range(first), [count - last + j for j in range(last)]
-        before, after = ([select.of(rows, at, dim=0) for at in part] for part in places)
-        rest = slice_.of(rows, dim=0, start=first, stop=count - last, step=1)
-        items[k : k + 1] = [*before, Stacked(rest, count - first - last), *after]
+        return action()
     finally:
         state.grad_enabled = grad_enabled
+        interpreter.taken_out.update([v for node in interpreter.nodes[nodes:] for v in node.outputs])
+
+
+def _row_with_place(items: list[Any], place: Any) -> tuple[Tensor, Any] | None:
+    """The row that the item at a place is, where it has a place of its own on the tape: (rows, which of them)."""
+    begin: Any = 0
+    for x in items if _made_of(items) else ():
+        after = begin + (x.count if type(x) is Stacked else 1)
+        if type(x) is Stacked and x.made is not None and begin <= place < after:
+            return x.rows, place - begin
+        begin = after
+    return None
 
 
 def _between(items: list[Any], first: Any, end: Any) -> Tensor | None:
@@ -184,6 +264,8 @@ def _between(items: list[Any], first: Any, end: Any) -> Tensor | None:
             if type(x) is Stacked:
                 low, high = (first if first > begin else begin), (end if end < after else after)
                 whole = low == begin and high == after
+                if x.made is not None and not whole:
+                    return None
                 rows = x.rows if whole else slice_.of(x.rows, dim=0, start=low - begin, stop=high - begin, step=1)
                 found.append(Stacked(rows, high - low))
             else:

@@ -215,6 +215,11 @@ class StepsAsLoop:
         # Places of slices of steps before -> (the slice of this step, how many steps before).
         self._trailing = self._trailing_slices()
         self.carried = self._live()
+        self.left = Left([], [], {})
+        """What the node has left, once there is one."""
+        self.collected: list[int] = []
+        """The lists whose items it has collected, in this order."""
+        self.is_reverse = False
         self.is_possible = (
             self._is_possible()
             and not self._saves_what_is_written(step)
@@ -279,6 +284,11 @@ class StepsAsLoop:
             if not state.grad_enabled and any(requires for _, requires in a.kind):
                 return False
         return True
+
+    @property
+    def appends_slices(self) -> bool:
+        """Whether some item of a list is a slice as it is."""
+        return any(place in self._slices for items in self._step.appended for place in items)
 
     @property
     def appends_twice(self) -> bool:
@@ -456,6 +466,7 @@ class StepsAsLoop:
             )
         except StepFailed:  # it raises, or a guard does not hold: that is left to the step itself
             return None
+        self.left, self.is_reverse = left, reverse
         ends = dict(zip(self.carried, left.ends, strict=True))
         moves = [(last[k].node.line, before, begins[k], ends[k]) for k, before in drawn.items()]
         if not self._interpreter.leave_generators(moves):
@@ -504,17 +515,18 @@ class StepsAsLoop:
         for the first, and then what came in the end: so gradients of it arrive before those that the next step has.  slices: those of all
         steps, whether steps compute with them or append them as they are: their gradients are added up row by row."""
         found: list[list[Any]] = []
-        for items in self._step.appended:
+        for k, items in enumerate(self._step.appended):
             if items and items[0] in self._slices:
                 found.append([Stacked(slices[items[0]], count)])
                 continue
-            on = [n for n, k in enumerate(self.carried) if items and self._step.left[k - self._elements] == items[0]]
+            on = [n for n, j in enumerate(self.carried) if items and self._step.left[j - self._elements] == items[0]]
             if on and self._root(items[0]) == items[0]:
                 start, stop = (0, count - 1) if reverse else (1, count)
                 before = slice_.of(left.history[on[0]], dim=0, start=start, stop=stop, step=1)
                 found.append([Stacked(_turned(before, reverse), count - 1), ends[self.carried[on[0]]]])
             else:
                 found.append([Stacked(_turned(next(collected), reverse), count)] if items else [])
+                self.collected += [k] if items else []
         return found
 
     def _write(self, a: Applied, target: Tensor, value: Tensor) -> None:

@@ -82,6 +82,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "a part of a tensor that begins elsewhere in each call is written to: {}",
         "Nothing: what is recorded from now on is for each of its places",
     ),
+    "items_used": (
+        "{} of a list that a loop has filled with tensors which require grad is used by itself",
+        "Nothing: what is recorded from now on has the items one by one, each length of the list for itself",
+    ),
     "shared_storage": (
         "inputs are views of one tensor, one of them is written, and a backward pass follows: {}",
         "Pass a copy (clone()) of one of them",

@@ -31,18 +31,19 @@ from dataclasses import replace
 from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracejit.capture.elements import FIRST, MORE_THAN, AnyNumber, Numbers, Rows, Through, made_at
+from tracejit.capture.elements import LAST, MORE_THAN, MOST_FIRST, MOST_LAST, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic, plain
 from tracejit.capture.headers import Headers
 from tracejit.capture.joining import backwards, has_stacked, length_of
-from tracejit.capture.listed import Reads
+from tracejit.capture.listed import Reads, Wanted, slices_of
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.policies import BINARY
 from tracejit.capture.snapshots import DICTIONARIES, OF_NUMBERS, Snapshot, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.steps import Applied, Asked, Place, Read, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
+from tracejit.capture.unrolled import Steps, Unrolled, with_places
 from tracejit.core.dtypes import float32, float64, int32, int64
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
@@ -88,9 +89,10 @@ class _Growing(NamedTuple):
     is_read: bool
 
     @property
-    def may_be_in_pieces(self) -> bool:
-        """Whether nobody can tell that items are rows of one tensor: who reads one may ask for its gradient, which is not that of a row."""
-        return self.is_private and not (self.is_read and self.newest().requires_grad)
+    def has_places(self) -> bool:
+        """Whether the function may look at the places of items on the tape: who reads one may ask for its gradient, which is not that of a
+        row."""
+        return self.is_read and bool(self.newest().requires_grad)
 
     def since(self, length: int) -> list[Any]:
         """What has been appended since it was so long, in the order of the steps."""
@@ -161,7 +163,10 @@ class Loop:
                 return None
             self._elements = ()
             raise StopIteration
-        return self._elements[self._at]
+        element = self._elements[self._at]
+        if not self._tries and self._takes_out_items():
+            element = self._elements[self._at]
+        return element
 
     def over(self, elements: Any) -> Any:
         """`elements`, or the loop itself if they are many, and nothing but their contents and counters can tell which is which."""
@@ -190,7 +195,7 @@ class Loop:
             return None
         found = a + b if symbol == "+" else a - b
         if not sizes.has_name(found):  # no step that follows has one more
-            for distance in range(-FIRST, FIRST + 1):
+            for distance in range(-MOST_FIRST, MOST_FIRST + 1):
                 for unit in self._units:
                     sizes.admitted(found + distance * unit)
         return sizes.admitted(found)
@@ -271,8 +276,9 @@ class Loop:
             return False
         self._counters = tuple({*names.counters, *numbers})
         self._units = {1, *[abs(part.step) for part in numbers.values()]}
-        self._elements = AnyNumber(interpreter.recorder, through)
-        self._tries = FIRST - _RUN + 1  # as many as have elements that count from the front
+        ends = (MOST_FIRST, MOST_LAST) if names.read else ()
+        self._elements = AnyNumber(interpreter.recorder, through, *ends)
+        self._tries = self._elements.first - _RUN + 1  # as many as have elements that count from the front
         return True
 
     def run_all(self) -> None:
@@ -302,11 +308,22 @@ class Loop:
             has_changed = self._at == 1 and self._carry_floats(variables)
             if self._repeats(variables):
                 return True
+            has_changed |= self._takes_out_items()
             if has_changed:
                 self.left = (self._elements[self._at], *[variables[name] for name in self._names.stored])
             return has_changed
         finally:
             recorder.native_depth -= 1
+
+    def _takes_out_items(self) -> bool:
+        """Have lists hold their items one by one, where the element of this step is one that the program is not to get as it is.  Whether
+        there is another element now."""
+        elements = self._elements
+        if not isinstance(elements, AnyNumber) or not elements.is_stand_in(self._at):
+            return False
+        elements.complete()
+        self._close()
+        return True
 
     def _carry_floats(self, variables: dict[str, Any]) -> bool:
         """Have the program hold floats in variables that steps assign to, if the first one has changed some, `time += dt`: the steps that
@@ -338,7 +355,7 @@ class Loop:
             return
         count = elements.count
         for name, part in self._kept.items():
-            for distance in range(FIRST):
+            for distance in range(elements.first):
                 self._interpreter.recorder.sizes.admitted(part.at(count - distance))
                 self._interpreter.recorder.sizes.admitted(part.at(distance))
             if name in self._names.numbers and part.become_tensor(count + 1):
@@ -626,9 +643,12 @@ class Loop:
 
     def _looped(self, step: Step, moves: list[int], reads: Reads, now: _Beginning) -> list[Tensor] | None:
         """Have one node do all steps but the last two, if a loop can.  Returns what the first step that it has left begins with."""
-        given, count = now.elements + len(reads), self._count - (2 + self._at)
+        given, last = now.elements + len(reads), self._run_last
+        count = self._count - (last + self._at)
         tensors = [*now.seen.tensors[: now.elements], *reads.tensors(0), *now.seen.tensors[now.elements :]]
-        if any(made and not grown.may_be_in_pieces for grown, made in zip(now.lists, step.appended, strict=True)):
+        growing = [grown for grown, made in zip(now.lists, step.appended, strict=True) if made]
+        has_places = any(grown.has_places for grown in growing)
+        if not all(grown.is_private for grown in growing) or (has_places and not self._may_be_unrolled(step)):
             return None
         row_major = [
             not made or grown.newest()._array.flags.c_contiguous for grown, made in zip(now.lists, step.appended, strict=True)
@@ -638,22 +658,46 @@ class Loop:
         loop = StepsAsLoop(self._interpreter, step, moves, tensors, given, row_major, items, listed)
         if not loop.is_possible or (any(grown.is_read for grown in now.lists) and loop.appends_twice):
             return None
-        elements: list[Slices] | None
+        if has_places and loop.appends_slices:
+            return None
+        elements: Sequence[Slices | Wanted] | None
         if not isinstance(self._elements, AnyNumber):
             elements = self._slices(now.elements, count) if count >= _FEWEST_LOOPED else None
         elif count < 1:
             elements = None
         else:
             elements = self._elements.slices(self._at)
-        read = None if elements is None else reads.slices(count)
-        left = None if elements is None or read is None else loop.run([*elements, *read], count)
-        if left is None:
+        slices = None if elements is None else slices_of([*elements, *reads.wanted(count)])
+        left = None if slices is None else loop.run(slices, count)
+        if slices is None or left is None:
             return None
         ends, added = left
+        if has_places:
+            once = _Repeating(self._interpreter, step, moves, given).once
+            begins = tensors[given:]
+            carried = [k - given for k in loop.carried]
+            of_loop = Steps(once, slices, begins, carried, loop.left, loop.collected, count, loop.is_reverse)
+            added = with_places(added, Unrolled(self._interpreter, of_loop))
         for grown, more in zip(now.lists, added, strict=True):
             grown.extend(more)
-        self._at = len(self._elements) - 2
+        self._at = len(self._elements) - last
         return [ends.get(k, x) for k, x in enumerate(tensors)][given:]
+
+    @property
+    def _run_last(self) -> int:
+        """How many steps no node stands for at the end."""
+        return self._elements.last if isinstance(self._elements, AnyNumber) else LAST
+
+    def _may_be_unrolled(self, step: Step) -> bool:
+        """Whether the steps that a node stands for can be made anew, should an item that they append be looked at; and whether those that
+        the next loop begins with will not be among them."""
+        return (
+            isinstance(self._elements, AnyNumber)
+            and self._at == self._elements.first - 1
+            and _may_be_evaluated(step)
+            and not any(a.node.op.effect is Effect.IN_PLACE for a in step.nodes)
+            and not self._interpreter.recorder.keeps_items
+        )
 
     def _slices(self, elements: int, count: int) -> list[Slices] | None:
         """The tensors among the elements of so many steps from this one on, as slices; None where they are none that lie evenly."""

@@ -341,16 +341,17 @@ def record(
     watch: Watch | None = None,
     dynamic: Collection[tuple[int, int]] = (),
     earlier: Earlier | None = None,
+    keeps_items: bool = False,
 ) -> tuple[Recording, Any]:
     """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).  watch: is shown each operation.  dynamic:
     dimensions of the tensors among the arguments (`tensors_among`), and integers (`integers_among`), that are symbolic sizes in what is
-    recorded.  earlier: what other recordings of the function have found.
+    recorded.  earlier: what other recordings of the function have found.  keeps_items: see Recorder.
 
     What the function raises is raised as by an eager call: there is no recording then."""
     if sys.getprofile() is not None:
         return Recording(reasons.make("profiler_active", repr(sys.getprofile()))), function(*args, **kwargs)
     try:
-        return _recorded(function, args, kwargs, watch, dynamic, earlier)
+        return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items)
     except BaseException as error:
         _without_recorder(error)
         raise error  # from here: without_dispatch knows by this frame where it came from
@@ -379,6 +380,7 @@ def _recorded(
     watch: Watch | None,
     dynamic: Collection[tuple[int, int]],
     earlier: Earlier | None,
+    keeps_items: bool,
 ) -> tuple[Recording, Any]:
     modes = state.grad_enabled, state.autocast
     hold = held_back()
@@ -390,7 +392,7 @@ def _recorded(
             call_hook.forget()
             run.begin()
             session.root(function)
-            session.facts.earlier = earlier or {}
+            session.facts.earlier, session.keeps_items = earlier or {}, keeps_items
             integers, places = session.named(int, args, kwargs)
             session.await_integers(places)
             positional, named = session.arguments(args, kwargs)

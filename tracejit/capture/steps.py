@@ -3,14 +3,14 @@ many of them have left in a list."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tracejit.ir.graph import Node
 from tracejit.tensor import Tensor
 
-__all__ = ["Applied", "Asked", "Place", "Read", "Stacked", "Step"]
+__all__ = ["Applied", "Asked", "Made", "Place", "Read", "Stacked", "Step"]
 
 Place = tuple[str, int]
 """Where a step finds a tensor: "given", by its place in the snapshot, "read", by its number among the items of lists that it reads, "made",
@@ -90,9 +90,24 @@ class Step:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Items that steps have made and a node stands for.  items: gives them, the first one first, or None; the same function of all pieces
+    that have the same items.  is_turned: whether a piece has them in the other order."""
+
+    items: Callable[[], list[Tensor] | None]
+    is_turned: bool = False
+
+    def in_order(self) -> list[Tensor] | None:
+        found = self.items()
+        return found[::-1] if found is not None and self.is_turned else found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Stacked:
-    """So many items, which are the rows of a tensor."""
+    """So many items, which are the rows of a tensor.  made: what they have been made by, if rows have other places on the tape and items
+    may be looked at one by one (unrolled.py)."""
 
     rows: Tensor
     count: Any
+    made: Made | None = None

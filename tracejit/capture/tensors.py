@@ -23,6 +23,7 @@ from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.capture.places import user_line
 from tracejit.capture.tensor_state import StateRecorder
+from tracejit.capture.unrolled import Unrolled
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER, DType, float32, float64, int64
 from tracejit.core.interpreter import state
@@ -79,6 +80,7 @@ class RecordingInterpreter(StateRecorder):
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> a number that it stands for
         self.evaluated: dict[int, bool] = {}  # first value id of what an operation made -> the grad mode that it was evaluated in
         self.taken_out: set[int] = set()  # values of items that were taken out of a piece in a list (listed.py)
+        self.unrolled: list[Unrolled] = []  # steps that nodes stand for, and that may have to be made anew
         self.left_out = 0  # how many steps of loops did not run (repeating.py)
         self.remarks: list[str] = []  # why a `while_loop` is no node (while_loops.py)
         recorder.program = self
@@ -134,6 +136,8 @@ class RecordingInterpreter(StateRecorder):
     # -- operations
     def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         recorder = self.recorder
+        if self.unrolled and op.effect is Effect.IN_PLACE:
+            self._before_write(operands[0])
         if recorder.stopped:
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
         if attributes:
@@ -249,6 +253,10 @@ class RecordingInterpreter(StateRecorder):
             return
         self.recorder.stop("tensor_contents", f"an error of {op.name}() that depends on them")
 
+    def _before_write(self, target: Any) -> None:
+        for steps in self.unrolled if isinstance(target, Tensor) and not self.recorder.stopped else ():
+            steps.before_write(target)
+
     def _line(self) -> str:
         """The line of the program that an operation comes from."""
         recorder = self.recorder
@@ -288,6 +296,8 @@ class RecordingInterpreter(StateRecorder):
         attributes: the node's."""
         state.grad_enabled = grad_enabled
         op, values = node.op, self.values
+        if self.unrolled and op.effect is Effect.IN_PLACE:
+            self._before_write(operands[0])
         given: list[Any] = []
         recorded: list[Operand] = []
         for x, operand in zip(operands, node.operands, strict=True):

@@ -104,6 +104,7 @@ _MANY: Final = 64  # paths of one function
 _OFTEN: Final = 4  # calls of one size
 _EARNED: Final = 64
 _COUNTED: Final = 4096  # sizes
+_PASSING: Final = ("raised", "items_used")  # reasons that say nothing of the next recording of a call like this
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, type)
 
 
@@ -180,6 +181,7 @@ class CompiledFunction(_Partial[P, R]):
         self._looks_back = (
             True  # whether recordings are told what others have found: of one that fails by it, the next ones are not
         )
+        self._keeps_items = False  # whether recordings keep items of lists one by one, since one that did not has failed by it
         self._rare_calls = 0  # of such sizes since the last path: so many are an investment, beyond them they cost (settling.py)
         self._reasons: dict[Reason, int] = {}
         self._partings = Partings()
@@ -507,7 +509,9 @@ class CompiledFunction(_Partial[P, R]):
                     if self._looks_back and not self._fullgraph
                     else {}
                 )
-                recording, result = record(self.__wrapped__, args, kwargs, dynamic=dynamic, earlier=earlier)
+                recording, result = record(
+                    self.__wrapped__, args, kwargs, dynamic=dynamic, earlier=earlier, keeps_items=self._keeps_items
+                )
             except Exception as error:
                 self._note(make("raised", type(error).__name__))
                 if not self._fullgraph:
@@ -631,6 +635,7 @@ class CompiledFunction(_Partial[P, R]):
         """symbolic: what the recording is of with symbolic sizes.  is_instance: it was made of that, and no call recorded."""
         if recording.reason is not None:
             self._looks_back &= recording.reason.code != "moving_part_written"
+            self._keeps_items |= recording.reason.code == "items_used"
             self._refuse(recording.reason)
             return
         if self._fullgraph and recording.outside:
@@ -756,7 +761,7 @@ class CompiledFunction(_Partial[P, R]):
         self._note(reason)
         if not self._fullgraph:
             self._pause(self._settling.failed(lasting))
-        if self._fullgraph and reason.code != "raised":
+        if self._fullgraph and reason.code not in _PASSING:
             raise FullGraphError(f"{self._name()}: compiled with fullgraph=True, and this call is not one program: {reason}")
 
     def _note(self, reason: Reason) -> None:

@@ -93,6 +93,7 @@ class Recorder(Origins):
     def __init__(self) -> None:
         super().__init__()
         self.stopped = False
+        self.keeps_items = False  # lists that functions read one by one hold items that require grad as these have been made
         self.closing = False  # the call has returned; what still runs is not in its place
         self._functions: list[weakref.ref[FunctionType]] = []  # made by it: what they find may be in the result
         self.reason: Reason | None = None
