@@ -336,7 +336,66 @@ LISTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("function", [*HEADERS, *COUNTERS, *MASKED, *LISTS])
+# -- tensors whose rows are written, with a backward pass inside
+
+
+def trained(result: Any, *more: Any) -> Any:
+    """Gradients that the call itself takes."""
+    of = [x for x in (W, U, *more) if x.requires_grad]
+    return tj.autograd.grad(result.square().sum(), of, allow_unused=True) if result.requires_grad else result
+
+
+def rows_written(xs: Any) -> Any:
+    h, out = zeros(), tj.zeros(xs.shape[0], 2, WIDTH, dtype=tj.float64)
+    for t in range(xs.shape[0]):
+        h = cell(h, xs[t])
+        out[t] = h
+    return trained(out, xs), out.detach()
+
+
+def columns_written(xs: Any) -> Any:
+    h, out = zeros(), tj.zeros(2, xs.shape[0], WIDTH, dtype=tj.float64)
+    for t in range(xs.shape[0]):
+        h = cell(h, xs[t])
+        out[:, t] = h * 2
+    return trained(out)
+
+
+def rows_written_from_the_end(xs: Any) -> Any:
+    h, out = zeros(), tj.zeros(xs.shape[0] + 1, 2, WIDTH, dtype=tj.float64)
+    for t in range(xs.shape[0] - 1, -1, -1):
+        h = cell(h, xs[t])
+        out[t] = h
+    return trained(out[1:] - out[:-1])
+
+
+def rows_written_over_others(xs: Any) -> Any:
+    h, out = zeros(), xs * 1
+    for t in range(xs.shape[0]):
+        h = cell(h, xs[t])
+        out[t] = h
+    with tj.no_grad():
+        before = out.clone()
+        out[-1:].mul_(0)
+    return trained(out + before, xs)
+
+
+def fixed_rows_written(xs: Any) -> Any:
+    h, n = zeros(), xs.shape[0]
+    out = tj.zeros(n, 2, WIDTH, dtype=tj.float64)
+    for x in xs:
+        h = cell(h, x)
+    if n > 3:
+        out[n - 1] = h
+        out[1:3] = h * h
+        out[n - 2 :, 0] = h[0]
+    return trained(out)
+
+
+WRITTEN = (rows_written, columns_written, rows_written_from_the_end, rows_written_over_others, fixed_rows_written)
+
+
+@pytest.mark.parametrize("function", [*HEADERS, *COUNTERS, *MASKED, *LISTS, *WRITTEN])
 def test_another_length_is_another_recording_once_at_most(function: Callable[..., Any]) -> None:
     compiled = tj.compile(function)
     agree(compiled, function)
@@ -480,6 +539,21 @@ def reading_too_far(xs: Any) -> Any:
     return k
 
 
+def written_and_looked_at_again(xs: Any) -> Any:
+    """Views that have been written through have other places on the tape when they are used."""
+    h, n = zeros(), xs.shape[0]
+    out = tj.zeros(n, 2, WIDTH, dtype=tj.float64)
+    for t in range(n):
+        h = cell(h, xs[t])
+        out[t] = h
+    if n < 5:
+        return h
+    row = out[n - 2]
+    out[n - 2] *= 3
+    row += out[1]
+    return trained(out[:-1] + row, xs), row.detach()
+
+
 def gradients_of_items(xs: Any) -> Any:
     h, hs = zeros(), []
     for x in xs:
@@ -518,6 +592,7 @@ def items_of_two_lists(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
+        written_and_looked_at_again,
         gradients_of_items,
         gradients_of_elements,
         items_of_two_lists,

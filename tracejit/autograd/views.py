@@ -18,7 +18,7 @@ from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import ArrayConstant, constant, full
 from tracejit.ops.elementwise.comparison import where
 
-__all__ = ["Chain", "ViewWriteNode", "apply_chain", "put_back", "without"]
+__all__ = ["Chain", "ViewWriteNode", "apply_chain", "is_undone_by_operations", "put_back", "without"]
 
 Chain = tuple[tuple[Op, tuple[Any, ...], Mapping[str, Any]], ...]
 
@@ -32,9 +32,7 @@ def apply_chain(root: Any, chain: Chain) -> Any:
 
 def without(root: Any, chain: Chain) -> Any:
     """`root` with zeros under the view described by `chain`."""
-    if any(
-        op.scatter is None and (op.undone is None or "broadcasts" in op.traits) for op, _, _ in chain
-    ):  # of elements that share memory
+    if not is_undone_by_operations(chain):  # of elements that share memory
         outside = np.ones(tuple(root.shape), np.bool_)
         hole = outside
         for op, operands, attributes in chain:
@@ -43,6 +41,11 @@ def without(root: Any, chain: Chain) -> Any:
         return where.of(constant.beside(root, array=ArrayConstant(outside)), root, 0.0)
     under = apply_chain(root, chain)
     return put_back(root, chain, full.beside(root, 0.0, shape=tuple(under.shape), dtype=under.dtype))
+
+
+def is_undone_by_operations(chain: Chain) -> bool:
+    """Whether there are operations that put the elements of a view back, all of which are different ones."""
+    return all(op.scatter is not None or (op.undone is not None and "broadcasts" not in op.traits) for op, _, _ in chain)
 
 
 def put_back(root: Any, chain: Chain, value: Any) -> Any:

@@ -7,15 +7,16 @@ recorder like any other read and effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import compress, repeat, starmap
+from itertools import chain, compress, repeat, starmap
 from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 
 from tracejit.autograd.tape import DataStorage, OpNode
+from tracejit.autograd.views import Chain, ViewWriteNode, is_undone_by_operations
 from tracejit.capture import rolling, while_loops
 from tracejit.capture.handlers.effects import GradStore
 from tracejit.capture.handlers.late import MOST_ELEMENTS, is_late
@@ -38,7 +39,7 @@ from tracejit.ir.graph import Literal, Node, Operand, operand_aval
 from tracejit.ir.interpreter import StepFailed
 from tracejit.ir.layouts import Strided, strided_view
 from tracejit.ops.creation import ArrayConstant
-from tracejit.ops.movement.views import select
+from tracejit.ops.movement.views import detach, select
 from tracejit.ops.public.random import default_generator
 from tracejit.replay.ir import Every, Name, Not
 from tracejit.tensor import Tensor
@@ -90,8 +91,10 @@ class RecordingInterpreter(StateRecorder):
         # (value, exact) -> the node that made it, and its strides.
         self._known_strides: dict[tuple[int | None, bool], tuple[Node, tuple[int, ...] | None]] = {}
         self._patched: list[tuple[Any, str, tuple[Any, ...]]] = []
+        self._patched_writes: list[tuple[Any, str, tuple[Any, ...]]] = []
+        self._has_plain_writes = False  # some writes through views stay on the tape with plain numbers
         kept = map(attrgetter("inputs"), map(itemgetter(0), self._patched))
-        self.restoring = starmap(setattr, compress(self._patched, kept))
+        self.restoring = chain(starmap(setattr, compress(self._patched, kept)), starmap(setattr, self._patched_writes))
         """Used up after the recording, it gives the tape its plain numbers back: in one call of C functions, nothing comes in between."""
         self._guard = REGISTRY["guard"]
 
@@ -356,6 +359,8 @@ class RecordingInterpreter(StateRecorder):
                 base_node = outputs[0]._base._node
                 if base_node is not None:
                     self.recorder.keep.append(base_node)
+                if isinstance(base_node, ViewWriteNode) and not self._is_plain_write(op, operands):
+                    self._save_write(base_node, *recorded)  # type: ignore[arg-type]
         if not _NUMBERS_OF_RECORDINGS.isdisjoint(map(type, operands)):
             self._save_symbols(tuple(operands), outputs)
             if op.kind is Kind.VIEW:
@@ -457,11 +462,26 @@ class RecordingInterpreter(StateRecorder):
 
     def note(self, event: str, *details: Any) -> None:
         self.notes += 1
-        if event == "backward" and self._wrote:  # the tape has looked at views of what was written again, with plain numbers
+        if event == "backward" and self._wrote and self._has_plain_places(details[0]):
             for number, view, version in self._moving:
                 if self.uncounted or view._version != version:
                     concrete(number)
         super().note(event, *details)
+
+    def _has_plain_places(self, through: Iterable[Any]) -> bool:
+        """Whether some nodes of the tape have plain numbers, since the tape has looked at views again of what was written."""
+        known = {node for node, _ in self._by_tape}
+        return (
+            bool(self.uncounted)
+            or self._has_plain_writes
+            or any(
+                isinstance(node, OpNode)
+                and node.op.kind is Kind.VIEW
+                and node.sequence >= self.first_sequence
+                and id(node) not in known
+                for node in through
+            )
+        )
 
     def _save_symbols(self, operands: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
         """The tape keeps symbolic operands while the recording lasts, so that a recorded backward pass uses them."""
@@ -470,6 +490,31 @@ class RecordingInterpreter(StateRecorder):
         if len(saved) == len(operands):
             node.inputs = tuple(x if type(x) in _NUMBERS_OF_RECORDINGS else y for x, y in zip(operands, saved, strict=True))
             self._patched.append((node, "inputs", saved))
+
+    def _save_write(self, node: ViewWriteNode, target: int, value: int) -> None:
+        """The same for a write through a view: where that looks, and the shape of what is written.  target, value: their value ids."""
+        views = self._views_of(target)
+        if views is None or [op for op, *_ in views] != [op for op, *_ in node.chain] or not is_undone_by_operations(node.chain):
+            self._has_plain_writes = True
+            return
+        self._patched_writes += [(node, "chain", node.chain), (node, "value_shape", node.value_shape)]
+        node.chain = views
+        if value in self.sized:
+            node.value_shape = self._shape_of_value(value)
+
+    def _views_of(self, value: int) -> Chain | None:
+        """The views that lead from the root of a view to it; None where one looks at a place that is no number of the recording."""
+        steps: list[Any] = []
+        maker = self.maker(value)
+        while maker is not None and maker.op.kind in (Kind.VIEW, Kind.WRITE):
+            base, *others = maker.operands
+            if maker.op.kind is Kind.VIEW and maker.op is not detach:
+                if any(type(x) is int and x not in self.numbers for x in others):
+                    return None
+                numbers = [x.value if isinstance(x, Literal) else self.numbers[x] if type(x) is int else x for x in others]
+                steps.append((maker.op, tuple(numbers), maker.attrs))
+            maker = self.maker(base)  # type: ignore[arg-type]
+        return tuple(steps[::-1])
 
     def repeated(
         self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool, shared: list[Any] | None = None

@@ -59,8 +59,8 @@ class Unrolled:
     def __init__(self, interpreter: RecordingInterpreter, steps: Steps) -> None:
         self._interpreter = interpreter
         self._steps = steps
-        self._node = next((node for x in _made(steps.left) if (node := _loop_of(x)) is not None), None)
-        self._used = list(_used(interpreter, steps, self._node))
+        self._loop = next((node for x in _made(steps.left) if (node := _loop_of(x)) is not None), None)
+        self._used = list(_used(interpreter, steps, self._loop))
         self._versions = list(map(_version, self._used))
         self._items: list[list[Tensor]] | None = None
         interpreter.unrolled.append(self)
@@ -82,7 +82,7 @@ class Unrolled:
             self.appended(0, 0)
 
     def _is_intact(self) -> bool:
-        node = self._node
+        node = self._loop
         return isinstance(node, OpNode) and not node.freed and self._versions == list(map(_version, self._used))
 
     def _unroll(self) -> list[list[Tensor]]:
@@ -111,12 +111,12 @@ class Unrolled:
         single = [(end, last[k]) for end, k in zip(left.ends, steps.carried, strict=True)]
         rows = [(x, columns[k]) for k, x in left.history.items()]
         rows += [(x, items[k]) for x, k in zip(left.collected, steps.collected, strict=True)]
-        single += [(x, stack(column[::-1] if steps.reverse else column)) for x, column in rows if _loop_of(x) is self._node]
-        return {(id(x._node), x._index): edge_of(made) for x, made in single if _loop_of(x) is self._node}
+        single += [(x, stack(column[::-1] if steps.reverse else column)) for x, column in rows if _loop_of(x) is self._loop]
+        return {(id(x._node), x._index): edge_of(made) for x, made in single if _loop_of(x) is self._loop}
 
     def _lead_to(self, places: dict[tuple[int, int], Edge], first: float) -> None:
         """Have all that leads to the node lead to these places.  first: nodes that were made since are those of the steps."""
-        interpreter, node = self._interpreter, self._node
+        interpreter, node = self._interpreter, self._loop
         assert node is not None
         known = [x for x in interpreter.recorder.keep if isinstance(x, Node)]
         made: list[Node] = []
