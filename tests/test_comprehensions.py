@@ -34,7 +34,8 @@ def found(source: str) -> Any:
         ("y = F.mse_loss(stack([f(x) for x in xs]), z)", ["F.mse_loss", "stack"]), ("y = -stack([x for x in xs])[0]", ["stack"]),
         ("def f(): return self.head(x, stack([x for x in xs]))", ["self.head", "x", "stack"]),
         ("y = z + 2 * sum([x for x in xs])", ["z", "2", "sum"]), ("def f(): return x, 1, stack([x for x in xs])", ["x", "1", "stack"]),
-        ("y = f(x, 2.0, y=stack([f(x) for x in xs])) > z", ["f", "x", "2.0", "stack"]),
+        ("y = f(x, 2.0, y=stack([f(x) for x in xs])) > z", ["f", "x", "2.0", "stack"]), ("y = sum(f(x) for x in xs)", ["sum"]),
+        ("loss += sum((f(x) for x in xs), start=0.5) / n", ["loss", "sum"]), ("def f(): return sum((x for x in xs), 1)", ["sum"]),
     ],
 )  # fmt: skip
 def test_what_a_statement_evaluates_first_may_be_done_before_it(source: str, before: list[str]) -> None:
@@ -52,7 +53,9 @@ def test_what_a_statement_evaluates_first_may_be_done_before_it(source: str, bef
         "y = g(h.x, stack([f(x) for x in xs]))", "y = g(h)[stack([f(x) for x in xs])]", "y = g(*h, stack([f(x) for x in xs]))",
         "y = x[0] + stack([x for x in xs])", "y = g()(stack([f(x) for x in xs]))", "y = stack(tensors=[f(x) for x in xs])",
         "a[i] += sum([f(x) for x in xs])", "if stack([f(x) for x in xs]): pass", "y = sum((f(x) for x in xs), z)",
-        "y = sum(f(x) for x in xs)", "y = vars(stack([x for x in xs]))", "y = eval(stack([x for x in xs]))",
+        "y = sum((x for x in xs), begin=0)", "y = sum((x for x in xs), '')", "y = sum((x for x in xs), 0, 1)", "y = h.sum(x for x in xs)",
+        "y = sum(f(x) for x in xs if x)", "y = sum((x for x in xs), **z)", "y = sum((x for x in xs), *z)",
+        "y = sum(sum(y for y in x) for x in xs)", "y = vars(stack([x for x in xs]))", "y = eval(stack([x for x in xs]))",
     ],
 )  # fmt: skip
 def test_others_stay_where_they_are(source: str) -> None:

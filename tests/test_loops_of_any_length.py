@@ -330,9 +330,28 @@ def asked_for_items(xs: Any) -> Any:
     return tj.stack(outs) if outs else xs
 
 
+def sum_of_losses(xs: Any) -> Any:
+    h, hs = zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h)
+    return sum((h - x).square().mean() for h, x in zip(hs, xs, strict=True)) / max(len(hs), 1)
+
+
+def sums_of_rows(xs: Any) -> Any:
+    total = sum((cell(xs[t], xs[t - 1]) * (t * 0.1) for t in range(1, xs.shape[0])), start=0.5)
+    for _ in range(2):
+        total += sum(cell(x, x) for x in xs)
+    return total
+
+
+def sum_of_noise(xs: Any) -> Any:
+    return sum(x * tj.randn(2, WIDTH, dtype=tj.float64) for x in xs)
+
+
 LISTS = (
     added_to_a_list, in_front, joined_inside, read_by_position, read_in_order, read_backwards, compared_with_targets, both_directions,
-    returns, asked_for_items,
+    returns, asked_for_items, sum_of_losses, sums_of_rows, sum_of_noise,
 )  # fmt: skip
 
 
@@ -539,6 +558,32 @@ def reading_too_far(xs: Any) -> Any:
     return k
 
 
+def sums_of_numbers(xs: Any) -> Any:
+    """Python's own sum rounds floats in its own way."""
+    by_rows = (
+        sum(x.sum().item() for x in xs),
+        sum(0.1 for _ in xs),
+        sum(x.shape[1] for x in xs),
+        sum(t for t in range(xs.shape[0])),
+    )
+    mixed = sum((x if k % 4 == 1 else 0.1 * k) for k, x in enumerate(xs))
+    return by_rows, mixed, sum(0.1 * k for k in range(xs.shape[0]))
+
+
+def sum_of_what_cannot_be_added(xs: Any) -> Any:
+    """Elements after the one that cannot be added are never asked for."""
+    asked = []
+
+    def element(k: int, x: Any) -> Any:
+        asked.append(k)
+        return x[:1, :3] if k == 9 else x
+
+    try:
+        return sum(element(k, x) for k, x in enumerate(xs)), asked
+    except RuntimeError as error:
+        return str(error), asked
+
+
 def written_and_looked_at_again(xs: Any) -> Any:
     """Views that have been written through have other places on the tape when they are used."""
     h, n = zeros(), xs.shape[0]
@@ -592,6 +637,8 @@ def items_of_two_lists(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
+        sums_of_numbers,
+        sum_of_what_cannot_be_added,
         written_and_looked_at_again,
         gradients_of_items,
         gradients_of_elements,

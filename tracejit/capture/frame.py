@@ -301,6 +301,23 @@ class Frame:
         fixed = recorder.iteration.fixed(value, elements, bool(passing) and passing not in self._globals)
         return elements if fixed is None else loop.over(fixed)
 
+    def is_sum(self, function: Any) -> bool:
+        return function is sum
+
+    def summed(self, loop: Loop | None, numbers: list[Any], total: Any, element: Any) -> Any:
+        """`total`, to which Python's `sum` adds an element.  numbers: those that are still to be added, one after the other, since how it
+        rounds what it adds up of floats is its own."""
+        if not isinstance(element, Tensor) and type(plain(element)) in (int, float, bool):
+            _run_all((loop,))
+            numbers.append(element)
+            return total
+        so_far = self.sum_of(numbers, total)
+        numbers.clear()
+        return self.binary("+", so_far, element)
+
+    def sum_of(self, numbers: list[Any], total: Any) -> Any:
+        return self.callee(sum)(self.made([*numbers]), total) if numbers else total
+
     def joining(self, function: Any) -> Any:
         """What joins the items of a list that is private to the function."""
         recorder = active()

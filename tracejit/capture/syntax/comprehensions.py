@@ -2,8 +2,9 @@
 
 They do what a `for` loop does that appends to such a list (loops.py), so where there may be any number of elements, that loop is what runs:
 as a statement before the one that has the comprehension, where that evaluates nothing before it but names, and functions that it calls.
-What an element might give another value is put into variables first.  A generator, `sum(f(x) for x in xs)`, stays one, which runs by turns
-with who goes through it.
+What an element might give another value is put into variables first.  So it is with the elements that Python's `sum` adds up as a generator
+gives them, `sum(f(x) for x in xs)`: each is added by the step that makes it.  Any other generator stays one, which runs by turns with who
+goes through it.
 """
 
 from __future__ import annotations
@@ -29,26 +30,29 @@ Where = tuple[Any, str, int | None]
 
 
 class Collected(NamedTuple):
-    """A comprehension, and where it is: the field of a node, or the first argument of a call.  before: the places of what its statement
-    evaluates before it, in this order."""
+    """A comprehension, and where it is: the value of a statement, or the first argument of a call; or a generator whose elements `sum` adds
+    up, and where that call is.  before: the places of what its statement evaluates before it, in this order.  added: the call of `sum`."""
 
-    comprehension: ast.ListComp
-    parent: Any
-    field: str
+    comprehension: ast.ListComp | ast.GeneratorExp
+    place: Where
     before: tuple[Where, ...] = ()
+    added: ast.Call | None = None
 
-    def put(self, expression: ast.expr) -> None:
-        """Have an expression in its place."""
-        put((self.parent, self.field, 0 if self.field == "args" else None), expression)
-
-    def loop(self, items: str, prefix: str) -> ast.For:
-        """The loop that appends what it collects to the list `items`.  prefix: of the names of its targets."""
+    def loop(self, name: str, prefix: str) -> ast.For:
+        """The loop that appends what is collected to the list `name`, or adds it to the variable of this name.  prefix: of the names of its
+        targets."""
         (generator,) = self.comprehension.generators
         names = {part.id for part in ast.walk(generator.target) if isinstance(part, ast.Name)}
         renamed = _Renamed({name: f"{prefix}_{name}__" for name in names})
         element, target = (renamed.visit(deepcopy(part)) for part in (self.comprehension.elt, generator.target))
-        append = ast.Attribute(ast.Name(items, ast.Load()), "append", ast.Load())
-        return ast.For(target, deepcopy(generator.iter), [ast.Expr(ast.Call(append, [element], []))], [], None)
+        statement: ast.stmt
+        if self.added is None:
+            append = ast.Attribute(ast.Name(name, ast.Load()), "append", ast.Load())
+            statement = ast.Expr(ast.Call(append, [element], []))
+        else:
+            total = ast.BinOp(ast.Name(name, ast.Load()), ast.Add(), element)
+            statement = ast.Assign([ast.Name(name, ast.Store())], total)
+        return ast.For(target, deepcopy(generator.iter), [statement], [], None)
 
 
 class _Renamed(ast.NodeTransformer):
@@ -76,39 +80,51 @@ def put(place: Where, expression: ast.expr) -> None:
 
 
 def collected(node: ast.stmt, lists: frozenset[str]) -> Collected | None:
-    """The comprehension that a statement evaluates first, but for names and functions, if it makes a list that nothing else sees.  lists:
-    names of private lists."""
+    """The comprehension that a statement evaluates first, but for names and functions, if it makes a list that nothing else sees, or sums.
+    lists: names of private lists."""
     found = None
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr) and node.value is not None:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.ListComp):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             is_kept = not (isinstance(node, ast.Assign) and len(node.targets) > 1)
             if is_kept and isinstance(target, ast.Name) and target.id in lists:
-                found = Collected(node.value, node, "value")
+                found = Collected(node.value, (node, "value", None))
         elif not isinstance(node, ast.AugAssign):
-            found = _joined_first(node.value)
+            found = _joined_first((node, "value", None))
         elif isinstance(node.target, ast.Name):
-            found = _joined_first(node.value, ((node, "target", None),))
+            found = _joined_first((node, "value", None), ((node, "target", None),))
     return found if found is not None and _is_plain(found.comprehension) else None
 
 
-def _joined_first(node: ast.expr, before: tuple[Where, ...] = ()) -> Collected | None:
-    """The comprehension that an expression begins with evaluating, to hand it to `stack` and the like."""
+def _joined_first(place: Where, before: tuple[Where, ...] = ()) -> Collected | None:
+    """The comprehension that the expression at a place begins with evaluating, to hand it to `stack` and the like."""
     while True:
+        node = at(place)
         if isinstance(node, ast.Call) and _is_simple(node.func):
             before = (*before, (node, "func", None))
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr  # type: ignore[attr-defined]
             if name in _LOOKING_AT_FRAMES:
                 return None
-            if node.args and isinstance(node.args[0], ast.ListComp) and name in JOINING:
-                return Collected(node.args[0], node, "args", before)
-        for place in _evaluated(node):
-            if not isinstance(at(place), ast.Name | ast.Constant):
-                node = at(place)
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.ListComp) and name in JOINING:
+                return Collected(first, (node, "args", 0), before)
+            if isinstance(first, ast.GeneratorExp):
+                return Collected(first, place, before, node) if _sums(node) else None
+        for inner in _evaluated(node):
+            if not isinstance(at(inner), ast.Name | ast.Constant):
+                place = inner
                 break
-            before = (*before, place)
+            before = (*before, inner)
         else:
             return None
+
+
+def _sums(node: ast.Call) -> bool:
+    """Whether a call is, by its name, one of Python's `sum`, which begins with nothing, or a number that is written down."""
+    begins = [*node.args[1:], *[part.value for part in node.keywords if part.arg == "start"]]
+    if not isinstance(node.func, ast.Name) or node.func.id != "sum" or len(begins) < len(node.args) + len(node.keywords) - 1:
+        return False
+    return len(begins) < 2 and all(isinstance(x, ast.Constant) and type(x.value) in (int, float) for x in begins)
 
 
 def _evaluated(node: ast.expr) -> list[Where]:
@@ -136,7 +152,7 @@ def _is_simple(node: ast.expr) -> bool:
     return isinstance(node.value if isinstance(node, ast.Attribute) else node, ast.Name)
 
 
-def _is_plain(node: ast.ListComp) -> bool:
+def _is_plain(node: ast.ListComp | ast.GeneratorExp) -> bool:
     """Whether a loop with another name for each target does the same."""
     if len(node.generators) > 1:
         return False

@@ -82,6 +82,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.read = read_one_by_one(node, self.lists)
         self.uses = own_uses(node)
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
+        # Sums to which a step of a loop adds -> the variables of the loop, and of the numbers among what it adds.
+        self.sums: dict[ast.expr, tuple[str, str]] = {}
         # Calls in the header of a loop that is looked at, `x.unbind`, `range`, -> its name.
         self.headers: dict[ast.expr, str] = {}
         # Private lists, and parts of them, that loops go through -> the variables of these loops, if they are looked at.
@@ -207,6 +209,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.place(self.handler("slice", *bounds), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        if node in self.sums:
+            known = [ast.Name(name, ast.Load()) for name in self.sums[node]]
+            return self.place(self.handler("summed", *known, self.visit(node.left), self.visit(node.right)), node)
         symbol = ast.Constant(SYMBOLS[type(node.op)])
         loops = self.loops_of(moves_with(node, self.counters))
         if loops and self.computed_with.keys().isdisjoint(ast.walk(node)):

@@ -8,12 +8,12 @@ code objects that run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import astuple
 from typing import Any
 
-from tracejit.capture.syntax.comprehensions import Where, at, collected, put
+from tracejit.capture.syntax.comprehensions import Collected, Where, at, collected, put
 from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.capture.syntax.loops import (
@@ -31,6 +31,7 @@ from tracejit.capture.syntax.scopes import names_stored_by
 
 __all__ = ["CELLS", "Rewriter"]
 
+Making = tuple[list[ast.stmt], list[ast.stmt], Callable[[], ast.expr]]
 _PASSING = frozenset({"enumerate", "zip"})
 """Builtins whose result nobody but a loop has got that is written over a call of them."""
 CELLS = "__cells__"
@@ -206,40 +207,62 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return result
 
     def collecting(self, node: ast.stmt) -> tuple[list[ast.stmt], list[ast.stmt]]:
-        """Statements before and after one that has a comprehension whose list nothing else sees: a loop whose steps are looked at makes
-        that, where there may be any number of them."""
+        """Statements before and after one that has a comprehension whose list nothing else sees, or that adds up its elements: a loop whose
+        steps are looked at does that, where there may be any number of them."""
         found = None if self.is_generator else collected(node, self.lists)
         if found is None or (isinstance(node, ast.AugAssign) and not self.is_own(at(found.before[0]))):
             return [], []
         comprehension, (generator,) = found.comprehension, found.comprehension.generators
-        items, value, loop = self.temporary(), self.temporary(), self.temporary()
+        items, value, loop = self.temporary() if found.added is None else self.sum_name(), self.temporary(), self.temporary()
         repeated = self.place(found.loop(items, self.temporary().rstrip("_")), comprehension)
         local = {items, value, *[part.id for part in ast.walk(repeated.target) if isinstance(part, ast.Name)]}
-        is_read = found.field == "value" and not self.read.isdisjoint(names_stored_by([node]))
-        shared, lists = self.globals | self.nonlocals, self.lists | {items}
+        is_read = isinstance(found.place[0], ast.stmt) and not self.read.isdisjoint(names_stored_by([node]))
+        shared, lists = self.globals | self.nonlocals, self.lists | ({items} if found.added is None else set())
         read = frozenset({items} if is_read else ())
         names = loop_names(repeated, self.local | local, self.captured, shared, lists, read=read)
-        if names is None or names.appended != (items,):
+        if names is None or (found.added is None and names.appended != (items,)):
             return [], []
         self.local |= local
-        self.lists |= {items}
+        self.lists = lists
         iterable, _ = self.header(repeated.iter, loop)
         known = [self.kept(place) for place in found.before if not self.is_own(at(place))]
+        makes = self.collected_by if found.added is None else self.added_up_by
+        first, last, whole = makes(found, repeated, items, loop)
         begun, *looped = self.looked_at(repeated, names, loop, ast.Name(loop, ast.Load()))
-        empty = self.made(self.place(ast.List([], ast.Load()), comprehension))
         generator.iter = ast.Name(value, ast.Load())
-        whole = self.handler("whole", ast.Name(value, ast.Load()))
-        chosen = ast.If(
-            self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load())),
-            [self.assigned(items, empty), *looped],
-            [self.assigned(value, whole), self.assigned(items, self.comprehension(comprehension))],
-        )
+        given = self.assigned(value, self.handler("whole", ast.Name(value, ast.Load())))
+        passes = self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load()))
+        if found.added is not None:
+            passes = ast.BoolOp(ast.And(), [self.handler("is_sum", copy(found.added.func)), passes])  # type: ignore[assignment]
+        chosen = ast.If(passes, [*first, *looped, *last], [given, self.assigned(items, whole())])
         before = [*known, begun, self.assigned(value, iterable), chosen]
-        if found.field == "args":
-            self.joining.add(found.parent)
-        found.put(self.place(ast.Name(items, ast.Load()), comprehension))
+        put(found.place, self.place(ast.Name(items, ast.Load()), comprehension))
         after = [] if isinstance(node, ast.Return) else [self._forgetting([items, value], comprehension)]
         return [self.place(statement, comprehension) for statement in before], after
+
+    def collected_by(self, found: Collected, _repeated: ast.For, items: str, _loop: str) -> Making:
+        """What is done before and after a loop that appends to a list, and what makes the list without it."""
+        if not isinstance(found.place[0], ast.stmt):
+            self.joining.add(found.place[0])
+        empty = self.made(self.place(ast.List([], ast.Load()), found.comprehension))
+        return [self.assigned(items, empty)], [], lambda: self.comprehension(found.comprehension)
+
+    def added_up_by(self, found: Collected, repeated: ast.For, total: str, loop: str) -> Making:
+        """The same of a loop that adds up."""
+        assert found.added is not None
+        call, numbers = found.added, self.temporary()
+        self.local.add(numbers)
+        self.sums[repeated.body[0].value] = loop, numbers  # type: ignore[attr-defined]
+        begin = next(iter([*call.args[1:], *[part.value for part in call.keywords]]), ast.Constant(0))
+        first = [self.assigned(total, copy(begin)), self.assigned(numbers, ast.List([], ast.Load()))]
+        known = [ast.Name(numbers, ast.Load()), ast.Name(total, ast.Load())]
+        last = [self.assigned(total, self.handler("sum_of", *known)), self._forgetting([numbers], call)]
+        return first, last, lambda: self.visit(call)
+
+    def sum_name(self) -> str:
+        """A variable that steps of a loop carry on."""
+        self.temporaries += 1
+        return f"__sum_{self.temporaries}__"
 
     def is_own(self, node: ast.expr) -> bool:
         """Whether an expression is a number or text, or a variable that nothing but this function's own statements changes."""
