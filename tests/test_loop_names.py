@@ -47,9 +47,10 @@ def test_a_position_that_is_assigned_to_counts() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "h = t", "h = [t]", "h = xs[t] * (t % 2)", "h = xs[t * 2]", "h = xs[t + t]", "h = xs[-t]", "h = xs[t:]", "h = xs[f(t)]",
+        "h = t", "h = [t]", "h = xs[t + t % 2]", "h = xs[t * 2]", "h = xs[t + t]", "h = xs[-t]", "h = xs[t:]", "h = xs[f(t)]",
         "outs[t * 2] += 1", "del outs[t]", "t = xs[t]", "if t: pass", "f(lambda: xs[t])", "h = [t for t in xs]", "h = f'{t}'",
-        "outs[xs[t].t + t] = 1", "h = xs[t].t[t * 1]", "h = xs[t // 2]", "h = f(*t)", "t += 1",
+        "outs[xs[t].t + t] = 1", "h = xs[t].t[t * 1]", "xs[t // 2] = h", "h = f(*t)", "t += 1",
+        "if t % 2: h = x", "h = x if (t + 1) % k == 0 else y", "while t // 2 > h: pass", "h = t % 2 == 0", "assert t % 2 > h",
     ],
 )  # fmt: skip
 def test_a_target_that_is_used_otherwise_does_not(body: str) -> None:
@@ -61,7 +62,7 @@ def test_a_target_that_is_used_otherwise_does_not(body: str) -> None:
     "use",
     [
         "h * t", "xs[t] * (t + 1)", "-t", "0.9**t", "float(t)", "math.exp(t)", "f(t / n, xs[t + 1])", "1 if t > 2 else t - 1", "f(t)",
-        "math.pow(t, k=t)",
+        "math.pow(t, k=t)", "t % 2", "f(t // 2)", "xs[t % 2]", "xs[:, (t + 1) % k]", "h[t // 2] + xs[t] * ((n - 1 - t) % 3)",
     ],
 )  # fmt: skip
 def test_a_target_that_is_computed_with_counts_where_it_is_a_number(use: str) -> None:

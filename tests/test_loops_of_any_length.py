@@ -190,7 +190,40 @@ def while_in_twos(xs: Any) -> Any:
     return h, t
 
 
+def by_turns(xs: Any) -> Any:
+    h, n = zeros(), xs.shape[0]
+    for t in range(n):
+        h = cell(h, xs[t] * (t % 2)) + (t // 2) * 0.01 - ((n - 1 - t) % 3) * 0.1
+    return h
+
+
+def counted_by_hand_in_turns(xs: Any) -> Any:
+    h, i = zeros(), 3
+    for x in xs:
+        h = cell(h, x) * (i % 4 - 1)
+        i += 2
+    return h, i % 5
+
+
+def one_of_several_tensors(xs: Any) -> Any:
+    h, phases = zeros(), W[:3] @ U
+    for t, x in enumerate(xs):
+        h = cell(h, x) + phases[t % 3] * phases[:, (t + 1) % 4].sum()
+    return h
+
+
+def around_the_end(xs: Any) -> Any:
+    h, n, data = zeros(), xs.shape[0], xs.detach()
+    for t in range(n):
+        h = cell(h, data[(t + 1) % n]) - data[t // 2]
+    return h
+
+
 COUNTERS = (
+    by_turns,
+    counted_by_hand_in_turns,
+    one_of_several_tensors,
+    around_the_end,
     counted_by_hand,
     counted_before,
     counted_down_by_two,
@@ -558,6 +591,31 @@ def reading_too_far(xs: Any) -> Any:
     return k
 
 
+def in_turns(xs: Any) -> Any:
+    h, k, weights = zeros(), zeros(), [W, U]
+    for t in range(xs.shape[0]):
+        if t % 2 == 0:
+            h = cell(h, xs[t])
+        else:
+            h = h + xs[t]
+        k = k @ weights[t % 2] + (h if (t + 1) % 3 else 0.5)
+    return h, k
+
+
+def tables_in_turns(xs: Any) -> Any:
+    h, rates = zeros(), [0.5, 0.25, 2.0]
+    for t, x in enumerate(xs):
+        h = cell(h, x) * rates[t % 3]
+    return h
+
+
+def out_of_a_table(xs: Any) -> Any:
+    h, rows = zeros(), xs[:10]
+    for t, x in enumerate(xs.detach()):
+        h = cell(h, x) + rows[t // 2]
+    return h
+
+
 def sums_of_numbers(xs: Any) -> Any:
     """Python's own sum rounds floats in its own way."""
     by_rows = (
@@ -637,6 +695,9 @@ def items_of_two_lists(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
+        in_turns,
+        tables_in_turns,
+        out_of_a_table,
         sums_of_numbers,
         sum_of_what_cannot_be_added,
         written_and_looked_at_again,

@@ -26,9 +26,10 @@ from tracejit.autograd.tape import edge_of
 from tracejit.capture.rolling import taken_back
 from tracejit.capture.rows import RowBefore, WrittenRows
 from tracejit.capture.steps import Applied, Place, Stacked, Step
-from tracejit.core.aval import ScalarAval
+from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind, Op
+from tracejit.ir.builder import producers
 from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.interpreter import StepFailed
 from tracejit.ir.loop import Saved, loop
@@ -68,9 +69,11 @@ def loop_node(
     wanted: dict[Any, None] = {}  # values that the gradient needs
     tracked = state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in (*entered, *sliced, *shared))
     if tracked:
-        roots, marked = memory_roots(body), body.requires_grad
+        marked = body.requires_grad
         differentiable = [node for node in body.nodes if gradient_operands(node, marked) and not marked.isdisjoint(node.outputs)]
-        wanted = dict.fromkeys([roots.get(v, v) for node in differentiable for v in saved_values(body, node, marked)])
+        makers = producers(body)
+        saved = [v for node in differentiable for v in saved_values(body, node, marked)]
+        wanted = dict.fromkeys([x for v in saved for x in _looked_at(body, makers, v)])
     kept = [k for k in range(carried) if body.inputs[k] in wanted or ends[k] in wanted or ends[k] in collected]
     order = [*kept, *[k for k in range(carried) if k not in kept]]
     inputs, outputs = [body.inputs[k] for k in order], [ends[k] for k in order]
@@ -78,13 +81,13 @@ def loop_node(
     residuals = [v for v in wanted if v not in body.inputs and v not in outputs]
     body = replace(body, inputs=(*inputs, *body.inputs[carried:]), outputs=(*outputs, *collected, *residuals))
     if tracked:
-        saved = Saved(
+        kinds = Saved(
             operands=tuple([k for k in range(carried, len(body.inputs)) if body.inputs[k] in wanted]),
             after=tuple([k for k, v in enumerate(outputs) if v in wanted and v not in outputs[:k] and v not in inputs]),
             results=carried + len(collected),
             residuals=len(residuals),
         )
-        op = differentiable_loop(len(kept), saved)
+        op = differentiable_loop(len(kept), kinds)
     else:
         op, body = loop(len(kept)), replace(body, requires_grad=frozenset())
     given = (*[entered[k] for k in order], *sliced, *shared)
@@ -95,6 +98,15 @@ def loop_node(
     rows = [y if v in body.requires_grad or not tracked else detach(y) for v, y in zip(collected, found[carried:], strict=False)]
     before = {k: y if like[k] or not y.requires_grad else detach(y) for k, y in zip(kept, history, strict=True)}
     return Left(results, rows, before)
+
+
+def _looked_at(body: Graph, makers: Mapping[int, Node], v: int) -> list[int]:
+    """The value whose memory another one has, and those that say where it looks: what a view is made of again."""
+    maker = makers.get(v)
+    if maker is None or maker.op.effect is not Effect.VIEW:
+        return [v]
+    tensors = [x for x in maker.operands if type(x) is int and isinstance(body.avals[x], Aval)]
+    return [y for x in tensors for y in _looked_at(body, makers, x)]
 
 
 def row(base: Tensor, dim: int, at: Any, width: int | None = None) -> Tensor:

@@ -54,7 +54,7 @@ __all__ = [
 JOINING = ("stack", "cat", "sum")
 """Names of what makes one value of the items of a list, in their order."""
 _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
-_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.FloorDiv, ast.Mod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,16 +366,20 @@ def _uses(name: str, body: Sequence[ast.stmt]) -> int:
 
 
 def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
-    """Where a body computes with a name, `t * dt`, if each other use of it is one position of a subscript that is read, assigned to or
-    updated, to which it is added once, or both bounds of a slice; one side of a comparison; or in a statement of the body that adds a
-    number to it.  None where it is used otherwise."""
+    """Where a body computes with a name, `t * dt`, `xs[t % 2]`, if each other use of it is one position of a subscript that is read,
+    assigned to or updated, to which it is added once, or both bounds of a slice; one side of a comparison; or in a statement of the body
+    that adds a number to it.  None where it is used otherwise, or a condition like `t % 2 == 0` tells one step from the next."""
     body = [statement for statement in body if _added_to(name, statement) is None]
     counted: set[int] = set()  # uses as a position, or compared
-    inside: set[int] = set()  # of subscripts
+    inside: set[int] = set()  # of subscripts, but for positions that come again
     operands: list[ast.Name] = []
     for part in (part for statement in body for part in _own_parts(statement)):
+        if isinstance(part, ast.If | ast.IfExp | ast.While | ast.Assert | ast.Compare) and _wrapped(name, _condition(part)):
+            return None
         if isinstance(part, ast.Subscript):
-            inside.update(map(id, named(name, part.slice)))
+            inside.update(
+                {*map(id, named(name, part.slice))} - (_wrapped(name, part.slice) if isinstance(part.ctx, ast.Load) else set())
+            )
             for place in positions(part) if not isinstance(part.ctx, ast.Del) else ():
                 found = named(name, place)
                 if moves_with(place, {name}) and len(found) == (2 if isinstance(place, ast.Slice) else 1):
@@ -389,6 +393,16 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
     known = counted | {id(x) for x in operands if id(x) not in inside}
     uses = [x for statement in body for x in named(name, statement)]
     return operands if all(id(x) in known for x in uses) else None
+
+
+def _wrapped(name: str, node: ast.expr) -> set[int]:
+    """Where a name stands in parts of an expression whose value comes again after some steps, `t % 2`, or stays for some, `t // 2`."""
+    wrapping = [part for part in ast.walk(node) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod | ast.FloorDiv)]
+    return {id(x) for part in wrapping for x in named(name, part)}
+
+
+def _condition(node: ast.If | ast.IfExp | ast.While | ast.Assert | ast.Compare) -> ast.expr:
+    return node if isinstance(node, ast.Compare) else node.test
 
 
 def _computed_with(node: ast.AST) -> list[ast.expr]:
