@@ -706,3 +706,50 @@ def agrees_by_chance(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_loops_by_chance_are_recorded_as_if_all_steps_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left_out = [agrees_by_chance(seed, tmp_path, monkeypatch) for seed in range(60)]
     assert sum(count > 0 for count in left_out) >= 5
+
+
+def over_a_range_without_a_length(x):
+    for i in range(10**20):
+        x = x + i
+        if i > 12:
+            break
+    return x
+
+
+def with_numbers_of_a_range_without_a_length(x):
+    for i, n in enumerate(range(-(10**20), 10**20)):
+        x = x + i if n < 0 else x
+        if i > 12:
+            break
+    return x
+
+
+def with_numbers_of_a_long_range(x):
+    for i, n in enumerate(range(10**9)):
+        x = x + n
+        if i > 12:
+            break
+    return x
+
+
+def beside_a_long_range(x):
+    for i, n in zip(range(10**20), range(14), strict=False):
+        x = x * i + n
+    return x
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        over_a_range_without_a_length,
+        with_numbers_of_a_range_without_a_length,
+        with_numbers_of_a_long_range,
+        beside_a_long_range,
+    ],
+)
+def test_a_loop_over_more_than_can_be_counted_runs_until_it_is_left(function):
+    compiled = tj.compile(function)
+    for k in range(3):
+        x = tj.tensor([1.0, k])
+        assert compiled(x).tolist() == function(x).tolist()
+    assert compiled.stats.compiled_calls == 2

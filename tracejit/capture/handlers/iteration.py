@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import array
 import collections
+import operator
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,8 @@ _Iterators = type[Iterator[Any]]
 _OF_LISTS: _Iterators = type(iter([]))
 _OF_CONSTANTS: tuple[_Iterators, ...] = (type(iter(())), type(iter(range(0))))
 _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, array.array)
+_LISTED = 1 << 17
+"""So many elements of `enumerate` and `zip` are made before the first step; a loop over more may end long before the last one."""
 
 
 class IterationHandlers(Handlers):
@@ -74,20 +78,23 @@ class IterationHandlers(Handlers):
     def fixed(self, value: Any, elements: Any, passing: bool) -> Sequence[Any] | None:
         """All `elements` that a loop over `value` will meet, where nothing can change them meanwhile.  passing: nobody else has `value`."""
         of_program = type(elements) is tuple and not self.recorder.is_outside(elements)
-        if type(elements) is range or of_program or id(elements) in self.rows:
+        if type(elements) is range:
+            return elements if len(elements[: sys.maxsize]) < sys.maxsize else None  # which has no len()
+        if of_program or id(elements) in self.rows:
             return elements  # type: ignore[no-any-return]
-        if passing and type(value) in (enumerate, zip) and self._has_fixed_elements(value):
+        if passing and type(value) in (enumerate, zip) and 0 <= self._fixed_count(value) <= _LISTED:
             return [self.recorder.made(element) for element in value]
         return None
 
-    def _has_fixed_elements(self, iterator: Any) -> bool:
+    def _fixed_count(self, iterator: Any) -> int:
+        """How many elements there are to come of an iterator, where nothing can change them meanwhile; -1 where something may."""
         cls = type(iterator)
-        if cls is _OF_LISTS:
-            return id(iterator.__reduce__()[1][0]) in self.rows
         if cls in (enumerate, zip):
             _, parts, *rest = iterator.__reduce__()
-            return not rest and all(map(self._has_fixed_elements, parts[:1] if cls is enumerate else parts))
-        return cls in _OF_CONSTANTS
+            counts = [] if rest else list(map(self._fixed_count, parts[:1] if cls is enumerate else parts))
+            return min(counts, default=-1)
+        is_fixed = id(iterator.__reduce__()[1][0]) in self.rows if cls is _OF_LISTS else cls in _OF_CONSTANTS
+        return operator.length_hint(iterator) if is_fixed else -1
 
     def _elements(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """The elements of an iterator of C code, or of code that runs natively: new tuples, and what is known."""
