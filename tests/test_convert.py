@@ -8,11 +8,13 @@ import gc
 import inspect
 import linecache
 import traceback
+import warnings
 import weakref
 from types import CellType, FunctionType
 
 import pytest
 
+import tracejit.capture.syntax.compiling as compiling
 import tracejit.capture.syntax.convert as converting
 import tracejit.capture.syntax.locate as locating
 from tracejit.capture.frame import Frame
@@ -368,3 +370,31 @@ def test_files_are_forgotten_when_there_are_many():
         inner = made_function(f"import math\n\n\ndef f(x):\n    return x + {k}\n", f"<definition {k}>")
         convert(inner.__code__)
     assert len(locating._files) == len(locating._imports) == locating._REMEMBERED
+
+
+def test_what_the_compiler_says_of_the_text_is_said_once(tmp_path):
+    path = tmp_path / "warned.py"
+    path.write_text(
+        'def twice(x):\n    """Of \\w and \\d."""\n    return (x is 1, "\\d", (lambda: "\\q")())\nonce = lambda x: (x, "\\z", x is "z")\n'
+    )
+    for action in ("always", "error"):
+        names: dict = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(compile(path.read_text(), str(path), "exec", dont_inherit=True), names)
+        locating._files.clear()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter(action)
+            filters = list(warnings.filters)
+            assert instrumented(names["twice"])(2) == (False, "\\d", "\\q")
+            assert instrumented(names["once"])(2) == (2, "\\z", False)
+            assert warnings.filters == filters
+        assert not said
+
+
+def test_filters_that_another_thread_has_replaced_are_left_alone(monkeypatch):
+    with warnings.catch_warnings():
+        text = "1 is 1"
+        monkeypatch.setattr(compiling, "compile", lambda *_, **__: warnings.resetwarnings(), raising=False)
+        compiling.compile_again(text, "some.py", "exec", 0)
+        assert warnings.filters == []

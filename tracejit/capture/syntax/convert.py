@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from types import CodeType
 from typing import Any, Final
 
+from tracejit.capture.syntax.compiling import compile_again
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.locate import Located, NotConvertible, locate, nested_codes, source_extent
 from tracejit.capture.syntax.rewrite import CELLS, Rewriter
@@ -140,7 +141,7 @@ def _compiled(code: CodeType, located: Located, inner: ast.stmt, name: str, vari
     if located.class_name is not None:  # private names are mangled by the class around them
         factory = ast.ClassDef(located.class_name, [], [], [factory], [])
     module = ast.fix_missing_locations(ast.Module([factory], []))
-    top = compile(module, code.co_filename, "exec", flags=located.flags, dont_inherit=True)
+    top = compile_again(module, code.co_filename, "exec", located.flags)
     made = _find(top, "__factory__")
     result = _find(made, name) if made is not None else None
     if result is None:

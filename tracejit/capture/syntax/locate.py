@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Final
 
+from tracejit.capture.syntax.compiling import compile_again
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.weak_table import WeakTable
 
@@ -57,8 +58,8 @@ class _File:
 
     def read(self, filename: str, flags: int) -> None:
         """Parse and compile the text; flags: of future statements that stand elsewhere."""
-        tree = compile(self.text, filename, "exec", ast.PyCF_ONLY_AST | flags, dont_inherit=True)
-        top = compile(self.text, filename, "exec", flags, dont_inherit=True)
+        tree = compile_again(self.text, filename, "exec", ast.PyCF_ONLY_AST | flags)
+        top = compile_again(self.text, filename, "exec", flags)
         _collect_definitions(tree, None, self.definitions)
         _collect_codes(top, self.codes)
 
@@ -157,7 +158,7 @@ def _is_constant(code: CodeType, node: FunctionNode) -> bool:
     has a place in the text."""
     if not isinstance(node, ast.Lambda):
         return True
-    alone = compile(ast.Expression(node), "", "eval")
+    alone = compile_again(ast.Expression(node), "<lambda>", "eval", 0)
     return any(_meaning_of_constant(other) == _meaning_of_constant(code) for other in nested_codes(alone))
 
 
