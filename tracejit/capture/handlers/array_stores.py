@@ -151,7 +151,7 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
 
     def _position(self, array: Any, key: Any) -> Any:
         """A key whose numbers are positions in each call."""
-        items = list(key) if type(key) is tuple else [key]
+        items = list(self.recorder.contents.elements(key)) if type(key) is tuple else [key]
         for d, item in enumerate(items):
             whole = is_a(item, Tensor) and not item.dtype.is_floating_point and item.dtype is not bool_
             number = self.recorder.leaving.element(item) if whole else None
@@ -173,7 +173,7 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
                 return value
             value = value.numpy()
         if type(value) in (list, tuple):
-            return type(value)([self._value(array, v) for v in value])
+            return type(value)([self._value(array, v) for v in self.recorder.contents.elements(value)])
         if type(value) is not SymbolicNumber:
             return value
         number, kind = value._value, array.dtype.kind

@@ -111,9 +111,8 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         if is_a(owner, Tensor):
             recorder.inspect(owner)
-            index = recorder.number_calls.index_of(key)
-            owner, key = self._with_positions(owner, key)
-            return recorder.made(self.binary_native("__getitem__", owner, self._tensor_key(key) if index is None else index))
+            owner, key = self._with_positions(owner, recorder.number_calls.index_of(key))
+            return recorder.made(self.binary_native("__getitem__", owner, self._tensor_key(key)))
         if recorder.arrays.reads_array(owner) or recorder.arrays.is_told(owner, key):
             return recorder.arrays.array_item(owner, key)
         if recorder.arrays.asks_array((owner,)):
@@ -250,7 +249,10 @@ class ContainerHandlers(Handlers):
         """The key of an item of a tensor: a number that is a position may be another one in later calls."""
         recorder = self.recorder
         key = recorder.sizes.for_library(key)
-        key = tuple(map(recorder.arrays.as_index, key)) if type(key) is tuple else recorder.arrays.as_index(key)
+        if type(key) is tuple:
+            key = tuple(map(recorder.arrays.as_index, recorder.contents.elements(key)))
+        else:
+            key = recorder.arrays.as_index(key)
         if is_symbolic(key):
             return concrete(key) if is_late(key) and (is_answer(key) or type(plain(key)) is not int) else key
         if type(key) is tuple and any(map(is_symbolic, key)):
@@ -363,7 +365,8 @@ class ContainerHandlers(Handlers):
         if is_a(owner, Tensor):
             store, _ = recorder.attributes.lookup(type(owner), "__setitem__")
             value = recorder.arrays.as_operand(value)
-            key, value = self._tensor_key(key), value if is_symbolic(value) else recorder.contents.as_key(value)
+            key = self._tensor_key(recorder.number_calls.index_of(key))
+            value = value if is_symbolic(value) else recorder.contents.as_key(value)
             recorder.contents.read_content((key, value), deep=True)
             recorder.inspect_all((owner, key, value))
             self.native(lambda: store(owner, key, value))

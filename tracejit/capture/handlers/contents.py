@@ -49,6 +49,7 @@ __all__ = [
     "ContentHandlers",
     "get_past",
     "has_stable_hash",
+    "is_table",
     "item_of",
     "length_of",
     "membership",
@@ -63,7 +64,7 @@ _LIMITED = 32
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
 
 
-def _is_table(cls: type, value: Any) -> bool:
+def is_table(cls: type, value: Any) -> bool:
     """A longer list or tuple of values that `==` and their types tell apart: guarded in one go."""
     return (
         cls in (list, tuple)
@@ -301,7 +302,7 @@ class ContentHandlers(Handlers):
                 known = recorder.constant(list(content))
                 recorder.miss_if(elements.differs(known).otherwise(_types_of(elements).differs(types)))
             elif (
-                _is_table(cls, content)
+                is_table(cls, content)
                 and not (symbolic and _may_change(content))
                 and not any((id(value), i) in recorder.effects.written for i in range(len(content)))
             ):

@@ -15,8 +15,10 @@ import numpy as np
 
 from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import Handlers
+from tracejit.capture.handlers.contents import is_table
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import bare, concrete, is_symbolic, plain
+from tracejit.capture.places import user_line
 from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
 from tracejit.core.dtypes import FROM_NUMPY, as_dtype, default_dtype, int64
 from tracejit.core.interrupts import is_foreign
@@ -31,6 +33,13 @@ _AS_OPERATORS: dict[Any, tuple[str, ...]] = {builtins.pow: ("**",), operator.pow
 _LARGE = 1e300
 _MOST = 64
 """A tensor of so many numbers is put together one by one."""
+
+
+def tensor_of_kind(kind: type, numbers: Any, **options: Any) -> Any:
+    """tensor() of numbers, all of which have one type; it raises where some have another."""
+    if any(type(number) is not kind for number in numbers):
+        raise TypeError(f"a number that is no {kind.__name__}")
+    return tensor(numbers, **options)
 
 
 def _is_number(value: Any) -> bool:
@@ -179,9 +188,10 @@ class NumberCallHandlers(Handlers):
         if is_a(scalar, np.generic) and scalar.dtype in FROM_NUMPY:  # it has the dtype that NumPy gave it
             keywords = {**keywords, "dtype": keywords.get("dtype") or FROM_NUMPY[scalar.dtype]}
             given = recorder.leaving.before(given)
-        numbers: list[Any] = []
-        shape = self._shape_of(given, numbers)
-        if shape is None or not any(map(is_symbolic, numbers)):
+        is_unread = self._is_unread(given)
+        numbers: list[Any] = [*given] if is_unread else []
+        shape = (len(numbers),) if is_unread else self._shape_of(given, numbers)
+        if shape is None or not (is_unread or any(map(is_symbolic, numbers))):
             return None
         whole = recorder.in_program.elements_as_tensor(numbers)
         are_many = whole is None and len(numbers) > _MOST
@@ -193,7 +203,7 @@ class NumberCallHandlers(Handlers):
         if not dtype.is_floating_point and (floating or dtype is not int64):
             return None
         if are_many:
-            return self._tensor_before(given, dtype, recorder.operators.truth(keywords.get("requires_grad", False)))
+            return self._tensor_before(given, is_unread, dtype, recorder.operators.truth(keywords.get("requires_grad", False)))
         bind, full = recorder.program.bind, REGISTRY["full"]
         if whole is not None:
             out = bind(REGISTRY["cast"], (whole,), {"dtype": dtype})
@@ -206,16 +216,29 @@ class NumberCallHandlers(Handlers):
             out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
         return out.requires_grad_() if recorder.operators.truth(keywords.get("requires_grad", False)) else out
 
-    def _tensor_before(self, given: Any, dtype: Any, requires_grad: bool) -> Any:
+    def _tensor_before(self, given: Any, is_unread: bool, dtype: Any, requires_grad: bool) -> Any:
         """The tensor of many numbers of the prologue, which makes it in each call; None where some are of the program."""
         recorder = self.recorder
-        nested = self._nested(given)
+        nested = recorder.sources[id(given)] if is_unread else self._nested(given)
         if nested is None:
             return None
         made = recorder.unwatched(lambda: tensor(bare(given), dtype=dtype))
-        make = recorder.constant(attempt).call(recorder.constant(tensor), nested, dtype=recorder.constant(dtype))
+        called = (tensor_of_kind, type(given[0])) if is_unread else (tensor,)
+        make = recorder.constant(attempt).call(*map(recorder.constant, called), nested, dtype=recorder.constant(dtype))
         recorder.outside_tensor(made, make)
-        return made.requires_grad_() if requires_grad else made
+        return recorder.program.bind(REGISTRY["clone"], (made,), {}).requires_grad_() if requires_grad else made
+
+    def _is_unread(self, value: Any) -> bool:
+        """Whether it is a long list or tuple from outside, of numbers of one type that need not be the same in each call, which this call
+        has neither read nor changed so far."""
+        recorder, effects, facts = self.recorder, self.recorder.effects, self.recorder.facts
+        if type(value) not in (list, tuple) or len(value) <= _MOST or not recorder.is_outside(value):
+            return False
+        if type(value[0]) not in (int, float) or any(type(v) is not type(value[0]) for v in value):
+            return False
+        if id(value) in effects.content_known or effects.changes(value):
+            return False
+        return not is_table(type(value), value) or facts.has_varied(facts.name(value), repr(value), user_line())
 
     def _nested(self, value: Any) -> Expr | None:
         """The expression of numbers of the prologue, in nested lists and tuples; None where some are of the program."""
@@ -234,10 +257,18 @@ class NumberCallHandlers(Handlers):
         return ListOf(known) if type(value) is list else TupleOf(known)
 
     def index_of(self, key: Any) -> Any:
-        """A list of positions, of which some are symbolic, as the tensor that indexes as it does; None for other keys."""
-        if type(key) is not list or self.recorder.is_outside(key) or any(type(plain(n)) is not int for n in key):
-            return None
-        return self.tensor_of_numbers(tensor, (key,), {})
+        """The key of an item of a tensor: symbolic numbers of a tuple from outside, tensors in the place of lists of positions that other
+        calls may have others in."""
+        if type(key) is not tuple:
+            return self._positions(key)
+        parts = tuple(map(self._positions, self.recorder.contents.elements(key)))
+        return key if len(parts) == len(key) and all(map(operator.is_, parts, key)) else self.recorder.made(parts)
+
+    def _positions(self, key: Any) -> Any:
+        if type(key) is not list or any(type(plain(n)) is not int for n in key):
+            return key
+        index = self.tensor_of_numbers(tensor, (key,), {})
+        return key if index is None else index
 
     def _shape_of(self, value: Any, numbers: list[Any]) -> tuple[int, ...] | None:
         """The shape of nested lists and tuples, whose numbers are added to `numbers`; None where they are no regular ones."""

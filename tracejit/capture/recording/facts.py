@@ -122,7 +122,11 @@ class Facts:
 
     def has_moved(self, number: Name, value: Any, where: str) -> bool:
         """Whether a number of the prologue had another value at this line when a call was recorded before."""
-        key = self.numbers.get(number, "a number"), where
+        return self.has_varied(self.numbers.get(number, "a number"), value, where)
+
+    def has_varied(self, name: str, value: Any, where: str) -> bool:
+        """The same of what the program calls so, and whose value was guarded then."""
+        key = name, where
         if all(x == shown(value) for x in self.earlier.get(key, ())):
             return False
         self.moved[key] = _ANYTHING_ELSE
