@@ -110,7 +110,7 @@ def test_long_lists_and_tuples_of_floats_are_data() -> None:
     def total(numbers: Any) -> Any:
         leaf = T.tensor(numbers, dtype=T.float64, requires_grad=True)
         (leaf * leaf).sum().backward()
-        return T.tensor(numbers).sum(), leaf.grad
+        return T.tensor(numbers) * 2, leaf.grad
 
     for kind in (list, tuple):
         compiled = equal(total, lambda k, kind=kind: (kind([0.0, *(n / 7 for n in sample(k, 80))]),), 1000)
