@@ -21,7 +21,7 @@ from tracejit.capture import rolling, while_loops
 from tracejit.capture.handlers.effects import GradStore
 from tracejit.capture.handlers.late import MOST_ELEMENTS, is_late
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, is_truth, plain
 from tracejit.capture.places import user_line
 from tracejit.capture.tensor_state import StateRecorder
 from tracejit.capture.unrolled import Unrolled
@@ -127,6 +127,8 @@ class RecordingInterpreter(StateRecorder):
             return value
         if is_late(operand):
             return self.value_of(self.recorder.in_program.as_position(operand))
+        if is_truth(operand):
+            return self._literal(concrete(operand), bounds)
         if is_symbolic(operand):
             return self._scalar(operand, bounds)
         if operand is None:

@@ -331,7 +331,8 @@ class AttributeHandlers(Handlers):
             return value
         if key in recorder.effects.written:
             return value
-        return recorder.read(value, expression.get(name), called=recorder.facts.attribute(owner, name), symbolic=True)
+        called, of_tuple = recorder.facts.attribute(owner, name), is_a(owner, tuple)
+        return recorder.read(value, expression.get(name), called=called, symbolic=True, truths=of_tuple)
 
     def bound_attribute(self, found: Any, name: str, path: Expr | None, owner: Any, cls: type) -> Any:
         """What `found`, the attribute `name` of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class

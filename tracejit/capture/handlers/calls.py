@@ -28,7 +28,17 @@ from tracejit.capture.handlers.generators import draws
 from tracejit.capture.handlers.late import is_answer, is_late
 from tracejit.capture.handlers.printing import as_called_by_program
 from tracejit.capture.handlers.standard_calls import GETTERS
-from tracejit.capture.handlers.symbols import MethodOf, SuperProxy, SymbolicNumber, concrete, is_symbolic, plain, released, stored
+from tracejit.capture.handlers.symbols import (
+    MethodOf,
+    SuperProxy,
+    SymbolicNumber,
+    concrete,
+    is_symbolic,
+    is_truth,
+    plain,
+    released,
+    stored,
+)
 from tracejit.capture.handlers.texts import as_text
 from tracejit.capture.policies import (
     C_CALLABLES,
@@ -346,7 +356,8 @@ class CallHandlers(Handlers):
         """An argument: a symbolic number as it is, but for one that stands for an array."""
         recorder = self.recorder
         value = recorder.sizes.for_library(as_text(value))
-        return value if is_symbolic(value) and not recorder.arrays.is_array(value) else recorder.contents.settled(value)
+        is_number = is_symbolic(value) and not is_truth(value) and not recorder.arrays.is_array(value)
+        return value if is_number else recorder.contents.settled(value)
 
     @staticmethod
     def _is_program_callable(value: Any) -> bool:

@@ -19,12 +19,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.capture.handlers.base import ABSENT, Handlers, Said
-from tracejit.capture.handlers.contents import CONTAINERS, DICT_TYPES, get_past, item_of, membership
+from tracejit.capture.handlers.contents import CONTAINERS, DICT_TYPES, get_past, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
 from tracejit.capture.handlers.ends import Ends
 from tracejit.capture.handlers.late import is_answer, is_late
 from tracejit.capture.handlers.sequences import SEQUENCES
-from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, plain, released, stored
+from tracejit.capture.handlers.symbols import (
+    ObjectIdentity,
+    SymbolicNumber,
+    concrete,
+    is_symbolic,
+    is_truth,
+    plain,
+    released,
+    stored,
+)
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import (
     DICT_VIEWS,
@@ -190,7 +199,11 @@ class ContainerHandlers(Handlers):
         if not _is_data(value):
             return ABSENT
         return recorder.read(
-            value, recorder.sources[id(owner)].at(key._name), called=f"{recorder.facts.name(owner)}[...]", symbolic=True
+            value,
+            recorder.sources[id(owner)].at(key._name),
+            called=f"{recorder.facts.name(owner)}[...]",
+            symbolic=True,
+            truths=type(owner) is not dict,
         )
 
     def _before_the_program(self, number: Any) -> Any:
@@ -254,7 +267,8 @@ class ContainerHandlers(Handlers):
         else:
             key = recorder.arrays.as_index(key)
         if is_symbolic(key):
-            return concrete(key) if is_late(key) and (is_answer(key) or type(plain(key)) is not int) else key
+            needed = is_truth(key) or (is_late(key) and (is_answer(key) or type(plain(key)) is not int))
+            return concrete(key) if needed else key
         if type(key) is tuple and any(map(is_symbolic, key)):
             return tuple(map(self._tensor_key, key))
         return recorder.contents.as_key(key)
@@ -333,15 +347,16 @@ class ContainerHandlers(Handlers):
                 return owner[key]
             value = base.__getitem__(owner, key)
             return recorder.effects.stored.get((id(owner), key % base.__len__(owner)), value)
-        elif cls is tuple and type(key) is int and -len(owner) <= key < len(owner):
-            place = (id(owner), key % len(owner))
+        elif base is tuple and type(key) is int and -tuple.__len__(owner) <= key < tuple.__len__(owner):
+            place, value = (id(owner), key % tuple.__len__(owner)), tuple.__getitem__(owner, key)
             if place in recorder.effects.stored:
                 return recorder.effects.stored[place]
             if id(owner) in recorder.effects.content_known:
-                return owner[key]
+                return value
             if key < 0:
-                self.length(owner)
-            return recorder.read(owner[key], source.at(place[1]), called=recorder.facts.item(owner, place[1]), symbolic=True)
+                recorder.miss_if(length_of(cls, source).differs(tuple.__len__(owner)))
+            called = recorder.facts.item(owner, place[1])
+            return recorder.read(value, item_of(cls, source, place[1]), called=called, symbolic=True, truths=True)
         elif cls is tuple and type(key) is slice:
             return recorder.made(tuple(recorder.contents.elements(owner))[key])
         recorder.contents.read_content(owner)

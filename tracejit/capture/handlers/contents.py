@@ -75,7 +75,7 @@ def is_table(cls: type, value: Any) -> bool:
 
 def _may_change(content: Any) -> bool:
     """Whether the numbers of a longer list or tuple are of the kind that programs compute anew: its elements are read one by one."""
-    return len(content) <= _MOST and any(type(v) in (int, float) for v in content)
+    return len(content) <= _MOST and any(type(v) in (int, float, bool) for v in content)
 
 
 def _past(cls: type, name: str, *arguments: Any) -> Expr:
@@ -271,7 +271,8 @@ class ContentHandlers(Handlers):
         """An element of a container is guarded; where it stays a symbolic number, later reads of the place find that."""
         recorder = self.recorder
         if place not in recorder.effects.written:
-            recorder.effects.remember(place, recorder.read(value, expression, called=called, symbolic=symbolic))
+            found = recorder.read(value, expression, called=called, symbolic=symbolic, truths=True)
+            recorder.effects.remember(place, found)
 
     def _guard_content(self, value: Any, cls: type, symbolic: bool = False, shortened: bool = False) -> None:
         recorder = self.recorder
@@ -341,7 +342,9 @@ class ContentHandlers(Handlers):
         items = [
             item
             if (id(value), i) in recorder.effects.written
-            else recorder.read(item, item_of(cls, source, i), called=recorder.facts.item(value, i), symbolic=symbolic)
+            else recorder.read(
+                item, item_of(cls, source, i), called=recorder.facts.item(value, i), symbolic=symbolic, truths=True
+            )
             for i, item in enumerate(content)
         ]
         moved: Any = collections.deque(items, value.maxlen) if is_a(value, collections.deque) else items

@@ -226,9 +226,10 @@ class GeneratorHandlers(Handlers):
         recorder = self.recorder
         variable = recorder.define(expression)
         if type(value) is not list:
-            return recorder.read(value, variable, symbolic=True)
+            return recorder.read(value, variable, symbolic=True, truths=True)
         recorder.miss_if(variable.type().is_not(Name("list")).otherwise(variable.length().differs(len(value))))
-        return recorder.made([recorder.read(v, variable.at(i), symbolic=True) for i, v in enumerate(value)])
+        items = [recorder.read(v, variable.at(i), symbolic=True, truths=True) for i, v in enumerate(value)]
+        return recorder.made(items)
 
 
 def _shuffled(shuffle: Any, sequence: Any) -> Any:

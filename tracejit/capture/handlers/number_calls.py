@@ -17,10 +17,10 @@ from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.contents import is_table
 from tracejit.capture.handlers.late import is_late
-from tracejit.capture.handlers.symbols import bare, concrete, is_symbolic, plain
+from tracejit.capture.handlers.symbols import bare, concrete, is_symbolic, is_truth, plain
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
-from tracejit.core.dtypes import FROM_NUMPY, as_dtype, default_dtype, int64
+from tracejit.core.dtypes import FROM_NUMPY, as_dtype, bool_, default_dtype, int64
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import REGISTRY
 from tracejit.replay.ir import Expr, ListOf, Name, TupleOf, tuple_of
@@ -193,14 +193,15 @@ class NumberCallHandlers(Handlers):
         shape = (len(numbers),) if is_unread else self._shape_of(given, numbers)
         if shape is None or not (is_unread or any(map(is_symbolic, numbers))):
             return None
+        kinds = {type(plain(n)) for n in numbers}
+        numbers = list(map(self._as_integer, numbers))
         whole = recorder.in_program.elements_as_tensor(numbers)
         are_many = whole is None and len(numbers) > _MOST
         if any(type(plain(n)) is int and not -(2**63) <= plain(n) < 2**63 for n in numbers):
             return None  # it raises what is to be raised
-        floating = any(type(plain(n)) is float for n in numbers)
-        dtype = keywords.get("dtype") or (default_dtype() if floating else int64)
+        dtype = keywords.get("dtype") or (default_dtype() if float in kinds else int64 if int in kinds else bool_)
         dtype = as_dtype(dtype, function.__name__)
-        if not dtype.is_floating_point and (floating or dtype is not int64):
+        if not (dtype.is_floating_point or kinds == {bool} or (dtype is int64 and float not in kinds)):
             return None
         if are_many:
             return self._tensor_before(given, is_unread, dtype, recorder.operators.truth(keywords.get("requires_grad", False)))
@@ -208,12 +209,12 @@ class NumberCallHandlers(Handlers):
         if whole is not None:
             out = bind(REGISTRY["cast"], (whole,), {"dtype": dtype})
             out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
-        elif not shape:
-            out = bind(full, (numbers[0],), {"shape": (), "dtype": dtype})
         else:
-            parts = [bind(full, (n,), {"shape": (1,), "dtype": dtype}) for n in numbers]
-            out = bind(REGISTRY["cat"], tuple(parts), {"dim": 0})
-            out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
+            filled = int64 if kinds == {bool} else dtype
+            parts = [bind(full, (n,), {"shape": (1,) if shape else (), "dtype": filled}) for n in numbers]
+            out = bind(REGISTRY["cat"], tuple(parts), {"dim": 0}) if shape else parts[0]
+            out = out if filled is dtype else bind(REGISTRY["cast"], (out,), {"dtype": dtype})
+            out = out if len(shape) <= 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
         return out.requires_grad_() if recorder.operators.truth(keywords.get("requires_grad", False)) else out
 
     def _tensor_before(self, given: Any, is_unread: bool, dtype: Any, requires_grad: bool) -> Any:
@@ -229,16 +230,16 @@ class NumberCallHandlers(Handlers):
         return recorder.program.bind(REGISTRY["clone"], (made,), {}).requires_grad_() if requires_grad else made
 
     def _is_unread(self, value: Any) -> bool:
-        """Whether it is a long list or tuple from outside, of numbers of one type that need not be the same in each call, which this call
+        """Whether it is a long list from outside, of numbers of one type that need not be the same in each call, which this call
         has neither read nor changed so far."""
         recorder, effects, facts = self.recorder, self.recorder.effects, self.recorder.facts
-        if type(value) not in (list, tuple) or len(value) <= _MOST or not recorder.is_outside(value):
+        if type(value) is not list or len(value) <= _MOST or not recorder.is_outside(value):
             return False
-        if type(value[0]) not in (int, float) or any(type(v) is not type(value[0]) for v in value):
+        if type(value[0]) not in (int, float, bool) or any(type(v) is not type(value[0]) for v in value):
             return False
         if id(value) in effects.content_known or effects.changes(value):
             return False
-        return not is_table(type(value), value) or facts.has_varied(facts.name(value), repr(value), user_line())
+        return not is_table(list, value) or facts.has_varied(facts.name(value), repr(value), user_line())
 
     def _nested(self, value: Any) -> Expr | None:
         """The expression of numbers of the prologue, in nested lists and tuples; None where some are of the program."""
@@ -270,9 +271,15 @@ class NumberCallHandlers(Handlers):
         index = self.tensor_of_numbers(tensor, (key,), {})
         return key if index is None else index
 
+    def _as_integer(self, number: Any) -> Any:
+        """A truth value as 0 or 1; any other number as it is."""
+        if is_truth(number):
+            return self.recorder.define_number(Name("int").call(number._name), int(number._value), check_type=False)
+        return int(number) if type(number) is bool else number
+
     def _shape_of(self, value: Any, numbers: list[Any]) -> tuple[int, ...] | None:
         """The shape of nested lists and tuples, whose numbers are added to `numbers`; None where they are no regular ones."""
-        if type(plain(value)) in (int, float):
+        if type(plain(value)) in (int, float) or type(value) is bool or is_truth(value):
             numbers.append(value)
             return ()
         if type(value) not in (list, tuple) or not value:

@@ -19,7 +19,7 @@ import numpy as np
 
 from tracejit.capture.handlers.base import ABSENT, Handlers, Said
 from tracejit.capture.handlers.late import is_answer
-from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, plain
+from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, is_truth, plain
 from tracejit.capture.handlers.texts import as_text, is_open
 from tracejit.capture.policies import (
     BINARY,
@@ -143,7 +143,7 @@ class OperatorHandlers(Handlers):
 
     def _identity_test(self, symbol: str, left: Any, right: Any) -> bool:
         recorder = self.recorder
-        if is_answer(left) or is_answer(right):
+        if any(is_answer(x) or is_truth(x) for x in (left, right)):
             left, right = concrete(left), concrete(right)
         if is_symbolic(left) or is_symbolic(right):
             if left is not right and type(plain(left)) is type(plain(right)):

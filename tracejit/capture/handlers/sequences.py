@@ -178,7 +178,7 @@ class SequenceHandlers(Handlers):
     def _old(self, owner: Any, value: Any, place: int) -> Any:
         recorder = self.recorder
         expression = item_of(type(owner), recorder.sources[id(owner)], place)
-        return recorder.read(value, expression, called=recorder.facts.item(owner, place), symbolic=True)
+        return recorder.read(value, expression, called=recorder.facts.item(owner, place), symbolic=True, truths=True)
 
     def _is_apart(self, owner: Any, ends: Ends, from_start: tuple[int, ...], from_end: tuple[int, ...]) -> bool:
         """Whether places of the original that are counted from one end are others than those that were written to from the other end:

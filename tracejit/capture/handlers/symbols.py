@@ -37,6 +37,7 @@ __all__ = [
     "concrete",
     "holds_numbers",
     "is_symbolic",
+    "is_truth",
     "plain",
     "released",
     "settle_closure",
@@ -65,6 +66,11 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 def is_symbolic(value: object) -> bool:
     """Whether `value` is a symbolic number."""
     return type(value) is SymbolicNumber
+
+
+def is_truth(value: object) -> bool:
+    """Whether `value` is a symbolic truth value of the prologue: to be asked, compared, computed with and made a tensor of, as it is."""
+    return type(value) is SymbolicNumber and value._late is None and type(value._value) is bool
 
 
 def plain(value: Any) -> Any:
