@@ -5,7 +5,10 @@ The library verifies itself in tests, so each instance here is also compared wit
 
 from __future__ import annotations
 
+import functools
+import logging
 import math
+import operator
 import random
 import re
 import threading
@@ -628,7 +631,12 @@ def by_extremes(x: T.Tensor) -> T.Tensor:
     return T.zeros(max(n, m), 4)[: min(n, m)].sum(0) + x[: min([n - 2, n // 2])].sum(0) + x.sum(0) / max(n, 2)
 
 
-@pytest.mark.parametrize("function", [by_halves, by_extremes])
+def by_products(x: T.Tensor) -> T.Tensor:
+    flat = x.reshape(math.prod(x.shape)) / math.prod([x.shape[0], 0.5])
+    return flat * functools.reduce(operator.mul, x.shape) + functools.reduce(lambda a, b: a + b, x.shape, 2)
+
+
+@pytest.mark.parametrize("function", [by_halves, by_extremes, by_products])
 def test_rounded_quotients_shifts_and_extremes_of_sizes_are_sizes(function: Callable[[T.Tensor], T.Tensor]) -> None:
     compiled = with_rows(function, (9, 14, 7, 30, 17, 33, 8, 21))
     assert (compiled.stats.traces, compiled.stats.instances) == (2, 6), compiled.explain()
@@ -904,6 +912,31 @@ def test_what_else_a_call_relies_on_is_guarded_in_instances() -> None:
     state["on"] = False
     for n in (5, 9, 15, 17, 19):
         assert compiled(T.ones(n), k=3).tolist() == [1.0] * n
+
+
+def test_what_is_told_of_a_size_is_no_reason_to_record_it(capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[str] = []
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record.getMessage())
+
+    logger = logging.Logger("sizes")
+    logger.addHandler(Told())
+
+    def function(x: T.Tensor) -> tuple[T.Tensor, str]:
+        print("rows", x.shape[0], x.shape, f"{x.shape[1:]} {x.size()!r}")
+        logger.info("%d of %s: %.1f", len(x), x.shape, x.sum().item())
+        print(f"{x.sum().item():.1f}", str(x.shape), "done")
+        return x + 1, f"{x.shape}"
+
+    compiled = T.compile(function)
+    for n in (5, 7, 9, 11, 12, 30):
+        expected = function(T.ones(n, 2)), capsys.readouterr().out, told.pop()
+        assert repr((compiled(T.ones(n, 2)), capsys.readouterr().out, told.pop())) == repr(expected)
+    assert not told
+    assert compiled.stats.traces <= 3
+    assert compiled.stats.compiled_calls == 6 - compiled.stats.traces
 
 
 def test_effects_of_a_call_are_those_of_its_sizes() -> None:

@@ -395,7 +395,7 @@ def _ranks(shapes: Shapes) -> tuple[int, ...]:
 def _serves(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the guards of a recording hold for a call.  What locks before the program is not tried in vain; what is drawn before it is
     put back."""
-    if recording.locks or recording.outside:
+    if recording.locks:
         return False
     entry = recording.build_entry(calling(recording, lambda tensors, numbers: _FITS))
     states, answer = kept(recording.generators)(), None

@@ -50,6 +50,7 @@ from tracejit.capture.policies import (
     is_shareable,
     is_user_instance,
 )
+from tracejit.core.interrupts import is_foreign
 from tracejit.replay.ir import Name
 from tracejit.tensor import Size, Tensor
 
@@ -148,13 +149,13 @@ class BuiltinCallHandlers(Handlers):
             return recorder.outside_calls.outside_call(
                 function, arguments, keywords, *(("impure_call", f"{name}()") if name in IMPURE else reason)
             )
-        arguments = tuple(recorder.contents.settled(a) for a in arguments)
-        keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
         if function in _OPERATORS and not keywords and len(arguments) == 2:
             symbol, in_place = _OPERATORS[function]
             return recorder.operators.binary(symbol, *arguments, in_place=in_place)
         if function in _UNARY_OPERATORS and not keywords and len(arguments) == 1:
             return recorder.operators.unary(_UNARY_OPERATORS[function], *arguments)
+        arguments = tuple(recorder.contents.settled(a) for a in arguments)
+        keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
         if function in PURE_FUNCTIONS:
             return self._call_pure(function, arguments, keywords)
         if owner is not None and is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS:
@@ -321,9 +322,9 @@ class BuiltinCallHandlers(Handlers):
         if function is builtins.sorted and len(arguments) == 1 and keywords.keys() <= {"key", "reverse"}:
             elements = list(recorder.iteration.iterate(arguments[0]))
             return recorder.made(recorder.container_methods.in_order(elements, **keywords))
+        if function is functools.reduce and len(arguments) in (2, 3) and not keywords:
+            return self._reduced(*arguments)
         arguments, keywords = self.with_callbacks(function, arguments, keywords)
-        if function is functools.reduce and len(arguments) > 1:
-            arguments = (arguments[0], recorder.iteration.iterate(arguments[1]), *arguments[2:])
         if function in (builtins.abs, builtins.round) and arguments and is_a(arguments[0], Tensor):
             method, _ = recorder.attributes.lookup(type(arguments[0]), _UNARY_METHODS[function])
             if method is not ABSENT:
@@ -347,6 +348,23 @@ class BuiltinCallHandlers(Handlers):
         if any(is_a(value, np.generic) for value in arguments):
             return recorder.arrays.numpy_computes(function, arguments, keywords)
         return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
+
+    def _reduced(self, function: Any, values: Any, *initial: Any) -> Any:
+        """functools.reduce: what is handed from call to call may stay symbolic."""
+        elements = self.recorder.iteration.iterate(values)
+        try:
+            rest = iter(elements)
+        except TypeError as error:
+            if is_foreign(error):
+                raise
+            return functools.reduce(function, elements)  # it raises what is to be raised
+        result = next(iter(initial), ABSENT)
+        result = next(rest, ABSENT) if result is ABSENT else result
+        if result is ABSENT:
+            return functools.reduce(function, ())  # it raises what is to be raised
+        for element in rest:
+            result = self.recorder.calls.call(function, (result, element), {})
+        return result
 
     # -- builtins with a handler of their own
     def _any(self, values: Any) -> bool:
@@ -492,6 +510,7 @@ _SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most argumen
     sys.exc_info: (BuiltinCallHandlers._handled_parts, 0, 0),
     builtins.sum: (lambda self, *terms: self.recorder.number_calls.total(*terms), 1, 2),
     math.fsum: (lambda self, terms: self.recorder.number_calls.precise_total(terms), 1, 1),
+    math.prod: (lambda self, values: self.recorder.number_calls.product(values), 1, 1),
     builtins.any: (BuiltinCallHandlers._any, 1, 1),
     builtins.all: (BuiltinCallHandlers._all, 1, 1),
     builtins.getattr: (BuiltinCallHandlers._getattr, 2, 3),

@@ -163,6 +163,13 @@ class NumberCallHandlers(Handlers):
         first, *others = [n._name if is_symbolic(n) else recorder.number_expression(n) for n in (start, *numbers)]
         return recorder.define_number(Name("sum").call(tuple_of(*others), first), result, check_type=True)
 
+    def product(self, values: Any, start: Any = 1) -> Any:
+        """math.prod: one multiplication after the other."""
+        result = start
+        for value in self.recorder.iteration.iterate(values):
+            result = self.recorder.operators.binary("*", result, value)
+        return result
+
     def precise_total(self, values: Any) -> Any:
         """math.fsum of numbers, none of which is so large that it raises."""
         recorder = self.recorder

@@ -338,6 +338,8 @@ class OperatorHandlers(Handlers):
             and recorder.texts.holds_open(value)
         ):
             return recorder.texts.text_of_container(value)  # type: ignore[no-any-return]
+        if type(value) is Size and not specification and recorder.effects.numbered.get(id(value)):
+            return recorder.texts.text_of_shape(value)  # type: ignore[no-any-return]
         if type(value) is np.ndarray and value.ndim == 0 and conversion == -1:
             value = recorder.arrays.array_call(np.ndarray.item, (value,))
         if (

@@ -252,6 +252,12 @@ class TextHandlers(Handlers):
         parts = [*value, *value.values()] if type(value) is dict else value
         return any(map(self.holds_open, parts))
 
+    def text_of_shape(self, shape: Any) -> Any:
+        """repr() of a Size with symbolic sizes."""
+        text = repr(shape)
+        sizes = self.text_of_container([*self.recorder.contents.elements(shape)])
+        return self.joined((text[: text.index("[")], sizes, text[text.index("]") + 1 :]))
+
     def text_of_container(self, value: Any) -> Any:
         """repr() of a container that this run made, in which there are numbers or texts that each call computes."""
         if type(value) not in (list, tuple, dict) or not self.holds_open(value):
