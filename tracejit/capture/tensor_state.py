@@ -29,6 +29,9 @@ from tracejit.tensor.contents import is_data_of
 
 __all__ = ["StateRecorder"]
 
+_BECOMING_VIEWS = frozenset({"unsqueeze_", "squeeze_", "transpose_", "t_", "swapaxes_"})
+"""Methods after which a tensor is what a view of it was, on the same memory."""
+
 
 @dataclass(slots=True)
 class _Made:
@@ -42,6 +45,11 @@ class _Made:
     makers: dict[int, Node] = field(default_factory=dict)
     roots: dict[Any, Any] = field(default_factory=dict)
     written: set[Any] = field(default_factory=set)
+
+
+def _lies_alike(tensor: Tensor, view: Tensor) -> bool:
+    """Whether a tensor and a view of all of it have the same elements in the same order, without gaps."""
+    return tensor._base is None and tensor._array.flags.c_contiguous and view._array.flags.c_contiguous
 
 
 class StateRecorder(Interpreter):
@@ -193,6 +201,22 @@ class StateRecorder(Interpreter):
         self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
         recorder.keep.append(tensor)
 
+    def _becomes_view(self, tensor: Tensor, view: Tensor) -> bool:
+        """A tensor of the call is about to be what a view of it is: a value of its own from now on.  False for others, where something else
+        has its memory, and where the elements come to lie in another order."""
+        before, value, recorder = self.values.get(id(tensor)), self.value_of(view), self.recorder
+        if before is None or value is None or recorder.is_outside(tensor) or tensor.requires_grad:
+            return False
+        known = self._looked_through()
+        own = known.roots.get(before, before)
+        views = [v for v, root in known.roots.items() if root == own and known.makers[v].op.kind is Kind.VIEW]
+        is_shared = any(number._late.source is tensor for number in recorder.arrays.left.values())
+        if is_shared or any(self.defined[v] is not view for v in views) or not _lies_alike(tensor, view):
+            return False
+        self.nodes.append(Node(REGISTRY["clone"], (value,), (), (self._define(tensor, view),), user_line()))
+        recorder.keep.append(tensor)
+        return True
+
     def _root(self, value: int | None) -> int | None:
         """The value that owns the memory of this one."""
         for node in reversed(self.nodes):
@@ -309,5 +333,5 @@ class StateRecorder(Interpreter):
             self.leaves.append(self.values[id(tensor)])
             recorder.keep.append(tensor)
             self._become_leaf(tensor, not tensor._requires_grad)
-        else:
+        elif not (event in _BECOMING_VIEWS and self._becomes_view(*details)):
             recorder.stop("tensor_state", event)

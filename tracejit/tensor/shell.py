@@ -174,8 +174,9 @@ def _renamed(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if self._base is not None or (self.requires_grad and (state.grad_enabled or self._node is not None)):
             raise RuntimeError(f"{name}(): a view, or a tensor that requires grad, keeps its shape; use {name[:-1]}()")
-        state.top.note(name, self)
-        self._array = function(self, *args, **kwargs)._array
+        view = function(self, *args, **kwargs)
+        state.top.note(name, self, view)
+        self._array = view._array
         rebound()
         return self
 
