@@ -29,6 +29,8 @@ def seeded() -> None:
     np.random.seed(5)
     generator.bit_generator.state = np.random.default_rng(7).bit_generator.state
     own.seed(2)
+    places[:] = range(6)
+    pairs[:] = [(T.ones(2) * k, k % 2 == 0) for k in range(3)]
     memory.clear()
     memory.extend((np.full(3, i, "f4"), i, float(i)) for i in range(20))
 
@@ -94,6 +96,8 @@ def made_by_the_call(x: T.Tensor) -> Any:
 memory: deque[Any] = deque((np.full(3, i, "f4"), i, float(i)) for i in range(20))
 table = [0.5, 1.5, 3.0]
 names = ["a", "b"]
+places: list[int] = []
+pairs: list[Any] = []
 
 
 def picked(x: T.Tensor) -> Any:
@@ -121,6 +125,60 @@ def seen_before_it_is_shuffled(x: T.Tensor) -> Any:
     part = array[:3]
     np.random.shuffle(array)
     return part * 2, x * 2
+
+
+def shuffled_in_each_epoch(x: T.Tensor) -> Any:
+    order, places, batches = np.arange(6), list(range(6)), []
+    weight = x * 0
+    for epoch in range(2):
+        np.random.shuffle(order)
+        random.shuffle(places)
+        for start in range(0, 6, 2):
+            rows = order[start : start + 2]
+            batches.append(x[rows % 3] * (epoch + 1) - x[[k % 3 for k in places[start : start + 2]]])
+            weight[T.tensor(rows) % 3] += 1
+    return batches, weight, T.tensor(order), order, order[0], T.tensor(order, dtype=T.float32) * x[0]
+
+
+def a_view_is_shuffled_with_its_array(x: T.Tensor) -> Any:
+    order = generator.permutation(6)
+    part, least, kept = order[:2], order.min(), {"order": order}
+    first = x[part % 3] * order[0]
+    generator.shuffle(order)
+    return first, x[part % 3], part, least, kept, [int(k) for k in order], x.sum() * order
+
+
+def shuffled_after_a_decision(x: T.Tensor) -> Any:
+    order = np.arange(3)
+    np.random.shuffle(order)
+    if x.sum() > 3:
+        np.random.shuffle(order)
+    return x[order]
+
+
+def a_list_from_outside_is_shuffled(x: T.Tensor) -> Any:
+    random.shuffle(places)
+    first = x[[k % 3 for k in places[:2]]]
+    own.shuffle(places)
+    places[0] += 1
+    random.shuffle(pairs)
+    done = T.tensor([flag for _, flag in pairs])
+    return first, x * places[1], len(places), list(places), done, [tensor * 2 for tensor, _ in pairs]
+
+
+def shared_with_a_tensor_and_shuffled(x: T.Tensor) -> Any:
+    order = generator.permutation(3)
+    shared = T.from_numpy(order)
+    before = shared * 1
+    generator.shuffle(order)
+    return before, shared * 1, x[shared]
+
+
+def told_and_shuffled(x: T.Tensor) -> Any:
+    order = generator.permutation(6)
+    print(order[:2], f"{order}", order.sum() * x.sum().item())
+    generator.shuffle(order)
+    return order, x * 2
 
 
 def replayed(x: T.Tensor) -> Any:
@@ -178,6 +236,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int]] = {  # and how many paths th
     "picked": (picked, 3),
     "picked texts": (lambda x: (x * 2, random.choice(names), random.choices(names)), 4),
     "shuffled numbers": (shuffled_numbers, 1),
+    "shuffled in each epoch": (shuffled_in_each_epoch, 1),
+    "a view is shuffled with its array": (a_view_is_shuffled_with_its_array, 1),
+    "shuffled after a decision": (shuffled_after_a_decision, 2),
+    "a list from outside is shuffled": (a_list_from_outside_is_shuffled, 1),
     "replayed": (replayed, 1),
     "scalars of NumPy": (scalars_of_numpy, 2),
     "out of range": (out_of_range, 3),
@@ -198,7 +260,10 @@ def test_compiled_calls_draw_what_eager_calls_draw(name: str, hot: int) -> None:
     assert compiled.stats.traces <= paths and compiled.stats.compiled_calls == CALLS - compiled.stats.traces, compiled.reasons
 
 
-@pytest.mark.parametrize("fn", [seen_before_it_is_shuffled, replayed_when_it_was_stored])
+@pytest.mark.parametrize(
+    "fn",
+    [seen_before_it_is_shuffled, replayed_when_it_was_stored, shared_with_a_tensor_and_shuffled, told_and_shuffled],
+)
 def test_what_is_picked_from_what_the_call_has_changed_is_what_eager_picks(fn: Any) -> None:
     assert drawn(T.compile(fn)) == drawn(fn)
 
@@ -341,3 +406,12 @@ def test_draws_keep_their_order_where_guards_of_a_large_structure_stand_between_
     model = Noisy()
     with override(hot_calls=hot):
         assert drawn(T.compile(model)) == drawn(model)
+
+
+def test_an_array_that_is_shuffled_where_it_cannot_be_says_so() -> None:
+    array = np.arange(3)
+    compiled = T.compile(lambda x: (np.random.shuffle(array), x * 2)[1])
+    for _ in range(4):
+        compiled(T.ones(3))
+    assert "an ndarray that is shuffled" in compiled.explain()
+    assert sorted(array) == [0, 1, 2]

@@ -43,6 +43,7 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
         if recorder.stopped or type(array) is not np.ndarray or array.dtype.kind not in "biuf" or not array.dtype.isnative:
             return False
         if id(array) not in self._whole:
+            self.is_read_later(array)
             source = recorder.sources[id(array)]
             recorder.miss_if(
                 source.get("shape").differs(array.shape).otherwise(source.get("dtype").is_not(recorder.constant(array.dtype)))

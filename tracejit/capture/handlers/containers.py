@@ -169,7 +169,7 @@ class ContainerHandlers(Handlers):
         kinds = set(map(type, owner))
         if recorder.stopped or is_answer(place) or type(plain(place)) is not int or kinds not in ({str}, {int}, {float}):
             return None
-        if not -len(owner) <= plain(place) < len(owner):
+        if not -len(owner) <= plain(place) < len(owner) or self._have_varied(owner):
             return None
         recorder.contents.read_content(owner)
         negative = plain(place) < 0
@@ -177,6 +177,13 @@ class ContainerHandlers(Handlers):
         recorder.leaving.late_outcome(">=", place, -len(owner) if negative else 0, True)
         items = tuple(owner)
         return recorder.leaving.late_item(self._tables.setdefault(repr(items), items), place)
+
+    def _have_varied(self, owner: Any) -> bool:
+        """Whether items of a list from outside were others when a call was recorded before: it is no table."""
+        facts, line = self.recorder.facts, user_line()
+        return self.recorder.is_outside(owner) and any(
+            facts.has_varied(facts.item(owner, k), item, line) for k, item in enumerate(owner)
+        )
 
     def numbered_item(self, owner: Any, key: Any) -> Any:
         """An item of a container from outside that the call has not changed, at a number that may be another one in each call: data of the
@@ -691,6 +698,19 @@ class ContainerHandlers(Handlers):
         elif ends is not None:
             self._change_ends(owner, ends, name, arguments)
         return result
+
+    def replace_items(self, owner: list[Any], items: list[Any]) -> None:
+        """A list gets other items, all of which are known."""
+        recorder = self.recorder
+        if not recorder.is_outside(owner):
+            owner[:] = items
+            return
+        recorder.effects.note_change(owner)
+        owner[:] = map(stored, items)
+        recorder.effects.note_method(MethodCall(owner, "__setitem__", (slice(None), items)))
+        recorder.effects.content_known.add(id(owner))
+        recorder.contents.ends.pop(id(owner), None)
+        recorder.contents.remember_items(owner, items)
 
     def _change_ends(self, owner: Any, ends: Ends, name: str, arguments: tuple[Any, ...]) -> None:
         """What becomes of a list or deque whose content is not known."""

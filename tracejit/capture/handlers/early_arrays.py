@@ -21,8 +21,11 @@ from tracejit.capture.handlers.attempts import FAILED, attempt_without_warnings
 from tracejit.capture.handlers.late import MOST_ELEMENTS, Late, is_late
 from tracejit.capture.handlers.symbols import SymbolicNumber, bare, is_symbolic
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.core.dtypes import as_dtype
+from tracejit.core.op import REGISTRY
 from tracejit.replay.ir import Expr, ListOf, Name, TupleOf
 from tracejit.tensor import Tensor
+from tracejit.tensor.construction import tensor
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -43,6 +46,7 @@ class EarlyArrayHandlers(ArrayHandlers):
         super().__init__(recorder)
         self.reads_late = False  # whether NumPy reads arrays from outside after the program
         self._own: set[int] = set()  # ids of the arrays that have the memory that the prologue has made
+        self._read_later: set[int] = set()  # the same of arrays whose memory the program reads, or NumPy after it
         # Arrays from outside with other memory than the call has written to.
         self.read_after_writes: list[np.ndarray[Any, Any]] = []
 
@@ -87,6 +91,29 @@ class EarlyArrayHandlers(ArrayHandlers):
     def has_own_memory(self, array: Any) -> None:
         """The prologue has made an array."""
         self._own.add(id(_owner(array)))
+
+    def is_read_later(self, array: Any) -> None:
+        """What comes after the prologue reads the memory of an array."""
+        self._read_later.add(id(_owner(array)))
+
+    def may_be_shuffled(self, array: Any) -> bool:
+        """Whether the prologue has made an array whose memory nothing reads that comes after the prologue: there it is what it is in the
+        order of the call."""
+        if not self.is_outside_array(array) or self.recorder.effects.given_to_calls(array):
+            return False
+        return id(_owner(array)) in self._own - self._read_later
+
+    def tensor_of_array(self, function: Any, array: Any, dtype: Any = None, *, requires_grad: Any = False) -> Any:
+        recorder = self.recorder
+        if function is not tensor or not self.is_outside_array(array) or id(_owner(array)) not in self._own:
+            self.is_read_later(array)
+            return super().tensor_of_array(function, array, dtype, requires_grad=requires_grad)
+        source = recorder.sources[id(array)]
+        recorder.miss_if(source.get("dtype").is_not(recorder.constant(array.dtype)))
+        made: Any = recorder.unwatched(lambda: tensor(array))
+        recorder.outside_tensor(made, recorder.constant(tensor).call(source))
+        copy = made if dtype is None else made.to(as_dtype(dtype, function.__name__))
+        return recorder.program.bind(REGISTRY["clone"], (copy,), {}).requires_grad_() if requires_grad else copy
 
     def memory_is_written(self) -> bool:
         """Whether the call has written to memory from outside so far."""
@@ -161,6 +188,7 @@ class EarlyArrayHandlers(ArrayHandlers):
         if not self.is_outside_array(value) or value.dtype.kind not in "biuf":
             return super().argument_expression(value, parts)
         source = recorder.sources[id(value)]
+        self.is_read_later(value)
         recorder.miss_if(
             source.get("shape").differs(value.shape).otherwise(source.get("dtype").is_not(recorder.constant(value.dtype)))
         )

@@ -45,6 +45,8 @@ _DRAWS = frozenset(
 _OF_NUMPY: frozenset[Any] = frozenset({np.random.seed, np.random.ranf, np.random.sample})
 """Functions that stand for a method of NumPy's own generator."""
 _MAKING = frozenset(map(id, (random.Random, np.random.RandomState, np.random.default_rng)))
+_MOST = 256
+"""A list from outside of so many items is shuffled as a whole."""
 _OF_SEQUENCES = frozenset({"choice", "choices", "sample"})
 """Those of random.Random that pick from a sequence: what they pick is read from what each call draws where the sequence is one that the
 prologue finds.  The Python code of others is followed, as any other."""
@@ -111,29 +113,56 @@ class GeneratorHandlers(Handlers):
         return self._picked(expression, value) if picks else self._drawn(expression, value)
 
     def _shuffle(self, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A list of numbers, or an array of constants, that this run has made: each call shuffles a copy, and goes on with that.  ABSENT
-        for others."""
+        """A list, or an array of constants: each call shuffles a copy, and goes on with that; a list from outside has what is in it when
+        the program has run.  An array that the prologue has made is shuffled there.  ABSENT for others."""
         recorder = self.recorder
         shuffled: Any = arguments[0] if len(arguments) == 1 and not keywords else None
-        is_list = type(shuffled) is list and not recorder.is_outside(shuffled) and self._is_found(shuffled)
-        if recorder.stopped or not (is_list or recorder.arrays.is_alone(shuffled)):
-            return ABSENT
+        is_array = type(shuffled) is np.ndarray
+        given = self._array_to_shuffle(shuffled) if is_array else self._list_to_shuffle(shuffled)
+        if recorder.stopped or given is None:
+            return owner.shuffle(shuffled) if is_array else ABSENT
         known = self._source(owner, "shuffle")
         if known is None:
             return owner.shuffle(shuffled)
-        given = ListOf(tuple(map(self._to_draw, shuffled))) if is_list else recorder.constant(shuffled.copy(order="K"))
-        expression = recorder.constant(attempt).call(recorder.constant(_shuffled), known.get("shuffle"), given)
         self._note(owner)
-        if is_list:
-            value = bare(shuffled)
-            recorder.unwatched(lambda: owner.shuffle(value))
-            shuffled[:] = self._picked(expression, value)
-        else:
+        shuffle = known.get("shuffle")
+        if recorder.arrays.may_be_shuffled(shuffled):
+            made = recorder.define(recorder.constant(attempt).call(shuffle, given))
+            recorder.miss_if(made.is_not(None))
+            return recorder.unwatched(lambda: owner.shuffle(shuffled))
+        expression = recorder.constant(attempt).call(recorder.constant(_shuffled), shuffle, given)
+        if is_array:
             recorder.unwatched(lambda: owner.shuffle(shuffled))
             recorder.arrays.let_go_of(shuffled)
             del recorder.made_here[id(shuffled)]
             self._drawn(expression, shuffled)
+        else:
+            value = recorder.unwatched(lambda: _shuffled(owner.shuffle, bare(shuffled)))
+            recorder.containers.replace_items(shuffled, self._picked(expression, value))
         return None
+
+    def _array_to_shuffle(self, array: Any) -> Expr | None:
+        """An array in the prologue; None, with a reason, for one whose other contents would be seen."""
+        recorder = self.recorder
+        if recorder.arrays.may_be_shuffled(array):
+            return recorder.sources[id(array)]
+        if recorder.arrays.is_alone(array):
+            return recorder.constant(array.copy(order="K"))
+        recorder.stop("container", "an ndarray that is shuffled")
+        return None
+
+    def _list_to_shuffle(self, value: Any) -> Expr | None:
+        """A list in the prologue, as it is now; None for others."""
+        recorder = self.recorder
+        if type(value) is not list or not recorder.is_outside(value):
+            return ListOf(tuple(map(self._to_draw, value))) if type(value) is list and self._is_found(value) else None
+        if len(value) <= _MOST and self._is_found(value):
+            return recorder.sources[id(value)]
+        if id(value) not in recorder.effects.content_known:
+            return None
+        items = list(recorder.contents.elements(value))
+        are_numbers = all(type(plain(item)) in (int, float) and not is_late(item) for item in items)
+        return ListOf(tuple(map(self._to_draw, items))) if are_numbers else None
 
     def _is_found(self, value: Any) -> bool:
         """Whether it is a sequence that the prologue finds as it is now: one from outside, or one of numbers."""
