@@ -21,6 +21,8 @@ tokens = np.arange(50).astype(np.int16)
 weight = T.zeros(3)
 rows = T.arange(18.0).view(6, 3) / 8 - 1
 steps, values = np.array([0.0, 1.0, 2.0]), np.array([5.0, 7.0, 1.0])
+changing, flags = [0, 1, 2], [True, False, False]
+pair: list[Any] = [(0, 1.5), (2.5, 1)]
 COUNTS = [0, 1, 2, 3, 1, 2, 0]
 
 
@@ -139,6 +141,15 @@ def gradients(x: T.Tensor, n: int) -> Any:
 PROGRAMS: dict[str, tuple[Callable[..., Any], int | str]] = {  # and how many recordings there are, or the reason
     "an array of numbers": (lambda x, n: T.tensor(np.array([n, 1.0, 2.0])) * x, 1),
     "interpolation": (lambda x, n: (x * np.interp(n, steps, values), np.interp(n, [0, 1, 2], [5, 7, 1])), 1),
+    "an array of a list": (
+        lambda x, n: (
+            T.tensor(np.array(changing, dtype=np.float32)) * x,
+            np.mean(changing) * x,
+            np.array([changing, flags, [n] * 3]),
+        ),
+        1,
+    ),
+    "places in a list": (lambda x, n: (data[changing].sum() * x, data[(changing[0],)], np.asarray(pair) * 2), 1),
     "an array that is drawn": (lambda x, n: T.from_numpy(np.random.randn(3).astype("f4")) * x, 1),
     "a generator of the call": (lambda x, n: T.from_numpy(np.random.default_rng(n).normal(size=3).astype("f4")) * x, 1),
     "a window": (window, 1),
@@ -203,6 +214,7 @@ def outcomes(fn: Callable[..., Any]) -> list[Any]:
     found = []
     for turn, n in enumerate(COUNTS):
         data[5], data[2] = turn, 2.5 - turn
+        changing[0], flags[1], pair[0] = turn, turn % 2 == 0, (turn, 0.5 * turn)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             result = facts(fn(T.ones(3) * (turn + 1), n))
@@ -223,6 +235,13 @@ def test_what_numpy_makes_of_arrays_from_outside_is_that_of_the_call(name: str, 
         assert expected in {reason.code for reason in compiled.reasons}
     else:
         assert (compiled.stats.traces, compiled.stats.compiled_calls) == (expected, len(COUNTS) - expected), compiled.explain()
+
+
+def test_lists_of_other_numbers_make_arrays_of_other_dtypes() -> None:
+    compiled = T.compile(lambda numbers: (np.array(numbers), np.array(numbers, dtype=np.float32).sum(), T.ones(2)))
+    for numbers in ([1, 2], [3, 4], [1.5, 2], [True, 2], [2**70, 1], [[1, 2], [3, 4]], [[1, 2.5], [3, 4]], [True, False], [5, 6]):
+        assert facts(compiled(numbers)) == facts((np.array(numbers), np.array(numbers, dtype=np.float32).sum(), T.ones(2)))
+    assert compiled.stats.compiled_calls >= 2
 
 
 def test_arrays_of_other_dtypes_and_ranks_at_the_same_place_are_computed_with_anew() -> None:

@@ -1,5 +1,5 @@
-"""`unsqueeze_`, `squeeze_` and `transpose_` inside compiled functions: tensors of the call go on as values of their own; where anything else
-has their memory, or they are from outside, the function is eager, and says so."""
+"""`unsqueeze_`, `squeeze_` and `transpose_` inside compiled functions: tensors of the call go on as values of their own; where anything
+else has their memory, or they are from outside, the function is eager, and says so."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ DATA: dict[str, Callable[[Any], Any]] = {
     "results": lambda v: (X, v[0], v, v[::-1], {"done": v[1]}, [*v], list(zip(v, range(4), strict=True))),
     "texts of data": lambda v: (X, json.dumps(v)),
     "records": lambda v: (X, Step(X, 1, 2.0, v[0]), Step(*v).action, Step(*v)[3]),
-    "arrays": lambda v: T.tensor(np.array([x * 1.0 for x in v], dtype=np.float32) * 2),
+    "arrays": lambda v: (T.tensor(np.array(v, dtype=np.float32) * 2), np.mean(v) * X, np.array([v, [v[0]] * 4])),
+    "copies": lambda v: (X, list(v), tuple(v), v * 2, [v[0]] * 3, 2 * v),
 }
 
 
@@ -86,7 +87,6 @@ def stored(v: Any) -> Any:
 
 ASKED: dict[str, Callable[[Any], Any]] = {
     "branches": lambda v: (X if v[0] else -X) * (2 if not v[1] else 3),
-    "copies": lambda v: (X, list(v), tuple(v), v * 2, T.tensor(np.array(v, dtype=np.float32))),
     "chosen": lambda v: (X, v[0] and v[1], v[0] or 5, not v[0], any(v), all(v), max(v), min(v), sorted(v)),
     "comparisons": lambda v: (X, v[0] == v[1], v[0] != 1, v[0] < v[1], v[0] == "a", v.count(True), True in v, v.index(True)),
     "lists compared": lambda v: (X, v == [True, False, True, False], v == list(v), set(v), hash(v[0])),

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EarlyArrayHandlers"]
 
+_MOST = 64
+"""Lists of so many numbers are put together one by one."""
+_NUMBERS = frozenset((int, float, bool, list, tuple))
 _METHODS = CALM_METHODS | {"searchsorted", "take", "nonzero", "compress"}
 _FUNCTIONS: frozenset[Any] = CALM | OF_SEVERAL | OPERATORS | {
     operator.getitem, np.searchsorted, np.take, np.nonzero, np.unique, np.argwhere, np.bincount, np.digitize, np.flatnonzero,
@@ -66,6 +69,8 @@ class EarlyArrayHandlers(ArrayHandlers):
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
         recorder = self.recorder
         keywords = keywords or {}
+        if not recorder.stopped and self._computes_early(function, keywords):
+            arguments = tuple(map(self._with_numbers, arguments))
         values = (*arguments, *keywords.values())
         if recorder.stopped or not self._computes_early(function, keywords) or not any(map(self._varies, values)):
             return super().array_call(function, arguments, keywords)
@@ -91,6 +96,16 @@ class EarlyArrayHandlers(ArrayHandlers):
     def has_own_memory(self, array: Any) -> None:
         """The prologue has made an array."""
         self._own.add(id(_owner(array)))
+
+    def _with_numbers(self, value: Any) -> Any:
+        """A list or tuple of numbers from outside with symbolic ones, nested ones too; anything else as it is."""
+        recorder = self.recorder
+        if type(value) not in (list, tuple) or len(value) > _MOST:
+            return value
+        if recorder.is_outside(value) and not all(type(item) in _NUMBERS for item in value):
+            return value
+        items = list(map(self._with_numbers, recorder.contents.elements(value)))
+        return value if all(map(operator.is_, items, value)) else recorder.made(type(value)(items))
 
     def is_read_later(self, array: Any) -> None:
         """What comes after the prologue reads the memory of an array."""

@@ -116,6 +116,13 @@ class OperatorHandlers(Handlers):
                 return recorder.made(type(left)([*recorder.contents.elements(left), *recorder.contents.elements(right)]))
             if recorder.containers.has_objects(left, right):
                 return self._compare_sequences(symbol, left, right)
+        if symbol == "*" and (type(left) in (list, tuple) or type(right) in (list, tuple)):
+            items, times = (left, concrete(right)) if type(left) in (list, tuple) else (right, concrete(left))
+            if type(times) is int and in_place and type(left) is list:
+                left *= times
+                return left
+            if type(times) is int:
+                return recorder.made(type(items)(recorder.contents.elements(items)) * times)
         left, right = recorder.contents.settled(left), recorder.contents.settled(right)
         if symbol == "%" and is_a(left, (str, bytes)):
             self.check_text(right)
