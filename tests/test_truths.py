@@ -7,6 +7,7 @@ import json
 import random
 from collections import deque, namedtuple
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -190,3 +191,44 @@ def test_batches_from_a_buffer_of_steps(function: Callable[[Any], Any], made: An
         random.seed(k)
         assert repr(compiled()) == expected
     assert compiled.stats.traces <= 4  # the same step twice is another path
+
+
+@dataclass
+class Flags:
+    first: bool
+    second: bool
+
+
+def flags_of_objects(k: int) -> Any:
+    return Flags(bool(k & 1), bool(k & 2)), {"first": bool(k & 2), "second": bool(k & 1)}
+
+
+def fields_as_data(given: Any) -> Any:
+    made, named = given
+    return T.tensor([made.first, named["second"], made.second, named["first"]]), X * (
+        1.0 - T.tensor([named["first"]], dtype=T.float32)
+    )
+
+
+def fields_that_are_asked(given: Any) -> Any:
+    made, named = given
+    known = made.first is True, isinstance(named["first"], bool), made == Flags(True, False), f"{made.second} {named}"
+    return X.sum(0, keepdim=made.second), X * named["second"], known, repr(made), 1 if made.first and named["first"] else 0
+
+
+@pytest.mark.parametrize("hot", [2, 1000])
+def test_flags_of_objects_and_dictionaries_are_data_once_they_have_been_others(hot: int) -> None:
+    compiled = equal(fields_as_data, flags_of_objects, hot)
+    assert compiled.stats.traces == 3  # none has been another one, one has, both have
+    assert equal(fields_that_are_asked, flags_of_objects, hot).stats.traces <= 4
+
+
+def test_flags_of_what_can_be_called_are_guarded_by_their_values() -> None:
+    model = nn.Sequential(Twice(), Twice())
+
+    def evaluated(k: int) -> Any:
+        model.train(k % 2 == 0)
+        return X
+
+    compiled = equal(lambda x: (model(x), T.tensor(model.training)), evaluated, 2)
+    assert compiled.stats.traces == 2

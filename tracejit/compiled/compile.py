@@ -505,7 +505,7 @@ class CompiledFunction(_Partial[P, R]):
             integers = integers_among(args, kwargs)  # before the call changes what there is
             try:
                 earlier = (
-                    earlier_values(entry.recording.facts for entry in self._entries)
+                    earlier_values((entry.recording.facts, entry.recording.moved) for entry in self._entries)
                     if self._looks_back and not self._fullgraph
                     else {}
                 )

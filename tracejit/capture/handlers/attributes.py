@@ -278,7 +278,8 @@ class AttributeHandlers(Handlers):
                 dotted = is_name(name) and not (hidden or _intercepts(cls))
                 place = expression.get(name) if dotted else _attributes_of(cls, expression).at(name)
                 recorder.instance_reads.add(place)
-                return recorder.read(instance[name], place, called=recorder.facts.attribute(owner, name), symbolic=True)
+                called, truths = recorder.facts.attribute(owner, name), False if callable(owner) else None
+                return recorder.read(instance[name], place, called=called, symbolic=True, truths=truths)
             self._guard_missing(owner, instance, name)
         if found is not ABSENT:
             return self.bound_attribute(found, name, path, owner, cls)
@@ -331,8 +332,8 @@ class AttributeHandlers(Handlers):
             return value
         if key in recorder.effects.written:
             return value
-        called, of_tuple = recorder.facts.attribute(owner, name), is_a(owner, tuple)
-        return recorder.read(value, expression.get(name), called=called, symbolic=True, truths=of_tuple)
+        called, truths = recorder.facts.attribute(owner, name), True if is_a(owner, tuple) else None
+        return recorder.read(value, expression.get(name), called=called, symbolic=True, truths=truths)
 
     def bound_attribute(self, found: Any, name: str, path: Expr | None, owner: Any, cls: type) -> Any:
         """What `found`, the attribute `name` of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class

@@ -210,7 +210,7 @@ class ContainerHandlers(Handlers):
             recorder.sources[id(owner)].at(key._name),
             called=f"{recorder.facts.name(owner)}[...]",
             symbolic=True,
-            truths=type(owner) is not dict,
+            truths=None if type(owner) is dict else True,
         )
 
     def _before_the_program(self, number: Any) -> Any:

@@ -267,11 +267,13 @@ class ContentHandlers(Handlers):
         for place in self.recorder.effects.numbered.pop(id(container), ()):
             self.settled(self.recorder.effects.stored.pop(place))
 
-    def _read_element(self, value: Any, place: Place, expression: Expr, symbolic: bool, called: str) -> None:
+    def _read_element(
+        self, value: Any, place: Place, expression: Expr, symbolic: bool, called: str, truths: bool | None = True
+    ) -> None:
         """An element of a container is guarded; where it stays a symbolic number, later reads of the place find that."""
         recorder = self.recorder
         if place not in recorder.effects.written:
-            found = recorder.read(value, expression, called=called, symbolic=symbolic, truths=True)
+            found = recorder.read(value, expression, called=called, symbolic=symbolic, truths=truths)
             recorder.effects.remember(place, found)
 
     def _guard_content(self, value: Any, cls: type, symbolic: bool = False, shortened: bool = False) -> None:
@@ -410,7 +412,8 @@ class ContentHandlers(Handlers):
             recorder.miss_if(_types_of(elements).differs(recorder.constant([type(k) for k in found])))
         for key, expression in found.items():
             item, called = dict.__getitem__(content, key), recorder.facts.item(value, key)
-            self._read_element(item, (id(value), key), item_of(type(value), source, expression), symbolic, called)
+            found_as = item_of(type(value), source, expression)
+            self._read_element(item, (id(value), key), found_as, symbolic, called, truths=None)
 
     def _object_keys(self, value: Any, content: dict[Any, Any], source: Expr) -> dict[Any, Expr | None]:
         """Expressions of keys that are found by their identity, and of which only their place is known."""

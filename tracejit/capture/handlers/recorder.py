@@ -339,12 +339,12 @@ class Recorder(Origins):
         *,
         called: str = "",
         symbolic: bool = False,
-        truths: bool = False,
+        truths: bool | None = None,
         by_identity: bool = False,
         argument: bool = False,
     ) -> Any:
         """`value` was read from outside as `expression`: guard it, and return it, or a symbolic number for it.  called: what the program
-        calls it.  truths: it may be one of a truth value, too."""
+        calls it.  truths: whether it may be one of a truth value, too; None: of one that was another one before."""
         if self.stopped:
             return value
         if expression in self._expressions:
@@ -356,6 +356,8 @@ class Recorder(Origins):
             return number if symbolic else concrete(number)
         self._expressions[expression] = value if type(value) is tuple else None
         cls = type(value)
+        if cls is bool and symbolic and truths is None and called and self.facts.earlier:
+            truths = self.facts.has_varied(called, value, user_line())
         if symbolic and (cls is int or cls is float or (truths and cls is bool)) and value == value:
             return self._read_number(value, expression, called)
         if cls in PRIMITIVE_TYPES or is_a(value, np.generic):

@@ -60,13 +60,15 @@ Earlier = Mapping[tuple[str, str], Set[str]]
 _ANYTHING_ELSE: Final = frozenset({""})  # which is no value
 
 
-def earlier_values(recordings: Iterable[Iterable[Fact]]) -> Earlier:
-    """The values in the facts of recordings."""
+def earlier_values(recordings: Iterable[tuple[Iterable[Fact], Earlier]]) -> Earlier:
+    """The values in the facts of recordings; any other one where it was decisive in a recording that there had been others."""
     found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for facts in recordings:
+    for facts, moved in recordings:
         for fact in facts:
             if fact.kind == "value":
                 found[fact.name, fact.where].add(fact.value)
+        for key in moved:
+            found[key] |= _ANYTHING_ELSE
     return found
 
 
