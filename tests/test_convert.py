@@ -372,6 +372,35 @@ def test_files_are_forgotten_when_there_are_many():
     assert len(locating._files) == len(locating._imports) == locating._REMEMBERED
 
 
+class Asked:
+    """Tells how often its truth is asked."""
+
+    def __init__(self, answer):
+        self.answer, self.times = answer, 0
+
+    def __bool__(self):
+        self.times += 1
+        if self.answer is None:
+            raise ValueError("neither")
+        return self.answer
+
+
+def choices(a, b):
+    negated = not a
+    chosen = 1.5 if a else -2, 1 if not b else 2, 3 if a and b else 4, 5 if (a if b else negated) else 6
+    return negated, not b, chosen, not negated
+
+
+def test_truth_is_asked_as_often_as_python_asks_it_where_numbers_are_chosen():
+    for first in (True, False):
+        for second in (True, False):
+            mine, others = (Asked(first), Asked(second)), (Asked(first), Asked(second))
+            assert instrumented(choices)(*mine) == choices(*others)
+            assert [x.times for x in mine] == [x.times for x in others]
+    with pytest.raises(ValueError, match="neither"):
+        instrumented(choices)(Asked(None), Asked(True))
+
+
 def test_what_the_compiler_says_of_the_text_is_said_once(tmp_path):
     path = tmp_path / "warned.py"
     path.write_text(

@@ -44,6 +44,12 @@ DATA: dict[str, Callable[[Any], Any]] = {
     "mask": lambda v: (X.masked_fill(T.tensor(v).unsqueeze(1), 0), T.where(T.tensor(v)[:, None], X, -X), ~T.tensor(v)),
     "arithmetic": lambda v: (X * (1 - v[0]), X * (v[0] + v[1]), X * (0.9 * v[0]), v[0] / 2, -v[1], +v[0], abs(v[1]), v[0] ** 2),
     "conversions": lambda v: (X * int(v[0]), X * float(v[1]), sum(v), X * (1 - int(v[0])) * 0.9),
+    "masks": lambda v: (
+        T.tensor([0.0 if flag else 1.0 for flag in v]) * X[:, 0],
+        T.tensor([not flag for flag in v]),
+        X * (2 if v[0] else -3),
+    ),
+    "negations": lambda v: (X, not v[0], [not flag for flag in v], 2.5 if not v[1] else -1.5),
     "types": lambda v: (X, type(v[0]), isinstance(v[0], bool), isinstance(v[1], int), isinstance(v[0], str)),
     "results": lambda v: (X, v[0], v, v[::-1], {"done": v[1]}, [*v], list(zip(v, range(4), strict=True))),
     "texts of data": lambda v: (X, json.dumps(v)),
@@ -94,6 +100,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "texts": lambda v: (X, f"{v[0]} {v[1]!r} {v[0]:d}", "%s %d" % (v[0], v[1]), str(v), str(v[0])),  # noqa: UP031
     "operands": lambda v: (X * v[0], T.tensor([1, 2]) + v[0], T.tensor([True, False]) ^ v[0], v[1] < X * 2, T.full((2,), v[0])),
     "options": lambda v: (X.sum(0, keepdim=v[0]), X.max(1, keepdim=v[1])[0], T.zeros(v[0] + 1, 2), list(range(v[1] + 1))),
+    "choices": lambda v: (X, 1 if v[0] and v[1] else 2, 1.5 if v[0] else 2, 1.5 if v[0] == v[1] else 2.5, X if v[0] else 1),
     "bits": lambda v: (X, v[0] & v[1], v[0] ^ v[1], v[0] | 2, v[0].bit_length(), divmod(v[0], 2), round(v[1])),
     "identity": by_identity, "patterns": matched, "kept": kept, "state of tensors": state_of_tensors, "places": stored,
 }  # fmt: skip

@@ -220,6 +220,18 @@ class Frame:
         recorder = active()
         return bool(stored(value)) if recorder is None else recorder.operators.truth(value)
 
+    def negated(self, value: Any) -> Any:
+        """`not value`, where that is a value."""
+        recorder = active()
+        return not stored(value) if recorder is None else recorder.operators.negated(value)
+
+    def chosen(self, value: Any, yes: float, no: float) -> Any:
+        """`yes if value else no`, of two numbers that stand there."""
+        recorder = active()
+        if recorder is not None:
+            return recorder.operators.chosen(value, yes, no)
+        return yes if stored(value) else no
+
     # -- short-circuit expressions: the value that decides is kept for the very next step
     def holds_or_keep(self, value: Any) -> bool:
         if self.truth(value):

@@ -39,6 +39,7 @@ from tracejit.capture.policies import (
 )
 from tracejit.core.dtypes import DType
 from tracejit.core.interrupts import is_foreign
+from tracejit.replay.ir import Choice, Constant
 from tracejit.tensor import Size, Tensor
 
 __all__ = ["OperatorHandlers"]
@@ -325,6 +326,21 @@ class OperatorHandlers(Handlers):
                 recorder.stop("unknown_call", f"the truth value of a {cls.__name__}")
             recorder.contents.read_content(value)
         return recorder.containers.native(lambda: bool(value))
+
+    def negated(self, value: Any) -> Any:
+        """`not value`: a truth value of the prologue stays one."""
+        if not is_truth(value) or self.recorder.stopped:
+            return not self.truth(value)
+        choice = Choice(value._name, Constant(False), Constant(True))
+        return self.recorder.define_number(choice, not value._value, check_type=False)
+
+    def chosen(self, value: Any, yes: float, no: float) -> Any:
+        """`yes if value else no`: a number of the prologue where a truth value of the prologue says which."""
+        recorder = self.recorder
+        if not is_truth(value) or recorder.stopped or type(yes) is not type(no):
+            return yes if self.truth(value) else no
+        choice = Choice(value._name, recorder.number_expression(yes), recorder.number_expression(no))
+        return recorder.define_number(choice, yes if value._value else no, check_type=False)
 
     # -- text
     def check_text(self, value: Any) -> None:

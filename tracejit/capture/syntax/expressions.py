@@ -56,6 +56,16 @@ _WITHOUT_NUMBERS: tuple[type[ast.AST], ...] = (
 """Expressions that have no stand-in of a number as value once the recording has stopped."""
 
 
+_JUMPING: tuple[type[ast.AST], ...] = (ast.BoolOp, ast.IfExp, ast.Compare)
+"""Tests of which Python asks parts."""
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether a number stands there."""
+    operand = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
+    return isinstance(operand, ast.Constant) and type(operand.value) in (int, float)
+
+
 def target_depth(target: ast.expr) -> int:
     """How many levels of unpacking a target asks for."""
     if isinstance(target, ast.Tuple | ast.List):
@@ -220,7 +230,7 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         if isinstance(node.op, ast.Not):
-            return self.place(ast.UnaryOp(ast.Not(), self.asked(node.operand)), node)
+            return self.place(self.handler("negated", self.visit(node.operand)), node)
         if isinstance(node.operand, ast.Constant):
             return node
         return self.place(self.handler("unary", ast.Constant(SYMBOLS[type(node.op)]), self.visit(node.operand)), node)
@@ -293,6 +303,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         return link(0, left)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        if _is_number(node.body) and _is_number(node.orelse) and not isinstance(node.test, _JUMPING):
+            return self.place(self.handler("chosen", self.visit(node.test), node.body, node.orelse), node)
         return self.place(ast.IfExp(self.truth(node.test), self.visit(node.body), self.visit(node.orelse)), node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
