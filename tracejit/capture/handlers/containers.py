@@ -169,7 +169,7 @@ class ContainerHandlers(Handlers):
         kinds = set(map(type, owner))
         if recorder.stopped or is_answer(place) or type(plain(place)) is not int or kinds not in ({str}, {int}, {float}):
             return None
-        if not -len(owner) <= plain(place) < len(owner) or self._have_varied(owner):
+        if not -len(owner) <= plain(place) < len(owner) or recorder.contents.has_varied(owner):
             return None
         recorder.contents.read_content(owner)
         negative = plain(place) < 0
@@ -177,13 +177,6 @@ class ContainerHandlers(Handlers):
         recorder.leaving.late_outcome(">=", place, -len(owner) if negative else 0, True)
         items = tuple(owner)
         return recorder.leaving.late_item(self._tables.setdefault(repr(items), items), place)
-
-    def _have_varied(self, owner: Any) -> bool:
-        """Whether items of a list from outside were others when a call was recorded before: it is no table."""
-        facts, line = self.recorder.facts, user_line()
-        return self.recorder.is_outside(owner) and any(
-            facts.has_varied(facts.item(owner, k), item, line) for k, item in enumerate(owner)
-        )
 
     def numbered_item(self, owner: Any, key: Any) -> Any:
         """An item of a container from outside that the call has not changed, at a number that may be another one in each call: data of the

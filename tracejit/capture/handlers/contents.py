@@ -174,6 +174,16 @@ class ContentHandlers(Handlers):
         if not recorder.stopped and recorder.is_outside(value) and id(value) not in recorder.effects.content_known:
             self._guard_content(value, type(value), symbolic=True, shortened=shortened)
 
+    def has_varied(self, value: Any) -> bool:
+        """Whether a list from outside had other items when a call was recorded before, and they were guarded."""
+        recorder, facts = self.recorder, self.recorder.facts
+        if not recorder.is_outside(value) or not facts.earlier:
+            return False
+        line = user_line()
+        if is_table(type(value), value) and facts.has_varied(facts.name(value), repr(value), line):
+            return True
+        return any(facts.has_varied(facts.item(value, k), item, line) for k, item in enumerate(value))
+
     def elements(self, value: Any) -> Any:
         """What Python's own loop may consume for a list, tuple, dictionary, set or deque, or for the views of a dictionary."""
         owner = self.viewed(value)

@@ -18,7 +18,6 @@ from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.contents import is_table
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import bare, concrete, is_symbolic, is_truth, plain
-from tracejit.capture.places import user_line
 from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
 from tracejit.core.dtypes import FROM_NUMPY, as_dtype, bool_, default_dtype, int64
 from tracejit.core.interrupts import is_foreign
@@ -239,14 +238,14 @@ class NumberCallHandlers(Handlers):
     def _is_unread(self, value: Any) -> bool:
         """Whether it is a long list from outside, of numbers of one type that need not be the same in each call, which this call
         has neither read nor changed so far."""
-        recorder, effects, facts = self.recorder, self.recorder.effects, self.recorder.facts
+        recorder, effects = self.recorder, self.recorder.effects
         if type(value) is not list or len(value) <= _MOST or not recorder.is_outside(value):
             return False
         if type(value[0]) not in (int, float, bool) or any(type(v) is not type(value[0]) for v in value):
             return False
         if id(value) in effects.content_known or effects.changes(value):
             return False
-        return not is_table(list, value) or facts.has_varied(facts.name(value), repr(value), user_line())
+        return not is_table(list, value) or recorder.contents.has_varied(value)
 
     def _nested(self, value: Any) -> Expr | None:
         """The expression of numbers of the prologue, in nested lists and tuples; None where some are of the program."""
@@ -273,7 +272,10 @@ class NumberCallHandlers(Handlers):
         return key if len(parts) == len(key) and all(map(operator.is_, parts, key)) else self.recorder.made(parts)
 
     def _positions(self, key: Any) -> Any:
+        recorder = self.recorder
         if type(key) is not list or any(type(plain(n)) is not int for n in key):
+            return key
+        if recorder.is_outside(key) and not (recorder.effects.numbered.get(id(key)) or recorder.contents.has_varied(key)):
             return key
         index = self.tensor_of_numbers(tensor, (key,), {})
         return key if index is None else index
