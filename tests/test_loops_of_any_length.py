@@ -738,3 +738,18 @@ def test_what_steps_leave_outside_is_what_eager_steps_leave() -> None:
             np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12, atol=1e-13)
             assert (here.steps, here.last, logs[0]) == (there.steps, there.last, logs[1])
             assert all(type(x) is int for x in (here.steps, here.last, *logs[0]))
+
+
+def test_while_loops_up_to_an_integer_argument_are_of_any_length() -> None:
+    def decayed(h: Any, n: int) -> Any:
+        t = 0
+        while t < n:
+            h = h * 0.9 + t * 0.01
+            t += 1
+        return h, t
+
+    compiled = tj.compile(decayed)
+    for n in (12, 20, 30, 13, 0, 8, 1, 16, 64):
+        found, expected = compiled(tj.ones(3), n), decayed(tj.ones(3), n)
+        assert (found[0].tolist(), found[1]) == (expected[0].tolist(), expected[1])
+    assert compiled.stats.traces <= 6 and compiled.stats.instances >= 3, compiled.explain()  # 0, 1 and 8 are few

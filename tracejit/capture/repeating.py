@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracejit.capture.elements import LAST, MORE_THAN, MOST_FIRST, MOST_LAST, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.handlers.late import is_late
-from tracejit.capture.handlers.symbols import is_symbolic, plain
+from tracejit.capture.handlers.symbols import concrete, is_symbolic, plain
 from tracejit.capture.headers import Headers
 from tracejit.capture.joining import backwards, has_stacked, length_of
 from tracejit.capture.listed import Reads, Wanted, slices_of
@@ -248,7 +248,11 @@ class Loop:
     def counts_while(self, name: str, symbol: str, counter: Any, other: Any) -> None:
         """A `while` loop is asked whether it goes on: in the first step that tells how many there will be, if it goes on as this says."""
         numbers, first, end = self._kept.get(name), self.headers.size(counter), self.headers.size(other)
-        if self._at or numbers is None or first is None or end is None:
+        if self._at or numbers is None or first is None:
+            return
+        if end is None and is_symbolic(other) and not is_late(other) and type(plain(other)) is int:
+            end = concrete(other)  # as the comparisons of all steps say, too; the next one is followed as a size is
+        if end is None:
             return
         step = numbers.step
         if symbol not in (("<", "<=", "!=") if step > 0 else (">", ">=", "!=")) or (symbol == "!=" and abs(step) > 1):
