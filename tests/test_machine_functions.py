@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from python_as_replay import statements
 
+from tracejit.config import override
 from tracejit.cpython import c_api
 from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.functions import Untranslatable, translate
 from tracejit.llvm.linked import linked
 from tracejit.replay.ir import Function, Name
-from tracejit.replay.python import render
+from tracejit.replay.python import load
 
 pytestmark = pytest.mark.skipif(not c_api.supported(), reason="entries are interpreted on this Python")
 
@@ -61,10 +62,8 @@ def machine(body: str, **names: Any) -> tuple[Callable[..., Any], Callable[..., 
 
 def unverified(function: Function, namespace: dict[str, Any]) -> Callable[..., Any]:
     """As Python; some of the functions below break rules that replay/verify.py knows."""
-    text, objects = render(function, "entry")
-    found = {**namespace, **objects}
-    exec(text, found)
-    return found["entry"]
+    with override(verify=False):
+        return load(function, "entry", namespace, "test")
 
 
 def parsed(body: str) -> Function:
