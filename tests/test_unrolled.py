@@ -120,6 +120,17 @@ def several_layers(xs: Any) -> Any:
     return total, most
 
 
+def turned_around(xs: Any) -> Any:
+    h, k, hs = zeros(), zeros(), []
+    for x in xs:
+        h = cell(h, x)
+        hs.append(h * x)
+    hs.reverse()
+    for t in range(len(hs)):
+        k = k + hs[t] * xs[t]
+    return k
+
+
 def from_the_end(xs: Any) -> Any:
     h, k, hs = zeros(), zeros(), []
     for x in xs:
@@ -139,7 +150,7 @@ def gradients_inside(xs: Any) -> Any:
 
 SECOND_LOOPS = (
     carried_items, collected_items, items_with_no_gradient_but_that_of_the_next_step, neighbours, neighbours_side_by_side, several_layers,
-    from_the_end, gradients_inside,
+    turned_around, from_the_end, gradients_inside,
 )  # fmt: skip
 
 

@@ -9,11 +9,10 @@ the recording stops, since what runs then may look into frames.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.loop_nodes import loop_node
-from tracejit.capture.steps import Stacked
+from tracejit.capture.steps import Made, Stacked
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY
@@ -65,7 +64,7 @@ def backwards(items: list[Any]) -> list[Any]:
 
 
 def _turned(piece: Stacked) -> Stacked:
-    made = None if piece.made is None else replace(piece.made, is_turned=not piece.made.is_turned)
+    made = None if piece.made is None else Made(piece.made.items, not piece.made.is_turned)
     return Stacked(flip.of(piece.rows, dims=(0,)), piece.count, made)
 
 

@@ -11,7 +11,6 @@ one (`Recorder.keeps_items`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -138,7 +137,9 @@ def with_places(added: Sequence[list[Any]], unrolled: Unrolled) -> list[list[Any
     """What steps have appended to each list, where pieces know what has made their items."""
 
     def found(k: int, x: Any) -> Any:
-        return replace(x, made=Made(partial(unrolled.appended, k, without_symbols(x.count)))) if type(x) is Stacked else x
+        if type(x) is not Stacked:
+            return x
+        return Stacked(x.rows, x.count, Made(partial(unrolled.appended, k, without_symbols(x.count))))
 
     return [[found(k, x) for x in items] for k, items in enumerate(added)]
 
