@@ -415,3 +415,25 @@ def test_an_array_that_is_shuffled_where_it_cannot_be_says_so() -> None:
         compiled(T.ones(3))
     assert "an ndarray that is shuffled" in compiled.explain()
     assert sorted(array) == [0, 1, 2]
+
+
+def test_an_array_that_may_be_one_from_outside_is_not_shuffled_by_an_entry() -> None:
+    def column() -> Any:
+        return np.stack([np.arange(12), np.arange(12)], 1)[:, 0]
+
+    def row() -> Any:
+        return np.arange(12)
+
+    def order(given: Any) -> Any:
+        array = np.ascontiguousarray(given)  # a copy of a column, and a row as it is
+        np.random.shuffle(array)
+        return array, T.ones(2)
+
+    compiled = T.compile(order)
+    for given in (column, column, row, row):
+        mine, others = given(), given()
+        np.random.seed(3)
+        expected = repr(order(others)), others.tolist(), np.random.rand()
+        np.random.seed(3)
+        assert (repr(compiled(mine)), mine.tolist(), np.random.rand()) == expected
+    assert compiled.stats.compiled_calls == 0

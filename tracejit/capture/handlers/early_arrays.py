@@ -49,6 +49,7 @@ class EarlyArrayHandlers(ArrayHandlers):
         super().__init__(recorder)
         self.reads_late = False  # whether NumPy reads arrays from outside after the program
         self._own: set[int] = set()  # ids of the arrays that have the memory that the prologue has made
+        self._drawn: set[int] = set()  # those of them that have new memory in whatever call, as draws have
         self._read_later: set[int] = set()  # the same of arrays whose memory the program reads, or NumPy after it
         # Arrays from outside with other memory than the call has written to.
         self.read_after_writes: list[np.ndarray[Any, Any]] = []
@@ -97,6 +98,11 @@ class EarlyArrayHandlers(ArrayHandlers):
         """The prologue has made an array."""
         self._own.add(id(_owner(array)))
 
+    def is_drawn(self, array: Any) -> None:
+        """The prologue has drawn an array."""
+        self.has_own_memory(array)
+        self._drawn.add(id(_owner(array)))
+
     def _with_numbers(self, value: Any) -> Any:
         """A list or tuple of numbers from outside with symbolic ones, nested ones too; anything else as it is."""
         recorder = self.recorder
@@ -112,11 +118,11 @@ class EarlyArrayHandlers(ArrayHandlers):
         self._read_later.add(id(_owner(array)))
 
     def may_be_shuffled(self, array: Any) -> bool:
-        """Whether the prologue has made an array whose memory nothing reads that comes after the prologue: there it is what it is in the
+        """Whether the prologue has drawn an array whose memory nothing reads that comes after the prologue: there it is what it is in the
         order of the call."""
         if not self.is_outside_array(array) or self.recorder.effects.given_to_calls(array):
             return False
-        return id(_owner(array)) in self._own - self._read_later
+        return id(_owner(array)) in self._drawn - self._read_later
 
     def tensor_of_array(self, function: Any, array: Any, dtype: Any = None, *, requires_grad: Any = False) -> Any:
         recorder = self.recorder

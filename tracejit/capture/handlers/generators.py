@@ -114,7 +114,7 @@ class GeneratorHandlers(Handlers):
 
     def _shuffle(self, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A list, or an array of constants: each call shuffles a copy, and goes on with that; a list from outside has what is in it when
-        the program has run.  An array that the prologue has made is shuffled there.  ABSENT for others."""
+        the program has run.  An array that the prologue has drawn is shuffled there.  ABSENT for others."""
         recorder = self.recorder
         shuffled: Any = arguments[0] if len(arguments) == 1 and not keywords else None
         is_array = type(shuffled) is np.ndarray
@@ -240,7 +240,7 @@ class GeneratorHandlers(Handlers):
         if type(value) is np.ndarray:
             recorder.miss_if(variable.type().is_not(recorder.constant(np.ndarray)))
             recorder.register(value, variable)
-            recorder.arrays.has_own_memory(value)
+            recorder.arrays.is_drawn(value)
         elif is_a(value, np.generic) and value.dtype.kind in "iuf":
             recorder.miss_if(variable.type().is_not(recorder.constant(type(value))))
             return recorder.arrays.early_scalar(variable, value)
