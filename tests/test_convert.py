@@ -387,7 +387,13 @@ class Asked:
 
 def choices(a, b):
     negated = not a
-    chosen = 1.5 if a else -2, 1 if not b else 2, 3 if a and b else 4, 5 if (a if b else negated) else 6
+    chosen = (
+        1.5 if a else -2,
+        1 if not b else 2,
+        3 if a and b else 4,
+        5 if (a if b else negated) else 6,
+        7 if not (a and b) else 8,
+    )
     return negated, not b, chosen, not negated
 
 

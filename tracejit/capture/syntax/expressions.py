@@ -56,14 +56,17 @@ _WITHOUT_NUMBERS: tuple[type[ast.AST], ...] = (
 """Expressions that have no stand-in of a number as value once the recording has stopped."""
 
 
-_JUMPING: tuple[type[ast.AST], ...] = (ast.BoolOp, ast.IfExp, ast.Compare)
-"""Tests of which Python asks parts."""
-
-
 def _is_number(node: ast.expr) -> bool:
     """Whether a number stands there."""
     operand = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
     return isinstance(operand, ast.Constant) and type(operand.value) in (int, float)
+
+
+def _is_decided_by_parts(test: ast.expr) -> bool:
+    """Whether Python asks parts of a test, where it jumps, or compares."""
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    return isinstance(test, ast.BoolOp | ast.IfExp | ast.Compare)
 
 
 def target_depth(target: ast.expr) -> int:
@@ -303,7 +306,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return link(0, left)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        if _is_number(node.body) and _is_number(node.orelse) and not isinstance(node.test, _JUMPING):
+        if _is_number(node.body) and _is_number(node.orelse) and not _is_decided_by_parts(node.test):
             return self.place(self.handler("chosen", self.visit(node.test), node.body, node.orelse), node)
         return self.place(ast.IfExp(self.truth(node.test), self.visit(node.body), self.visit(node.orelse)), node)
 
