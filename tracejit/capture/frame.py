@@ -40,7 +40,7 @@ from tracejit.capture.headers import whole
 from tracejit.capture.joining import backwards, has_stacked, joined, take_apart
 from tracejit.capture.listed import item_at
 from tracejit.capture.policies import BINARY, IN_PLACE, SWAPPED, UNARY, is_a, is_user_instance
-from tracejit.capture.repeating import Loop
+from tracejit.capture.repeating import UNBOUND, Loop
 from tracejit.capture.steps import Stacked
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.tracebacks import without_handlers
@@ -414,6 +414,10 @@ class Frame:
     def left(self, loop: Loop) -> tuple[Any, ...]:
         left, loop.left = loop.left, ()
         return left
+
+    def is_unbound(self, value: Any) -> bool:
+        """Whether a variable has been given what stands for no value."""
+        return value is UNBOUND
 
     def item_along(self, owner: Any, key: Any, *loops: Loop | None) -> Any:
         """An item at a place that moves with the steps of loops: a slice of a tensor, or a number that the program finds in a table of

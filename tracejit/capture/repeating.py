@@ -57,7 +57,10 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["Loop"]
+__all__ = ["UNBOUND", "Loop"]
+
+UNBOUND: Final = object()
+"""Stands for the value of a variable that has none: it is only assigned to in a branch that no step has taken, or has been deleted."""
 
 _RUN: Final = 3
 """Steps that run at least: the first, which may be another one, and two that are compared."""
@@ -314,7 +317,7 @@ class Loop:
                 return True
             has_changed |= self._takes_out_items()
             if has_changed:
-                self.left = (self._elements[self._at], *[variables[name] for name in self._names.stored])
+                self.left = (self._elements[self._at], *[variables.get(name, UNBOUND) for name in self._names.stored])
             return has_changed
         finally:
             recorder.native_depth -= 1
@@ -332,7 +335,7 @@ class Loop:
     def _carry_floats(self, variables: dict[str, Any]) -> bool:
         """Have the program hold floats in variables that steps assign to, if the first one has changed some, `time += dt`: the steps that
         follow compute with them.  Whether there are any."""
-        if not isinstance(self._elements, AnyNumber) or not all(name in variables for name in self._names.stored):
+        if not isinstance(self._elements, AnyNumber):
             return False
         floats = {name: x for name, x in self._floats_in(variables).items() if name in self._floats}
         if all(x == self._floats[name] for name, x in floats.items()):
@@ -467,7 +470,7 @@ class Loop:
         """What the step that follows begins with; None where that cannot be told."""
         interpreter, names = self._interpreter, self._names
         recorder = interpreter.recorder
-        if state.top is not interpreter or not all(name in variables for name in names.stored):
+        if state.top is not interpreter:
             return None
         appended = [name for name in names.appended if type(variables.get(name)) is list]
         lists = [
@@ -635,7 +638,7 @@ class Loop:
         interpreter.left_out += self._at - begin
         replace = _Replacement(interpreter, before, after)
         replace.inside(now.seen.containers)
-        left = {name: replace(variables[name]) for name in self._names.stored}
+        left = {name: replace(variables.get(name, UNBOUND)) for name in self._names.stored}
         admitted = interpreter.recorder.sizes.admitted
         left.update((name, admitted(part.at(self._place(self._at)))) for name, part in self._kept.items())
         if isinstance(self._elements, AnyNumber):

@@ -354,7 +354,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         begun = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, self.mangled(astuple(names)))))
         places = [copy(node.target), *[ast.Name(name, ast.Store()) for name in names.stored]]
         left = ast.Assign([ast.Tuple(places, ast.Store())], self.handler("left", ast.Name(loop, ast.Load())))
-        asked = ast.If(self.handler("repeats", ast.Name(loop, ast.Load())), [left], [])
+        gone = [self.unbound_again(name) for name in names.stored if name not in names.targets]
+        asked = ast.If(self.handler("repeats", ast.Name(loop, ast.Load())), [left, *gone], [])
         kept = {name: kept_counter(name, node.body) for name, _ in names.kept}
         counters = (*names.counters, *names.numbers, *kept)
         around, self.counters = self.counters, {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys(counters, loop)}
@@ -374,6 +375,10 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         node.orelse = self.body(node.orelse)
         over = ast.Assign([ast.Name(loop, ast.Store())], ast.Constant(None))
         return [self.place(begun, header), self.place(node, node), self.place(over, header)]
+
+    def unbound_again(self, name: str) -> ast.stmt:
+        """Have a variable no value, if it has been given what stands for that."""
+        return ast.If(self.handler("is_unbound", ast.Name(name, ast.Load())), [ast.Delete([ast.Name(name, ast.Del())])], [])
 
     def mangled(self, names: Any) -> Any:
         """The same with all names in it mangled."""
