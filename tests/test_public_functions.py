@@ -93,6 +93,74 @@ CASES: dict[str, Case] = {
     "diff of order 0": (lambda t, a: t.diff(a, 0, 1, a, a), (A,)),
     "unique of no rows": (lambda t, a: t.unique(a[:0].detach(), dim=0), (A,)),
     "searchsorted without rows": (lambda t, a: t.searchsorted(a[:0], a[:0]), (A,)),
+    "cosine_similarity": (lambda t, a, b: t.cosine_similarity(a, b), (A, B)),
+    "pairwise_distance": (lambda t, a, b: t.pairwise_distance(a, b, 3.0, 1e-6, True), (A, B)),
+    "dropout without training": (lambda t, a: t.dropout(a, 0.5, False), (A,)),
+    "dropout of everything": (lambda t, a: t.dropout_(a * 1, 1.0, train=True), (A,)),
+    "alpha_dropout without training": (lambda t, a: t.alpha_dropout(a, 0.5, False) + t.feature_alpha_dropout(a, 0.5, False), (A,)),
+    "batch_norm": (lambda t, a, w, b: t.batch_norm(a, w, b, None, None, True, 0.1, 1e-5, True), (A, B[0], B[1])),
+    "batch_norm by running averages": (
+        lambda t, a, m, v: t.batch_norm(a, None, None, m.detach(), v.detach().abs(), False, 0.1, 1e-5, True), (A, B[0], B[1]),
+    ),
+    "instance_norm": (lambda t, a, w: t.instance_norm(a, w, None, None, None, True, 0.1, 1e-5, True), (numbers(2, 3, 4), B[:, 0])),
+    "layer_norm": (lambda t, a, w, b: t.layer_norm(a, (4,), w, b, 1e-4), (A, B[0], B[1])),
+    "group_norm": (lambda t, a, w: t.group_norm(a, 2, w), (A, B[0])),
+    "rms_norm": (lambda t, a, w: t.rms_norm(a, (4,), w, 1e-4), (A, B[0])),
+    "embedding": (lambda t, a: t.embedding(a, t.tensor(POSITIONS)), (A,)),
+    "embedding with padding": (lambda t, a: t.embedding(a, t.tensor(POSITIONS), 2), (A,)),
+    "bilinear": (lambda t, a, b, w: t.bilinear(a, b, w), (A, B, numbers(2, 4, 4))),
+    **{
+        f"{name}, reduction {way}": (loss, (A, B))
+        for way in (0, 1, 2)
+        for name, loss in {
+            "kl_div": lambda t, a, b, way=way: t.kl_div(a, b.exp(), way) + t.kl_div(a, b, reduction=way, log_target=True),
+            "binary_cross_entropy_with_logits": lambda t, a, b, way=way: t.binary_cross_entropy_with_logits(
+                a, b.sigmoid(), None, b[0].detach(), way
+            ),
+            "margin_ranking_loss": lambda t, a, b, way=way: t.margin_ranking_loss(a, b, t.sign(b.detach()), 0.1, way) * t.margin_ranking_loss(a, b, b.detach()),
+            "hinge_embedding_loss": lambda t, a, b, way=way: t.hinge_embedding_loss(a + b, t.sign(b.detach()), 0.5, way),
+            "cosine_embedding_loss": lambda t, a, b, way=way: t.cosine_embedding_loss(a, b, t.tensor([1, -1, 1]), 0.1, way),
+            "poisson_nll_loss": lambda t, a, b, way=way: t.poisson_nll_loss(a, b.detach().abs(), True, False, 1e-8, way),
+            "triplet_margin_loss": lambda t, a, b, way=way: t.triplet_margin_loss(a, b, a * 0.5, 1.0, 2.0, 1e-6, True, way),
+        }.items()
+    },
+    **{
+        f"ctc_loss, reduction {way}": (
+            lambda t, a, way=way: t.ctc_loss(a.log_softmax(2), t.tensor([[1, 2], [2, 2]]), [5, 5], [2, 1], 0, way), (numbers(5, 2, 3),),
+        )
+        for way in (0, 1, 2)
+    },
+    "activations": (lambda t, a: t.selu(a) + t.celu(a, 0.5) + t.threshold(a, 0.1, 2.0) + t.rrelu(a) + t.hardshrink(a, 0.3), (A,)),
+    "activations in place": (
+        lambda t, a: t.selu_(a * 1) + t.celu_(a * 1, 0.5) + t.threshold_(a * 1, 0.1, 2.0) + t.rrelu_(a * 1) + t.relu_(a * 1), (A,),
+    ),
+    "prelu": (lambda t, a, w: t.prelu(a, w) + a.prelu(w[:1]) + a.hardshrink(), (A, B[0])),
+    "max_pool1d": (lambda t, a: t.max_pool1d(a, 2, 1), (A,)),
+    "max_pool1d_with_indices": (lambda t, a: t.max_pool1d_with_indices(a, [2])[1], (A,)),
+    "adaptive_max_pool1d": (lambda t, a: t.adaptive_max_pool1d(a, 2)[0] + t.adaptive_avg_pool1d(a, 2) + t.avg_pool1d(a, 2), (A,)),
+    "max_pool2d": (lambda t, a: t.max_pool2d(a, 2, 1, 1), (numbers(2, 3, 4),)),
+    "max_pool3d": (lambda t, a: t.max_pool3d(a, 2), (numbers(1, 2, 4, 4),)),
+    "pixel_shuffle": (lambda t, a: t.pixel_unshuffle(t.pixel_shuffle(a, 2) * 2, 2), (numbers(4, 2, 2),)),
+    "channel_shuffle": (lambda t, a: t.channel_shuffle(a, 2), (numbers(1, 4, 2, 2),)),
+    "constant_pad_nd": (lambda t, a: t.constant_pad_nd(a, [1, -1, 0, 2], 0.5), (A,)),
+    **{
+        f"grid_sampler, mode {mode} and padding {outside}": (
+            lambda t, a, theta, mode=mode, outside=outside: t.grid_sampler(
+                a, t.affine_grid_generator(theta, (1, 2, 3, 4), False), mode, outside, False
+            ),
+            (numbers(1, 2, 3, 4), numbers(1, 2, 3)),
+        )
+        for mode, outside in ((0, 0), (1, 1), (0, 2))
+    },
+    "lstm_cell": (
+        lambda t, x, h, c, w, u, b: t.cat(t.lstm_cell(x, (h, c), w, u, b, b)) + t.cat(t.lstm_cell(x, [h, c], w, u)),
+        (A, numbers(3, 2), numbers(3, 2, seed=1), numbers(8, 4), numbers(8, 2), numbers(8)),
+    ),
+    "gru_cell": (lambda t, x, h, w, u, b: t.gru_cell(x, h, w, u, b, b), (A, numbers(3, 2), numbers(6, 4), numbers(6, 2), numbers(6))),
+    "rnn cells": (
+        lambda t, x, h, w, u, b: t.rnn_tanh_cell(x, h, w, u, b, b) + t.rnn_relu_cell(x, h, w, u),
+        (A, numbers(3, 2), numbers(2, 4), numbers(2, 2), numbers(2)),
+    ),
 }  # fmt: skip
 
 
@@ -130,6 +198,15 @@ def test_a_compiled_call_gives_what_an_eager_call_gives(name: str) -> None:
             assert (a.dtype, a.shape) == (w.dtype, w.shape)
             np.testing.assert_allclose(a, w, rtol=1e-12, atol=1e-12)
     assert compiled.stats.compiled_calls > 0, compiled.explain()
+
+
+@pytest.mark.parametrize("number", [3, -1])
+def test_reductions_and_modes_are_numbers_that_have_a_meaning(number: int) -> None:
+    x = tracejit.ones(2, 2)
+    with pytest.raises(ValueError, match="expected reduction to be one of 0"):
+        tracejit.kl_div(x, x, number)
+    with pytest.raises(ValueError, match="expected padding_mode to be one of 0"):
+        tracejit.grid_sampler(x.reshape(1, 1, 2, 2), tracejit.zeros(1, 1, 1, 2), 0, number, True)
 
 
 def test_quantiles_outside_of_0_and_1_are_refused() -> None:

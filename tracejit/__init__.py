@@ -73,6 +73,8 @@ from tracejit.core.settings import (
     use_deterministic_algorithms,
 )  # fmt: skip
 from tracejit.func import vmap
+from tracejit.functional import top_level as _top_level
+from tracejit.functional.top_level import *  # noqa: F403
 from tracejit.functions import *  # noqa: F403  (each name is listed there)
 from tracejit.llvm.thread_pool import get_num_threads, set_num_threads
 from tracejit.random import Generator, default_generator
@@ -233,5 +235,6 @@ __all__ = [
     "while_loop",
 ]  # fmt: skip
 __all__ += [name for name in vars(functions) if not name.startswith("_")]
+__all__ += _top_level.__all__
 
 examples.attach(_sys.modules[__name__])

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from tracejit.core.numbers import settled
-from tracejit.core.precision import lowered, rounds_once
+from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import minus, normalise_dim
 from tracejit.functional.support import placed
 from tracejit.ops.elementwise import mathematics
@@ -18,8 +18,9 @@ from tracejit.ops.elementwise.comparison import minimum, where
 from tracejit.ops.elementwise.mathematics import abs_, exp, expm1, log1p
 from tracejit.ops.elementwise.special import erf
 from tracejit.ops.elementwise.trigonometry import tanh as hyperbolic_tangent
-from tracejit.ops.movement.views import reshape, slice_
+from tracejit.ops.movement.views import slice_
 from tracejit.ops.public import softmax as softmaxes
+from tracejit.ops.public.activation import hardshrink, prelu
 from tracejit.ops.public.random import rand
 
 __all__ = [
@@ -67,20 +68,6 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     """input where positive, negative_slope * input elsewhere."""
     return placed(input, where(input > 0, input, input * negative_slope), inplace)
-
-
-@lowered
-def prelu(input: Any, weight: Any) -> Any:
-    """leaky_relu with a learned slope: `weight` has one element, or one for each channel (dimension 1 of `input`)."""
-    if weight.ndim > 1:
-        raise RuntimeError(f"prelu(): expected weight to be a scalar or a vector, got shape {list(weight.shape)}")
-    count = weight.numel()
-    if count != 1:
-        channels = input.shape[1] if input.ndim > 1 else 1
-        if count != channels:
-            raise RuntimeError(f"prelu(): expected weight to have 1 or {channels} elements (the channels of input), got {count}")
-    shape = (1, count) + (1,) * (input.ndim - 2) if input.ndim > 1 else (1,) * input.ndim
-    return where(input > 0, input, input * reshape(weight, shape=shape))
 
 
 @rounds_once
@@ -162,12 +149,6 @@ def hardsigmoid(input: Any, inplace: bool = False) -> Any:
 def hardswish(input: Any, inplace: bool = False) -> Any:
     """input * min(max(input + 3, 0), 6) / 6."""
     return placed(input, input * hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
-
-
-def hardshrink(input: Any, lambd: float = 0.5) -> Any:
-    """0 where |input| <= lambd, input elsewhere."""
-    lambd = settled(lambd)
-    return where((input >= -lambd) & (input <= lambd), 0.0, input)
 
 
 @rounds_once

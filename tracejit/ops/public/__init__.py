@@ -1,6 +1,7 @@
 """PyTorch's functions over the primitives.  Importing this package fills the tables of `derive`."""
 
 from tracejit.ops.public import (
+    activation,
     arrangement,
     convolution,
     creation,
@@ -35,6 +36,7 @@ __all__ = [
     "FUNCTIONS",
     "IN_PLACE",
     "METHODS",
+    "activation",
     "arrangement",
     "convolution",
     "creation",
