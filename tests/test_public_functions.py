@@ -117,7 +117,9 @@ CASES: dict[str, Case] = {
             "binary_cross_entropy_with_logits": lambda t, a, b, way=way: t.binary_cross_entropy_with_logits(
                 a, b.sigmoid(), None, b[0].detach(), way
             ),
-            "margin_ranking_loss": lambda t, a, b, way=way: t.margin_ranking_loss(a, b, t.sign(b.detach()), 0.1, way) * t.margin_ranking_loss(a, b, b.detach()),
+            "margin_ranking_loss": lambda t, a, b, way=way: (
+                t.margin_ranking_loss(a, b, t.sign(b.detach()), 0.1, way) * t.margin_ranking_loss(a, b, b.detach())
+            ),
             "hinge_embedding_loss": lambda t, a, b, way=way: t.hinge_embedding_loss(a + b, t.sign(b.detach()), 0.5, way),
             "cosine_embedding_loss": lambda t, a, b, way=way: t.cosine_embedding_loss(a, b, t.tensor([1, -1, 1]), 0.1, way),
             "poisson_nll_loss": lambda t, a, b, way=way: t.poisson_nll_loss(a, b.detach().abs(), True, False, 1e-8, way),
