@@ -363,6 +363,17 @@ def test_sizes_that_come_once_stay_compiled_where_a_call_saves_more_than_its_pat
     assert compiled.stats.instances > 78 and "many_sizes" in [reason.code for reason in compiled.reasons]
 
 
+def test_sizes_that_come_once_and_pay_keep_nobody_else_out() -> None:
+    compiled, base, cube = T.compile(lambda x: (x.exp() * x).sum()), T.full((2_400, 512), 1e-4), T.full((64, 8, 8), 0.1)
+    with override(verify=False, max_sizes=70):
+        for n in range(2_000, 2_400):
+            compiled(base[:n])
+        before = compiled.stats.compiled_calls
+        for _ in range(100):
+            compiled(cube)
+    assert compiled.stats.compiled_calls - before > 80 and compiled._often <= 8, compiled.explain()
+
+
 def test_sizes_must_come_twice_as_often_where_earlier_ones_went_out_of_use_too_soon() -> None:
     with override(max_sizes=80, max_entries=2):
         compiled, n = T.compile(lambda x: (x * 2).sum()), 0

@@ -281,6 +281,16 @@ def test_interpolation_agrees_with_torch(shape: tuple[int, ...], options: dict[s
     agree("interpolate", numbers(*shape), **options)
 
 
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_integers_are_padded_by_what_is_none_where_nothing_is_put_there(value: float) -> None:
+    x = tracejit.tensor([1, 2])
+    for pad in (F.pad, tracejit.compile(F.pad)):
+        result = pad(x, (0, 0), value=value)
+        assert result.tolist() == [1, 2] and result.data_ptr() != x.data_ptr()
+        with pytest.raises((OverflowError, ValueError)):
+            pad(x, (0, 1), value=value)
+
+
 def test_padding_that_does_not_fit_is_an_error() -> None:
     x = tracejit.zeros(2, 3, 4)
     with pytest.raises(RuntimeError, match="even number of sizes"):

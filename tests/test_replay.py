@@ -36,7 +36,7 @@ from tracejit.replay.ir import (
     renamed,
     tuple_of,
 )
-from tracejit.replay.python import load, render
+from tracejit.replay.python import _compiled, load, render
 from tracejit.replay.repeats import Repeat, repeats
 from tracejit.replay.verify import InvalidFunction, verify
 
@@ -126,6 +126,22 @@ def parts(count: int, skipped: int = -1) -> tuple[Statement, ...]:
         found += [Define(f"v{k}", X.at(k)), Miss(Name(f"v{k}").compared("<" if k == skipped else ">", Y.at(count - 1 - k)))]
         found += [Define(f"w{k}", Name(f"v{k}").of("+", k)), Miss(Name(f"w{k}").is_same(None))]
     return tuple(found)
+
+
+def test_functions_that_differ_in_numbers_of_variables_have_one_code_and_others_do_not() -> None:
+    def answering(value: Any, key: Any = 0) -> Any:
+        guards = (Define("v", Constant(value)), Miss(X.at(Constant(key)).is_same(None)))
+        return load(Function(("x", "y"), guards, (Return(Name("v")),), Name("MISS")), "entry", {"MISS": MISSED}, "test")
+
+    values = [3, 4, 5.0, -0.0, 0.0, True, "3"]
+    found = [answering(value) for value in values]
+    assert [repr(entry([1], None)) for entry in found] == list(map(repr, values))
+    before = _compiled.cache_info()
+    answering(17)([1], None)
+    answering(18.5)([1], None)
+    after = _compiled.cache_info()
+    assert (after.hits - before.hits, after.misses) == (2, before.misses)
+    assert answering(1, True)([0, 1], None) == 1 and _compiled.cache_info().misses == after.misses + 1  # 1 and True are two keys
 
 
 def test_guards_that_repeat_themselves_are_a_loop_that_answers_what_they_answer() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import copy
+import itertools
 import math
 import operator
 import pickle
 import re
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,6 +47,7 @@ from tracejit.core.symbolic import (
     text_of,
     without_symbols,
 )
+from tracejit.passes.mincut import Cut
 
 
 def environment(*hints: int) -> tuple[ShapeEnv, list[SymInt]]:
@@ -277,6 +281,39 @@ def test_what_was_computed_holds_for_all_sizes_that_satisfy_the_relations(first:
     values = env.evaluated(list(then))
     if values is not None:
         assert Substitution(env, values).of(found) == computed(then)
+        assert list(map(repr, values)) == list(map(repr, env.values(list(then))))
+
+
+def test_sums_of_thousands_of_terms_are_evaluated_and_where_the_stack_ends_nothing_is_known() -> None:
+    env = ShapeEnv()
+    sizes = [env.size(k + 2) for k in range(80)]
+    with env:
+        total = sum(sizes) * sum(sizes)
+    plain = [k + 3 for k in range(80)]
+    values = env.evaluated(plain)
+    assert values is not None and Substitution(env, values).of(total) == sum(plain) ** 2
+
+    def deep(n: int) -> Any:
+        return deep(n - 1) if n else env.evaluated([*plain[:-1], 5])
+
+    with contextlib.suppress(RecursionError):  # of the test's own
+        for n in range(sys.getrecursionlimit() - 200, sys.getrecursionlimit()):
+            found = deep(n)
+            assert found is None or Substitution(env, found).of(total) == (sum(plain[:-1]) + 5) ** 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20), st.data())
+def test_a_minimum_cut_is_a_function_of_the_capacities_of_its_edges(edges: list[tuple[int, int]], data: st.DataObject) -> None:
+    edges = [edge for edge in edges if edge[0] != edge[1]]
+    numbers = st.lists(st.integers(0, 9), min_size=len(edges), max_size=len(edges))
+    capacities = data.draw(numbers)
+    side = Cut(8, 0, 7, tuple(edges))(*capacities)
+
+    def cost(some: tuple[bool, ...]) -> int:
+        return sum([c for (a, b), c in zip(edges, capacities, strict=True) if some[a] and not some[b]])
+
+    assert side[0] and not side[7]
+    assert cost(tuple(side)) == min(cost((True, *rest, False)) for rest in itertools.product((False, True), repeat=6))
 
 
 def test_the_largest_of_sizes_is_known_without_their_order() -> None:

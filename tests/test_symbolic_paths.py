@@ -585,6 +585,20 @@ def halves(x: T.Tensor) -> tuple[T.Tensor, ...]:
     return mean, scale.exp(), (x * 3)[..., :1], mean.detach(), mean.transpose(0, 1)[:, :, 0]
 
 
+def test_parts_of_an_instance_are_made_when_somebody_asks_and_are_those_of_its_size() -> None:
+    weight = W.clone().requires_grad_()
+    compiled = T.compile(lambda x: ((x @ weight).tanh() ** 2).sum())
+    with override(verify=False):
+        for n in (5, 7, 9, 12, 33, 20, 21):
+            compiled(*rows(n)).backward()
+            assert compiled(*rows(n)).requires_grad
+    entry = compiled._entries[-1]
+    made, program = entry.executable, entry.executable.program
+    assert made._general is not None and made.__dict__.keys().isdisjoint({"pure", "graph"}) and program._of_sizes is not None
+    assert made.is_as_made(entry.recording) and program._of_sizes is None
+    assert made.graph.avals != made._general.graph.avals or made.pure.avals != made._general.pure.avals
+
+
 def test_results_that_are_parts_of_tensors_are_recorded_twice() -> None:
     compiled = with_rows(halves, (5, 7, 9, 12, 33), rtol=1e-6)
     assert (compiled.stats.traces, compiled.stats.instances) == (2, 3), compiled.explain()

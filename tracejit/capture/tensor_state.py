@@ -7,7 +7,6 @@ other; what a backward pass after the call would have to know of it is for finis
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +17,6 @@ from tracejit.capture.handlers.effects import DataStore
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import plain
 from tracejit.capture.places import user_line
-from tracejit.capture.policies import is_a
 from tracejit.core.aval import Aval, ScalarAval, aval_of
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import Interpreter, state
@@ -95,13 +93,13 @@ class StateRecorder(Interpreter):
         self.avals[value] = aval
         return value
 
-    def forget(self, values: Iterable[Any]) -> None:
-        """The recording has stopped: it does not keep those of these alive that are tensors of the run.  Who has them may tell when they
-        go."""
-        for tensor in [x for x in values if is_a(x, Tensor) and self.recorder.is_made(x)]:
-            self.values.pop(id(tensor), None)
-            for value in [v for v, known in self.defined.items() if known is tensor]:
+    def forget(self) -> None:
+        """The recording has stopped: it does not keep the tensors of the run alive.  Who has them may tell when they go."""
+        outside = self.recorder.tensors
+        for value, tensor in list(self.defined.items()):
+            if id(tensor) not in outside:
                 del self.defined[value]
+                self.values.pop(id(tensor), None)
 
     def symbolic_shape(self, tensor: Tensor) -> tuple[int, ...] | None:
         """The shape of a tensor in which there are symbolic sizes; None for others."""

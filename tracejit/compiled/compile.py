@@ -586,19 +586,21 @@ class CompiledFunction(_Partial[P, R]):
         """Whether one more path may be recorded; entries that are not used make room now and then."""
         if not self._is_full(sizes):
             return True
-        if self._settling.is_crowded(self._pays_at_once(sizes)):
+        pays = self._pays_at_once(sizes)
+        if self._settling.is_crowded(pays):
             return False
         ticket = Ticket()
         try:
             if not _recording.take(ticket):
                 return False
-            self._settling.looked(self._drop_unused())
+            self._settling.looked(self._drop_unused(pays), pays)
         finally:
             ticket.over = True
         return not self._is_full(sizes)
 
-    def _drop_unused(self) -> bool:
-        """Let go of the entries that served no call since the last look.  Whether there were any."""
+    def _drop_unused(self, pays: bool = False) -> bool:
+        """Let go of the entries that served no call since the last look.  Whether there were any.  pays: whether a path that makes up for
+        itself with one call wants their room."""
         before = self._entries
         kept = tuple([entry for entry in before if entry.uses != entry.uses_seen])
         for entry in kept:
@@ -610,7 +612,7 @@ class CompiledFunction(_Partial[P, R]):
                 self._settling.retired(entry)
                 self.stats.retire(entry.executable)
         dropped = [entry.uses for entry in before if entry not in kept]
-        if len(before) > _MANY and sum(dropped) < _EARNED * len(dropped):
+        if not pays and len(before) > _MANY and sum(dropped) < _EARNED * len(dropped):
             self._often *= 2
         self._entries = kept
         self._settling.window = max(WINDOW, len(kept))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode, ConsumedNode, Mask, Visit
@@ -27,6 +27,7 @@ from tracejit.compiled.placing import consumed, edge, new_object, new_tensor, pl
 from tracejit.compiled.side_trace import Remainder
 from tracejit.core.aside import Work, begun, done_aside
 from tracejit.core.aval import Aval
+from tracejit.core.deferred import deferred
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import memory_order
 from tracejit.core.symbolic import Substitution
@@ -62,7 +63,7 @@ __all__ = ["Executable", "UnsupportedProgram", "Watcher"]
 
 T = TypeVar("T")
 _FORWARD = "forward"
-_OF_SIZES: Final = ("pure", "partition", "in_slab", "graph")
+_OF_SIZES: Final = ("pure", "partition", "in_slab", "graph", "_without_structure")
 
 
 class UnsupportedProgram(Exception):
@@ -195,22 +196,22 @@ class Executable:
             self._all = (*[facts.requires_grad for facts in self.inputs], *[True] * len(leaves))
 
     # An instance seldom needs more of these than the one that it is made of tells.
-    @cached_property
+    @deferred
     def pure(self) -> Graph:
         """What eager mode would do, without writes."""
         return self._substituted(lambda general: general.pure)
 
-    @cached_property
+    @deferred
     def partition(self) -> Partition | None:
         """The same, split, where it is differentiable."""
         return self._substituted(lambda general: general.partition)
 
-    @cached_property
+    @deferred
     def in_slab(self) -> Kept:
         """What the forward program keeps for the backward ones."""
         return self._substituted(lambda general: general.in_slab)
 
-    @cached_property
+    @deferred
     def graph(self) -> Graph:
         """What the forward program computes."""
         return self._substituted(lambda general: general.graph)
@@ -227,7 +228,7 @@ class Executable:
         sizes, and is known once for all."""
         return self._general or self
 
-    @cached_property
+    @deferred
     def _without_structure(self) -> Executable:
         """The same for entries that have not got the recording's structure, and their nodes."""
         made: Executable = object.__new__(Executable)
@@ -254,9 +255,9 @@ class Executable:
         made.recording, made.inputs, made._origin = recording, recording.tensor_inputs, origin
         made.outputs = tuple([recording.outputs[i] for i in self._computed])
         made._layouts = {facts.value: facts.strides for facts in made.inputs}
-        made._general, made._numbers, made.program = self, numbers.again(), numbers.of(self.program)
+        made._general, made._numbers, made.program = self, numbers, numbers.of(self.program)
         for name in _OF_SIZES:
-            del made.__dict__[name]
+            made.__dict__.pop(name, None)
         made.counter, made.exits_taken, made.calls, made.interpreted_for = [0, 0, 0, 0], {}, {}, {}
         made._backward, made._arriving, made._tape = {}, {}, None
         made._visits, made._leading = {}, {}
@@ -303,6 +304,11 @@ class Executable:
                 nodes.append(Node(REGISTRY["permute"], (value,), (("dims", order),), (fresh,)))
                 outputs[i] = fresh
         return replace(graph, nodes=tuple(nodes), avals=avals, outputs=tuple(outputs))
+
+    @property
+    def operations(self) -> int:
+        """The nodes of the program's graph."""
+        return len(self._of_any_sizes.graph.nodes)
 
     @property
     def machine_calls(self) -> int:

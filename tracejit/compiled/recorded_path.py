@@ -78,7 +78,7 @@ class Entry:
         self.run = recording.build_entry(body, config.hot_calls, lambda: promote(self))
         self.machine: Any = None
         self.interpreted_for = ""  # what stood in the way of machine code
-        root = Trace(executable, executable.program, len(executable.graph.nodes), body, entries=(self,))
+        root = Trace(executable, executable.program, executable.operations, body, entries=(self,))
         self.traces: tuple[Trace, ...] = (root,)  # and the side traces that lead here
         if log is not None:
             log.entry(recording.text(body))
@@ -175,7 +175,7 @@ class Entry:
             eagers = _elements(graph, [node for node in graph.nodes if node.op.kind is not Kind.VIEW])
             ours = eagers
             if isinstance(program, Program):
-                moved = program.lowered.traffic
+                moved = program.traffic
                 slow = [node for node in graph.nodes if node.op.kind is not Kind.VIEW and not _is_fast(node)]
                 ours = min(ours, (moved.read + moved.written) // _BYTES + _elements(graph, slow))
             self._elements = ours, eagers

@@ -16,6 +16,8 @@ trying.
   after `_RAISED` in a row that ended in an error, after 8 calls, then twice as many.  A function without entries is left alone meanwhile.
   Where `_WASTED` paths more were recorded than calls were served meanwhile, a function that can be is taken to pieces (pieces.py); where
   `_UNUSED` more were, the next one comes `FIRST_WAIT` calls later, then twice as many, until enough have been.
+  Where there is no room for another path, it is looked for entries that are not used after so many calls as an entry may have to wait for
+  (`is_crowded`), twice as many whenever something was dropped; and sooner for paths of other sizes that one call makes up for.
   A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `_FRUITLESS` of one piece of code in
   a row none of which has served a call, one more is recorded only when it has been called `FIRST_WAIT` times.
 
@@ -49,7 +51,7 @@ class Settling:
 
     __slots__ = (
         "_code", "_cost", "_crowded", "_debt", "_drops", "_failures", "_first", "_gained", "_good", "_granted", "_losses", "_newest",
-        "_patience", "_raised", "_recorded", "_retired", "_seen", "_served", "_trial", "_unused", "_wait", "rest", "window",
+        "_patience", "_paying", "_raised", "_recorded", "_retired", "_seen", "_served", "_trial", "_unused", "_wait", "rest", "window",
     )  # fmt: skip
 
     def __init__(self, function: Any) -> None:
@@ -77,6 +79,7 @@ class Settling:
         self._unused = 0  # paths that were recorded, less the calls that were served meanwhile
         self._wait = 0  # calls that no entry serves before the next recording
         self._crowded = 0  # calls for want of room since the last look for entries that are not used
+        self._paying = 0  # those among them whose paths would have made up for what they cost
         self._patience = 1  # how often that many are needed; doubled where entries were dropped
 
     # -- calls that are left alone
@@ -173,13 +176,18 @@ class Settling:
         """There is no room for the path of this call: whether it is too early to look for entries that are not used.
 
         pays: whether the path would soon make up for what it costs."""
+        if pays:
+            self._paying += 1
+            return self._paying < FIRST_WAIT
         self._crowded += 1
-        return self._crowded < FIRST_WAIT * (1 if pays else config.max_entries * self._patience)
+        return self._crowded < FIRST_WAIT * config.max_entries * self._patience
 
-    def looked(self, dropped: bool) -> None:
-        """There was a look for entries that are not used."""
-        self._crowded = 0
-        self._patience *= 2 if dropped else 1
+    def looked(self, dropped: bool, pays: bool = False) -> None:
+        """There was a look for entries that are not used.  pays: for the sake of one that would soon make up for what it costs."""
+        self._paying = 0
+        if not pays:
+            self._crowded = 0
+            self._patience *= 2 if dropped else 1
 
     def recorded(self, entry: Entry, served: int) -> None:
         """A path was recorded.  served: how many calls others have served so far."""

@@ -352,7 +352,7 @@ class SymbolicPaths:
         return [*lines, *[f"a size is not symbolic, since the program asks which it is: {pin}" for pin in self._pinned]]
 
     def has_programs(self, shapes: Shapes) -> bool:
-        """Whether what a call of these sizes takes is made, but for its numbers, and known to be right."""
+        """Whether the forward program of a call of these sizes is made, but for its numbers."""
         return any(path.recording.is_trusted_for(shapes) and path.has_programs(shapes) for path in self.paths)
 
     def instance(self, shapes: Shapes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, SymbolicPath] | None:

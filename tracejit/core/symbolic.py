@@ -79,6 +79,8 @@ _SMALLEST: Final = 2
 """Sizes of 0 and 1 are no variables."""
 LARGEST: Final = 1 << 40
 """Nor are larger ones."""
+_IN_A_ROW: Final = 16
+"""Terms of a sum that is written with signs between them: CPython compiles one inside the other."""
 _DEEPEST: Final = 2
 """Extremes of which bounds are looked for in one difference."""
 _plain_int = int.__int__
@@ -121,6 +123,7 @@ class ShapeEnv:
         self._known_bounds: dict[Polynomial, tuple[int | None, int | None]] = {}
         self._instead: dict[int, Polynomial] = {}  # a variable -> another one, or a number, which a relation says it is
         self._evaluates: tuple[tuple[int, int], Callable[[Sequence[int]], list[Any] | None]] = (0, 0), lambda sizes: []
+        self._evaluated: tuple[tuple[Any, ...], list[Any] | None] = (), None  # what was evaluated last, and what came of it
         self._thread: int | None = None
         self._paused = 0
 
@@ -400,14 +403,17 @@ class ShapeEnv:
         return values
 
     def evaluated(self, sizes: Sequence[int]) -> list[Any] | None:
-        """`values`, of plain sizes; None where a relation does not hold, or something cannot be computed."""
+        """`values`, of plain sizes; None where a relation does not hold, or something cannot be computed: also for want of stack."""
         known = len(self.expressions), len(self.relations)
-        if self._evaluates[0] != known:
-            self._evaluates = known, self._evaluation()
-        try:
-            return self._evaluates[1](sizes)
-        except (ArithmeticError, ValueError):
-            return None
+        asked = (known, *sizes)
+        if self._evaluated[0] != asked:
+            try:
+                if self._evaluates[0] != known:
+                    self._evaluates = known, self._evaluation()
+                self._evaluated = asked, self._evaluates[1](sizes)
+            except (ArithmeticError, ValueError, RecursionError):
+                return None
+        return self._evaluated[1]
 
     def _evaluation(self) -> Callable[[Sequence[int]], list[Any] | None]:
         """A function that evaluates.  A relation is asked as soon as its numbers are known: what takes long, as a plan of memory does,
@@ -423,7 +429,8 @@ class ShapeEnv:
             elif name == "item":
                 text = f"v{operands[0]}[{operands[1]}]"
             elif name == "polynomial":
-                text = " + ".join(["*".join([f"({x})", *[f"v{i}" for i in factors]]) for factors, x in operands[0]])
+                terms = ["*".join([f"({x})", *[f"v{i}" for i in factors]]) for factors, x in operands[0]]
+                text = " + ".join(terms) if len(terms) <= _IN_A_ROW else f"sum(({', '.join(terms)}))"
             elif name == "constant":
                 text, names[f"c{k}"] = f"c{k}", operands[-1]
             else:
@@ -735,10 +742,6 @@ class Substitution:
         self.values = values
         self._clean = set[int]() if clean is None else clean
         self._known: dict[int, tuple[Any, Any]] = {}  # objects that several others share, and what stands for them
-
-    def again(self) -> Substitution:
-        """The same, which knows nothing yet of what objects share."""
-        return Substitution(self.env, self.values, self._clean)
 
     def of(self, value: Any) -> Any:
         """`value` with the other numbers."""

@@ -81,7 +81,12 @@ def _constant(x: Any, pairs: list[tuple[int, int]], value: float) -> Any:
             x = views.slice_(x, dim=dim, start=min(start, size), stop=max(stop, min(start, size)), step=1)
         low[dim], high[dim] = largest((0, before)), largest((0, after))
     if not x.dtype.is_floating_point:
-        value = int(value)
+        try:
+            value = int(value)
+        except (OverflowError, ValueError):
+            if any(low) or any(high):
+                raise
+            value = 0  # nothing is put there
     return copies.pad(x, value, low=tuple(low), high=tuple(high))
 
 

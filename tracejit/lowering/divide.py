@@ -34,7 +34,7 @@ class Piece:
         buffers = (*self.nest.buffers, *self.nest.temporaries)
         cut = self.division
         # Of chunks the first, the last whole one and the last: the others begin, and so reach, in between.
-        for k in (0,) if cut is None else (0, cut.count - 2, cut.count - 1):
+        for k in (0,) if cut is None else dict.fromkeys((0, cut.count - 2, cut.count - 1)):
             sizes = list(self.sizes)
             places = [a.offset for a in self.buffers]
             if cut is not None:

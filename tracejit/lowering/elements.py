@@ -78,16 +78,16 @@ class Parameters:
     scratch: dict[Scratch, Buffer] = field(default_factory=dict)
     sizes: dict[Size, int] = field(default_factory=dict)
     scalars: dict[tuple[int, DType], Scalar] = field(default_factory=dict)
-    known: dict[Hashable, Any] = field(default_factory=dict)  # root and offset, or part and number
-    # -> buffer or size
+    known_buffers: dict[Hashable, Buffer] = field(default_factory=dict)  # root and offset -> the buffer
+    known_sizes: dict[Hashable, Size] = field(default_factory=dict)  # part and number -> the size
     part: int = 0
 
     def buffer(self, root: int, offset: int, dtype: DType) -> Buffer:
         key = (root, by_origin(offset))
-        if key not in self.known:
-            made = self.known[key] = Buffer(f"p{len(self.buffers)}", dtype)
+        if key not in self.known_buffers:
+            made = self.known_buffers[key] = Buffer(f"p{len(self.buffers)}", dtype)
             self.buffers[made] = root, offset
-        return self.known[key]  # type: ignore[no-any-return]
+        return self.known_buffers[key]
 
     def temporary(self, scratch: Scratch) -> Buffer:
         if scratch not in self.scratch:
@@ -98,11 +98,11 @@ class Parameters:
         """0 and 1 are part of a nest's form, other sizes are parameters."""
         if n in (0, 1):
             return n
-        key = "size", self.part, by_origin(n)
-        if key not in self.known:
-            made = self.known[key] = Size(f"n{len(self.sizes)}")
+        key = self.part, by_origin(n)
+        if key not in self.known_sizes:
+            made = self.known_sizes[key] = Size(f"n{len(self.sizes)}")
             self.sizes[made] = n
-        return self.known[key]  # type: ignore[no-any-return]
+        return self.known_sizes[key]
 
     def begin_part(self) -> None:
         """From here on equal sizes have other parameters: those of what is put into something are equal to its own by chance, if at all,

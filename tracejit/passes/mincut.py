@@ -15,14 +15,10 @@ class Network:
 
     __slots__ = ("capacity", "edges", "head")
 
-    def __init__(self) -> None:
+    def __init__(self, vertices: int) -> None:
         self.head: list[int] = []  # edge -> vertex it leads to; edge ^ 1 is its reverse
         self.capacity: list[int] = []
-        self.edges: list[list[int]] = []  # vertex -> edges that leave it
-
-    def add_vertex(self) -> int:
-        self.edges.append([])
-        return len(self.edges) - 1
+        self.edges: list[list[int]] = [[] for _ in range(vertices)]  # vertex -> edges that leave it
 
     def add_edge(self, tail: int, head: int, capacity: int) -> None:
         self.edges[tail].append(len(self.head))
@@ -93,9 +89,7 @@ class Cut:
 
     def __call__(self, *capacities: int) -> list[bool]:
         """For each vertex, whether it is on the source's side, of the cut that is nearest to the source."""
-        network = Network()
-        for _ in range(self.vertices):
-            network.add_vertex()
+        network = Network(self.vertices)
         for (tail, head), capacity in zip(self.edges, capacities, strict=True):
             network.add_edge(tail, head, capacity)
         side = network.source_side(self.source, self.sink)

@@ -26,7 +26,9 @@ _MOST_GUARDS: Final = 8  # in one statement, which people read, too
 _SENT: Final = "if error.__traceback__.tb_next is not None"
 """The condition under which `error`, which came up in a guard, was raised in a Python function."""
 _NUMBERS: Final = (int, float)
-_ANY: Final[Any] = None
+_REMEMBERED: Final = 32  # functions, with their statements: some kilobytes for each layer of a network
+_WHICHEVER: Final[Any] = None
+"""A program, or a dtype, that the text does not depend on."""
 
 
 class _Rendering:
@@ -118,7 +120,7 @@ def load(function: Function, name: str, namespace: Mapping[str, Any], kind: str)
 
 def _generalised(function: Function) -> tuple[Function, dict[str, Any]]:
     """The function that stands for those of other sizes, too, and the objects that it names besides those of its namespace: numbers that
-    variables are, programs, the shapes of arrays."""
+    variables are, programs, the shapes of arrays.  Programs are run by statements of the body itself, under no condition."""
     objects: dict[str, Any] = {}
 
     def general(statement: Statement) -> Statement:
@@ -129,14 +131,14 @@ def _generalised(function: Function) -> tuple[Function, dict[str, Any]]:
             program, fresh, *rest = statement[1:]
             objects.update(p_empty=np.empty, p_run=program.run)
             objects.update(p_shapes=[shape for _, shape, _ in fresh], p_dtypes=[dtype for _, _, dtype in fresh])
-            return Run(_ANY, tuple([(made, (), _ANY) for made, _, _ in fresh]), *rest)
+            return Run(_WHICHEVER, tuple([(made, (), _WHICHEVER) for made, _, _ in fresh]), *rest)
         return statement
 
     guards, body = tuple(map(general, function.guards)), tuple(map(general, function.body))
     return replace(function, guards=guards, body=body), objects
 
 
-@lru_cache(128)
+@lru_cache(_REMEMBERED)
 def _compiled(function: Function, name: str, kind: str) -> CodeType:
     """Nodes are equal where their text is (replay/ir.py), and far sooner compared than written and compiled."""
     return compile(render(function, name), f"<tracejit {kind}>", "exec")

@@ -73,11 +73,11 @@ class Parting:
             self.values.append(value)
 
 
-def _of_one_kind(before: Fact, fact: Fact) -> tuple[Fact | None, Fact]:
-    """Facts of different kinds about one thing, as facts of its type: it was a tensor in one recording, and None in another.  Elements of a
-    container are alike.  None where they are of different things."""
+def _as_types(before: Fact, fact: Fact) -> tuple[Fact, Fact] | None:
+    """Facts of different kinds about one thing, as facts of its type, whichever element of a container it is: it was a tensor in one
+    recording, and None in another.  None where they are of different things."""
     if before.name != fact.name or {before.kind, fact.kind} != {"type", "value"}:
-        return None, fact
+        return None
     name = _ELEMENT.sub("[...]", fact.name)
     return Fact("type", name, where := before.where or fact.where, before.value), Fact("type", name, where, fact.value)
 
@@ -99,9 +99,10 @@ class Partings:
             return
         fact = facts[depth]
         if (before.name, before.where) != (fact.name, fact.where):
-            before, fact = _of_one_kind(before, fact)
-            if before is None:
+            pair = _as_types(before, fact)
+            if pair is None:
                 return
+            before, fact = pair
         parting = self._found.setdefault((fact.name, fact.where), Parting(fact.kind, fact.name, fact.where))
         if not parting.count:
             parting.add(before.value)

@@ -38,7 +38,7 @@ from tracejit.llvm.family import Kin, Member
 from tracejit.lowering.likeness import same_program
 from tracejit.lowering.live import Inherited
 from tracejit.lowering.lower import NeedsHost, lower
-from tracejit.lowering.lowered import Lowered, Output
+from tracejit.lowering.lowered import Lowered, Output, Traffic
 from tracejit.passes.literals import as_inputs, literals, skeleton
 from tracejit.replay import ir, python
 from tracejit.runtime.frame import Frame
@@ -134,6 +134,11 @@ class Program(LoweredProgram):
     def outputs(self) -> tuple[Output, ...]:
         """Where the outputs come from."""
         return self._lowered.outputs
+
+    @property
+    def traffic(self) -> Traffic:
+        """What a call reads and writes."""
+        return self._lowered.traffic
 
     def is_as_lowered(self) -> bool:
         """Whether what was made of symbolic sizes is what the graph is lowered to with the sizes that it has now."""

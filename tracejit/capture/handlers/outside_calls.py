@@ -150,7 +150,7 @@ class OutsideCallHandlers(Handlers):
         keeps = getattr(function, "__name__", "") in _KEEPING_METHODS.get(type(bound_to(function)), ())
         if not self._may_be_put_off(function, arguments, keywords, keeps):
             recorder.stop(code, detail)
-            recorder.program.forget((*arguments, *keywords.values()))  # it may make a weak reference
+            recorder.program.forget()  # there may be weak references from now on
             return function(
                 *map(recorder.contents.settled, arguments), **{k: recorder.contents.settled(v) for k, v in keywords.items()}
             )
