@@ -120,6 +120,17 @@ def several_layers(xs: Any) -> Any:
     return total, most
 
 
+def decided_in_each_step(xs: Any) -> Any:
+    """A divisor is compared with 0."""
+    h, k, hs = zeros(), zeros(), []
+    for t, x in enumerate(xs):
+        h = cell(h, x * (1.0 / (t + 1)) + t % 3)
+        hs.append(h)
+    for each in hs:
+        k = cell(k, each)
+    return k
+
+
 def turned_around(xs: Any) -> Any:
     h, k, hs = zeros(), zeros(), []
     for x in xs:
@@ -150,7 +161,7 @@ def gradients_inside(xs: Any) -> Any:
 
 SECOND_LOOPS = (
     carried_items, collected_items, items_with_no_gradient_but_that_of_the_next_step, neighbours, neighbours_side_by_side, several_layers,
-    turned_around, from_the_end, gradients_inside,
+    decided_in_each_step, turned_around, from_the_end, gradients_inside,
 )  # fmt: skip
 
 
@@ -201,6 +212,16 @@ def every_second_item(xs: Any) -> Any:
         h = cell(h, x)
         hs.append(h)
     for t in range(0, len(hs), 2):
+        total = total + hs[t].relu()
+    return total
+
+
+def every_third_item_of_decided_steps(xs: Any) -> Any:
+    h, total, hs = zeros(), zeros(), []
+    for t, x in enumerate(xs):
+        h = cell(h, x * (1.0 / (t + 1)))
+        hs.append(h)
+    for t in range(0, len(hs), 3):
         total = total + hs[t].relu()
     return total
 
@@ -296,7 +317,8 @@ def first_changes_what_steps_have_read(xs: Any) -> Any:
 
 
 ONE_BY_ONE = (
-    gradients_of_items, an_item_in_the_middle, every_second_item, less_than_all_items, both_ways_at_once, items_changed_in_place,
+    gradients_of_items, an_item_in_the_middle, every_second_item, every_third_item_of_decided_steps, less_than_all_items,
+    both_ways_at_once, items_changed_in_place,
     items_changed_that_are_saved, retained, after_a_backward_pass, first_changes_what_steps_have_read,
 )  # fmt: skip
 

@@ -680,7 +680,7 @@ class Loop:
             return None
         ends, added = left
         if has_places:
-            once = _Repeating(self._interpreter, step, moves, given).once
+            once = _Repeating(self._interpreter, *_without_guards(step, moves), given).once
             begins = tensors[given:]
             carried = [k - given for k in loop.carried]
             of_loop = Steps(once, slices, begins, carried, loop.left, loop.collected, count, loop.is_reverse)
@@ -701,8 +701,7 @@ class Loop:
         return (
             isinstance(self._elements, AnyNumber)
             and self._at == self._elements.first - 1
-            and _may_be_evaluated(step)
-            and not any(a.node.op.effect is Effect.IN_PLACE for a in step.nodes)
+            and not any(a.node.op.kind is Kind.RANDOM or a.node.op.effect is Effect.IN_PLACE for a in step.nodes)
             and not self._interpreter.recorder.keeps_items
         )
 
@@ -751,6 +750,12 @@ def _has_one_element(bounds: Mapping[str, Any]) -> bool:
     """Whether a slice is one of one element, `x[:, t : t + 1]`."""
     start: Any = bounds["start"]
     return python_type(start) is int and bounds["step"] == 1 and bounds["stop"] - start == 1
+
+
+def _without_guards(step: Step, moves: list[int]) -> tuple[Step, list[int]]:
+    """A step that has been done, and how far its nodes move: its guards have held."""
+    kept = [k for k, a in enumerate(step.nodes) if a.node.op.kind is not Kind.GUARD]
+    return replace(step, nodes=[step.nodes[k] for k in kept]), [moves[k] for k in kept]
 
 
 def _may_be_evaluated(step: Step) -> bool:
