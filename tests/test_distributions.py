@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -28,54 +29,187 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("OneHotCategorical", {"probs": [0.2, 0.3, 0.5]}, [0.0, 1.0, 0.0]),
     ("Poisson", {"rate": [0.5, 30.0]}, [2.0, 28.0]),
     ("Geometric", {"probs": [0.2, 0.9]}, [3.0, 0.0]),
-    ("Binomial", {"total_count": [5.0, 10.0], "probs": [0.3, 0.8]}, [2.0, 9.0]),
+    ("Binomial", {"total_count": [5.0, 10.0, 4.0], "probs": [0.3, 0.8, 0.5]}, [2.0, 9.0, 1.0]),
     ("MultivariateNormal", {"loc": [1.0, -1.0], "covariance_matrix": MATRIX.tolist()}, [0.5, 0.5]),
     ("MultivariateNormal", {"loc": [1.0, -1.0], "precision_matrix": MATRIX.tolist()}, [0.5, 0.5]),
     ("MultivariateNormal", {"loc": [[1.0, -1.0], [0.0, 0.0]], "scale_tril": [[1.0, 0.0], [0.5, 2.0]]}, [0.5, 0.5]),
-]
+    ("LogNormal", {"loc": [0.0, 0.5], "scale": [0.4, 0.3]}, [0.3, 2.0]),
+    ("HalfNormal", {"scale": [0.4, 3.0]}, [0.3, 2.0]),
+    ("HalfCauchy", {"scale": [0.4, 3.0]}, [0.3, 2.0]),
+    ("Cauchy", {"loc": [0.0, 1.0], "scale": [1.0, 2.5]}, [0.3, -2.0]),
+    ("StudentT", {"df": [9.0, 30.0], "loc": [0.0, 1.0], "scale": [1.0, 2.5]}, [0.3, -2.0]),
+    ("Gumbel", {"loc": [0.0, 1.0], "scale": [1.0, 2.5]}, [0.3, -2.0]),
+    ("Weibull", {"scale": [1.0, 2.5], "concentration": [1.5, 3.0]}, [0.3, 2.0]),
+    ("Pareto", {"scale": [0.2, 1.5], "alpha": [8.0, 9.5]}, [0.3, 2.0]),
+    ("NegativeBinomial", {"total_count": [5.0, 2.5], "probs": [0.3, 0.6]}, [2.0, 9.0]),
+    ("NegativeBinomial", {"total_count": [5.0, 2.5], "logits": [0.3, -0.6]}, [2.0, 0.0]),
+    ("Multinomial", {"total_count": 5, "probs": [[0.2, 0.3, 0.5], [1.0, 1.0, 2.0]]}, [2.0, 0.0, 3.0]),
+    ("Multinomial", {"total_count": 4, "logits": [0.2, -1.0, 2.0]}, [1.0, 1.0, 2.0]),
+    ("OneHotCategoricalStraightThrough", {"logits": [0.2, -1.0, 2.0]}, [0.0, 1.0, 0.0]),
+    ("RelaxedBernoulli", {"temperature": 0.7, "probs": [0.2, 0.9]}, [0.3, 0.8]),
+    ("RelaxedBernoulli", {"temperature": 2.0, "logits": [-1.0, 3.0]}, [0.3, 0.8]),
+    ("RelaxedOneHotCategorical", {"temperature": 0.7, "probs": [[0.2, 0.3, 0.5], [1.0, 1.0, 2.0]]}, [0.2, 0.5, 0.3]),
+    ("RelaxedOneHotCategorical", {"temperature": 2.0, "logits": [0.2, -1.0, 2.0]}, [0.2, 0.5, 0.3]),
+    ("squashed normal", {"loc": [0.0, 1.0], "scale": [1.0, 0.5]}, [0.3, -0.8]),
+    ("falling affine normal", {"loc": [0.0, 1.0], "scale": [-1.0, -2.5]}, [0.3, -2.0]),
+    ("broadcast affine normal", {"loc": [0.0, 1.0], "scale": 2.5}, [0.3, -2.0]),
+    ("normal vectors as probabilities", {"loc": [0.2, -0.3], "scale": [1.0, 0.5]}, [0.2, 0.5, 0.3]),
+    ("vectors of exponentials", {"scale": [[1.0, 0.5], [0.3, 0.2]]}, [0.2, 0.5]),
+    ("reshaped normal", {"loc": [[0.2, -0.3, 1.0, 2.0]], "scale": [[1.0, 0.5, 1.0, 2.0]]}, [[0.2, 0.5], [0.3, 1.0]]),
+    ("powers and logarithms", {"scale": [1.5, 0.5]}, [0.3, 2.0]),
+    ("mixture of normals", {"shares": [0.2, 0.3, 0.5], "loc": [0.0, 1.0, -2.0], "scale": [1.0, 0.5, 2.0]}, 0.3),
+    ("mixtures of gamma vectors",
+     {"shares": [[0.2, 0.8], [0.6, 0.4]], "concentration": [[[1.0, 2.0, 3.0], [2.0, 2.0, 0.5]]] * 2}, [0.3, 2.0, 1.0]),
+]  # fmt: skip
+
+
+def _transformed(library: Any, base: Any, *transforms: Any) -> Any:
+    return library.distributions.TransformedDistribution(base, list(transforms))
+
+
+def _mixture_of_gammas(library: Any, shares: Any, concentration: Any) -> Any:
+    d = library.distributions
+    return d.MixtureSameFamily(d.Categorical(shares), d.Independent(d.Gamma(concentration, concentration * 0 + 2), 1))
+
+
+# distributions made of several
+BUILT: dict[str, Any] = {
+    "squashed normal": lambda t, loc, scale: _transformed(
+        t, t.distributions.Normal(loc, scale), t.distributions.TanhTransform(cache_size=1)
+    ),
+    "falling affine normal": lambda t, loc, scale: _transformed(
+        t, t.distributions.Normal(loc * 0, loc * 0 + 1), t.distributions.AffineTransform(loc, scale)
+    ),
+    "broadcast affine normal": lambda t, loc, scale: _transformed(
+        t, t.distributions.Normal(scale * 0, scale), t.distributions.AffineTransform(loc, -2)
+    ),
+    "normal vectors as probabilities": lambda t, loc, scale: _transformed(
+        t, t.distributions.Normal(loc, scale), t.distributions.StickBreakingTransform()
+    ),
+    "vectors of exponentials": lambda t, scale: _transformed(
+        t,
+        t.distributions.Normal(scale * 0, scale),
+        t.distributions.IndependentTransform(t.distributions.ExpTransform(), 1),
+        t.distributions.AffineTransform(scale * 0, scale, event_dim=1),
+    ),
+    "reshaped normal": lambda t, loc, scale: _transformed(
+        t, t.distributions.Normal(loc, scale), t.distributions.transforms.ReshapeTransform((4,), (2, 2))
+    ),
+    "powers and logarithms": lambda t, scale: _transformed(
+        t,
+        t.distributions.Normal(scale * 0, scale),
+        t.distributions.ComposeTransform([t.distributions.SoftplusTransform(), t.distributions.PowerTransform(scale)]),
+        t.distributions.ExpTransform().inv,
+        t.distributions.SigmoidTransform(),
+        t.distributions.AffineTransform(0.0, 4.0),
+    ),
+    "mixture of normals": lambda t, shares, loc, scale: t.distributions.MixtureSameFamily(
+        t.distributions.Categorical(shares), t.distributions.Normal(loc, scale)
+    ),
+    "mixtures of gamma vectors": _mixture_of_gammas,
+}
 IDS = [f"{name}-{'-'.join(options)}" for name, options, _ in CASES]
 MEASURES = ["mean", "variance", "stddev", "mode"]
 
 
 def made(library: Any, name: str, options: dict[str, Any], requires_grad: bool = False) -> tuple[Any, list[Any]]:
     parameters = {
-        key: library.tensor(np.array(value), requires_grad=requires_grad and key != "total_count")
+        key: value
+        if isinstance(value, int)
+        else library.tensor(np.array(value), requires_grad=requires_grad and key != "total_count")
         for key, value in options.items()
     }
-    return getattr(library.distributions, name)(**parameters), list(parameters.values())
+    make = BUILT.get(name)
+    distribution = make(library, **parameters) if make else getattr(library.distributions, name)(**parameters)
+    return distribution, [value for value in parameters.values() if not isinstance(value, int)]
+
+
+def measured(library: Any, distribution: Any, at: Any) -> dict[str, Any]:
+    """All that a distribution knows of itself and of a value."""
+    probability = library.full(tuple(distribution.batch_shape), 0.3, dtype=library.float64)
+    expanded = distribution.expand((3, *distribution.batch_shape))
+    asked = {
+        **{name: lambda name=name: getattr(distribution, name) for name in MEASURES},
+        "log_prob": lambda: distribution.log_prob(at),
+        "entropy": distribution.entropy,
+        "cdf": lambda: distribution.cdf(at),
+        "icdf": lambda: distribution.icdf(probability),
+        "values": distribution.enumerate_support,
+        "log_prob expanded": lambda: expanded.log_prob(at),
+    }
+    found = {}
+    for name, ask in asked.items():
+        with contextlib.suppress(NotImplementedError, AttributeError):
+            found[name] = ask()
+    return found
+
+
+UNKNOWN = {
+    "Poisson": {"entropy"},
+    "Binomial": {"entropy", "values"},
+    "Gamma": {"cdf"},
+    "Chi2": {"cdf"},
+    "OneHotCategorical": {"values"},
+}
+"""What PyTorch knows and this library does not, and where the cdf has no gradient there."""
 
 
 @pytest.mark.parametrize(("name", "options", "value"), CASES, ids=IDS)
 def test_distributions_agree_with_torch(name: str, options: dict[str, Any], value: Any) -> None:
     torch = pytest.importorskip("torch")
+    skipped = UNKNOWN.get(name.removesuffix("StraightThrough"), set())
     results = []
     for library in (tracejit, torch):
         distribution, parameters = made(library, name, options, requires_grad=True)
-        at = library.tensor(np.array(value))
-        found = [distribution.log_prob(at)]
-        if name not in ("Poisson", "Binomial"):
-            found.append(distribution.entropy())
-        if name in ("Normal", "Uniform", "Exponential", "Laplace"):
-            found.append(distribution.cdf(at))
-        if name in ("Normal", "Uniform", "Exponential", "Laplace"):
-            found.append(distribution.icdf(library.tensor(np.array([0.2, 0.7]))))
-        sum(f.sum() for f in found).backward()
-        measures = [getattr(distribution, m) for m in MEASURES if not (name == "Uniform" and m == "mode")]
-        if distribution.has_enumerate_support and name in ("Bernoulli", "Categorical"):
-            measures.append(distribution.enumerate_support())
-        expanded = distribution.expand((3, *distribution.batch_shape))
-        measures.append(expanded.log_prob(at))
-        results.append((found + measures, [p.grad for p in parameters if p.requires_grad], distribution, expanded))
-    (ours, our_gradients, mine, mine_expanded), (theirs, their_gradients, other, other_expanded) = results
-    for a, b in zip(ours, theirs, strict=True):
-        assert tuple(a.shape) == tuple(b.shape)
-        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-6, atol=1e-9)
+        found = measured(library, distribution, library.tensor(np.array(value)))
+        found = {key: value for key, value in found.items() if key not in skipped}
+        summed = [found[key].sum() for key in ("log_prob", "entropy", "cdf", "icdf") if key in found]
+        sum(summed).backward()
+        results.append((found, [p.grad for p in parameters if p.requires_grad], distribution))
+    (ours, our_gradients, mine), (theirs, their_gradients, other) = results
+    assert theirs.keys() <= ours.keys()
+    for key, b in theirs.items():
+        assert tuple(ours[key].shape) == tuple(b.shape), key
+        np.testing.assert_allclose(ours[key].detach().numpy(), b.detach().numpy(), rtol=1e-6, atol=1e-9, err_msg=key)
     for a, b in zip(our_gradients, their_gradients, strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-8)
     assert tuple(mine.batch_shape) == tuple(other.batch_shape)
     assert tuple(mine.event_shape) == tuple(other.event_shape)
-    assert tuple(mine_expanded.batch_shape) == tuple(other_expanded.batch_shape)
+    shape = (3, *mine.batch_shape)
+    assert tuple(mine.expand(shape).batch_shape) == shape and type(mine.expand(shape)) is type(mine)
     assert mine.has_rsample == other.has_rsample
+    assert mine.support.event_dim == other.support.event_dim and mine.support.is_discrete == other.support.is_discrete
+
+
+@pytest.mark.parametrize(("name", "options", "value"), CASES, ids=IDS)
+def test_a_compiled_call_with_a_distribution_is_the_eager_call(name: str, options: dict[str, Any], value: Any) -> None:
+    def function(*parameters: Any) -> Any:
+        given = iter(parameters)
+        arguments = {key: v if isinstance(v, int) else next(given) for key, v in options.items()}
+        make = BUILT.get(name)
+        d = make(tracejit, **arguments) if make else getattr(distributions, name)(**arguments)
+        drawn = d.rsample((4,)) if d.has_rsample else d.sample((4,))
+        return drawn, d.log_prob(drawn), d.log_prob(tracejit.tensor(value, dtype=tracejit.float64))
+
+    def called(call: Any) -> list[np.ndarray]:
+        _, parameters = made(tracejit, name, options, requires_grad=True)
+        tracejit.manual_seed(5)
+        out = call(*parameters)
+        sum(part.sum() for part in out).backward()
+        return [part.detach().numpy() for part in out] + [p.grad.numpy() for p in parameters if p.grad is not None]
+
+    compiled = tracejit.compile(function)
+    expected = called(function)
+    for _ in range(3):
+        for a, b in zip(called(compiled), expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+    assert compiled.stats.compiled_calls > 0, compiled.explain()
+
+
+WITHOUT_MOMENTS = (
+    "Cauchy", "HalfCauchy", "RelaxedBernoulli", "RelaxedOneHotCategorical", "squashed normal", "falling affine normal",
+    "broadcast affine normal", "normal vectors as probabilities", "vectors of exponentials", "reshaped normal", "powers and logarithms",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "options", "value"), CASES, ids=IDS)
@@ -90,14 +224,39 @@ def test_draws_have_the_right_moments(name: str, options: dict[str, Any], value:
         shares = np.stack([(drawn.numpy() == k).mean(0) for k in range(3)], -1)
         np.testing.assert_allclose(shares, distribution.probs.numpy(), atol=0.03)
         return
+    if name in WITHOUT_MOMENTS:
+        assert bool(distribution.support.check(drawn).all())
+        return
     deviation = distribution.stddev.numpy()
     np.testing.assert_allclose(drawn.numpy().mean(0), distribution.mean.numpy(), atol=5 * deviation.max() / np.sqrt(8000))
     np.testing.assert_allclose(drawn.numpy().std(0), deviation, rtol=0.12)
 
 
-REPARAMETERISED = [case for case in CASES if case[0] in (
-    "Normal", "Uniform", "Exponential", "Laplace", "Gamma", "Chi2", "Beta", "Dirichlet", "MultivariateNormal"
-)]  # fmt: skip
+@pytest.mark.parametrize(("name", "options", "value"), CASES, ids=IDS)
+def test_the_cdf_of_draws_is_uniform_and_the_entropy_is_the_mean_of_minus_log_p(
+    name: str, options: dict[str, Any], value: Any
+) -> None:
+    tracejit.manual_seed(12)
+    distribution, _ = made(tracejit, name, options)
+    drawn = distribution.sample((8000,))
+    log_prob = distribution.log_prob(drawn).numpy()
+    known = measured(tracejit, distribution, drawn[0])
+    if "cdf" in known:
+        levels = distribution.cdf(drawn).numpy()
+        for q in (0.1, 0.3, 0.5, 0.9):
+            np.testing.assert_allclose((levels < q).mean(0), np.full(levels.shape[1:], q), atol=0.025)
+        if "icdf" in known:
+            np.testing.assert_allclose(distribution.icdf(tracejit.tensor(levels)).numpy(), drawn.numpy(), rtol=1e-6, atol=1e-6)
+    if "entropy" in known:
+        np.testing.assert_allclose(-log_prob.mean(0), known["entropy"].numpy(), atol=5 * log_prob.std() / np.sqrt(8000))
+    assert not {"cdf", "entropy"}.isdisjoint(known) or name in WITHOUT_CHECKS
+
+
+WITHOUT_CHECKS = (
+    "Poisson", "Binomial", "NegativeBinomial", "RelaxedOneHotCategorical", "RelaxedBernoulli", "normal vectors as probabilities",
+    "vectors of exponentials", "reshaped normal", "mixtures of gamma vectors",
+)  # fmt: skip
+REPARAMETERISED = [case for case in CASES if made(tracejit, *case[:2])[0].has_rsample and not case[0].startswith("OneHot")]
 
 
 @pytest.mark.parametrize(("name", "options", "value"), REPARAMETERISED, ids=[f"{c[0]}-{'-'.join(c[1])}" for c in REPARAMETERISED])
@@ -107,7 +266,9 @@ def test_gradients_pass_through_draws(name: str, options: dict[str, Any], value:
     def drawn(moved: dict[str, np.ndarray]) -> Any:
         tracejit.manual_seed(3)
         parameters = {key: tracejit.tensor(v, requires_grad=True) for key, v in moved.items()}
-        return getattr(distributions, name)(**parameters, validate_args=False).rsample((5,)), parameters
+        make = BUILT.get(name)
+        distribution = make(tracejit, **parameters) if make else getattr(distributions, name)(**parameters, validate_args=False)
+        return distribution.rsample((5,)), parameters
 
     base = {key: np.array(v) for key, v in options.items()}
     weights = np.random.default_rng(0).normal(size=tuple(drawn(base)[0].shape))
@@ -151,6 +312,13 @@ PAIRS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("Beta", {"concentration1": [0.5, 2.0], "concentration0": [1.0, 3.0]}, {"concentration1": [1.5, 1.0], "concentration0": [2.0, 0.5]}),
     ("Dirichlet", {"concentration": [0.5, 2.0, 1.0]}, {"concentration": [1.5, 1.0, 3.0]}),
     ("Poisson", {"rate": [0.5, 2.0]}, {"rate": [1.5, 1.0]}),
+    ("Binomial", {"total_count": [5.0, 7.0], "probs": [0.2, 0.4]}, {"total_count": [5.0, 6.0], "probs": [0.5, 0.7]}),
+    ("Cauchy", {"loc": [0.0, 1.0], "scale": [1.0, 2.5]}, {"loc": [1.0, 1.0], "scale": [2.0, 0.5]}),
+    ("Gumbel", {"loc": [0.0, 1.0], "scale": [1.0, 2.5]}, {"loc": [1.0, 1.0], "scale": [2.0, 0.5]}),
+    ("HalfNormal", {"scale": [1.0, 2.5]}, {"scale": [2.0, 0.5]}),
+    ("LogNormal", {"loc": [0.0, 1.0], "scale": [1.0, 2.5]}, {"loc": [1.0, 1.0], "scale": [2.0, 0.5]}),
+    ("Pareto", {"scale": [1.0, 2.5], "alpha": [1.0, 2.5]}, {"scale": [0.5, 3.0], "alpha": [2.0, 0.5]}),
+    ("OneHotCategoricalStraightThrough", {"probs": [0.2, 0.3, 0.5]}, {"logits": [0.1, 0.5, -1.0]}),
     ("Geometric", {"probs": [0.2, 0.4]}, {"probs": [0.5, 0.7]}),
     ("MultivariateNormal", {"loc": [1.0, -1.0], "covariance_matrix": MATRIX.tolist()},
      {"loc": [0.0, 0.5], "scale_tril": [[1.0, 0.0], [0.3, 2.0]]}),
@@ -166,6 +334,64 @@ def test_divergences_agree_with_torch(name: str, first: dict[str, Any], second: 
         found.append(library.distributions.kl_divergence(p, q))
     np.testing.assert_allclose(found[0].numpy(), found[1].numpy(), rtol=1e-6, atol=1e-9)
     assert tuple(found[0].shape) == tuple(found[1].shape)
+
+
+FAMILIES: list[tuple[str, dict[str, Any]]] = [
+    ("Beta", {"concentration1": [1.5, 2.0], "concentration0": [1.0, 3.0]}),
+    ("Chi2", {"df": [3.0, 5.0]}),
+    ("Exponential", {"rate": [0.5, 3.0]}),
+    ("Gamma", {"concentration": [1.5, 3.0], "rate": [2.0, 0.7]}),
+    ("Gumbel", {"loc": [0.0, 1.0], "scale": [1.0, 2.5]}),
+    ("HalfNormal", {"scale": [0.4, 3.0]}),
+    ("Laplace", {"loc": [0.0, 1.0], "scale": [1.0, 0.5]}),
+    ("LogNormal", {"loc": [0.0, 0.5], "scale": [0.4, 0.3]}),
+    ("Normal", {"loc": [0.3, 1.0], "scale": [1.0, 0.5]}),
+    ("Pareto", {"scale": [0.2, 0.5], "alpha": [8.0, 9.5]}),
+    ("Uniform", {"low": [0.2, 0.6], "high": [0.7, 0.9]}),
+    ("Uniform", {"low": [-0.5, 0.0], "high": [1.5, 1.0]}),
+]
+"""Distributions of which pairs have a divergence, also where the families differ."""
+
+
+@pytest.mark.parametrize(("name", "options"), FAMILIES, ids=[f"{name}-{len(str(options))}" for name, options in FAMILIES])
+def test_divergences_between_families_agree_with_torch(name: str, options: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    for other, others in FAMILIES:
+        p, q = made(torch, name, options)[0], made(torch, other, others)[0]
+        ours = made(tracejit, name, options)[0], made(tracejit, other, others)[0]
+        try:
+            wanted = torch.distributions.kl_divergence(p, q)
+        except NotImplementedError:
+            with pytest.raises(NotImplementedError, match="No KL"):
+                distributions.kl_divergence(*ours)
+            continue
+        np.testing.assert_allclose(distributions.kl_divergence(*ours).numpy(), wanted.numpy(), rtol=1e-6, err_msg=other)
+
+
+@pytest.mark.parametrize(("name", "options"), FAMILIES, ids=[f"{name}-{len(str(options))}" for name, options in FAMILIES])
+def test_divergences_between_families_are_means_of_differences_of_logarithms(name: str, options: dict[str, Any]) -> None:
+    tracejit.manual_seed(4)
+    p = made(tracejit, name, options)[0]
+    drawn = p.sample((20000,))
+    compared = 0
+    for other, others in FAMILIES:
+        q = made(tracejit, other, others)[0]
+        try:
+            divergence = distributions.kl_divergence(p, q)
+        except NotImplementedError:
+            continue
+        finite = divergence.isfinite().numpy()
+        inside = q.support.check(drawn).numpy().all(0)
+        assert inside[finite].all()
+        q = getattr(distributions, other)(
+            **{k: tracejit.tensor(v, dtype=tracejit.float64) for k, v in others.items()}, validate_args=False
+        )
+        terms = (p.log_prob(drawn) - q.log_prob(drawn)).numpy()[:, finite]
+        np.testing.assert_allclose(
+            divergence.numpy()[finite], terms.mean(0), atol=6 * terms.std() / np.sqrt(20000) if terms.size else 0, err_msg=other
+        )
+        compared += int(finite.sum())
+    assert compared >= 2
 
 
 def test_independent_dimensions_are_one_event() -> None:
@@ -198,7 +424,7 @@ def test_wrong_parameters_and_values_are_errors() -> None:
     with pytest.raises(ValueError, match="positive_definite"):
         distributions.MultivariateNormal(tracejit.zeros(2), tracejit.tensor([[1.0, 2.0], [2.0, 1.0]]))
     with pytest.raises(NotImplementedError, match=r"No KL\(p \|\| q\)"):
-        distributions.kl_divergence(distributions.Normal(0.0, 1.0), distributions.Exponential(1.0))
+        distributions.kl_divergence(distributions.Normal(0.0, 1.0), distributions.StudentT(1.0))
     with pytest.raises(NotImplementedError, match="no derivative"):
         distributions.Bernoulli(0.5).rsample()
     assert distributions.Normal(0.0, -1.0, validate_args=False).loc.item() == 0.0
@@ -222,3 +448,131 @@ def test_distributions_stand_where_torch_has_them_and_print() -> None:
 
     assert Categorical is distributions.Categorical
     assert repr(Normal(0.0, tracejit.ones(2))) == "Normal(loc: tracejit.Size([2]), scale: tracejit.Size([2]))"
+
+
+TRANSFORMS: dict[str, tuple[Any, list[float]]] = {
+    "abs": (lambda t: t.AbsTransform(), [-0.5, 1.5, 0.2]),
+    "affine": (lambda t: t.AffineTransform(1.0, -2.0), [-0.5, 1.5, 0.2]),
+    "affine vectors": (lambda t: t.AffineTransform(1.0, 3.0, event_dim=1), [-0.5, 1.5, 0.2]),
+    "composition": (lambda t: t.ComposeTransform([t.ExpTransform(), t.AffineTransform(0.5, 2.0)]), [-0.5, 1.5, 0.2]),
+    "composition for vectors": (
+        lambda t: t.ComposeTransform([t.TanhTransform(), t.StickBreakingTransform(), t.SigmoidTransform()]), [-0.5, 1.5, 0.2],
+    ),
+    "exp": (lambda t: t.ExpTransform(), [-0.5, 1.5, 0.2]),
+    "identity": (lambda t: t.identity_transform, [-0.5, 1.5, 0.2]),
+    "independent": (lambda t: t.IndependentTransform(t.ExpTransform(), 1), [-0.5, 1.5, 0.2]),
+    "inverse": (lambda t: t.ExpTransform().inv, [0.5, 1.5, 0.2]),
+    "power": (lambda t: t.PowerTransform(2.0), [0.5, 1.5, 0.2]),
+    "reshape": (lambda t: t.ReshapeTransform((3,), (1, 3)), [0.5, 1.5, 0.2]),
+    "sigmoid": (lambda t: t.SigmoidTransform(), [-0.5, 1.5, 0.2]),
+    "softmax": (lambda t: t.SoftmaxTransform(), [-0.5, 1.5, 0.2]),
+    "softplus": (lambda t: t.SoftplusTransform(), [-0.5, 1.5, 0.2]),
+    "stick breaking": (lambda t: t.StickBreakingTransform(), [-0.5, 1.5, 0.2]),
+    "tanh": (lambda t: t.TanhTransform(), [-0.5, 1.5, 0.2]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_agree_with_torch(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    make, values = TRANSFORMS[name]
+    found = []
+    for library in (tracejit, torch):
+        transform = make(library.distributions.transforms)
+        x = library.tensor(values, dtype=library.float64, requires_grad=True)
+        y = transform(x)
+        numbers = [y, transform.inv(y)]
+        if transform.bijective:
+            numbers += [transform.log_abs_det_jacobian(x, y), transform.inv.log_abs_det_jacobian(y, x)]
+        sum((part * library.arange(1.0, part.numel() + 1).reshape(part.shape)).sum() for part in numbers[::2]).backward()
+        shapes = [tuple(transform.forward_shape((2, 3))), tuple(transform.inverse_shape(tuple(y.shape)))]
+        kinds = [transform.domain.event_dim, transform.codomain.event_dim, transform.bijective, shapes, repr(transform)]
+        try:
+            kinds.append(int(transform.sign))
+        except NotImplementedError:
+            kinds.append("not monotonic")
+        found.append(([part.detach().numpy() for part in numbers] + [x.grad.numpy()], kinds))
+    for a, b in zip(found[0][0], found[1][0], strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=1e-7)
+    assert found[0][1] == found[1][1]
+
+
+@pytest.mark.parametrize("name", [name for name, (make, _) in TRANSFORMS.items() if make(distributions.transforms).bijective])
+def test_the_determinants_of_transforms_are_those_of_their_jacobians(name: str) -> None:
+    make, values = TRANSFORMS[name]
+    transform = make(distributions.transforms)
+    x = tracejit.tensor(values, dtype=tracejit.float64)
+    y = transform(x)
+    jacobian = tracejit.func.jacrev(lambda v: transform(v).reshape(-1)[:3])(
+        x
+    )  # of a simplex, one element follows from the others
+    wanted = np.log(abs(np.linalg.det(jacobian.numpy())))
+    if name != "composition for vectors":  # whose values are not on a simplex, but on what a sigmoid makes of it
+        assert transform.log_abs_det_jacobian(x, y).sum().item() == pytest.approx(wanted)
+    np.testing.assert_allclose(transform.inv(y).numpy(), values, rtol=1e-9)
+    assert (transform.inv.inv == transform and transform != transform.inv) or name == "identity"
+
+
+def test_a_transform_with_a_cache_gives_its_arguments_back_also_in_a_compiled_call() -> None:
+    def density(transform: Any, loc: Any) -> Any:
+        d = distributions.TransformedDistribution(distributions.Normal(loc, 1.0), [transform])
+        action = d.rsample()
+        return d.log_prob(action)
+
+    loc = tracejit.tensor([9.0, -12.0, 40.0])
+    compiled = tracejit.compile(density)
+    for cache_size in (1, 0):
+        for call in (density, compiled, compiled, compiled):
+            tracejit.manual_seed(2)
+            out = call(distributions.TanhTransform(cache_size=cache_size), loc)
+            assert bool(out.isfinite().all()) == bool(cache_size)
+    assert compiled.stats.compiled_calls > 0, compiled.explain()
+    transform = distributions.TanhTransform(cache_size=1)
+    assert transform.inv(transform(loc)) is loc
+    assert transform.with_cache(0).inv(transform(loc)).isfinite().all().item() is False
+
+
+def test_draws_through_probabilities_have_the_gradients_of_the_probabilities() -> None:
+    tracejit.manual_seed(0)
+    logits = tracejit.tensor([0.2, -1.0, 2.0], requires_grad=True)
+    weights = tracejit.tensor([1.0, 2.0, 3.0])
+    drawn = distributions.OneHotCategoricalStraightThrough(logits=logits).rsample()
+    assert drawn.sum().item() == pytest.approx(1.0) and drawn.max().item() == pytest.approx(1.0)
+    (drawn * weights).sum().backward()
+    expected = tracejit.func.grad(lambda v: (v.softmax(-1) * weights).sum())(logits.detach())
+    np.testing.assert_allclose(logits.grad.numpy(), expected.numpy(), rtol=1e-5)
+
+
+def test_wrong_transforms_and_mixtures_are_errors() -> None:
+    d = distributions
+    with pytest.raises(ValueError, match="must be a Transform or a list"):
+        d.TransformedDistribution(d.Normal(0.0, 1.0), [1])
+    with pytest.raises(ValueError, match="shape with size at least 1"):
+        d.TransformedDistribution(d.Normal(0.0, 1.0), d.StickBreakingTransform())
+    with pytest.raises(ValueError, match="cache_size must be 0 or 1"):
+        d.ExpTransform(cache_size=2)
+    with pytest.raises(ValueError, match="different numbers of elements"):
+        d.ReshapeTransform((2, 3), (4,))
+    with pytest.raises(ValueError, match="Shape mismatch"):
+        d.ReshapeTransform((2, 3), (6,)).forward_shape((3, 2))
+    with pytest.raises(ValueError, match="Too few dimensions"):
+        d.IndependentTransform(d.ExpTransform(), 1)(tracejit.tensor(1.0))
+    with pytest.raises(NotImplementedError, match="not monotonic"):
+        d.TransformedDistribution(d.Normal(0.0, 1.0), d.AbsTransform()).cdf(tracejit.tensor(1.0))
+    with pytest.raises(ValueError, match="an instance of"):
+        d.MixtureSameFamily(d.Normal(0.0, 1.0), d.Normal(0.0, 1.0))
+    with pytest.raises(ValueError, match="does not equal"):
+        d.MixtureSameFamily(d.Categorical(tracejit.ones(2)), d.Normal(tracejit.zeros(3), 1.0))
+    with pytest.raises(ValueError, match="is not compatible"):
+        d.MixtureSameFamily(d.Categorical(tracejit.ones(2, 3)), d.Normal(tracejit.zeros(4, 3), 1.0))
+    with pytest.raises(NotImplementedError, match="inhomogeneous"):
+        d.Multinomial(tracejit.tensor([1, 2]), tracejit.ones(2))
+    with pytest.raises(NotImplementedError, match="total_count"):
+        d.kl_divergence(d.Binomial(2, 0.5), d.Binomial(3, 0.5))
+    with pytest.raises(ValueError, match="within the support"):
+        d.Pareto(1.0, 1.0).log_prob(tracejit.tensor(0.5))
+    with pytest.raises(ValueError, match="within the support"):
+        d.Multinomial(2, tracejit.ones(2)).log_prob(tracejit.tensor([2.0, 1.0]))
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        d.LogNormal(0.0, -1.0)

@@ -5,6 +5,7 @@ from tracejit.distributions import (
     beta,
     binomial,
     categorical,
+    cauchy,
     chi2,
     constraints,
     dirichlet,
@@ -12,33 +13,85 @@ from tracejit.distributions import (
     exponential,
     gamma,
     geometric,
+    gumbel,
+    half_cauchy,
+    half_normal,
     independent,
     kl,
+    kl_moments,
     laplace,
+    log_normal,
+    mixture_same_family,
+    multinomial,
     multivariate_normal,
+    negative_binomial,
     normal,
     one_hot_categorical,
+    pareto,
     poisson,
+    relaxed_bernoulli,
+    relaxed_categorical,
+    studentT,
+    transformed_distribution,
+    transforms,
     uniform,
+    weibull,
 )
 from tracejit.distributions.bernoulli import Bernoulli
 from tracejit.distributions.beta import Beta
-from tracejit.distributions.categorical import Categorical, OneHotCategorical
+from tracejit.distributions.categorical import Categorical, OneHotCategorical, OneHotCategoricalStraightThrough
+from tracejit.distributions.cauchy import Cauchy
 from tracejit.distributions.dirichlet import Dirichlet
 from tracejit.distributions.discrete import Binomial, Geometric, Poisson
 from tracejit.distributions.distribution import Distribution
 from tracejit.distributions.exponential import Exponential
 from tracejit.distributions.gamma import Chi2, Gamma
+from tracejit.distributions.gumbel import Gumbel
+from tracejit.distributions.half_cauchy import HalfCauchy
+from tracejit.distributions.half_normal import HalfNormal
 from tracejit.distributions.independent import Independent
 from tracejit.distributions.kl import kl_divergence, register_kl
 from tracejit.distributions.laplace import Laplace
+from tracejit.distributions.log_normal import LogNormal
+from tracejit.distributions.mixture_same_family import MixtureSameFamily
+from tracejit.distributions.multinomial import Multinomial
 from tracejit.distributions.multivariate_normal import MultivariateNormal
+from tracejit.distributions.negative_binomial import NegativeBinomial
 from tracejit.distributions.normal import Normal
+from tracejit.distributions.pareto import Pareto
+from tracejit.distributions.relaxed_bernoulli import RelaxedBernoulli
+from tracejit.distributions.relaxed_categorical import RelaxedOneHotCategorical
+from tracejit.distributions.studentT import StudentT
+from tracejit.distributions.transformed_distribution import TransformedDistribution
+from tracejit.distributions.transforms import (
+    AbsTransform,
+    AffineTransform,
+    ComposeTransform,
+    ExpTransform,
+    IndependentTransform,
+    PowerTransform,
+    ReshapeTransform,
+    SigmoidTransform,
+    SoftmaxTransform,
+    SoftplusTransform,
+    StickBreakingTransform,
+    TanhTransform,
+    Transform,
+    identity_transform,
+)  # fmt: skip
 from tracejit.distributions.uniform import Uniform
+from tracejit.distributions.weibull import Weibull
 
 __all__ = [
-    "Bernoulli", "Beta", "Binomial", "Categorical", "Chi2", "Dirichlet", "Distribution", "Exponential", "Gamma", "Geometric", "Independent",
-    "Laplace", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson", "Uniform", "bernoulli", "beta", "binomial", "categorical",
-    "chi2", "constraints", "dirichlet", "distribution", "exponential", "gamma", "geometric", "independent", "kl", "kl_divergence",
-    "laplace", "multivariate_normal", "normal", "one_hot_categorical", "poisson", "register_kl", "uniform",
+    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ComposeTransform",
+    "Dirichlet", "Distribution", "ExpTransform", "Exponential", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal",
+    "Independent", "IndependentTransform", "Laplace", "LogNormal", "MixtureSameFamily", "Multinomial", "MultivariateNormal",
+    "NegativeBinomial", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "PowerTransform",
+    "RelaxedBernoulli", "RelaxedOneHotCategorical", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform",
+    "StickBreakingTransform", "StudentT", "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "Weibull", "bernoulli",
+    "beta", "binomial", "categorical", "cauchy", "chi2", "constraints", "dirichlet", "distribution", "exponential", "gamma",
+    "geometric", "gumbel", "half_cauchy", "half_normal", "identity_transform", "independent", "kl", "kl_divergence", "laplace",
+    "log_normal", "mixture_same_family", "multinomial", "multivariate_normal", "negative_binomial", "normal", "one_hot_categorical",
+    "pareto", "poisson", "register_kl", "relaxed_bernoulli", "relaxed_categorical", "studentT", "transformed_distribution",
+    "transforms", "uniform", "weibull",
 ]  # fmt: skip

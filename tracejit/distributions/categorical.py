@@ -11,7 +11,7 @@ from tracejit.distributions.distribution import Distribution, probabilities_and_
 from tracejit.functional import one_hot
 from tracejit.functions import arange, broadcast_tensors, multinomial
 
-__all__ = ["Categorical", "OneHotCategorical"]
+__all__ = ["Categorical", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
 class Categorical(Distribution):
@@ -137,3 +137,14 @@ class OneHotCategorical(Distribution):
 
     def entropy(self) -> Any:
         return self._categorical.entropy()
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """OneHotCategorical whose draws have the gradients of their probabilities.
+
+    Bengio, Léonard and Courville (2013), https://arxiv.org/abs/1308.3432."""
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        return self.sample(sample_shape) + (self.probs - self.probs.detach())

@@ -10,8 +10,8 @@ from tracejit.linalg import eigvalsh
 
 __all__ = [
     "Constraint", "boolean", "dependent", "greater_than", "greater_than_eq", "half_open_interval", "independent", "integer_interval",
-    "interval", "less_than", "lower_cholesky", "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite",
-    "positive_integer", "real", "real_vector", "simplex", "square", "symmetric", "unit_interval",
+    "interval", "less_than", "lower_cholesky", "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive",
+    "positive_definite", "positive_integer", "real", "real_vector", "simplex", "square", "symmetric", "unit_interval",
 ]  # fmt: skip
 
 
@@ -94,6 +94,29 @@ class _Independent(Constraint):
         return out
 
 
+class _Multinomial(Constraint):
+    """Counts of categories, of which there are no more than a number together."""
+
+    is_discrete, event_dim = True, 1
+
+    def __init__(self, count: int) -> None:
+        self.upper_bound = count
+
+    def check(self, value: Any) -> Any:
+        return all_of(value >= 0, -1) & (value.sum(-1) <= self.upper_bound)
+
+
+class _OfMixture(Constraint):
+    """In the supports of all components, which are the last batch dimension of another constraint."""
+
+    def __init__(self, base: Constraint) -> None:
+        self.base_constraint = base
+        self.is_discrete, self.event_dim = base.is_discrete, base.event_dim
+
+    def check(self, value: Any) -> Any:
+        return all_of(self.base_constraint.check(value.unsqueeze(-1 - self.event_dim)), -1)
+
+
 class _Matrix(Constraint):
     """Square matrices of some kind."""
 
@@ -162,6 +185,11 @@ def greater_than(low: Any) -> Constraint:
 def greater_than_eq(low: Any) -> Constraint:
     """At least `low`."""
     return _Between(low, _INF)
+
+
+def multinomial(count: int) -> Constraint:
+    """Vectors of counts whose sum is at most `count`."""
+    return _Multinomial(count)
 
 
 def less_than(high: Any) -> Constraint:

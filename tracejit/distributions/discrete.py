@@ -8,6 +8,7 @@ from tracejit.autograd.grad_mode import no_grad
 from tracejit.distributions import constraints
 from tracejit.distributions.bernoulli import logits_of, probabilities_of
 from tracejit.distributions.distribution import Distribution, broadcast, probabilities_and_logits, tiny
+from tracejit.functional import logsigmoid
 from tracejit.functions import bernoulli, broadcast_tensors, rand, where
 from tracejit.ops.elementwise.incomplete import gammaincc
 
@@ -155,4 +156,4 @@ class Binomial(_FromProbsOrLogits):
         self._validate_sample(value)
         n, logits = self.total_count, self.logits
         ways = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
-        return ways + value * logits - n * (logits.clamp(min=0) + (-logits.abs()).exp().log1p())
+        return ways + value * logits + n * logsigmoid(-logits)

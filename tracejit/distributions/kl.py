@@ -9,15 +9,19 @@ from typing import Any, TypeVar
 from tracejit.distributions.bernoulli import Bernoulli
 from tracejit.distributions.beta import Beta
 from tracejit.distributions.categorical import Categorical, OneHotCategorical
+from tracejit.distributions.cauchy import Cauchy
 from tracejit.distributions.dirichlet import Dirichlet
-from tracejit.distributions.discrete import Geometric, Poisson
+from tracejit.distributions.discrete import Binomial, Geometric, Poisson
 from tracejit.distributions.distribution import Distribution
 from tracejit.distributions.exponential import Exponential
 from tracejit.distributions.gamma import Gamma
+from tracejit.distributions.half_normal import HalfNormal
 from tracejit.distributions.independent import Independent, _summed
 from tracejit.distributions.laplace import Laplace
 from tracejit.distributions.multivariate_normal import MultivariateNormal, half_log_det, squared_distance
 from tracejit.distributions.normal import Normal
+from tracejit.distributions.pareto import Pareto
+from tracejit.distributions.transformed_distribution import TransformedDistribution
 from tracejit.distributions.uniform import Uniform
 from tracejit.functional import softplus
 from tracejit.functions import where
@@ -124,6 +128,41 @@ def _poisson(p: Any, q: Any) -> Any:
 @register_kl(Geometric, Geometric)
 def _geometric(p: Any, q: Any) -> Any:
     return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
+
+
+@register_kl(Binomial, Binomial)
+def _binomial(p: Any, q: Any) -> Any:
+    """Raises NotImplementedError where `q` has more trials: there is no formula."""
+    if bool((p.total_count < q.total_count).any()):
+        raise NotImplementedError("KL between Binomials where q.total_count > p.total_count is not implemented")
+    terms = p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p()
+    return where(p.total_count > q.total_count, math.inf, p.total_count * terms)
+
+
+@register_kl(Cauchy, Cauchy)
+def _cauchy(p: Any, q: Any) -> Any:
+    """Chyzak and Nielsen (2019), https://arxiv.org/abs/1905.10965."""
+    return ((p.scale + q.scale) ** 2 + (p.loc - q.loc) ** 2).log() - (4 * p.scale * q.scale).log()
+
+
+@register_kl(HalfNormal, HalfNormal)
+def _half_normal(p: Any, q: Any) -> Any:
+    return _normal(p.base_dist, q.base_dist)
+
+
+@register_kl(Pareto, Pareto)
+def _pareto(p: Any, q: Any) -> Any:
+    ratio = q.alpha / p.alpha
+    divergence = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    return where(p.scale < q.scale, math.inf, divergence)
+
+
+@register_kl(TransformedDistribution, TransformedDistribution)
+def _transformed(p: Any, q: Any) -> Any:
+    """That of what was transformed.  Raises NotImplementedError for other transforms."""
+    if p.transforms != q.transforms or p.event_shape != q.event_shape:
+        raise NotImplementedError("No KL(p || q) for distributions transformed by different transforms")
+    return kl_divergence(p.base_dist, q.base_dist)
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)

@@ -1,5 +1,5 @@
-"""OneHotCategorical where PyTorch has it; it is written beside the categorical distribution."""
+"""OneHotCategorical and the one with gradients where PyTorch has them; they are written beside the categorical distribution."""
 
-from tracejit.distributions.categorical import OneHotCategorical
+from tracejit.distributions.categorical import OneHotCategorical, OneHotCategoricalStraightThrough
 
-__all__ = ["OneHotCategorical"]
+__all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]

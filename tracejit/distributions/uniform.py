@@ -33,6 +33,10 @@ class Uniform(Distribution):
         return (self.high + self.low) / 2
 
     @property
+    def mode(self) -> Any:
+        return self.high * float("nan")
+
+    @property
     def variance(self) -> Any:
         return (self.high - self.low) ** 2 / 12
 
