@@ -12,6 +12,7 @@ import pytest
 
 import tracejit as tj
 from tests.loop_programs import WIDTH, U, W, cell, parameter, zeros
+from tracejit import nn
 from tracejit.core.tree import flatten
 from tracejit.tensor import Tensor
 
@@ -26,7 +27,7 @@ def agree(compiled: Callable[..., Any], function: Callable[..., Any], lengths: t
         tj.manual_seed(length)
         try:
             found = flatten(called(xs))[0]
-        except (IndexError, RuntimeError, TypeError, AttributeError, ValueError) as error:
+        except (IndexError, NameError, RuntimeError, TypeError, AttributeError, ValueError) as error:
             return type(error), str(error)
         total = sum([(y * y).sum() for y in found if isinstance(y, Tensor) and y.requires_grad], start=tj.zeros(()))
         of = (xs, W, U)
@@ -447,7 +448,151 @@ def fixed_rows_written(xs: Any) -> Any:
 WRITTEN = (rows_written, columns_written, rows_written_from_the_end, rows_written_over_others, fixed_rows_written)
 
 
-@pytest.mark.parametrize("function", [*HEADERS, *COUNTERS, *MASKED, *LISTS, *WRITTEN])
+# -- views of slices that are carried on, and variables without a value
+
+
+def taught(xs: Any) -> Any:
+    """What a decoder is given next is what it should have given."""
+    ys = xs.detach().transpose(0, 1)
+    h, given = zeros(), tj.zeros(2, 1, WIDTH, dtype=tj.float64)
+    for t in range(ys.shape[1]):
+        h = cell(h, given[:, 0])
+        given = ys[:, t].unsqueeze(1)
+    return h, given.sum()
+
+
+def taught_with_gradients_inside(xs: Any) -> Any:
+    h, given = taught(xs)
+    return trained(h + given) if xs.shape[0] else h
+
+
+def looked_up_next(xs: Any) -> Any:
+    """Positions in a table, as a column, of one step and the one before that."""
+    ys = (xs.detach()[:, :, 0] * 4).long() % WIDTH
+    h, given, before = zeros(), tj.zeros(2, 1, dtype=tj.long), tj.zeros(2, 1, dtype=tj.long)
+    for y in ys:
+        h = cell(h, nn.functional.embedding(given, W)[:, 0]) + U[before.squeeze(1)]
+        given, before = y.unsqueeze(1), given
+    return h
+
+
+def views_of_several_kinds(xs: Any) -> Any:
+    xs, n = xs.detach(), xs.shape[0]
+    h, a, b, c, d = zeros(), zeros(), zeros(), zeros()[0], zeros()[:, :1]
+    for t in range(n):
+        h = cell(h, a * b + c) + d
+        a, b, c, d = xs[t].view(WIDTH, 2).t(), xs[n - 1 - t].flip(0), xs[t][1], xs[t, :, 2:3].expand(2, WIDTH)
+    return h, a, b + c, d.clone()
+
+
+@tj.no_grad()
+def memory_after_the_loop(xs: Any) -> Any:
+    xs, h, before = xs.detach() * 2, zeros(), zeros()[None]
+    for t in range(xs.shape[0]):
+        h = cell(h, before[0])
+        before = xs[t].unsqueeze(0)
+    before.add_(1)
+    return h, xs
+
+
+@tj.no_grad()
+def memory_in_the_loop(xs: Any) -> Any:
+    """Each step writes the row that a view from the step before looks at."""
+    out, h = xs.detach() * 2, zeros()
+    after = out[:1] * 1
+    for t in range(xs.shape[0] - 1):
+        out[t] = h
+        h = cell(h, after[0])
+        after = out[t + 1].unsqueeze(0)
+    return h, out
+
+
+@tj.no_grad()
+def written_in_the_loop(xs: Any) -> Any:
+    data, h = xs.detach() * 2, zeros()
+    before = data[:1] * 1
+    for t in range(xs.shape[0]):
+        h = cell(h, before[0])
+        before *= 2
+        before = data[t].unsqueeze(0)
+    return h, data
+
+
+VIEWS = (taught, taught_with_gradients_inside, looked_up_next, views_of_several_kinds)
+
+
+def never_assigned(xs: Any) -> Any:
+    h = zeros()
+    for x in xs:
+        if xs.shape[1] > 2:
+            shift = x + 1
+            x = x + shift
+        h = cell(h, x)
+    try:
+        return h + shift
+    except UnboundLocalError as error:
+        return h, str(error)
+
+
+def deleted_in_each_step(xs: Any) -> Any:
+    h, part, count = zeros(), zeros(), 0
+    i = 0
+    while i < xs.shape[0]:
+        part = cell(h, xs[i])
+        h = part * 0.5
+        del part
+        for _ in range(0):
+            count += 1
+            last = count
+        i += 1
+    try:
+        return h, part
+    except UnboundLocalError as error:
+        try:
+            del last
+        except UnboundLocalError as other:
+            return h, str(error), str(other)
+
+
+def assigned_in_the_last_step(xs: Any) -> Any:
+    h, n, time = zeros(), xs.shape[0], 0.0
+    for t, x in enumerate(xs):
+        h, time = cell(h, x) * (1 + time), time + 0.01
+        if t == n - 1:
+            end = h * 2
+    try:
+        return h, end, time
+    except UnboundLocalError as error:
+        return h, str(error)
+
+
+def assigned_in_the_first_step(xs: Any) -> Any:
+    h = zeros()
+    for t, x in enumerate(xs):
+        if t == 0:
+            first = x @ U
+        h = cell(h, x) + first
+    try:
+        return h, first
+    except UnboundLocalError as error:
+        return h, str(error)
+
+
+def used_without_a_value(xs: Any) -> Any:
+    h = zeros()
+    for t, x in enumerate(xs):
+        if t > 30:
+            h = h + shift  # noqa: F821
+        h = cell(h, x)
+        if xs.shape[1] > 2:
+            shift = x  # noqa: F841
+    return h
+
+
+WITHOUT_VALUES = (never_assigned, deleted_in_each_step, assigned_in_the_last_step, assigned_in_the_first_step)
+
+
+@pytest.mark.parametrize("function", [*HEADERS, *COUNTERS, *MASKED, *LISTS, *WRITTEN, *VIEWS, *WITHOUT_VALUES])
 def test_another_length_is_another_recording_once_at_most(function: Callable[..., Any]) -> None:
     compiled = tj.compile(function)
     agree(compiled, function)
@@ -709,6 +854,10 @@ def items_of_two_lists(xs: Any) -> Any:
         items_in_another_list,
         stepping_out,
         reading_too_far,
+        memory_after_the_loop,
+        memory_in_the_loop,
+        written_in_the_loop,
+        used_without_a_value,
     ],
 )
 def test_steps_that_do_more_give_what_eager_calls_give(function: Callable[..., Any]) -> None:

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import accumulate
+from itertools import count as numbers_from
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -159,6 +161,30 @@ class Slices(NamedTuple):
         return made[-1]  # type: ignore[no-any-return]
 
 
+class _Trailing(NamedTuple):
+    """What a step is given of a slice of a step before: so many steps before, and views of it, each of the one before."""
+
+    slice: Place
+    steps: int
+    views: tuple[Applied, ...]
+
+
+def _viewed(a: Applied, x: Tensor) -> Any:
+    """The view of `x` that a step has made of another tensor, where nothing but that differs from step to step."""
+    others = [x.value if isinstance(x, Literal) else x for x in a.operands[1:]]
+    if a.position is not None and a.node.op is select:
+        others[0] = a.position
+    return a.node.op.of(x, *others, **a.node.attrs)
+
+
+def _operands(a: Applied, ids: Mapping[Place, int]) -> tuple[Any, ...]:
+    """The operands of a node of a step in a graph.  ids: the values there, by their places."""
+    operands = [ids[x] if type(x) is tuple else x for x in a.operands]
+    if a.position is not None and a.node.op is select:
+        operands[1] = Literal(a.position)
+    return tuple(operands)
+
+
 def _turned(rows: Tensor, other: bool) -> Tensor:
     """Rows in the other order, if so."""
     return flip.of(rows, dims=(0,)) if other else rows  # type: ignore[no-any-return]
@@ -224,8 +250,8 @@ class StepsAsLoop:
         self._slices = {("given", k) for k in range(elements) if k not in items} | {
             ("made", self._numbers[i]) for i in self._moving
         }
-        # Places of slices of steps before -> (the slice of this step, how many steps before).
         self._trailing = self._trailing_slices()
+        self._kinds.update((("trailing", k), self._kinds[x.slice]) for k, x in self._trailing.items())
         self.carried = self._live()
         self.left = Left([], [], {})
         """What the node has left, once there is one."""
@@ -252,14 +278,24 @@ class StepsAsLoop:
                 found.append(j)
         return found
 
-    def _trailing_slices(self) -> dict[int, tuple[Place, int]]:
-        """What steps keep of their slices for the next one (`before = x`), or for the one after that: slices as well, further back.  Where
-        these require grad, cotangents of a slice would be added up in another order."""
-        slices = self._slices
+    def _trailing_slices(self) -> dict[int, _Trailing]:
+        """What steps keep of their slices for the next one (`before = x`, `before = xs[:, t].unsqueeze(1)`), or for the one after that, by
+        their places among what a step is given: slices as well, further back."""
         left = dict(enumerate(self._step.left[: len(self._begins) - self._elements], self._elements))
-        found = {k: (place, 1) for k, place in left.items() if place in slices and not self._kinds[place][1]}
+        found = {k: x for k, place in left.items() if (x := self._kept_slice(place)) is not None}
         handed = {k: place[1] for k, place in left.items() if place[0] == "given" and place[1] != k and k not in found}
-        return found | {k: (found[j][0], 2) for k, j in handed.items() if j in found}
+        return found | {k: found[j]._replace(steps=2) for k, j in handed.items() if j in found}
+
+    def _kept_slice(self, place: Place) -> _Trailing | None:
+        """What the step after this one is given, if that is a slice, or a view of one.  Where slices require grad, cotangents of one would
+        be added up in another order."""
+        views: list[Applied] = []
+        while place in self._viewing:
+            views.insert(0, self._viewing[place])
+            place = views[0].operands[0]
+        if place not in self._slices or self._kinds[place][1] or any(type(x) is tuple for a in views for x in a.operands[1:]):
+            return None
+        return _Trailing(place, 1, tuple(views))
 
     def _kind(self, x: Any) -> tuple[Any, bool]:
         if not isinstance(x, Tensor):
@@ -334,10 +370,7 @@ class StepsAsLoop:
         if place not in self._viewed:
             return self._outside(place)
         a = self._viewing[place]
-        others = [x.value if isinstance(x, Literal) else x for x in a.operands[1:]]
-        if a.position is not None and a.node.op is select:
-            others[0] = a.position
-        return a.node.op.of(self._base(a.operands[0]), *others, **a.node.attrs)
+        return _viewed(a, self._base(a.operands[0]))
 
     # -- writes
     def _without_writes(self, step: Step) -> Step:
@@ -439,12 +472,13 @@ class StepsAsLoop:
             base = self._base(a.operands[0])
             width = 1 if a.node.op is slice_ else None
             sliced["made", self._numbers[i]] = Slices(base, a.node.attrs["dim"], a.position + distance, distance, width=width)
-        for k, (place, steps) in self._trailing.items():
-            x = sliced[place]
-            sliced["given", k] = x._replace(at=x.at - steps * x.distance)
+        for k, trailing in self._trailing.items():
+            x = sliced[trailing.slice]
+            sliced["trailing", k] = x._replace(at=x.at - trailing.steps * x.distance)
         carried: list[Place] = [("given", k) for k in self.carried]
         others = dict(self._others)
-        others.update((x, begins[x[1]]) for x in self._read if x[0] == "given" and x not in sliced and x not in carried)
+        known = {*sliced, *carried, *[("given", k) for k in self._trailing]}
+        others.update((x, begins[x[1]]) for x in self._read if x[0] == "given" and x not in known)
         graph, places = self._body(carried, [*sliced], [*others])
         rows = {x: sliced[x] for x in places if x in sliced}
         given = [others[x] for x in places if x in others]
@@ -487,8 +521,8 @@ class StepsAsLoop:
             if k not in drawn:
                 self._write(a, begins[k], ends[k])
             ends[k] = begins[k]
-        kept = {(place, steps): sliced[place].one(count - steps) for place, steps in self._trailing.values()}
-        ends.update((k, kept[found]) for k, found in self._trailing.items())
+        for k, trailing in self._trailing.items():
+            ends[k] = reduce(lambda x, a: _viewed(a, x), trailing.views, sliced["trailing", k].one(count))
         collected = iter(left.collected)
         for place in [items[0] for items in self._step.appended if items and items[0] in self._slices]:
             if place not in stacked:
@@ -552,23 +586,30 @@ class StepsAsLoop:
         ]
         inputs = [*carried, *sliced, *shared]
         ids = {place: v for v, place in enumerate(dict.fromkeys((*inputs, *outputs)))}
+        more = numbers_from(len(ids))  # values that have no places
         nodes: list[Node] = []
         copies: list[Node] = []
+        kinds: dict[int, tuple[Any, bool]] = {}
+        for k, trailing in self._trailing.items():
+            v = ids["trailing", k]
+            for a in trailing.views:
+                nodes.append(
+                    Node(a.node.op, _operands(a, {a.operands[0]: v}), a.node.attributes, (v := next(more),), a.node.line)
+                )
+                kinds[v] = a.kind[0]
+            ids["given", k] = v
         for i, (a, number) in enumerate(zip(self._step.nodes, self._numbers, strict=True)):
             if i in self._rows:  # a value of its own: gradients of the row arrive where it was written
                 nodes.append(Node(clone, (ids[a.operands[1]],), (), (ids["made", number],), a.node.line))
             elif i not in self._done:
-                operands = tuple([ids[x] if type(x) is tuple else x for x in a.operands])
-                if a.position is not None and a.node.op is select:
-                    operands = (operands[0], Literal(a.position))
                 made = tuple([ids["made", number + k] for k in range(len(a.kind))])
-                nodes.append(Node(a.node.op, operands, a.node.attributes, made, a.node.line))
+                nodes.append(Node(a.node.op, _operands(a, ids), a.node.attributes, made, a.node.line))
         ends = tuple([ids[self._step.left[k - self._elements]] for k in self.carried])
-        kinds = {ids[place]: kind for place, kind in self._kinds.items() if place in ids}
+        kinds.update((ids[place], kind) for place, kind in self._kinds.items() if place in ids)
         for place in [place for items in self._step.appended for place in items if place not in self._slices]:
             v = ids[place]
             if self._root(place) != place:  # a view, of what is carried on, say: it is collected by itself
-                copied = len(ids) + len(copies)
+                copied = next(more)
                 copies.append(Node(clone, (v,), (), (copied,)))
                 kinds[copied] = kinds[v]
                 v = copied
