@@ -62,8 +62,9 @@ class Lowered:
     live: Live = NOTHING_LIVE
 
     def for_calls(self, of: Callable[[Any], Any]) -> Lowered:
-        """With other numbers in the places of symbolic ones in what calls of the program need, and whoever accounts for them.  The rest is as
-        it was, its steps above all: there is far more of that, and hardly anybody asks for it."""
+        """With other numbers in the places of symbolic ones in what calls of the program need, and whoever accounts for them.
+
+        The rest is as it was, its steps above all: there is far more of that, and hardly anybody asks for it."""
         return replace(self, **{name: of(getattr(self, name)) for name in _OF_CALLS})
 
 
