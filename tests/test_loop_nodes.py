@@ -1132,6 +1132,23 @@ def test_a_loop_of_one_length_confirms_that_of_any_and_there_are_two_programs() 
     assert compiled.stats.traces == 2
 
 
+def linear_recurrence(xs: Any) -> Any:
+    rates, inflow, state, found = (xs @ W).sigmoid(), xs @ U, zeros(), []
+    for t in range(xs.shape[0]):
+        state = state * rates[t] + inflow[t]
+        found.append(state)
+    return tj.stack(found), gradients(tj.stack(found).square().mean() + state.sum(), W, U)
+
+
+def test_linear_recurrences_are_of_any_length_with_the_backward_pass_inside() -> None:
+    compiled = tj.compile(linear_recurrence)
+    for k, length in enumerate((40, 25, 60, 13, 31, 80, 18, 55)):
+        xs = parameter(length, 2, WIDTH, seed=k).detach()
+        for x, y in zip(flatten(compiled(xs))[0], flatten(linear_recurrence(xs))[0], strict=True):
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert compiled.stats.traces == 2
+
+
 def item_in_the_middle(xs: Any) -> Any:
     h, outs = zeros(), []
     for x in xs:
