@@ -24,11 +24,12 @@ from tracejit.ops.public.linear_algebra import inverse as inv
 from tracejit.ops.public.matrix_functions import cond, lstsq, matrix_exp, matrix_rank, pinv
 from tracejit.ops.public.norms import linalg_norm as norm
 from tracejit.ops.public.norms import matrix_norm, vector_norm
+from tracejit.ops.public.tensor_equations import cholesky_ex, inv_ex, solve_ex, tensorinv, tensorsolve, vander
 
 __all__ = [
-    "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "lstsq", "matmul", "matrix_exp",
-    "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
-    "svdvals", "vecdot", "vector_norm",
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "inv_ex", "lstsq",
+    "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
+    "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 __getattr__ = missing_names(__name__)

@@ -29,6 +29,7 @@ from tracejit.ops.public import (
     special,
     splitting,
     statistics,
+    tensor_equations,
 )  # fmt: skip
 from tracejit.ops.public.derive import FUNCTIONS, IN_PLACE, METHODS
 
@@ -64,4 +65,5 @@ __all__ = [
     "special",
     "splitting",
     "statistics",
+    "tensor_equations",
 ]  # fmt: skip
