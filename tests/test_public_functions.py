@@ -93,6 +93,25 @@ CASES: dict[str, Case] = {
     "diff of order 0": (lambda t, a: t.diff(a, 0, 1, a, a), (A,)),
     "unique of no rows": (lambda t, a: t.unique(a[:0].detach(), dim=0), (A,)),
     "searchsorted without rows": (lambda t, a: t.searchsorted(a[:0], a[:0]), (A,)),
+    **{
+        f"{name}({arguments})": (lambda t, a, name=name, arguments=arguments: getattr(t, name)(*arguments, dtype=t.float64) * a[0, 0], (A,))
+        for name in ("hann_window", "hamming_window", "blackman_window", "bartlett_window", "kaiser_window")
+        for arguments in ((8,), (7, False), (1,), (0,), (2, True))
+    },
+    "windows with parameters": (lambda t, a: t.hamming_window(4, True, 0.6, 0.3) * t.kaiser_window(4, False, 5.0) + a.sum(), (A,)),
+    "gradient": (lambda t, a: t.stack(t.gradient(a)), (A,)),
+    "gradient along one dimension": (lambda t, a: t.gradient(a, spacing=0.5, dim=-1, edge_order=2)[0], (A,)),
+    "gradient of two places": (lambda t, a: t.gradient(a[:2], dim=0)[0], (A,)),
+    "gradient with spacings": (lambda t, a: t.stack(t.gradient(a, spacing=[2.0, 0.25], dim=(1, 0), edge_order=2)), (A,)),
+    "gradient of integers": (lambda t, a: t.gradient(t.tensor([1, 4, 9, 16]))[0] + a.sum(), (A,)),
+    **{
+        f"gradient at places, edge_order {order}": (
+            lambda t, a, order=order: t.stack(
+                t.gradient(a, spacing=[t.tensor(x, dtype=t.float64) for x in ([0, 1, 3], [0, 0.5, 2, 7])], edge_order=order)
+            ), (A,),
+        )
+        for order in (1, 2)
+    },
     "cosine_similarity": (lambda t, a, b: t.cosine_similarity(a, b), (A, B)),
     "pairwise_distance": (lambda t, a, b: t.pairwise_distance(a, b, 3.0, 1e-6, True), (A, B)),
     "dropout without training": (lambda t, a: t.dropout(a, 0.5, False), (A,)),
@@ -209,6 +228,22 @@ def test_reductions_and_modes_are_numbers_that_have_a_meaning(number: int) -> No
         tracejit.kl_div(x, x, number)
     with pytest.raises(ValueError, match="expected padding_mode to be one of 0"):
         tracejit.grid_sampler(x.reshape(1, 1, 2, 2), tracejit.zeros(1, 1, 1, 2), 0, number, True)
+
+
+def test_windows_and_grids_that_there_are_not_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="non-negative"):
+        tracejit.hann_window(-1)
+    with pytest.raises(RuntimeError, match="floating point"):
+        tracejit.kaiser_window(3, dtype=tracejit.int64)
+    with pytest.raises(RuntimeError, match="edge_order"):
+        tracejit.gradient(tracejit.ones(3), edge_order=3)
+    with pytest.raises(RuntimeError, match="at least 3"):
+        tracejit.gradient(tracejit.ones(2), edge_order=2)
+    with pytest.raises(RuntimeError, match="expected spacing"):
+        tracejit.gradient(tracejit.ones(3, 3), spacing=[1.0])
+    with pytest.raises(RuntimeError, match="expected 3 places"):
+        tracejit.gradient(tracejit.ones(3), spacing=[tracejit.ones(2)])
+    assert tracejit.hann_window(4, requires_grad=True).requires_grad
 
 
 def test_quantiles_outside_of_0_and_1_are_refused() -> None:

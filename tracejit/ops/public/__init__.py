@@ -8,6 +8,7 @@ from tracejit.ops.public import (
     einsum,
     elementwise,
     exponents,
+    finite_differences,
     fourier,
     fractional_pooling,
     indexing,
@@ -30,6 +31,7 @@ from tracejit.ops.public import (
     splitting,
     statistics,
     tensor_equations,
+    windows,
 )  # fmt: skip
 from tracejit.ops.public.derive import FUNCTIONS, IN_PLACE, METHODS
 
@@ -44,6 +46,7 @@ __all__ = [
     "einsum",
     "elementwise",
     "exponents",
+    "finite_differences",
     "fourier",
     "fractional_pooling",
     "indexing",
@@ -66,4 +69,5 @@ __all__ = [
     "splitting",
     "statistics",
     "tensor_equations",
+    "windows",
 ]  # fmt: skip
