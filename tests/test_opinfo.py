@@ -43,7 +43,7 @@ cummax cummin logcumsumexp quantile nanquantile mode scatter_reduce index_reduce
 angle conj conj_physical resolve_conj resolve_neg gcd lcm split_with_sizes unsafe_split unsafe_chunk hsplit vsplit dsplit addr addbmm
 linalg.pinv linalg.matrix_rank linalg.lstsq unique unique_consecutive diff cov corrcoef histc bincount histogram
 zeros ones full eye arange linspace zeros_like ones_like full_like new_zeros new_full cholesky_solve cholesky_inverse renorm
-tril_indices triu_indices combinations
+tril_indices triu_indices combinations linalg.tensorinv linalg.tensorsolve linalg.vander linalg.inv_ex linalg.solve_ex gradient
 """
 NAMES = frozenset(_TEXT.split())
 # What PyTorch leaves open, or does by its own numerics, is not compared: (name, variant) -> why

@@ -14,15 +14,17 @@ __all__ = ["gradient"]
 
 
 @public(method=False)
-def gradient(input: Any, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1) -> list[Any]:
+def gradient(input: Any, *, spacing: Any = None, dim: int | Sequence[int] | None = None, edge_order: int = 1) -> list[Any]:
     """The derivatives along each dimension of `dim` (of all), of the shape of `input`: from the neighbours on both sides, to second order.
 
-    spacing: the distance of places, or for each dimension its own, or a vector of the places themselves.  edge_order: 1 or 2, the order at
-    both ends.  Raises RuntimeError for other orders, for fewer places than edge_order + 1, and for another number of spacings."""
+    spacing: the distance of places, 1 by default, or for each dimension its own, or a vector of the places themselves.  edge_order: 1 or
+    2, the order at both ends.  Raises RuntimeError for other orders, for fewer places than edge_order + 1, and for another number of
+    spacings."""
     if edge_order not in (1, 2):
         raise RuntimeError(f"gradient(): expected edge_order to be 1 or 2, got {edge_order}")
     given = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
     dims = [normalise_dim("gradient", d, input.ndim) for d in given]
+    spacing = 1 if spacing is None else spacing
     spacings = list(spacing) if isinstance(spacing, tuple | list) else [spacing] * len(dims)
     if len(spacings) != len(dims):
         raise RuntimeError(f"gradient(): expected spacing to be a number or {len(dims)} of them, got {len(spacings)}")

@@ -106,10 +106,11 @@ def tensorsolve(a: Any, b: Any, dims: Sequence[int] | None = None) -> Any:
 def vander(x: Any, *, N: int | None = None) -> Any:  # noqa: N803  (PyTorch's name)
     """Vandermonde's matrices (*, n, N) of vectors x (*, n): the powers 0 to N - 1 of each number.  N is n by default.
 
-    Raises RuntimeError for an N below 2."""
+    A number is a vector of one.  Raises RuntimeError for an N below 2."""
     if N is not None and N <= 1:
         raise RuntimeError(f"linalg.vander(): N must be greater than 1, got {N}")
-    return _powers(x, x.shape[-1] if N is None else N)
+    vectors = x if x.ndim else reshape(x, shape=(1,))
+    return _powers(vectors, vectors.shape[-1] if N is None else N)
 
 
 def _powers(x: Any, count: int) -> Any:
