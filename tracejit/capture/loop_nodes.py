@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tracejit.autograd.grad_mode import set_grad_enabled
 from tracejit.autograd.tape import edge_of
 from tracejit.capture.rolling import taken_back
 from tracejit.capture.rows import RowBefore, WrittenRows
@@ -121,7 +122,7 @@ def row(base: Tensor, dim: int, at: Any, width: int | None = None) -> Tensor:
 class Slices(NamedTuple):
     """One tensor for each step: slices of `base` along `dim`, the first one at `at`, the next one `distance` further.  since: when they
     were made, by the numbers of the tape, where that was before the steps.  width: how long they are along that dimension, if they have
-    it: then `at` and `distance` count slices."""
+    it: then `at` and `distance` count slices.  is_tracked: whether they require grad if `base` does: it may be looked at in `no_grad()`."""
 
     base: Tensor
     dim: int
@@ -129,14 +130,20 @@ class Slices(NamedTuple):
     distance: int
     since: float | None = None
     width: int | None = None
+    is_tracked: bool = True
 
     def one(self, k: int) -> Tensor:
         """That of step k."""
-        return row(self.base, self.dim, self.at + k * self.distance, self.width)
+        with set_grad_enabled(state.grad_enabled and self.is_tracked):
+            return row(self.base, self.dim, self.at + k * self.distance, self.width)
 
     def stacked(self, count: int, reverse: bool | None = None) -> Tensor:
         """Those of so many steps along the first dimension.  reverse: the direction in which a loop goes through them; without one they are
         in the order of their places: a view."""
+        with set_grad_enabled(state.grad_enabled and self.is_tracked):
+            return self._stacked(count, reverse)
+
+    def _stacked(self, count: int, reverse: bool | None) -> Tensor:
         last = self.at + self.distance * (count - 1)
         start, stop = (self.at, last + 1) if self.distance > 0 else (last, self.at + 1)
         made = []
@@ -475,6 +482,7 @@ class StepsAsLoop:
         for k, trailing in self._trailing.items():
             x = sliced[trailing.slice]
             sliced["trailing", k] = x._replace(at=x.at - trailing.steps * x.distance)
+        sliced = {place: x._replace(is_tracked=self._kinds[place][1] or not x.base.requires_grad) for place, x in sliced.items()}
         carried: list[Place] = [("given", k) for k in self.carried]
         others = dict(self._others)
         known = {*sliced, *carried, *[("given", k) for k in self._trailing]}
