@@ -370,9 +370,7 @@ def test_programs_of_views_writes_and_no_grad_are_differentiated_as_eager_mode_d
 
 def test_a_minimum_cut_is_found() -> None:
     """The classic network of Cormen et al., chapter 26: maximum flow 23, cut {0, 1, 2, 4} against {3, 5}."""
-    network = Network()
-    for _ in range(6):
-        network.add_vertex()
+    network = Network(6)
     edges = [(0, 1, 16), (0, 2, 13), (1, 3, 12), (2, 1, 4), (2, 4, 14), (3, 2, 9), (3, 5, 20), (4, 3, 7), (4, 5, 4)]
     for tail, head, capacity in edges:
         network.add_edge(tail, head, capacity)

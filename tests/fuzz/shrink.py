@@ -200,6 +200,8 @@ def _parts(value: ast.expr) -> Iterator[ast.expr]:
     elif isinstance(value, ast.Subscript | ast.Attribute | ast.Starred | ast.NamedExpr):
         if ast.unparse(value.value) not in ("T", "F", "math"):
             yield value.value
+            if isinstance(value, ast.Attribute):
+                yield ast.Constant(1)
     elif isinstance(value, ast.IfExp):
         yield from (value.body, value.orelse)
     elif isinstance(value, ast.Tuple | ast.List) and value.elts:
