@@ -406,14 +406,15 @@ class ShapeEnv:
         """`values`, of plain sizes; None where a relation does not hold, or something cannot be computed: also for want of stack."""
         known = len(self.expressions), len(self.relations)
         asked = (known, *sizes)
-        if self._evaluated[0] != asked:
+        found, evaluates = self._evaluated, self._evaluates  # other threads ask for other sizes
+        if found[0] != asked:
             try:
-                if self._evaluates[0] != known:
-                    self._evaluates = known, self._evaluation()
-                self._evaluated = asked, self._evaluates[1](sizes)
+                if evaluates[0] != known:
+                    evaluates = self._evaluates = known, self._evaluation()
+                found = self._evaluated = asked, evaluates[1](sizes)
             except (ArithmeticError, ValueError, RecursionError):
                 return None
-        return self._evaluated[1]
+        return found[1]
 
     def _evaluation(self) -> Callable[[Sequence[int]], list[Any] | None]:
         """A function that evaluates.  A relation is asked as soon as its numbers are known: what takes long, as a plan of memory does,
