@@ -11,8 +11,8 @@ Then there may be any number of them, too: of a loop over the rows of a tensor, 
 first elements are those that count from the front, the last two those that count from the end (elements.py), and what has been shown
 of one step holds for each that lies between them in another call.
 
-Else operations are evaluated one by one, as ever: tensors, their places on the tape and the graph are those of a loop that ran, and each
-number of steps is a recording.  So nothing of what a recording means depends on this, and it can be left out anywhere.
+Else operations are evaluated one by one, as ever (evaluated_steps.py): tensors, their places on the tape and the graph are those of a loop
+that ran, and each number of steps is a recording.  So nothing of what a recording means depends on this, and it can be left out anywhere.
 
 A counter that steps compute with (`t * dt`) is, where there may be any number of them, an element of a tensor that the program has, and
 what is computed with it are operations of the program, as of other numbers that are taken from tensors (handlers/late.py).  Floats that
@@ -27,11 +27,11 @@ with, and where it may ask which step it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracejit.capture.elements import LAST, MORE_THAN, MOST_FIRST, MOST_LAST, AnyNumber, Numbers, Rows, Through, made_at
+from tracejit.capture.evaluated_steps import EvaluatedStep, Replacement, may_be_evaluated, without_guards
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import concrete, is_symbolic, plain
 from tracejit.capture.headers import Headers
@@ -39,7 +39,7 @@ from tracejit.capture.joining import backwards, has_stacked, length_of
 from tracejit.capture.listed import Reads, Wanted, slices_of
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.policies import BINARY
-from tracejit.capture.snapshots import DICTIONARIES, OF_NUMBERS, Snapshot, kind_of, left_outside, recorded, snapshot
+from tracejit.capture.snapshots import OF_NUMBERS, Snapshot, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.steps import Applied, Asked, Place, Read, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
@@ -623,20 +623,20 @@ class Loop:
         before = now.seen.tensors[now.elements :]
         step = step.with_given(now.elements)
         entered = self._looped(step, moves, reads, now)
-        may_be_evaluated = _may_be_evaluated(step)
+        evaluates = may_be_evaluated(step)
         if entered is None:
-            if isinstance(self._elements, AnyNumber) or not may_be_evaluated:
+            if isinstance(self._elements, AnyNumber) or not evaluates:
                 return False
             entered = before
         after = entered
-        if may_be_evaluated:
-            repeating = _Repeating(interpreter, step, moves, now.elements + len(reads))
+        if evaluates:
+            repeating = EvaluatedStep(interpreter, step, moves, now.elements + len(reads))
             steps = range(self._at, len(self._elements) - 1)
             # What is in one piece is taken apart here, where that is recorded.
             given = [[*self._given(at), *reads.tensors(self._place(at) - begin + 1)] for at in steps]
             after = interpreter.evaluating(lambda: self._passed(repeating, given, begin, entered, now.lists))
         interpreter.left_out += self._at - begin
-        replace = _Replacement(interpreter, before, after)
+        replace = Replacement(interpreter, before, after)
         replace.inside(now.seen.containers)
         left = {name: replace(variables.get(name, UNBOUND)) for name in self._names.stored}
         admitted = interpreter.recorder.sizes.admitted
@@ -680,7 +680,7 @@ class Loop:
             return None
         ends, added = left
         if has_places:
-            once = _Repeating(self._interpreter, *_without_guards(step, moves), given).once
+            once = EvaluatedStep(self._interpreter, *without_guards(step, moves), given).once
             begins = tensors[given:]
             carried = [k - given for k in loop.carried]
             of_loop = Steps(once, slices, begins, carried, loop.left, loop.collected, count, loop.is_reverse)
@@ -727,7 +727,7 @@ class Loop:
         return found
 
     def _passed(
-        self, repeating: _Repeating, given: list[list[Tensor]], begin: int, found: list[Tensor], lists: list[_Growing]
+        self, repeating: EvaluatedStep, given: list[list[Tensor]], begin: int, found: list[Tensor], lists: list[_Growing]
     ) -> list[Tensor]:
         """What is found in the place of `found` at the beginning of the first step that has to run.  given: the elements of each step, and
         what it reads of lists."""
@@ -750,78 +750,3 @@ def _has_one_element(bounds: Mapping[str, Any]) -> bool:
     """Whether a slice is one of one element, `x[:, t : t + 1]`."""
     start: Any = bounds["start"]
     return python_type(start) is int and bounds["step"] == 1 and bounds["stop"] - start == 1
-
-
-def _without_guards(step: Step, moves: list[int]) -> tuple[Step, list[int]]:
-    """A step that has been done, and how far its nodes move: its guards have held."""
-    kept = [k for k, a in enumerate(step.nodes) if a.node.op.kind is not Kind.GUARD]
-    return replace(step, nodes=[step.nodes[k] for k in kept]), [moves[k] for k in kept]
-
-
-def _may_be_evaluated(step: Step) -> bool:
-    """Whether the operations of a step may be evaluated one by one.  What raises there runs again, which what has written must not; between
-    a draw and the move of the generator another thread may draw; and guards are asked of steps that run."""
-    nodes = [a.node for a in step.nodes]
-    if any(node.op.kind in (Kind.GUARD, Kind.RANDOM) for node in nodes):
-        return False
-    return not (any(node.op.effect is Effect.IN_PLACE for node in nodes) and any(node.may_exit for node in nodes))
-
-
-class _Repeating:
-    """A step, to be done again and again.  Tensors have numbers: what the step begins with, then what it shares with others, then what it
-    makes."""
-
-    def __init__(self, interpreter: RecordingInterpreter, step: Step, moves: list[int], elements: int) -> None:
-        """moves: how far the position of each node moves from step to step."""
-        self._interpreter = interpreter
-        shared = sorted({place[1] for a in step.nodes for place in a.operands if type(place) is tuple and place[0] == "shared"})
-        self._shared: list[Any] = [interpreter.numbers[v] if v in interpreter.numbers else interpreter.defined[v] for v in shared]
-        starts = {"given": 0, "made": elements + len(step.left) + len(shared)}
-        numbers = {("shared", v): elements + len(step.left) + k for k, v in enumerate(shared)}
-
-        def number(place: Place) -> int:
-            return numbers[place] if place in numbers else starts[place[0]] + place[1]
-
-        self._nodes = [
-            (a.node, a.node.attrs, [number(x) if type(x) is tuple else x for x in a.operands], a.position, distance, a.with_grad)
-            for a, distance in zip(step.nodes, moves, strict=True)
-        ]
-        self._left = list(map(number, step.left))
-        self._appended = [list(map(number, items)) for items in step.appended]
-
-    def once(self, times: int, given: list[Tensor]) -> tuple[list[Tensor], list[list[Tensor]]]:
-        """What a step leaves and appends, so many steps after the one that was recorded.  given: what it begins with."""
-        again, known = self._interpreter.again, [*given, *self._shared]
-        for node, attributes, places, position, distance, with_grad in self._nodes:
-            operands = [known[x] if type(x) is int else x for x in places]
-            if position is not None:
-                at = position + distance * times
-                if node.op is slice_:
-                    attributes = {**attributes, "start": at, "stop": at + 1}
-                    node = replace(node, attributes=tuple(sorted(attributes.items())))
-                else:
-                    operands[1] = Literal(at)
-            known += again(node, attributes, operands, with_grad)
-        return [known[k] for k in self._left], [[known[k] for k in items] for items in self._appended]
-
-
-class _Replacement:
-    """Puts other tensors in the places of tensors: in tuples, which are made anew, and inside of lists and dictionaries."""
-
-    def __init__(self, interpreter: RecordingInterpreter, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
-        self._recorder = interpreter.recorder
-        self._known: dict[int, Any] = {id(x): y for x, y in zip(before, after, strict=True)}
-
-    def __call__(self, value: Any) -> Any:
-        if type(value) is tuple and id(value) not in self._known:
-            new = tuple(map(self, value))
-            same = all(x is y for x, y in zip(new, value, strict=True))
-            self._known[id(value)] = value if same else self._recorder.made(new)
-        return self._known.get(id(value), value)
-
-    def inside(self, containers: Sequence[Any]) -> None:
-        for container in containers:
-            pairs = list(container.items() if type(container) in DICTIONARIES else enumerate(container))
-            for key, value in pairs:
-                if (new := self(value)) is not value:
-                    container[key] = new

@@ -30,7 +30,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.deferred import deferred
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import memory_order
-from tracejit.core.symbolic import Substitution
+from tracejit.core.substitution import Substitution
 from tracejit.ir.graph import Graph, Node, Operand
 from tracejit.llvm.driver import INTERRUPTED as LEFT_FOR_SIGNAL
 from tracejit.llvm.family import Family, Member

@@ -28,7 +28,8 @@ from tracejit.compiled.recorded_path import same_objects
 from tracejit.config import config
 from tracejit.core.locks import Ticket, Turn
 from tracejit.core.shapes import filled_strides
-from tracejit.core.symbolic import ShapeEnv, Substitution
+from tracejit.core.substitution import Substitution
+from tracejit.core.symbolic import ShapeEnv
 from tracejit.cpython.size_table import Shapes
 from tracejit.ir.graph import Graph
 from tracejit.lowering.lower import NeedsHost
@@ -88,16 +89,17 @@ class Region:
         return len(self.env.pinned()) == self.env.variables
 
     def _numbers(self, sizes: list[int]) -> Substitution | None:
-        values = self.env.evaluated(sizes)
+        """These sizes in the place of its own; None where it is used no more, or they are not in the region."""
+        values = None if self.is_refuted else self.env.evaluated(sizes)
         return None if values is None else Substitution(self.env, values, self._clean)
 
     def is_for(self, sizes: list[int]) -> bool:
         """Whether these sizes are in the region, and it is used for them."""
-        return not (self.is_refuted or self.misfits(sizes)) and self.env.evaluated(sizes) is not None
+        return not self.misfits(sizes) and self._numbers(sizes) is not None
 
     def at(self, recording: Recording, sizes: list[int]) -> Executable | None:
         """The programs of the recording for these sizes; None where they are not in the region."""
-        numbers = None if self.is_refuted or self.misfits(sizes) else self._numbers(sizes)
+        numbers = None if self.misfits(sizes) else self._numbers(sizes)
         if numbers is None:
             return None
         made = self._executable.at(recording, numbers, _Origin(self, sizes))
@@ -124,7 +126,7 @@ class Region:
             finally:
                 ticket.over = True
         graph, symbolic = self._backward[key]
-        numbers = None if self.is_refuted or symbolic is None else self._numbers(sizes)
+        numbers = None if symbolic is None else self._numbers(sizes)
         if numbers is None:
             return None
         made: Program = numbers.of(symbolic)

@@ -10,21 +10,34 @@ from tracejit.distributions.distribution import Distribution, probabilities_and_
 from tracejit.functional import binary_cross_entropy_with_logits
 from tracejit.functions import arange, bernoulli, broadcast_tensors
 
-__all__ = ["Bernoulli", "logits_of", "probabilities_of"]
+__all__ = ["Bernoulli", "FromProbsOrLogits"]
 
 
-def logits_of(probs: Any) -> Any:
-    """log(p / (1 - p)), p kept from 0 and 1."""
-    p = probs.clamp(tiny(probs), 1 - tiny(probs))
-    return p.log() - (-p).log1p()
+class FromProbsOrLogits(Distribution):
+    """Holds one of probs and logits, log(probs / (1 - probs)); the other is computed when it is asked for."""
+
+    def _hold(self, probs: Any, logits: Any) -> Any:
+        given, other = probabilities_and_logits(type(self).__name__, probs, logits)
+        self.__dict__.update({"probs": given} if given is not None else {"logits": other})
+        return given if given is not None else other
+
+    def __getattr__(self, name: str) -> Any:
+        """The one of probs and logits that was not given."""
+        if name == "probs" and "logits" in self.__dict__:
+            return self.__dict__["logits"].sigmoid()
+        if name == "logits" and "probs" in self.__dict__:
+            probs = self.__dict__["probs"]
+            p = probs.clamp(tiny(probs), 1 - tiny(probs))
+            return p.log() - (-p).log1p()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the parameter."""
+        return self.batch_shape
 
 
-def probabilities_of(logits: Any) -> Any:
-    """1 / (1 + exp(-logits))."""
-    return logits.sigmoid()
-
-
-class Bernoulli(Distribution):
+class Bernoulli(FromProbsOrLogits):
     """1 with probability `probs` (or sigmoid(logits)), else 0."""
 
     arg_constraints: ClassVar = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -32,22 +45,7 @@ class Bernoulli(Distribution):
     has_enumerate_support = True
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        given, other = probabilities_and_logits("Bernoulli", probs, logits)
-        self.__dict__.update({"probs": given} if given is not None else {"logits": other})
-        super().__init__((given if given is not None else other).shape, validate_args=validate_args)  # type: ignore[union-attr]
-
-    def __getattr__(self, name: str) -> Any:
-        """The one of probs and logits that was not given."""
-        if name == "probs" and "logits" in self.__dict__:
-            return probabilities_of(self.__dict__["logits"])
-        if name == "logits" and "probs" in self.__dict__:
-            return logits_of(self.__dict__["probs"])
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self.batch_shape
+        super().__init__(self._hold(probs, logits).shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Any:

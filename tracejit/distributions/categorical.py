@@ -11,7 +11,7 @@ from tracejit.distributions.distribution import Distribution, probabilities_and_
 from tracejit.functional import one_hot
 from tracejit.functions import arange, broadcast_tensors, multinomial
 
-__all__ = ["Categorical", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
+__all__ = ["Categorical", "FromCategorical", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
 class Categorical(Distribution):
@@ -91,19 +91,14 @@ class Categorical(Distribution):
         return values.expand((-1, *self.batch_shape)) if expand else values
 
 
-class OneHotCategorical(Distribution):
-    """One-hot vectors of the draws of Categorical."""
+class FromCategorical(Distribution):
+    """A distribution of vectors with an element for each category of a categorical distribution, whose parameters it has."""
 
     arg_constraints: ClassVar = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    support = constraints.one_hot
-    has_enumerate_support = True
 
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+    def __init__(self, probs: Any, logits: Any, validate_args: bool | None) -> None:
         self._categorical = Categorical(probs, logits, validate_args)
-        super().__init__(self._categorical.batch_shape, (self._categorical._num_events,), validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        return type(self)(logits=self.logits.expand((*batch_shape, *self.event_shape)), validate_args=False)
+        super().__init__(self._categorical.batch_shape, (self._categorical._num_events,), validate_args)
 
     @property
     def probs(self) -> Any:
@@ -114,6 +109,24 @@ class OneHotCategorical(Distribution):
     def logits(self) -> Any:
         """Their logarithms."""
         return self._categorical.logits
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the parameter."""
+        return self._categorical.param_shape
+
+
+class OneHotCategorical(FromCategorical):
+    """One-hot vectors of the draws of Categorical."""
+
+    support = constraints.one_hot
+    has_enumerate_support = True
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        super().__init__(probs, logits, validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        return type(self)(logits=self.logits.expand((*batch_shape, *self.event_shape)), validate_args=False)
 
     @property
     def mean(self) -> Any:

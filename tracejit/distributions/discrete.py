@@ -6,30 +6,13 @@ from typing import Any, ClassVar
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.distributions import constraints
-from tracejit.distributions.bernoulli import logits_of, probabilities_of
-from tracejit.distributions.distribution import Distribution, broadcast, probabilities_and_logits, tiny
+from tracejit.distributions.bernoulli import FromProbsOrLogits
+from tracejit.distributions.distribution import Distribution, broadcast, tiny
 from tracejit.functional import logsigmoid
 from tracejit.functions import bernoulli, broadcast_tensors, rand, where
 from tracejit.ops.elementwise.incomplete import gammaincc
 
 __all__ = ["Binomial", "Geometric", "Poisson"]
-
-
-class _FromProbsOrLogits(Distribution):
-    """Holds one of probs and logits; the other is computed when it is asked for."""
-
-    def _hold(self, probs: Any, logits: Any) -> Any:
-        given, other = probabilities_and_logits(type(self).__name__, probs, logits)
-        self.__dict__.update({"probs": given} if given is not None else {"logits": other})
-        return given if given is not None else other
-
-    def __getattr__(self, name: str) -> Any:
-        """The one of probs and logits that was not given."""
-        if name == "probs" and "logits" in self.__dict__:
-            return probabilities_of(self.__dict__["logits"])
-        if name == "logits" and "probs" in self.__dict__:
-            return logits_of(self.__dict__["probs"])
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 class Poisson(Distribution):
@@ -73,7 +56,7 @@ class Poisson(Distribution):
         return value.xlogy(rate) - rate - (value + 1).lgamma()
 
 
-class Geometric(_FromProbsOrLogits):
+class Geometric(FromProbsOrLogits):
     """How many trials of probability `probs` fail before the first success: 0, 1, ..."""
 
     arg_constraints: ClassVar = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -111,7 +94,7 @@ class Geometric(_FromProbsOrLogits):
         return -(p.xlogy(p) + (1 - p).xlogy(1 - p)) / p
 
 
-class Binomial(_FromProbsOrLogits):
+class Binomial(FromProbsOrLogits):
     """How many of total_count trials of probability `probs` succeed."""
 
     arg_constraints: ClassVar = {

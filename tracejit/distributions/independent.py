@@ -7,10 +7,11 @@ from typing import Any
 from tracejit.distributions import constraints
 from tracejit.distributions.distribution import Distribution
 
-__all__ = ["Independent"]
+__all__ = ["Independent", "summed"]
 
 
-def _summed(value: Any, count: int) -> Any:
+def summed(value: Any, count: int) -> Any:
+    """The sum over the last dimensions, so many."""
     return value.sum(tuple(range(-count, 0))) if count else value
 
 
@@ -58,10 +59,10 @@ class Independent(Distribution):
         return self.base_dist.rsample(sample_shape)
 
     def log_prob(self, value: Any) -> Any:
-        return _summed(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
+        return summed(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
 
     def entropy(self) -> Any:
-        return _summed(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
+        return summed(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
         return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"

@@ -16,7 +16,7 @@ from tracejit.distributions.distribution import Distribution
 from tracejit.distributions.exponential import Exponential
 from tracejit.distributions.gamma import Gamma
 from tracejit.distributions.half_normal import HalfNormal
-from tracejit.distributions.independent import Independent, _summed
+from tracejit.distributions.independent import Independent, summed
 from tracejit.distributions.laplace import Laplace
 from tracejit.distributions.multivariate_normal import MultivariateNormal, half_log_det, squared_distance
 from tracejit.distributions.normal import Normal
@@ -180,4 +180,4 @@ def _multivariate_normal(p: Any, q: Any) -> Any:
 def _independent(p: Any, q: Any) -> Any:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError("No KL(p || q) for Independent distributions with different reinterpreted_batch_ndims")
-    return _summed(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
+    return summed(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.distributions import constraints
-from tracejit.distributions.categorical import Categorical
+from tracejit.distributions.categorical import FromCategorical
 from tracejit.distributions.discrete import Binomial
-from tracejit.distributions.distribution import Distribution
 from tracejit.functional import one_hot
 from tracejit.functions import arange, broadcast_tensors
 
 __all__ = ["Multinomial"]
 
 
-class Multinomial(Distribution):
+class Multinomial(FromCategorical):
     """How often each of k categories is drawn in total_count draws of Categorical; probs (or logits) as there."""
-
-    arg_constraints: ClassVar = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
     def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        self._categorical = Categorical(probs, logits, validate_args)
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
+        super().__init__(probs, logits, validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         logits = self.logits.expand((*batch_shape, *self.event_shape))
@@ -34,21 +30,6 @@ class Multinomial(Distribution):
     @property
     def support(self) -> Any:  # type: ignore[override]
         return constraints.multinomial(self.total_count)
-
-    @property
-    def probs(self) -> Any:
-        """The probabilities of the categories."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Any:
-        """Their logarithms."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Any:

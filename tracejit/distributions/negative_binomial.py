@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.distributions import constraints
-from tracejit.distributions.discrete import Poisson, _FromProbsOrLogits
+from tracejit.distributions.bernoulli import FromProbsOrLogits
+from tracejit.distributions.discrete import Poisson
 from tracejit.distributions.distribution import broadcast
 from tracejit.distributions.gamma import Gamma
 from tracejit.functional import logsigmoid
@@ -15,7 +16,7 @@ from tracejit.functions import where
 __all__ = ["NegativeBinomial"]
 
 
-class NegativeBinomial(_FromProbsOrLogits):
+class NegativeBinomial(FromProbsOrLogits):
     """How many trials of probability `probs` succeed before total_count of them have failed; total_count need not be whole."""
 
     arg_constraints: ClassVar = {
@@ -30,11 +31,6 @@ class NegativeBinomial(_FromProbsOrLogits):
         self.total_count, parameter = broadcast(total_count, parameter)
         self.__dict__["probs" if "probs" in self.__dict__ else "logits"] = parameter
         super().__init__(parameter.shape, validate_args=validate_args)
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self.batch_shape
 
     @property
     def mean(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tracejit.distributions import constraints
-from tracejit.distributions.discrete import _FromProbsOrLogits
+from tracejit.distributions.bernoulli import FromProbsOrLogits
 from tracejit.distributions.distribution import tiny
 from tracejit.distributions.transformed_distribution import TransformedDistribution
 from tracejit.distributions.transforms import SigmoidTransform
@@ -13,10 +13,10 @@ from tracejit.functional import logsigmoid
 from tracejit.functions import broadcast_tensors, rand
 from tracejit.tensor import as_tensor
 
-__all__ = ["LogitRelaxedBernoulli", "RelaxedBernoulli"]
+__all__ = ["LogitRelaxedBernoulli", "Relaxed", "RelaxedBernoulli"]
 
 
-class LogitRelaxedBernoulli(_FromProbsOrLogits):
+class LogitRelaxedBernoulli(FromProbsOrLogits):
     """(logits + a logistic number) / temperature: the logit of RelaxedBernoulli.
 
     Maddison, Mnih and Teh (2017), https://arxiv.org/abs/1611.00712."""
@@ -35,11 +35,6 @@ class LogitRelaxedBernoulli(_FromProbsOrLogits):
             self.temperature, **{name: self.__dict__[name].expand(tuple(batch_shape))}, validate_args=False
         )
 
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self.batch_shape
-
     def rsample(self, sample_shape: Any = ()) -> Any:
         logits, epsilon = self.logits, tiny(self.logits)
         u = rand(self._extended_shape(sample_shape), dtype=logits.dtype).clamp(epsilon, 1 - epsilon)
@@ -52,21 +47,10 @@ class LogitRelaxedBernoulli(_FromProbsOrLogits):
         return as_tensor(self.temperature, dtype=logits.dtype).log() + distance + 2 * logsigmoid(-distance)
 
 
-class RelaxedBernoulli(TransformedDistribution):
-    """Numbers between 0 and 1, near both ends for small temperatures: a Bernoulli distribution whose draws have gradients.
+class Relaxed(TransformedDistribution):
+    """What a transform makes of a continuous distribution that stands for a discrete one; it has the parameters of that."""
 
-    Maddison, Mnih and Teh (2017), https://arxiv.org/abs/1611.00712; Jang, Gu and Poole (2017), https://arxiv.org/abs/1611.01144."""
-
-    arg_constraints: ClassVar = {"probs": constraints.unit_interval, "logits": constraints.real}
-    support = constraints.unit_interval
     base_dist: Any
-
-    def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        super().__init__(LogitRelaxedBernoulli(temperature, probs, logits, validate_args), SigmoidTransform(), validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        logits = self.logits.expand(tuple(batch_shape))
-        return RelaxedBernoulli(self.temperature, logits=logits, validate_args=False)
 
     @property
     def temperature(self) -> Any:
@@ -75,10 +59,26 @@ class RelaxedBernoulli(TransformedDistribution):
 
     @property
     def probs(self) -> Any:
-        """The probability of 1."""
+        """The probability of 1, or those of the categories."""
         return self.base_dist.probs
 
     @property
     def logits(self) -> Any:
-        """Its logit."""
+        """Its logit, or their logarithms."""
         return self.base_dist.logits
+
+
+class RelaxedBernoulli(Relaxed):
+    """Numbers between 0 and 1, near both ends for small temperatures: a Bernoulli distribution whose draws have gradients.
+
+    Maddison, Mnih and Teh (2017), https://arxiv.org/abs/1611.00712; Jang, Gu and Poole (2017), https://arxiv.org/abs/1611.01144."""
+
+    arg_constraints: ClassVar = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.unit_interval
+
+    def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        super().__init__(LogitRelaxedBernoulli(temperature, probs, logits, validate_args), SigmoidTransform(), validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        logits = self.logits.expand(tuple(batch_shape))
+        return RelaxedBernoulli(self.temperature, logits=logits, validate_args=False)

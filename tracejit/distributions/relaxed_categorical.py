@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tracejit.distributions import constraints
-from tracejit.distributions.categorical import Categorical
-from tracejit.distributions.distribution import Distribution, tiny
-from tracejit.distributions.transformed_distribution import TransformedDistribution
+from tracejit.distributions.categorical import FromCategorical
+from tracejit.distributions.distribution import tiny
+from tracejit.distributions.relaxed_bernoulli import Relaxed
 from tracejit.distributions.transforms import ExpTransform
 from tracejit.functions import broadcast_tensors, rand
 from tracejit.tensor import as_tensor
@@ -15,37 +15,21 @@ from tracejit.tensor import as_tensor
 __all__ = ["ExpRelaxedCategorical", "RelaxedOneHotCategorical"]
 
 
-class ExpRelaxedCategorical(Distribution):
+class ExpRelaxedCategorical(FromCategorical):
     """Logarithms of the draws of RelaxedOneHotCategorical: log_softmax((logits + Gumbel numbers) / temperature).
 
     Maddison, Mnih and Teh (2017), https://arxiv.org/abs/1611.00712."""
 
-    arg_constraints: ClassVar = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.real_vector
     has_rsample = True
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        self._categorical, self.temperature = Categorical(probs, logits, validate_args), temperature
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
+        self.temperature = temperature
+        super().__init__(probs, logits, validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         logits = self.logits.expand((*batch_shape, *self.event_shape))
         return ExpRelaxedCategorical(self.temperature, logits=logits, validate_args=False)
-
-    @property
-    def probs(self) -> Any:
-        """The probabilities of the categories."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Any:
-        """Their logarithms."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         epsilon = tiny(self.logits)
@@ -61,14 +45,13 @@ class ExpRelaxedCategorical(Distribution):
         return (logits - value * temperature).log_softmax(-1).sum(-1) + norm
 
 
-class RelaxedOneHotCategorical(TransformedDistribution):
+class RelaxedOneHotCategorical(Relaxed):
     """Probabilities, near one-hot vectors for small temperatures: a categorical distribution whose draws have gradients.
 
     Maddison, Mnih and Teh (2017), https://arxiv.org/abs/1611.00712; Jang, Gu and Poole (2017), https://arxiv.org/abs/1611.01144."""
 
     arg_constraints: ClassVar = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.simplex
-    base_dist: Any
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         super().__init__(ExpRelaxedCategorical(temperature, probs, logits, validate_args), ExpTransform(), validate_args)
@@ -76,18 +59,3 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         logits = self.logits.expand((*batch_shape, *self.event_shape))
         return RelaxedOneHotCategorical(self.temperature, logits=logits, validate_args=False)
-
-    @property
-    def temperature(self) -> Any:
-        """The temperature."""
-        return self.base_dist.temperature
-
-    @property
-    def probs(self) -> Any:
-        """The probabilities of the categories."""
-        return self.base_dist.probs
-
-    @property
-    def logits(self) -> Any:
-        """Their logarithms."""
-        return self.base_dist.logits

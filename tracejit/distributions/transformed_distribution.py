@@ -7,7 +7,7 @@ from typing import Any
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.distributions import constraints
 from tracejit.distributions.distribution import Distribution
-from tracejit.distributions.independent import Independent, _summed
+from tracejit.distributions.independent import Independent, summed
 from tracejit.distributions.transforms import ComposeTransform, Transform
 
 __all__ = ["TransformedDistribution"]
@@ -81,9 +81,9 @@ class TransformedDistribution(Distribution):
             x = transform.inv(value)
             taken = transform.domain.event_dim
             event_dim += taken - transform.codomain.event_dim
-            total = total - _summed(transform.log_abs_det_jacobian(x, value), event_dim - taken)
+            total = total - summed(transform.log_abs_det_jacobian(x, value), event_dim - taken)
             value = x
-        return total + _summed(self.base_dist.log_prob(value), event_dim - len(self.base_dist.event_shape))
+        return total + summed(self.base_dist.log_prob(value), event_dim - len(self.base_dist.event_shape))
 
     def _turned(self, probability: Any) -> Any:
         """1 - a probability where the transforms turn the order of numbers round."""

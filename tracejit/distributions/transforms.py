@@ -18,7 +18,7 @@ from tracejit.core.shapes import broadcast_shapes
 from tracejit.distributions import constraints
 from tracejit.distributions.constraints import Constraint
 from tracejit.distributions.distribution import broadcast
-from tracejit.distributions.independent import _summed
+from tracejit.distributions.independent import summed
 from tracejit.functional import logsigmoid, pad, softplus
 from tracejit.functions import arange
 from tracejit.tensor import Tensor
@@ -221,7 +221,7 @@ class ComposeTransform(Transform):
         event_dim, total, last = self.domain.event_dim, 0, len(self.parts) - 1
         for i, part in enumerate(self.parts):
             value = y if i == last else part(x)
-            total = total + _summed(part.log_abs_det_jacobian(x, value), event_dim - part.domain.event_dim)
+            total = total + summed(part.log_abs_det_jacobian(x, value), event_dim - part.domain.event_dim)
             event_dim += part.codomain.event_dim - part.domain.event_dim
             x = value
         return total
@@ -290,7 +290,7 @@ class IndependentTransform(Transform):
         return self.base_transform.inv(y)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        return _summed(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
+        return summed(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
 
     def forward_shape(self, shape: Any) -> Any:
         return self.base_transform.forward_shape(shape)
@@ -534,7 +534,7 @@ class AffineTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         slope = self.scale.abs().log() if isinstance(self.scale, Tensor) else math.log(abs(self.scale))
-        return _summed(x * 0 + slope, self._event_dim)
+        return summed(x * 0 + slope, self._event_dim)
 
     def forward_shape(self, shape: Any) -> Any:
         parts = [tuple(v.shape) for v in (self.loc, self.scale) if isinstance(v, Tensor)]

@@ -37,10 +37,12 @@ __all__ = [
     "inv",
     "orthogonal_complement",
     "qr",
+    "require_square",
     "slogdet",
     "solve",
     "solve_triangular",
     "svd",
+    "well_conditioned",
 ]
 
 
@@ -48,7 +50,8 @@ class LinAlgError(RuntimeError):
     """A matrix has no inverse or factorisation of the kind asked for."""
 
 
-def _require_square(name: str, x: Aval) -> None:
+def require_square(name: str, x: Aval) -> None:
+    """Raises RuntimeError, in the name of an operation, unless these are square matrices of floating-point numbers."""
     require_matrix(name, x)
     if x.shape[-1] != x.shape[-2]:
         raise RuntimeError(f"{name}(): expected square matrices in the last two dimensions, got shape {list(x.shape)}")
@@ -63,22 +66,23 @@ def require_matrix(name: str, x: Aval) -> None:
 
 def _square(name: str) -> Callable[..., Aval]:
     def rule(x: Aval) -> Aval:
-        _require_square(name, x)
+        require_square(name, x)
         return x
 
     return rule
 
 
-def _well_conditioned(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
+def well_conditioned(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Matrices for samples: random ones near three times the identity."""
     return floats(*shape, low=-0.5, seed=seed) + 3.0 * np.eye(shape[-2], shape[-1])
 
 
 def _square_samples() -> Samples:
-    return cases((_well_conditioned(3, 3),), (_well_conditioned(2, 2, 2).swapaxes(-1, -2),), (floats(0, 2, 2),))
+    return cases((well_conditioned(3, 3),), (well_conditioned(2, 2, 2).swapaxes(-1, -2),), (floats(0, 2, 2),))
 
 
 def _positive_definite(*shape: int) -> np.ndarray[Any, Any]:
-    a = _well_conditioned(*shape)
+    a = well_conditioned(*shape)
     return a @ a.swapaxes(-1, -2)
 
 
@@ -115,7 +119,7 @@ def _(c: Any, g: Any) -> Any:
 
 
 def _solve_rule(a: Aval, b: Aval) -> Aval:
-    _require_square("linalg.solve", a)
+    require_square("linalg.solve", a)
     if len(b.shape) < 2 or b.shape[-2] != a.shape[-1]:
         raise RuntimeError(f"linalg.solve(): incompatible shapes {list(a.shape)} and {list(b.shape)}: B needs {a.shape[-1]} rows")
     if a.dtype is not b.dtype:
@@ -127,7 +131,7 @@ def _solve_rule(a: Aval, b: Aval) -> Aval:
     Kind.OPAQUE,
     _solve_rule,
     traits=("checked", "raises"),
-    samples=cases((_well_conditioned(3, 3), floats(3, 2)), (_well_conditioned(2, 2, 2), floats(3, 2).T)),
+    samples=cases((well_conditioned(3, 3), floats(3, 2)), (well_conditioned(2, 2, 2), floats(3, 2).T)),
 )
 def solve(a: Any, b: Any) -> Any:
     """X with a @ X = b, for matrices.  Raises LinAlgError for a singular `a`."""
@@ -176,8 +180,8 @@ def _substitute(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
     _triangular_rule,
     traits=("checked", "raises"),
     samples=cases(
-        (_well_conditioned(3, 3), floats(3, 2), {"upper": True, "unitriangular": False}),
-        (_well_conditioned(2, 2, 2), floats(3, 2).T, {"upper": False, "unitriangular": True}),
+        (well_conditioned(3, 3), floats(3, 2), {"upper": True, "unitriangular": False}),
+        (well_conditioned(2, 2, 2), floats(3, 2).T, {"upper": False, "unitriangular": True}),
     ),
 )
 def solve_triangular(a: Any, b: Any, upper: bool, unitriangular: bool) -> Any:
@@ -196,7 +200,7 @@ def _(c: Any, g: Any) -> Any:
 
 
 def _determinant_rule(x: Aval) -> Aval:
-    _require_square("linalg.det", x)
+    require_square("linalg.det", x)
     return Aval(x.shape[:-2], x.dtype)
 
 
@@ -231,7 +235,7 @@ def _(c: Any, g: Any) -> Any:
 
 
 def _slogdet_rule(x: Aval) -> tuple[Aval, Aval]:
-    _require_square("linalg.slogdet", x)
+    require_square("linalg.slogdet", x)
     return Aval(x.shape[:-2], x.dtype), Aval(x.shape[:-2], x.dtype)
 
 
@@ -279,7 +283,7 @@ def _svd_rule(x: Aval) -> tuple[Aval, Aval, Aval]:
     _svd_rule,
     multiple=True,
     traits=("checked", "raises", "gauge"),
-    samples=cases((_well_conditioned(3, 3),), (_well_conditioned(2, 3, 2),), (_well_conditioned(2, 3),)),
+    samples=cases((well_conditioned(3, 3),), (well_conditioned(2, 3, 2),), (well_conditioned(2, 3),)),
 )
 def svd(x: Any) -> Any:
     """Thin singular value decomposition: (U, S, Vh) with x = U @ diag(S) @ Vh and S in descending order.  Raises LinAlgError where
@@ -344,7 +348,7 @@ def _(c: Any, gu: Any, gs: Any, gvh: Any) -> Any:
 
 
 def _eigh_rule(x: Aval) -> tuple[Aval, Aval]:
-    _require_square("linalg.eigh", x)
+    require_square("linalg.eigh", x)
     return Aval(x.shape[:-1], x.dtype), x
 
 
@@ -387,7 +391,7 @@ def _qr_rule(x: Aval) -> tuple[Aval, Aval]:
     multiple=True,
     traits=("checked",),
     samples=cases(
-        (_well_conditioned(3, 3),), (_well_conditioned(2, 3, 2),), (_well_conditioned(2, 3),), (_well_conditioned(2, 1, 3),)
+        (well_conditioned(3, 3),), (well_conditioned(2, 3, 2),), (well_conditioned(2, 3),), (well_conditioned(2, 1, 3),)
     ),
 )
 def qr(x: Any) -> Any:

@@ -17,19 +17,19 @@ from tracejit.core.dtypes import int32
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Kind
 from tracejit.ops.declare import custom
-from tracejit.ops.decompositions import _require_square, _well_conditioned
+from tracejit.ops.decompositions import require_square, well_conditioned
 from tracejit.ops.samples import Samples, cases, floats
 
 __all__ = ["cholesky_info", "lu_info"]
 
 
 def _rule(x: Aval) -> Aval:
-    _require_square("linalg", x)
+    require_square("linalg", x)
     return Aval(x.shape[:-2], int32)
 
 
 def _samples() -> Samples:
-    zero_row = _well_conditioned(2, 2, 2)
+    zero_row = well_conditioned(2, 2, 2)
     zero_row[0, 1] = 0.0
     return cases((np.eye(3),), (-np.eye(3),), (zero_row,), (floats(0, 2, 2),))
 

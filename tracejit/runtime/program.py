@@ -116,7 +116,8 @@ class Program(LoweredProgram):
         """The program of a lowered graph, compiled."""
         lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
         compiled = compile_program(lowered.spec, kin=kin)
-        return cls(lowered, compiled, arena or Arena(), lambda: source if compiled.words else None)
+        told = source if compiled.words else None  # else it is not kept alive
+        return cls(lowered, compiled, arena or Arena(), lambda: told)
 
     def substituted(self, of: Callable[[Any], Any]) -> Program:
         """The program for other sizes, of one with symbolic sizes (core/symbolic.py): the same machine code with other data."""

@@ -18,7 +18,8 @@ from typing import Any, Final
 from tracejit.capture.recording.entry import Recording
 from tracejit.config import config
 from tracejit.core.op import Kind
-from tracejit.core.symbolic import BINARY, LARGEST, ShapeEnv, Substitution
+from tracejit.core.substitution import Substitution
+from tracejit.core.symbolic import BINARY, LARGEST, ShapeEnv
 from tracejit.ir.graph import Graph, Literal, Operand
 from tracejit.ir.verifier import verify
 from tracejit.passes.dce import dce

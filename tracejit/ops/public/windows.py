@@ -12,7 +12,7 @@ from tracejit.core.shapes import integer
 from tracejit.ops.elementwise.mathematics import abs_, sqrt
 from tracejit.ops.elementwise.trigonometry import cos
 from tracejit.ops.movement.views import slice_
-from tracejit.ops.public.creation import arange, ones, zeros
+from tracejit.ops.public.creation import arange, ones
 from tracejit.ops.public.derive import FUNCTIONS, public
 
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]
@@ -29,7 +29,7 @@ def _window(
     if not dtype.is_floating_point:
         raise RuntimeError(f"{name}(): expects floating point dtypes, got: {dtype.name}")
     if length < 2:
-        out = ones(length, dtype=dtype) if length else zeros(0, dtype=dtype)
+        out = ones(length, dtype=dtype)
     else:
         places = length + 1 if periodic else length
         out = weights(arange(places, dtype=dtype) / (places - 1))

@@ -1,0 +1,98 @@
+"""What is done in the place of steps of a loop that need not run (repeating.py): their operations, one by one, and no Python around them.
+
+What they make stands where the steps would have left it: in variables, tuples, lists and dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tracejit.capture.snapshots import DICTIONARIES
+from tracejit.capture.steps import Place, Step
+from tracejit.core.op import Effect, Kind
+from tracejit.ir.graph import Literal
+from tracejit.ops.movement.views import slice_
+from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.tensors import RecordingInterpreter
+
+__all__ = ["EvaluatedStep", "Replacement", "may_be_evaluated", "without_guards"]
+
+
+def without_guards(step: Step, moves: list[int]) -> tuple[Step, list[int]]:
+    """A step that has been done, and how far its nodes move: its guards have held."""
+    kept = [k for k, a in enumerate(step.nodes) if a.node.op.kind is not Kind.GUARD]
+    return replace(step, nodes=[step.nodes[k] for k in kept]), [moves[k] for k in kept]
+
+
+def may_be_evaluated(step: Step) -> bool:
+    """Whether the operations of a step may be evaluated one by one.  What raises there runs again, which what has written must not; between
+    a draw and the move of the generator another thread may draw; and guards are asked of steps that run."""
+    nodes = [a.node for a in step.nodes]
+    if any(node.op.kind in (Kind.GUARD, Kind.RANDOM) for node in nodes):
+        return False
+    return not (any(node.op.effect is Effect.IN_PLACE for node in nodes) and any(node.may_exit for node in nodes))
+
+
+class EvaluatedStep:
+    """A step, to be done again and again.  Tensors have numbers: what the step begins with, then what it shares with others, then what it
+    makes."""
+
+    def __init__(self, interpreter: RecordingInterpreter, step: Step, moves: list[int], elements: int) -> None:
+        """moves: how far the position of each node moves from step to step."""
+        self._interpreter = interpreter
+        shared = sorted({place[1] for a in step.nodes for place in a.operands if type(place) is tuple and place[0] == "shared"})
+        self._shared: list[Any] = [interpreter.numbers[v] if v in interpreter.numbers else interpreter.defined[v] for v in shared]
+        starts = {"given": 0, "made": elements + len(step.left) + len(shared)}
+        numbers = {("shared", v): elements + len(step.left) + k for k, v in enumerate(shared)}
+
+        def number(place: Place) -> int:
+            return numbers[place] if place in numbers else starts[place[0]] + place[1]
+
+        self._nodes = [
+            (a.node, a.node.attrs, [number(x) if type(x) is tuple else x for x in a.operands], a.position, distance, a.with_grad)
+            for a, distance in zip(step.nodes, moves, strict=True)
+        ]
+        self._left = list(map(number, step.left))
+        self._appended = [list(map(number, items)) for items in step.appended]
+
+    def once(self, times: int, given: list[Tensor]) -> tuple[list[Tensor], list[list[Tensor]]]:
+        """What a step leaves and appends, so many steps after the one that was recorded.  given: what it begins with."""
+        again, known = self._interpreter.again, [*given, *self._shared]
+        for node, attributes, places, position, distance, with_grad in self._nodes:
+            operands = [known[x] if type(x) is int else x for x in places]
+            if position is not None:
+                at = position + distance * times
+                if node.op is slice_:
+                    attributes = {**attributes, "start": at, "stop": at + 1}
+                    node = replace(node, attributes=tuple(sorted(attributes.items())))
+                else:
+                    operands[1] = Literal(at)
+            known += again(node, attributes, operands, with_grad)
+        return [known[k] for k in self._left], [[known[k] for k in items] for items in self._appended]
+
+
+class Replacement:
+    """Puts other tensors in the places of tensors: in tuples, which are made anew, and inside of lists and dictionaries."""
+
+    def __init__(self, interpreter: RecordingInterpreter, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
+        self._recorder = interpreter.recorder
+        self._known: dict[int, Any] = {id(x): y for x, y in zip(before, after, strict=True)}
+
+    def __call__(self, value: Any) -> Any:
+        if type(value) is tuple and id(value) not in self._known:
+            new = tuple(map(self, value))
+            same = all(x is y for x, y in zip(new, value, strict=True))
+            self._known[id(value)] = value if same else self._recorder.made(new)
+        return self._known.get(id(value), value)
+
+    def inside(self, containers: Sequence[Any]) -> None:
+        """Have lists and dictionaries hold the other tensors."""
+        for container in containers:
+            pairs = list(container.items() if type(container) in DICTIONARIES else enumerate(container))
+            for key, value in pairs:
+                if (new := self(value)) is not value:
+                    container[key] = new
