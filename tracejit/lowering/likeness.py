@@ -171,16 +171,15 @@ class Nests:
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Nest] = {}
-        self._kept: set[int] = set()  # ids of those
+        self._met: dict[int, tuple[Nest, Nest]] = {}  # nests by id, each with the first of its form
         self._whole: set[tuple[int, tuple[Hashable, ...]]] = set()  # nests (by id) and sizes that are not cut
 
     def known(self, nest: Nest) -> Nest:
         """The first nest of this form."""
-        if id(nest) in self._kept:
-            return nest
-        first = self._known.setdefault(form(nest), nest)
-        self._kept.add(id(first))
-        return first
+        met = self._met.get(id(nest))
+        if met is None:
+            met = self._met[id(nest)] = nest, self._known.setdefault(form(nest), nest)
+        return met[1]
 
     def pieces(self, done: Scheduled) -> tuple[Piece, ...]:
         """The pieces of a nest (divide.py).  One that was not worth cutting is not looked at again for other memory."""
