@@ -12,10 +12,10 @@ from tests.graph_programs import f32, f64, names, op
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Body, Graph
 from tracejit.ir.interpreter import interpret
+from tracejit.ir.layouts import Strided
 from tracejit.ir.loop import loop
 from tracejit.ir.tracer import trace
 from tracejit.ir.verifier import verify
-from tracejit.lowering.values import Values
 from tracejit.passes.copies import copies
 from tracejit.passes.memory import verify_memory
 
@@ -121,9 +121,10 @@ GIVEN = (f64(ROWS, WIDTH), f64(WIDTH, WIDTH))
 
 def strides_of_shared(graph: Graph) -> tuple[int, ...]:
     """Of the matrix that the steps of the loop of a graph share."""
-    values = Values(graph, {})
+    strided: dict[int, Strided] = {}
+    copies(graph, {}, strided=strided)
     (loop,) = [node for node in graph.nodes if node.op.kind is Kind.LOOP]
-    return values.strided[loop.operands[1]].strides  # type: ignore[index]
+    return strided[loop.operands[1]].strides  # type: ignore[index]
 
 
 def test_a_matrix_that_steps_would_read_transposed_is_copied_once_before_the_loop() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.graph_programs import f32, gelu_chain, i64, layer_norm, op, softmax, total
 from tests.nest_programs import cross_entropy, log_softmax, sgd_step, value_and_gradients
 from tracejit.ir.graph import Graph
-from tracejit.ir.layouts import ZERO, Position
+from tracejit.ir.layouts import ZERO, Position, Strided
 from tracejit.ir.tracer import trace
 from tracejit.lowering.fuse import EPILOGUE, INNER, LATE, OUTER, Group, matches, partition
 from tracejit.lowering.inlining import inlined_nodes
@@ -20,7 +20,8 @@ from tracejit.passes.pipeline import optimise
 
 
 def groups_of(graph: Graph) -> tuple[Values, list[Group]]:
-    values = Values(copies(graph, {}), {})
+    strided: dict[int, Strided] = {}
+    values = Values(copies(graph, {}, strided=strided), strided)
     return values, partition(values, inlined_nodes(values))
 
 

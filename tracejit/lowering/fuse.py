@@ -12,7 +12,7 @@ be a member stands alone.  Groups know positions, not memory; nothing is emitted
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -26,7 +26,6 @@ from tracejit.lowering.dependences import Dependences
 from tracejit.lowering.values import (
     Values,
     finds_position,
-    is_member,
     is_single,
     iteration_shape,
     nontrivial,
@@ -332,9 +331,9 @@ class _Partition:
         self.install(group)
         self.dependences.add(group.number, [h.number for h in self.operand_groups(group.first)])
 
-    def join(self, g: Group, number: int) -> Group | None:
-        """Group g with the node in it, installed; None if it does not fit."""
-        needed = [h.number for h in self.operand_groups(number) if h is not g]
+    def join(self, g: Group, number: int, read: Sequence[Group]) -> Group | None:
+        """Group g with the node, which reads from these groups, in it, installed; None if it does not fit."""
+        needed = [h.number for h in read if h is not g]
         if self.dependences.needs(needed, g.number):
             return None
         if g.add(number):
@@ -414,9 +413,11 @@ class _Partition:
         return group
 
     def place(self, number: int) -> None:
-        candidates = [g for g in self.operand_groups(number) if g.is_nest]
-        candidates.sort(key=lambda g: (len(g.axes or ()), g.last), reverse=True)
-        home = next((found for g in candidates if (found := self.join(g, number)) is not None), None)
+        read = self.operand_groups(number)
+        candidates = [g for g in read if g.is_nest]
+        if len(candidates) > 1:
+            candidates.sort(key=lambda g: (len(g.axes or ()), g.last), reverse=True)
+        home = next((found for g in candidates if (found := self.join(g, number, read)) is not None), None)
         if home is None:
             home = self.seed(number)
             return
@@ -429,9 +430,8 @@ class _Partition:
         values, readers = self.values, dict[int, dict[Group, None]]()
         for g in self.groups:
             for n in g.members if g.is_nest else ():
-                for o in values.nodes[n].operands:
-                    if values.is_tensor(o):
-                        readers.setdefault(values.root(o), {})[g] = None  # type: ignore[arg-type]
+                for root in values.roots[n]:
+                    readers.setdefault(root, {})[g] = None
         for root, groups in readers.items():
             if len(groups) > 1 and not is_single(values.shape(root)):
                 self.merge_readers(groups)
@@ -460,10 +460,10 @@ class _Partition:
 def partition(values: Values, inlined: frozenset[int] = frozenset()) -> list[Group]:
     """Groups in an order in which they can run.  Nodes in `inlined` belong to every group that uses them, and to none."""
     work = _Partition(values)
-    for number, node in enumerate(values.nodes):
-        if number in inlined or (node.outputs and values.is_view(node.outputs[0])):
+    for number, fits in enumerate(values.members):
+        if number in inlined or values.views[number]:
             continue
-        if is_member(values.avals, node):
+        if fits:
             work.place(number)
         else:
             alone = Group(values, None)

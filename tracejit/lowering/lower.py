@@ -136,12 +136,13 @@ class _Lowering:
         own = {v: s for v, s in layouts.items() if v not in slab_inputs}
         own |= {v: place.strides for memory in inherited for v, place in memory.places.items()}
         together = replace(graph, outputs=(*graph.outputs, *places, *[v for _, v in graph.writes]), writes=())
-        graph = run_passes(together, (partial(copies, layouts=own, kept=kept + len(places), targets=targets),))
+        strided: dict[int, Strided] = {}
+        graph = run_passes(together, (partial(copies, layouts=own, kept=kept + len(places), targets=targets, strided=strided),))
         self.own &= _defined(graph)
         self.layouts, self.codes = layouts, codes
         self.written_later = written
         self.numbers = numbers
-        self.values = values = Values(graph, own)
+        self.values = values = Values(graph, strided)
         self.slab_inputs = slab_inputs
         self.inherited = inherited
         self.results = values.outputs[:count]

@@ -13,7 +13,7 @@ from typing import Any
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
-from tracejit.core.shapes import contiguous, product
+from tracejit.core.shapes import product
 from tracejit.ir.graph import Graph, Literal, Node, Operand, operand_aval
 from tracejit.ir.layouts import (
     ZERO,
@@ -21,10 +21,7 @@ from tracejit.ir.layouts import (
     Positions,
     Source,
     Strided,
-    given_layouts,
     is_constant,
-    is_fixed_view,
-    strided_view,
     through_view,
 )
 from tracejit.loops.combinations import COMBINATIONS, Combination
@@ -37,37 +34,31 @@ Shape = tuple[int, ...]
 class Values:
     """Producers and layouts of the values of one graph, of which passes/copies.py has seen to the copies.
 
-    layouts: strides in elements of each tensor input.  `strided[v]` is where v's elements lie once v's root has memory, `sources[n]` the
-    nodes whose memory node n reads."""
+    `strided[v]` is where v's elements lie once v's root has memory, `roots[n]` in whose memory node n reads, `sources[n]` the nodes that
+    make these, `views[n]` and `members[n]` whether it is a view and what a nest can hold."""
 
-    def __init__(self, graph: Graph, layouts: Mapping[int, Shape]) -> None:
+    def __init__(self, graph: Graph, strided: Mapping[int, Strided]) -> None:
         self.graph = graph
         self.avals = graph.avals
         self.outputs = graph.outputs
         self.constants: dict[int, Any] = dict(graph.constants)
         self.nodes: list[Node] = []
         self.producer: dict[int, int] = {}
+        self.roots: list[tuple[int, ...]] = []
         self.sources: list[tuple[int, ...]] = []
-        self.strided = strided = given_layouts(graph, layouts)
-        producer, avals, dense = self.producer, graph.avals, dict[int, Shape]()  # strides by id of an aval: many are one object
+        self.views: list[bool] = []
+        self.members: list[bool] = []
+        self.strided = strided
+        producer, avals = self.producer, graph.avals
         for node in graph.nodes:
-            if is_fixed_view(node):
-                (out,), base = node.outputs, node.operands[0]
-                assert isinstance(base, int)
-                layout = strided_view(node, strided[base], self.shape(base), self.shape(out))
-                assert layout is not None, f"{node.op.name} of value {base} needs a copy"
-                strided[out] = layout
-            else:
-                for o in node.outputs:
-                    aval = self.aval(o)
-                    if id(aval) not in dense:
-                        dense[id(aval)] = contiguous(aval.shape)
-                    strided[o] = Strided(o, 0, dense[id(aval)])
             if is_constant(node):
                 self.constants[node.outputs[0]] = node.attrs["array"].array
                 continue
-            read = [producer.get(strided[o].root) for o in node.operands if type(o) is int and type(avals[o]) is Aval]
-            self.sources.append(tuple([p for p in dict.fromkeys(read) if p is not None]))
+            roots = tuple(dict.fromkeys([strided[o].root for o in node.operands if type(o) is int and type(avals[o]) is Aval]))
+            self.roots.append(roots)
+            self.sources.append(tuple(dict.fromkeys([producer[root] for root in roots if root in producer])))
+            self.views.append(bool(node.outputs) and strided[node.outputs[0]].root != node.outputs[0])
+            self.members.append(is_member(avals, node))
             for o in node.outputs:
                 producer[o] = len(self.nodes)
             self.nodes.append(node)
@@ -89,8 +80,7 @@ class Values:
         return self.strided[v].root
 
     def is_view(self, v: int) -> bool:
-        i = self.producer.get(v)
-        return i is not None and self.strided[v].root != v
+        return self.strided[v].root != v
 
     def through(self, v: int, positions: Positions, extents: Sequence[int]) -> tuple[int, Positions] | None:
         """(operand, positions in it) of a view's element; None where they are not affine."""

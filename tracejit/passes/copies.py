@@ -1,7 +1,8 @@
 """Copies that memory asks for: after this pass every view of a fixed place has a layout over memory that someone made.
 
-`copies(graph, layouts, kept, targets)`: `layouts` are strides of inputs.  Of the outputs, so many `kept` ones go to residuals, and those
-at the end, one for each of `targets`, are what these inputs hold when the program is over; the others are results.  A `clone` is put
+`copies(graph, layouts, kept, targets, strided)`: `layouts` are strides of inputs.  Of the outputs, so many `kept` ones go to residuals, and
+those at the end, one for each of `targets`, are what these inputs hold when the program is over; the others are results.  `strided` is told
+where the elements of each value lie.  A `clone` is put
 
 - before a view that would need a copy, and before a product for an operand that gemm cannot read in place, or cannot add to: only what
   nothing else reads may be taken over by `matmul_add`, or be what a loop carries on;
@@ -34,9 +35,15 @@ FEWEST_ELEMENTS = 1024
 """Of a product for which it is: a smaller one is done before packing shows."""
 
 
-def copies(graph: Graph, layouts: Mapping[int, Shape], kept: int = 0, targets: Sequence[int] = ()) -> Graph:
+def copies(
+    graph: Graph,
+    layouts: Mapping[int, Shape],
+    kept: int = 0,
+    targets: Sequence[int] = (),
+    strided: dict[int, Strided] | None = None,
+) -> Graph:
     """The graph with its copies; outputs keep their positions."""
-    copier = _Copier(graph, layouts)
+    copier = _Copier(graph, layouts, {} if strided is None else strided)
     for node in graph.nodes:
         copier.take(node)
     outputs = copier.outputs(graph.outputs, kept, targets)
@@ -46,13 +53,15 @@ def copies(graph: Graph, layouts: Mapping[int, Shape], kept: int = 0, targets: S
 class _Copier(GraphBuilder):
     """strided: where the elements of each value are, once its root has memory."""
 
-    __slots__ = ("graph", "made", "strided", "uses")
+    __slots__ = ("dense", "graph", "made", "strided", "uses")
 
-    def __init__(self, graph: Graph, layouts: Mapping[int, Shape]) -> None:
+    def __init__(self, graph: Graph, layouts: Mapping[int, Shape], strided: dict[int, Strided]) -> None:
         super().__init__(next_id(graph))
         self.avals.update(graph.avals)
         self.graph = graph
-        self.strided = given_layouts(graph, layouts)
+        self.strided = strided
+        strided.update(given_layouts(graph, layouts))
+        self.dense: dict[int, Shape] = {}  # row-major strides by id of an aval: many are one object
         self.made: set[int] = set()  # memory that the program makes
         self.uses = Counter(x for node in graph.nodes for x in node.operands if type(x) is int)
         self.uses.update(x for x in graph.outputs if type(x) is int)
@@ -62,7 +71,12 @@ class _Copier(GraphBuilder):
         self.nodes.append(node)
         if not is_constant(node):
             self.made.update(node.outputs)
-        self.strided.update({o: Strided(o, 0, contiguous(self.aval(o).shape)) for o in node.outputs})
+        for o in node.outputs:
+            aval = self.aval(o)
+            strides = self.dense.get(id(aval))
+            if strides is None:
+                strides = self.dense[id(aval)] = contiguous(aval.shape)
+            self.strided[o] = Strided(o, 0, strides)
 
     def clone(self, v: int) -> int:
         copy = self.fresh(self.avals[v])
