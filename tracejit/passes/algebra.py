@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from tracejit.passes.memory import OutputMemory
 __all__ = ["algebra"]
 
 Rewrite = int | Node | None
+_ABSORBABLE: Final = ("broadcasts", "uniform")
 
 
 def algebra(graph: Graph) -> Graph:
@@ -52,7 +53,7 @@ def algebra(graph: Graph) -> Graph:
                 replaced[node.outputs[0]] = answer
                 continue
         nodes.append(node)
-        scope.makers.update(dict.fromkeys(node.outputs, node))
+        scope.made(node)
     if not changed and not replaced:
         return graph
     return rebuild(graph, nodes, replaced)
@@ -61,11 +62,19 @@ def algebra(graph: Graph) -> Graph:
 class _Scope:
     """What rules may ask: avals of values and the (rewritten) node that made one."""
 
-    __slots__ = ("avals", "makers")
+    __slots__ = ("absorbable", "avals", "makers")
 
     def __init__(self, graph: Graph) -> None:
         self.avals: Mapping[int, Any] = graph.avals
         self.makers: dict[int, Node] = {}
+        self.absorbable: set[int] = set()  # values that are one number, or elements as elementwise primitives see them anyway
+
+    def made(self, node: Node) -> None:
+        """The node is one of the graph's."""
+        for v in node.outputs:
+            self.makers[v] = node
+        if not node.op.traits.isdisjoint(_ABSORBABLE):
+            self.absorbable.update(node.outputs)
 
     def uniform(self, operand: Operand) -> Node | None:
         """The node that made `operand`, if it gives all its elements one number."""
@@ -136,15 +145,13 @@ def _rewrite(scope: _Scope, node: Node) -> Rewrite:
         if folded is not None:
             return folded
     if op.kind is Kind.ELEMENTWISE and op.promotion is not Promotion.NONE:  # those take operands as they are: nothing broadcasts
-        for x in node.operands:
-            if type(x) is int and x in scope.makers and not scope.makers[x].op.traits.isdisjoint(("broadcasts", "uniform")):
-                simpler = _absorb(scope, node)
-                if simpler is not None:
-                    return simpler
-                break
+        if any([type(x) is int and x in scope.absorbable for x in node.operands]):
+            simpler = _absorb(scope, node)
+            if simpler is not None:
+                return simpler
     elif "arranges" in op.traits and (made := scope.uniform(node.operands[0])) is not None:  # equal elements
         return _full(scope, node, made.operands[0])
-    if op.simpler is None or not any(type(x) is int for x in node.operands):
+    if op.simpler is None or int not in map(type, node.operands):
         return None
     rewriter = _Rewriter(node, op, scope.avals[node.outputs[0]])
     answer = op.simpler(rewriter, *map(scope.operand, node.operands), **node.attrs)

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tracejit.core.aval import Aval, ScalarAval
-from tracejit.core.op import REGISTRY, Effect, Kind, Promotion
+from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.core.symbolic import by_origin, text_of
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild
 from tracejit.ir.graph import Body, Graph, Literal, Node, Operand
@@ -113,52 +113,71 @@ class _Sequence:
         self.unrolled: tuple[int, str] | None = None  # (nodes of the longest stretch that stays, why)
         self.collected: set[Operand] = set()  # values that are slices of what loops give
         self.nodes, self.slices = taken_apart(self.builder, graph.nodes, FEWEST_STEPS)
-        self.kinds: dict[int, int] = {}  # id of an aval, all of which the builder keeps -> the number of those equal to it
-        self.of_avals: dict[Any, int] = {}
-        self.made: dict[int, tuple[int, int]] = {}
+        self.made: dict[int, tuple[int, int]] = {}  # of the nodes at the beginning of a sweep, as are the readers
         self.readers: dict[int, list[int]] = {}
 
     # -- a sweep
     def fold(self) -> bool:
         """Replace the stretches of the shortest period that makes loops; False where there is none."""
-        self.made = {v: (i, k) for i, node in enumerate(self.nodes) for k, v in enumerate(node.outputs)}
-        self.readers = self._all_readers()
-        labels = list(map(self._label, self.nodes))
-        exact = _numbered(labels)
+        self.made, self.readers = {}, {}
+        numbers: dict[Any, int] = {}
+        firsts: list[tuple[Node, Any]] = []  # of each label
+        found: list[int] = []
+        for node, label in zip(self.nodes, self._labels(), strict=True):
+            number = numbers.setdefault(label, len(firsts))
+            if number == len(firsts):
+                firsts.append((node, label))
+            found.append(number)
+        exact = np.array(found)
         if self._fold_any(exact):
             return True
         if len(self.nodes) < LARGE:
             return False
-        others = _numbered(list(map(_without_numbers, self.nodes, labels)))
-        return not np.array_equal(exact, others) and self._fold_any(others)
+        merged: dict[Any, int] = {}
+        others = [merged.setdefault(_without_numbers(node, label), k) for k, (node, label) in enumerate(firsts)]
+        return len(merged) < len(firsts) and self._fold_any(np.array(others)[exact])
 
     def _fold_any(self, labels: np.ndarray[Any, Any]) -> bool:
         """The same where nodes that may be the same step's have the same label."""
         for period, found in stretches(labels, FEWEST_STEPS):
+            if not self.made:
+                self.made = {v: (i, k) for i, node in enumerate(self.nodes) for k, v in enumerate(node.outputs)}
+                self.readers = self._all_readers()
             folded = [self._folded(begin, end, period) for begin, end in reversed(found)]
             if any(folded):
                 self.folded = True
                 return True
         return False
 
-    def _label(self, node: Node) -> Any:
-        """What nodes that may be the same step's of two steps have in common."""
-        kind = self._kind
-        is_pure = node.op.effect in (Effect.PURE, Effect.VIEW) or node.op.kind is Kind.RANDOM  # a draw is a function of the state
-        if node.op.kind in _REFUSED or not is_pure or "dynamic shape" in node.op.traits or self._is_empty(node):
-            return id(node)  # like no other
-        operands = tuple([kind(x) if type(x) is int else x for x in node.operands])
-        return node.op, operands, node.attributes, tuple([kind(v) for v in node.outputs])
+    def _labels(self) -> list[Any]:
+        """For each node what nodes that may be the same step's of two steps have in common."""
+        kinds = self._kinds()
+        is_like_none: dict[Op, bool] = {}
+        labels: list[Any] = []
+        for node in self.nodes:
+            op = node.op
+            if op not in is_like_none:
+                is_like_none[op] = _is_like_none(op)
+            if is_like_none[op] or self._is_empty(node):
+                labels.append(id(node))
+                continue
+            operands = tuple([kinds[x] if type(x) is int else x for x in node.operands])
+            labels.append((op, operands, node.attributes, tuple([kinds[v] for v in node.outputs])))
+        return labels
 
-    def _kind(self, v: int) -> int:
+    def _kinds(self) -> dict[int, int]:
         """The same number for values with equal avals: most of these are one object, which is sooner found than its equal.  Sizes that are
         equal by chance are not."""
-        aval = self.builder.avals[v]
-        number = self.kinds.get(id(aval))
-        if number is None:
-            key = (aval.dtype, *map(by_origin, aval.shape)) if isinstance(aval, Aval) else aval
-            number = self.kinds[id(aval)] = self.of_avals.setdefault(key, len(self.of_avals))
-        return number
+        kinds: dict[int, int] = {}
+        known: dict[int, int] = {}  # by id of an aval, all of which the builder keeps
+        equal: dict[Any, int] = {}
+        for v, aval in self.builder.avals.items():
+            number = known.get(id(aval))
+            if number is None:
+                key = (aval.dtype, *map(by_origin, aval.shape)) if isinstance(aval, Aval) else aval
+                number = known[id(aval)] = equal.setdefault(key, len(equal))
+            kinds[v] = number
+        return kinds
 
     def _is_empty(self, node: Node) -> bool:
         """Whether a node checks indices that no loop over elements would look at."""
@@ -334,10 +353,10 @@ class _Sequence:
         return rebuild(replace(self.original, constants=constants), nodes, avals=self.builder.avals, outputs=tuple(outputs))
 
 
-def _numbered(labels: list[Any]) -> np.ndarray[Any, Any]:
-    """The same number for equal labels."""
-    numbers: dict[Any, int] = {}
-    return np.array([numbers.setdefault(label, len(numbers)) for label in labels])
+def _is_like_none(op: Op) -> bool:
+    """Whether no loop may have such nodes."""
+    is_pure = op.effect in (Effect.PURE, Effect.VIEW) or op.kind is Kind.RANDOM  # a draw is a function of the state
+    return op.kind in _REFUSED or not is_pure or "dynamic shape" in op.traits
 
 
 def _said(aval: Any) -> list[Any]:
