@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 
 from tests.graph_programs import f32, gelu_chain, i64, layer_norm, op, softmax, total
 from tests.nest_programs import cross_entropy, log_softmax, sgd_step, value_and_gradients
+from tests.random_graphs import random_graph
 from tracejit.ir.graph import Graph
 from tracejit.ir.layouts import ZERO, Position, Strided
 from tracejit.ir.tracer import trace
-from tracejit.lowering.fuse import EPILOGUE, INNER, LATE, OUTER, Group, matches, partition
+from tracejit.lowering.fuse import EPILOGUE, INNER, LATE, OUTER, Group, Growth, matches, partition
 from tracejit.lowering.inlining import inlined_nodes
 from tracejit.lowering.values import Values
 from tracejit.passes.copies import copies
@@ -33,6 +35,44 @@ def nests(graph: Graph) -> list[list[str]]:
 
 def graph_of(function: Callable[..., Any], *avals: Any) -> Graph:
     return optimise(trace(function, avals))
+
+
+def told(graph: Graph) -> list[Any]:
+    """All that groups say."""
+    return [(g.axes, g.inner, g.turned, g.members) for g in groups_of(graph)[1]]
+
+
+def deep(layers: int) -> Graph:
+    """Layers that are alike, each with values of its own."""
+
+    def function(x: Any, *others: Any) -> Any:
+        for w, b in zip(others[::2], others[1::2], strict=True):
+            x = layer_norm(x @ w + b) + softmax(op("permute", x, dims=(1, 0)) @ (x @ w)) * total(b)
+        return x
+
+    return graph_of(function, f32(8, 8), *[f32(8, 8), f32(8)] * layers)
+
+
+def test_groups_that_are_alike_grow_in_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = [deep(5), *[random_graph(seed)[0] for seed in range(60)]]
+    known = [told(graph) for graph in graphs]
+    forms = itertools.count()
+    monkeypatch.setattr(Growth, "form", lambda self, *history: next(forms))
+    assert [told(graph) for graph in graphs] == known
+
+
+def test_what_becomes_of_groups_that_are_alike_is_found_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, fit = [0], Group._fit
+
+    def counting(group: Group, number: int) -> Any:
+        asked[-1] += 1
+        return fit(group, number)
+
+    monkeypatch.setattr(Group, "_fit", counting)
+    told(deep(3))
+    asked.append(0)
+    told(deep(12))
+    assert asked[0] == asked[1]
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from typing import Any
 
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Kind, Op
-from tracejit.core.symbolic import SYMBOLIC, SymFloat, SymInt
+from tracejit.core.symbolic import SYMBOLIC, SymFloat, SymInt, by_origin
 
-__all__ = ["Body", "Graph", "Literal", "Node", "Operand", "all_nodes", "operand_aval"]
+__all__ = ["Body", "Graph", "Literal", "Node", "Operand", "all_nodes", "numbered", "operand_aval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,21 @@ def operand_aval(operand: Operand, avals: Mapping[int, Aval | ScalarAval]) -> Av
     if isinstance(operand, Literal):
         return _SCALAR_AVALS[type(operand.value)]
     return avals[operand]
+
+
+def numbered(avals: Mapping[int, Aval | ScalarAval]) -> dict[int, int]:
+    """The same number for values with equal avals.  Most of these are one object, which is sooner found than its equal; sizes that are
+    equal by chance are not."""
+    numbers: dict[int, int] = {}
+    known: dict[int, int] = {}  # by id of an aval
+    equal: dict[Hashable, int] = {}
+    for v, aval in avals.items():
+        number = known.get(id(aval))
+        if number is None:
+            key = (aval.dtype, *map(by_origin, aval.shape)) if isinstance(aval, Aval) else aval
+            number = known[id(aval)] = equal.setdefault(key, len(equal))
+        numbers[v] = number
+    return numbers
 
 
 _SCALAR_AVALS = {kind: ScalarAval(kind) for kind in (bool, int, float)}

@@ -8,17 +8,19 @@ it is *late*, and only numbers (*epilogue*) may use it in the same nest.
 `partition` goes over the nodes in program order and lets each join the groups of its producers, merging them where that is legal:
 no path may leave a group and come back.  Groups that read the same memory over the same space are merged at the end.  What cannot
 be a member stands alone.  Groups know positions, not memory; nothing is emitted here.
+
+Equal layers have groups that grow in the same way: whether a node fits, and where, is found out once for those that are alike (`Growth`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product, same
-from tracejit.core.symbolic import cached, is_symbolic
+from tracejit.core.symbolic import by_origin, cached, is_symbolic
 from tracejit.ir.graph import Node
 from tracejit.ir.layouts import ZERO, Position, Positions, beyond_view
 from tracejit.lowering.costs import operation_cost
@@ -33,7 +35,7 @@ from tracejit.lowering.values import (
     reduced_dims,
 )
 
-__all__ = ["EPILOGUE", "INNER", "LATE", "OUTER", "Group", "Member", "partition"]
+__all__ = ["EPILOGUE", "INNER", "LATE", "OUTER", "Group", "Growth", "Member", "partition"]
 
 INNER, OUTER, LATE, EPILOGUE = "inner", "outer", "late", "epilogue"
 LARGEST_GROUP = 160  # members; beyond that a nest has more streams than the machine likes
@@ -60,19 +62,40 @@ def _axes_of(positions: Positions) -> set[int]:
     return {a for p in positions for a, _ in p.terms}
 
 
+class Growth:
+    """What becomes of the groups of a program as nodes join them.
+
+    Groups go by one number, their *form*, where nodes that are alike (`Values.alike`) have joined them in the same order, each reading the
+    same ones of those before it; they differ in nothing but which nodes these are.  steps: (form, likeness of a node, places in the group
+    of the members that it reads) -> (the member that it is, `inner` of the group, its form) or None where it does not fit."""
+
+    __slots__ = ("_forms", "steps")
+
+    def __init__(self) -> None:
+        self._forms: dict[Hashable, int] = {}
+        self.steps: dict[tuple[int, int, tuple[int, ...]], tuple[Member, int | None, int] | None] = {}
+
+    def form(self, *history: Hashable) -> int:
+        """The form of groups with this history."""
+        return self._forms.setdefault(history, len(self._forms))
+
+
 class Group:
     """Members over one iteration space, or a single node that is no member (`axes` None).  turned: the axes are in the order of memory.
-    number: what it goes by among the groups of a program."""
+    number: what it goes by among the groups of a program.  form: the same for groups that are alike."""
 
-    __slots__ = ("axes", "inner", "members", "number", "turned", "values")
+    __slots__ = ("_growth", "_places", "axes", "form", "inner", "members", "number", "turned", "values")
 
-    def __init__(self, values: Values, axes: Shape | None, inner: int | None = None) -> None:
+    def __init__(self, values: Values, axes: Shape | None, inner: int | None = None, growth: Growth | None = None) -> None:
         self.values = values
         self.axes = axes
         self.inner = inner
         self.turned = False
         self.number = -1
         self.members: dict[int, Member] = {}
+        self._places: dict[int, int] = {}  # of the members, in the order in which they have come
+        self._growth = Growth() if growth is None else growth
+        self.form = self._growth.form(*map(by_origin, axes or ()), inner)
 
     @property
     def is_nest(self) -> bool:
@@ -98,14 +121,43 @@ class Group:
     # --- joining
 
     def add(self, number: int) -> bool:
-        """Take node `number` in, if it fits.  A group that returned False is unchanged."""
+        """Take node `number`, which comes after all members, in, if it fits.  A group that returned False is unchanged."""
+        places, steps = self._places, self._growth.steps
+        step = self.form, self.values.alike[number], tuple([places.get(p, -1) for p in self.values.reads[number]])
+        if step not in steps:
+            fit = self._fit(number)
+            steps[step] = None if fit is None else (*fit, self._growth.form(step))
+        found = steps[step]
+        if found is None:
+            return False
+        self._take(number, *found)
+        return True
+
+    def begin(self, number: int, at: Positions, order: tuple[int, ...], turned: bool) -> bool:
+        """Take in a first node at these positions, the dimensions of which are the axes in this order; False where it does not fit."""
+        self.turned = turned
+        is_reduction = self.values.nodes[number].op.kind is Kind.REDUCTION
+        fit = self._reduction(number, at, INNER) if is_reduction else (Member(at, at, frozenset(), INNER), self.inner)
+        if fit is not None:
+            self._take(number, *fit, self._growth.form("begun", order, turned, self.values.alike[number]))
+        return fit is not None
+
+    def _take(self, number: int, member: Member, inner: int | None, form: int) -> None:
+        self._places[number] = len(self.members)
+        self.members[number] = member
+        self.inner = inner
+        self.form = form
+
+    def _fit(self, number: int) -> tuple[Member, int | None] | None:
+        """What member node `number` would be, and `inner` with it; None if it does not fit."""
         assert self.axes is not None
         if self._is_full():
-            return False
+            return None
         values, node = self.values, self.values.nodes[number]
         producers = self._producers(number)
         if any(m.level in (LATE, EPILOGUE) for m in producers):
-            return self._add_to_epilogue(number)
+            member = self._epilogue(number)
+            return None if member is None else (member, self.inner)
         shape = iteration_shape(values, node)
         direct = self.members.get(values.producer.get(node.operands[0], -1)) if self.turned else None  # type: ignore[arg-type]
         first = () if direct is None or node.op.kind is not Kind.REDUCTION else (direct.out,)
@@ -120,11 +172,11 @@ class Group:
             if producers and not all(self._reachable(o, p, RECOMPUTE_BUDGET) for o, p in self._operands(number, at)):
                 continue
             if node.op.kind is not Kind.REDUCTION:
-                self.members[number] = Member(at, at, frozenset(), level)
-            elif not self._add_reduction(number, at, level):
-                continue
-            return True
-        return False
+                return Member(at, at, frozenset(), level), self.inner
+            fit = self._reduction(number, at, level)
+            if fit is not None:
+                return fit
+        return None
 
     def _operands(self, number: int, at: Positions) -> list[tuple[int, Positions]]:
         node = self.values.nodes[number]
@@ -156,18 +208,18 @@ class Group:
         """The members whose memory a node would read."""
         return [self.members[p] for p in self.values.sources[number] if p in self.members]
 
-    def _add_to_epilogue(self, number: int) -> bool:
+    def _epilogue(self, number: int) -> Member | None:
+        """What a node is that reads numbers which are complete after the loops."""
         values, node = self.values, self.values.nodes[number]
         if node.op.kind not in (Kind.ELEMENTWISE, Kind.GUARD):
-            return False
+            return None
         read = [values.root(o) for o in node.operands if values.is_tensor(o)]  # type: ignore[arg-type]
         if not all(is_single(values.shape(v)) for v in (*node.outputs, *read)):
-            return False
+            return None
         if any(m.level not in (LATE, EPILOGUE) for m in self._producers(number)):
-            return False
+            return None
         at = tuple(ZERO for _ in iteration_shape(values, node))
-        self.members[number] = Member(at, at, frozenset(), EPILOGUE)
-        return True
+        return Member(at, at, frozenset(), EPILOGUE)
 
     def _reachable(self, v: int, at: Positions, budget: int) -> bool:
         """Whether value v can be had at these positions: loaded, or as a member at its own place, or cheaply again."""
@@ -190,33 +242,29 @@ class Group:
         budget -= operation_cost(values, node)
         return budget >= 0 and all(self._reachable(o, p, budget) for o, p in self._operands(number, at))
 
-    def _add_reduction(self, number: int, at: Positions, level: str) -> bool:
+    def _reduction(self, number: int, at: Positions, level: str) -> tuple[Member, int | None] | None:
+        """What member a reduction of elements at these positions would be, and `inner` with it."""
         assert self.axes is not None
         node = self.values.nodes[number]
         dims = reduced_dims(node)
         reduced = frozenset(_axes_of(tuple(at[d] for d in dims)))
         out = _output_positions(at, dims, node.attrs["keepdim"])
         if not reduced:
-            self.members[number] = Member(at, out, reduced, level)
-            return True
+            return Member(at, out, reduced, level), self.inner
         arg = finds_position(node)
         if level == OUTER:
-            if arg:
-                return False
-            self.members[number] = Member(at, out, reduced, LATE)
-            return True
-        inner = self.natural_split(reduced)
-        if self.inner is None:
+            return None if arg else (Member(at, out, reduced, LATE), self.inner)
+        inner = self.inner
+        if inner is None:
+            inner = self.natural_split(reduced)
             if not all(self._fits(m.reduced, inner) for m in self.members.values()):
-                return False
-            self.inner = inner
-        elif not self._fits(reduced, self.inner):
-            return False
-        row = reduced == frozenset(range(self.inner, len(self.axes)))
+                return None
+        elif not self._fits(reduced, inner):
+            return None
+        row = reduced == frozenset(range(inner, len(self.axes)))
         if arg and (not row or len(reduced) != 1):
-            return False
-        self.members[number] = Member(at, out, reduced, OUTER if row else LATE, row)
-        return True
+            return None
+        return Member(at, out, reduced, OUTER if row else LATE, row), inner
 
     def natural_split(self, reduced: frozenset[int]) -> int:
         """Where the inner axes begin if a reduction over these axes has its way."""
@@ -280,6 +328,7 @@ class _Partition:
         self.home: dict[int, Group] = {}  # node number -> group
         self.groups: dict[Group, None] = {}
         self.dependences = Dependences()
+        self.growth = Growth()
         self.stored = set(values.outputs)
         for node in values.nodes:  # anything but a reduction may need the values themselves
             if node.op.kind is not Kind.REDUCTION or finds_position(node):
@@ -311,7 +360,7 @@ class _Partition:
 
     def rebuilt(self, axes: Shape, inner: int | None, numbers: list[int]) -> Group | None:
         """A group of these nodes over these axes, if there is one."""
-        group = Group(self.values, axes, inner)
+        group = Group(self.values, axes, inner, self.growth)
         return group if all(map(group.add, numbers)) else None
 
     def replace(self, old: tuple[Group, ...], new: Group) -> None:
@@ -369,7 +418,7 @@ class _Partition:
         node = self.values.nodes[number]
         shape = iteration_shape(self.values, node)
         axes = nontrivial(shape)
-        group = Group(self.values, axes)
+        group = Group(self.values, axes, growth=self.growth)
         reduced = node.op.kind is Kind.ELEMENTWISE and node.outputs[0] not in self.stored  # and nothing else
         if finds_position(node):
             if not group.add(number):  # it becomes the innermost axis
@@ -402,12 +451,9 @@ class _Partition:
         node = self.values.nodes[number]
         shape = iteration_shape(self.values, node)
         order = [d for d in order if shape[d] != 1]
-        group = Group(self.values, tuple(shape[d] for d in order))
-        group.turned = not finds_position(node)
+        group = Group(self.values, tuple(shape[d] for d in order), growth=self.growth)
         at = tuple(Position(((order.index(d), 1),)) if s != 1 else ZERO for d, s in enumerate(shape))
-        if node.op.kind is not Kind.REDUCTION:
-            group.members[number] = Member(at, at, frozenset(), INNER)
-        elif not group._add_reduction(number, at, INNER):
+        if not group.begin(number, at, tuple(order), not finds_position(node)):
             raise AssertionError(f"{node.op.name} of {shape} has no group of axes {order}")
         self.found(group)
         return group

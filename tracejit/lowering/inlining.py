@@ -33,7 +33,7 @@ def inlined_nodes(values: Values) -> frozenset[int]:
             kept.update([p for p in values.sources[number] if "uniform" not in nodes[p].op.traits])
     inlined: set[int] = set()
     for number, node in enumerate(nodes):
-        if number not in kept and all([producer.get(v) in inlined for v in roots[number]]) and _is_free(values, number, node):
+        if number not in kept and all(producer.get(v) in inlined for v in roots[number]) and _is_free(values, number, node):
             inlined.add(number)
     return frozenset(inlined)
 

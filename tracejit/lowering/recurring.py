@@ -1,9 +1,9 @@
 """Groups that recur are scheduled once.
 
 Equal layers of a network, and their backward passes, have equal groups: the same operations, at the same places of the same spaces, on
-values of the same sizes and layouts.  What differs is which nodes and values these are.  So `Schedules` describes a group by all that
-`schedule` reads of it, with numbers of nodes and of values replaced by their ranks among those that it mentions; where a group has the
-description of an earlier one, the nest is that one's, on other memory.
+values of the same sizes and layouts.  What differs is which nodes and values these are.  So `Schedules` describes a group by its form
+(`fuse.Growth`) and by what else `schedule` reads of it, with numbers of nodes and of values replaced by their ranks among those that it
+mentions; where a group has the description of an earlier one, the nest is that one's, on other memory.
 
 A group that may leave by an exit is scheduled for itself: its nest names the exit.  Knows what `schedule` depends on; not how it is done.
 """
@@ -50,7 +50,7 @@ class Schedules:
         Nodes are its members, and those by way of which they read members and inlined nodes: views, and inlined nodes themselves.  Of
         anything else only the layout counts."""
         values, members, inlined = self._values, group.members, self._inlined
-        nodes, producer, strided, avals = values.nodes, values.producer, values.strided, values.avals
+        nodes, producer, strided = values.nodes, values.producer, values.strided
         numbers, met = list(members), set(members)
         mentioned: set[int] = set()
         for number in numbers:  # it grows
@@ -75,11 +75,9 @@ class Schedules:
             [
                 (
                     place[number],
-                    nodes[number].op,
-                    nodes[number].attributes,
-                    tuple([rank[o] if type(o) is int else o for o in nodes[number].operands]),
+                    values.alike[number],
+                    tuple([rank[o] for o in nodes[number].operands if type(o) is int]),
                     tuple([rank[v] for v in nodes[number].outputs]),
-                    members.get(number),
                     number in self._stored,
                     number in inlined,
                 )
@@ -88,11 +86,14 @@ class Schedules:
         )
         facts = tuple(
             [
-                (avals[v], None if (layout := strided.get(v)) is None else (rank[layout.root], layout.offset, layout.strides))
+                (
+                    values.kinds[v],
+                    None if (layout := strided.get(v)) is None else (rank[layout.root], layout.offset, layout.strides),
+                )
                 for v in order
             ]
         )
-        return (group.axes, group.inner, group.turned, computed, facts), order
+        return (group.form, computed, facts), order
 
 
 def _renamed(done: Scheduled, other: Mapping[int, int]) -> Scheduled:

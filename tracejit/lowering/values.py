@@ -8,13 +8,14 @@ Every VIEW output has a `Strided` layout over a *root*: an input, a constant, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from tracejit.core.aval import Aval
+from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product
-from tracejit.ir.graph import Graph, Literal, Node, Operand, operand_aval
+from tracejit.core.symbolic import is_symbolic
+from tracejit.ir.graph import Graph, Literal, Node, Operand, numbered, operand_aval
 from tracejit.ir.layouts import (
     ZERO,
     Position,
@@ -35,7 +36,9 @@ class Values:
     """Producers and layouts of the values of one graph, of which passes/copies.py has seen to the copies.
 
     `strided[v]` is where v's elements lie once v's root has memory, `roots[n]` in whose memory node n reads, `sources[n]` the nodes that
-    make these, `views[n]` and `members[n]` whether it is a view and what a nest can hold."""
+    make these, `reads[n]` that of each tensor operand (-1 for none), `views[n]` and `members[n]` whether it is a view and what a nest can
+    hold, `alike[n]` a number that it has in common with nodes that are alike (`_Likeness`).  `kinds[v]` is a number that v has in common
+    with values of equal avals."""
 
     def __init__(self, graph: Graph, strided: Mapping[int, Strided]) -> None:
         self.graph = graph
@@ -46,19 +49,27 @@ class Values:
         self.producer: dict[int, int] = {}
         self.roots: list[tuple[int, ...]] = []
         self.sources: list[tuple[int, ...]] = []
+        self.reads: list[tuple[int, ...]] = []
         self.views: list[bool] = []
         self.members: list[bool] = []
+        self.alike: list[int] = []
         self.strided = strided
-        producer, avals = self.producer, graph.avals
+        self.kinds = numbered(graph.avals)
+        producer, avals, likeness = self.producer, graph.avals, _Likeness(graph.avals, self.kinds)
         for node in graph.nodes:
             if is_constant(node):
                 self.constants[node.outputs[0]] = node.attrs["array"].array
                 continue
-            roots = tuple(dict.fromkeys([strided[o].root for o in node.operands if type(o) is int and type(avals[o]) is Aval]))
-            self.roots.append(roots)
-            self.sources.append(tuple(dict.fromkeys([producer[root] for root in roots if root in producer])))
-            self.views.append(bool(node.outputs) and strided[node.outputs[0]].root != node.outputs[0])
-            self.members.append(is_member(avals, node))
+            roots = [strided[o].root for o in node.operands if type(o) is int and type(avals[o]) is Aval]
+            reads = [producer.get(root, -1) for root in roots]
+            self.roots.append(tuple(dict.fromkeys(roots)))
+            self.reads.append(tuple(reads))
+            self.sources.append(tuple(dict.fromkeys([p for p in reads if p >= 0])))
+            is_view = bool(node.outputs) and strided[node.outputs[0]].root != node.outputs[0]
+            number = likeness.of(node, is_view)
+            self.alike.append(number)
+            self.views.append(is_view)
+            self.members.append(likeness.members[number])
             for o in node.outputs:
                 producer[o] = len(self.nodes)
             self.nodes.append(node)
@@ -89,6 +100,35 @@ class Values:
         assert isinstance(base, int)
         found = through_view(node, positions, self.shape(base), extents)
         return None if found is None else (base, found)
+
+
+class _Likeness:
+    """Numbers of nodes.  Those have the same that do the same to values of the same sizes, which are the same views of the memory that they
+    are in: what these values are, and where their memory is, may differ.
+
+    members: for each number, whether nests can hold such nodes."""
+
+    def __init__(self, avals: Mapping[int, Aval | ScalarAval], kinds: Mapping[int, int]) -> None:
+        self.members: list[bool] = []
+        self._avals = avals
+        self._kinds = kinds
+        self._known: dict[Hashable, int] = {}
+        self._views: dict[int, int] = {}  # the number of what makes a view
+
+    def of(self, node: Node, is_view: bool) -> int:
+        """The number of a node that comes after those that make its operands.  One with symbolic sizes among its attributes, which are not
+        to be compared, is like no other."""
+        kinds, views = self._kinds, self._views
+        key: Hashable = id(node)
+        if not is_symbolic(node.attributes):
+            operands = tuple([(kinds[o], views.get(o)) if type(o) is int else o for o in node.operands])
+            key = node.op, operands, node.attributes, tuple([kinds[v] for v in node.outputs])
+        number = self._known.setdefault(key, len(self.members))
+        if number == len(self.members):
+            self.members.append(is_member(self._avals, node))
+        if is_view:
+            views[node.outputs[0]] = number
+        return number
 
 
 def iteration_shape(values: Values, node: Node) -> Shape:

@@ -145,7 +145,7 @@ def _rewrite(scope: _Scope, node: Node) -> Rewrite:
         if folded is not None:
             return folded
     if op.kind is Kind.ELEMENTWISE and op.promotion is not Promotion.NONE:  # those take operands as they are: nothing broadcasts
-        if any([type(x) is int and x in scope.absorbable for x in node.operands]):
+        if any(type(x) is int and x in scope.absorbable for x in node.operands):
             simpler = _absorb(scope, node)
             if simpler is not None:
                 return simpler

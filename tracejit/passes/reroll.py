@@ -24,9 +24,9 @@ import numpy as np
 
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
-from tracejit.core.symbolic import by_origin, text_of
+from tracejit.core.symbolic import text_of
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild
-from tracejit.ir.graph import Body, Graph, Literal, Node, Operand
+from tracejit.ir.graph import Body, Graph, Literal, Node, Operand, numbered
 from tracejit.ir.loop import loop
 from tracejit.passes.join import sums_in_one
 from tracejit.passes.own_slices import own_slices
@@ -151,7 +151,7 @@ class _Sequence:
 
     def _labels(self) -> list[Any]:
         """For each node what nodes that may be the same step's of two steps have in common."""
-        kinds = self._kinds()
+        kinds = numbered(self.builder.avals)
         is_like_none: dict[Op, bool] = {}
         labels: list[Any] = []
         for node in self.nodes:
@@ -164,20 +164,6 @@ class _Sequence:
             operands = tuple([kinds[x] if type(x) is int else x for x in node.operands])
             labels.append((op, operands, node.attributes, tuple([kinds[v] for v in node.outputs])))
         return labels
-
-    def _kinds(self) -> dict[int, int]:
-        """The same number for values with equal avals: most of these are one object, which is sooner found than its equal.  Sizes that are
-        equal by chance are not."""
-        kinds: dict[int, int] = {}
-        known: dict[int, int] = {}  # by id of an aval, all of which the builder keeps
-        equal: dict[Any, int] = {}
-        for v, aval in self.builder.avals.items():
-            number = known.get(id(aval))
-            if number is None:
-                key = (aval.dtype, *map(by_origin, aval.shape)) if isinstance(aval, Aval) else aval
-                number = known[id(aval)] = equal.setdefault(key, len(equal))
-            kinds[v] = number
-        return kinds
 
     def _is_empty(self, node: Node) -> bool:
         """Whether a node checks indices that no loop over elements would look at."""
