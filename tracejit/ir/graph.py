@@ -36,10 +36,13 @@ class Literal:
         return type(v).__name__, v.hex() if isinstance(v, float) else repr(v)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Literal) and self._key() == other._key()
+        return self is other or (
+            isinstance(other, Literal) and type(self.value) is type(other.value) and self._key() == other._key()
+        )
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        v = self.value
+        return hash(self._key()) if type(v) in SYMBOLIC or v != v else hash(v)  # each NaN has a hash of its own
 
     @property
     def is_symbolic(self) -> bool:

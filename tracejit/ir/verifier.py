@@ -83,7 +83,7 @@ def _verify_inputs(graph: Graph) -> None:
 
 
 def _verify_node(graph: Graph, position: int, node: Node, defined: set[int], agreed: set[Hashable]) -> None:
-    """agreed: what earlier nodes were found right to be (`_likeness`); most nodes are like another one."""
+    """agreed: what earlier nodes were found right to be (`_is_like_one_of`); most nodes are like another one."""
     for i, operand in enumerate(node.operands):
         if type(operand) is int:
             if operand not in defined:
@@ -100,10 +100,8 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int], agr
             _fail(graph, position, node, f"v{v} has no aval")
     if len(node.outputs) > 1 and len(set(node.outputs)) != len(node.outputs):
         _fail(graph, position, node, "outputs are not distinct")
-    if (known := _likeness(graph, node)) not in agreed:
+    if not _is_like_one_of(agreed, graph, node):
         _verify_shapes(graph, position, node)
-        if known is not None:
-            agreed.add(known)
     if node.op.kind is Kind.GUARD:
         _verify_guard(graph, position, node)
     elif node.op.kind is Kind.WRITE:
@@ -112,20 +110,21 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int], agr
         verify(node.attrs["body"].graph, functional=True)
 
 
-def _likeness(graph: Graph, node: Node) -> Hashable:
-    """What decides whether a node's attributes and avals are right: most avals are one object, which is sooner found than its equal.  None
-    for a node with symbolic sizes among its attributes, which are not to be compared, or with some that are odd."""
+def _is_like_one_of(agreed: set[Hashable], graph: Graph, node: Node) -> bool:
+    """Whether another node had the same of what decides whether attributes and avals are right; else it is among `agreed` from now on.  Most
+    avals are one object, which is sooner found than its equal.  A node with symbolic sizes among its attributes, which are not to be
+    compared, or with some that are odd, is like no other."""
     if node.attributes and is_symbolic(node.attributes):
-        return None
+        return False
     avals = [id(graph.avals[x]) if type(x) is int else type(x.value) if isinstance(x, Literal) else None for x in node.operands]
-    known = id(node.op), node.attributes, tuple(avals), tuple([id(graph.avals[v]) for v in node.outputs])
+    count = len(agreed)
     try:
-        hash(known)
+        agreed.add((id(node.op), node.attributes, tuple(avals), tuple([id(graph.avals[v]) for v in node.outputs])))
     except TypeError as error:
         if is_foreign(error):
             raise
-        return None
-    return known
+        return False
+    return len(agreed) == count
 
 
 def _verify_shapes(graph: Graph, position: int, node: Node) -> None:

@@ -97,7 +97,7 @@ class _Functionaliser:
             if node.op.kind is Kind.VIEW:
                 if node.outputs[0] in self.root:
                     self._remember_view(node, emitted)
-            elif any(v in graph.requires_grad for v in node.outputs):
+            elif not graph.requires_grad.isdisjoint(node.outputs):
                 self._tape(node, emitted)
         outputs = tuple(self._read(x) if type(x) is int else x for x in graph.outputs)
         writes = tuple((v, self.current[v]) for v in graph.inputs if self.version.get(v, 0))
@@ -114,9 +114,10 @@ class _Functionaliser:
     def _tape(self, node: Node, emitted: Node) -> None:
         """Note which contents eager mode saves for the backward pass of `node`."""
         marks = self.builder.requires_grad
-        inputs, outputs = node.op.saved_for(tuple(type(x) is int and x in marks for x in emitted.operands))
-        self.saved_results.update(node.outputs[i] for i in outputs)
-        for x in (*(node.operands[i] for i in inputs), *(node.outputs[i] for i in outputs)):
+        inputs, outputs = node.op.saved_for(tuple([type(x) is int and x in marks for x in emitted.operands]))
+        results = [node.outputs[i] for i in outputs]
+        self.saved_results.update(results)
+        for x in (*[node.operands[i] for i in inputs], *results):
             root = self.root.get(x) if type(x) is int else None
             if root is not None:
                 self.taped.append((node.outputs[0], root, self.version[root]))
