@@ -379,7 +379,7 @@ class Distinct(Expr):
 
 
 def _count(values: tuple[Expr, ...]) -> str:
-    return f"len({{{', '.join(f'id({value})' for value in values)}}})"
+    return f"len({{*map(id, {TupleOf(values)})}})"
 
 
 class Not(Expr):
