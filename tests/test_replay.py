@@ -29,6 +29,7 @@ from tracejit.replay.ir import (
     SetItem,
     Statement,
     Tell,
+    TupleOf,
     Unary,
     Unpack,
     When,
@@ -157,6 +158,22 @@ def test_guards_that_repeat_themselves_are_a_loop_that_answers_what_they_answer(
     for k in range(count):
         assert entry(x, [*y[:k], -1, *y[k + 1 :]]) is MISSED
         assert entry(x[:k], y) is MISSED
+
+
+@pytest.mark.parametrize("before", [(X,), (X, tuple_of(X, Y)), (X, Y.at(1))])
+def test_elements_of_a_tuple_that_are_alike_are_made_in_a_loop_and_in_their_order(before: tuple[Expr, ...]) -> None:
+    count = 30
+    items = [tuple_of(X, None, None), *[tuple_of(X, k, X.at(k)) for k in range(count)], Y.at(2)]
+    found = Define("found", tuple_of(*before, TupleOf(tuple(items)), tuple_of(*[Y.at(k) for k in range(count)])))
+    f = Function(("x", "y"), (found,), (Return(Name("found")),), Name("MISS"))
+    text = render(f, "entry")
+    assert text.count("for ") == (0 if Y.at(1) in before else 2)
+    x, y = [k + 100 for k in range(count)], [k + 200 for k in range(count)]
+    entry = load(f, "entry", {"MISS": MISSED}, "test")
+    *first, items_found, others = entry(x, y)
+    assert items_found == ((x, None, None), *[(x, k, x[k]) for k in range(count)], y[2]) and others == tuple(y)
+    assert first == list(eval(str(TupleOf(before)), {"x": x, "y": y}))
+    assert entry(x[:-1], y) is MISSED and entry(x, y[:-1]) is MISSED
 
 
 @given(st.integers(0, 39))

@@ -111,8 +111,8 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int], agr
 
 
 def _is_like_one_of(agreed: set[Hashable], graph: Graph, node: Node) -> bool:
-    """Whether another node had the same of what decides whether attributes and avals are right; else it is among `agreed` from now on.  Most
-    avals are one object, which is sooner found than its equal.  A node with symbolic sizes among its attributes, which are not to be
+    """Whether another node had the same of what decides whether attributes and avals are right; else it is among `agreed` from now on.
+    Most avals are one object, which is sooner found than its equal.  A node with symbolic sizes among its attributes, which are not to be
     compared, or with some that are odd, is like no other."""
     if node.attributes and is_symbolic(node.attributes):
         return False

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from tracejit.config import config
-from tracejit.replay.ir import CAUGHT, Constant, Define, Either, Function, Miss, Name, Run, Statement, When
-from tracejit.replay.repeats import Repeat, repeats
+from tracejit.replay.ir import CAUGHT, Constant, Define, Either, Expr, Function, Miss, Name, Run, Statement, TupleOf, When
+from tracejit.replay.repeats import Repeat, Rows, repeats, rows
 from tracejit.replay.verify import verify
 
 __all__ = ["load", "render"]
@@ -32,15 +32,16 @@ _WHICHEVER: Final[Any] = None
 
 
 class _Rendering:
-    """Lines of a function."""
+    """Lines of a part of a function: of its guards, or of what has effects."""
 
-    def __init__(self, missed: str) -> None:
+    def __init__(self, missed: str, are_guards: bool) -> None:
         self.missed = missed
+        self.are_guards = are_guards
 
-    def folded(self, statements: Sequence[Statement], are_guards: bool) -> list[str]:
-        """The lines of a part of a function, with loops for what repeats itself."""
+    def folded(self, statements: Sequence[Statement]) -> list[str]:
+        """The lines, with loops for what repeats itself."""
         made: list[str] = []
-        for is_repeat, some in groupby(repeats(statements, are_guards), lambda x: isinstance(x, Repeat)):
+        for is_repeat, some in groupby(repeats(statements, self.are_guards), lambda x: isinstance(x, Repeat)):
             if is_repeat:
                 made += [line for x in some if isinstance(x, Repeat) for line in self._loop(x)]
             else:
@@ -48,9 +49,7 @@ class _Rendering:
         return made
 
     def _loop(self, loop: Repeat) -> list[str]:
-        names, columns = ", ".join(name for name, _ in loop.each), [list(map(str, column)) for _, column in loop.each]
-        rows = ", ".join(columns[0] if len(columns) == 1 else [f"({', '.join(row)})" for row in zip(*columns, strict=True)])
-        head = f"for {names} in ({rows}):" if names else f"for p_time in (0,) * {len(loop.made)}:"
+        head = _head(loop.each) if loop.each else f"for p_time in (0,) * {len(loop.made)}:"
         body = self.lines(loop.body)
         if not loop.made[0]:
             return [head, *[f"    {line}" for line in body]]
@@ -77,7 +76,26 @@ class _Rendering:
                 return [f"if {condition}:", *[f"    {line}" for line in self.lines(body)]]
             case Run():
                 return self._run(statement)
+            case Define(name, TupleOf(elements)) if self.are_guards:
+                return self._define(name, elements)
         return [str(statement)]
+
+    def _define(self, name: str, elements: Sequence[Expr]) -> list[str]:
+        """A tuple.  Elements of it that are tuples of much that is alike are made before it, in loops, as long as nothing but variables
+        comes before them."""
+        lines: list[str] = []
+        texts: list[str] = []
+        may_be_first = True
+        for element in elements:
+            parts = rows(element.elements) if may_be_first and type(element) is TupleOf else []
+            if any(isinstance(part, Rows) for part in parts):
+                made = f"p_parts{len(texts)}"
+                lines += [f"{made} = []", *[line for part in parts for line in _appending(made, part)]]
+                texts.append(f"(*{made},)")
+            else:
+                may_be_first = may_be_first and _is_variable(element)
+                texts.append(str(element))
+        return [*lines, f"{name} = ({', '.join(texts)}{',' if len(texts) == 1 else ''})"]
 
     def _run(self, run: Run) -> list[str]:
         lines = []
@@ -88,14 +106,33 @@ class _Rendering:
         return [*lines, f"p_code = {code}", f"if p_code: return {run.leave}[p_code]"]
 
 
+def _head(each: Sequence[tuple[str, tuple[Expr, ...]]]) -> str:
+    """That of a loop in which names stand for something else each time."""
+    columns = [list(map(str, column)) for _, column in each]
+    table = ", ".join(columns[0] if len(columns) == 1 else [f"({', '.join(row)})" for row in zip(*columns, strict=True)])
+    return f"for {', '.join([name for name, _ in each])} in ({table}):"
+
+
+def _appending(made: str, part: Expr | Rows) -> list[str]:
+    """Lines that append to a list."""
+    if isinstance(part, Rows):
+        return [_head(part.each), f"    {made}.append({part.element})"]
+    return [f"{made}.append({part})"]
+
+
+def _is_variable(element: Expr) -> bool:
+    """Whether this is a variable, or a tuple of variables."""
+    return type(element) is Name or (type(element) is TupleOf and all(type(part) is Name for part in element.elements))
+
+
 def _row(names: tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
 def render(function: Function, name: str) -> str:
     """The source of `function` under a name."""
-    rendering = _Rendering(str(function.missed))
-    guards, body = rendering.folded(function.guards, True), rendering.folded(function.body, False)
+    rendering = _Rendering(str(function.missed), False)
+    guards, body = _Rendering(rendering.missed, True).folded(function.guards), rendering.folded(function.body)
     if function.catches and guards:
         handler = [f"except {_ERRORS} as error:", f"    {_SENT}: raise", f"    return {function.missed}"]
         guards = ["try:", *[f"    {line}" for line in guards], *handler]

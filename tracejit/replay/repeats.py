@@ -1,7 +1,7 @@
 """Statements that repeat themselves on other names and constants: equal layers have equal guards, parameters equal results.
 
 `repeats` finds them, so that a rendering has them once and goes through the rest as data: Python's compiler takes far longer for a
-statement than for a row of a table.  What is done, and in which order, is the same.
+statement than for a row of a table.  What is done, and in which order, is the same.  `rows` does so for the elements of a tuple.
 
 Only what defines, compares, and fills objects that the repetition itself has made is repeated.  Effects that stand next to each other
 without a call between them are one step for signals and threads; they stay as they are.
@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
-from tracejit.replay.ir import Attribute, Call, Constant, Define, Expr, Miss, Name, SetAttribute, Statement
+from tracejit.replay.ir import Attribute, Call, Constant, Define, Expr, Miss, Name, SetAttribute, Statement, TupleOf
 
-__all__ = ["Repeat", "repeats"]
+__all__ = ["Repeat", "Rows", "repeats", "rows"]
 
 _FEWEST: Final = 3  # times
 _SAVED: Final = 16  # statements, at least
 _LOOKED_AT: Final = 8  # statements in a row that look the same where a repetition may begin
 _CANDIDATES: Final = 3  # of places where they come again
 _IN_VAIN: Final = 16  # times as many statements as there are may be compared and found to differ
+_FEWEST_ROWS: Final = 16
 
 
 class Repeat(NamedTuple):
@@ -34,6 +35,39 @@ class Repeat(NamedTuple):
     body: tuple[Statement, ...]
     each: tuple[tuple[str, tuple[Expr, ...]], ...]
     made: tuple[tuple[str, ...], ...]
+
+
+class Rows(NamedTuple):
+    """Expressions that are alike: the first of them, and names in it that stand for something else each time, as in `Repeat`."""
+
+    element: Expr
+    each: tuple[tuple[str, tuple[Expr, ...]], ...]
+
+
+def rows(elements: Sequence[Expr]) -> list[Expr | Rows]:
+    """The expressions, with `Rows` in the place of many that follow each other and are alike, and more than names."""
+    found: list[Expr | Rows] = []
+    for kind, some in groupby(elements, _kinds):
+        column = tuple(some)
+        alike = None if kind is Name or len(column) < _FEWEST_ROWS else _rows(column)
+        found += column if alike is None else [alike]
+    return found
+
+
+def _rows(column: tuple[Expr, ...]) -> Rows | None:
+    """The expressions as one; None where they are not alike, or all the same."""
+    merging = _Merging((), "p_row")
+    try:
+        element = merging.part(column)
+    except _Unlike:
+        return None
+    each = tuple([(name.name, values) for values, name in merging.each.items()])
+    return Rows(element, each) if each else None
+
+
+def _kinds(element: Expr) -> Any:
+    """The kind of an expression; of a tuple those of its elements."""
+    return tuple(map(type, element.elements)) if type(element) is TupleOf else type(element)
 
 
 def repeats(statements: Sequence[Statement], are_guards: bool) -> list[Statement | Repeat]:
@@ -135,8 +169,9 @@ class _Unlike(Exception):
 class _Merging:
     """Makes one statement of those that stand for it each time.  All columns here have an entry for each time."""
 
-    def __init__(self, made: Sequence[tuple[str, ...]]) -> None:
-        """made: the names that are defined each time."""
+    def __init__(self, made: Sequence[tuple[str, ...]], prefix: str = "p_each") -> None:
+        """made: the names that are defined each time.  prefix: of the names that stand for something else each time."""
+        self._prefix = prefix
         self.own = [{name: k for k, name in enumerate(names)} for names in made]
         self.each: dict[tuple[Expr, ...], Name] = {}
         self._everywhere = set(chain.from_iterable(made))
@@ -180,4 +215,4 @@ class _Merging:
 
     def _other(self, column: tuple[Expr, ...]) -> Expr:
         """What is something else each time."""
-        return self.each.setdefault(column, Name(f"p_each{len(self.each)}"))
+        return self.each.setdefault(column, Name(f"{self._prefix}{len(self.each)}"))
