@@ -120,15 +120,15 @@ class _Lowering:
         inherited: Sequence[Inherited],
     ) -> None:
         self.loops = {node.outputs[0]: codes[id(node)] for node in graph.nodes if node.op.kind is Kind.LOOP}
-        self.own = _defined(graph)  # values that are those of the graph given: a number that a pass drops may come again
+        self.stages = [graph]  # the graph given, and what has become of it
         for each in (dce, products):
             graph = run_passes(graph, (each,))
-            self.own &= _defined(graph)
+            self.stages.append(graph)
         for node in graph.nodes:
             if is_host(graph.avals, node):
                 raise NeedsHost(f"lower(): {node.op.name} has no nest; split the graph at it first")
         graph, self.regions = partial_writes(graph)
-        self.own &= _defined(graph)
+        self.stages.append(graph)
         count, targets = len(graph.outputs) - kept, [target for target, _ in graph.writes]
         regions = [region for region in self.regions if region is not None]
         places = list({x: None for region in regions for x in region.places if isinstance(graph.avals[x], Aval)})
@@ -138,7 +138,7 @@ class _Lowering:
         together = replace(graph, outputs=(*graph.outputs, *places, *[v for _, v in graph.writes]), writes=())
         strided: dict[int, Strided] = {}
         graph = run_passes(together, (partial(copies, layouts=own, kept=kept + len(places), targets=targets, strided=strided),))
-        self.own &= _defined(graph)
+        self.stages.append(graph)
         self.layouts, self.codes = layouts, codes
         self.written_later = written
         self.numbers = numbers
@@ -238,8 +238,8 @@ class _Lowering:
         parts: dict[int, dict[Strided, int]] = {}
         for o in operands:
             if isinstance(o, int) and self.values.is_tensor(o) and self.values.root(o) in roots:
-                parts.setdefault(self.values.root(o), {})[self.values.strided[o]] = self.values.aval(o).nbytes
-        return sum(min(self.values.aval(root).nbytes, sum(views.values())) for root, views in parts.items())
+                parts.setdefault(self.values.root(o), {})[self.values.strided[o]] = self.values.nbytes(o)
+        return sum([min(self.values.nbytes(root), sum(views.values())) for root, views in parts.items()])
 
     def _product_unit(self, node: Node, k: int) -> None:
         values, out = self.values, node.outputs[0]
@@ -431,13 +431,19 @@ class _Lowering:
         arena_bytes = self._arena(arena_slot)
         steps: list[Step] = []
         text: list[str] = []
-        units: list[_Unit] = []  # of each step
-        for u in self.units:
+        units: list[int] = []  # the number of the unit of each step
+        moved = list(map(self._moved, self.units))
+        for k, u in enumerate(self.units):
             made = self._steps(u, numbers)
             steps.extend(made)
-            text.extend(self._describe(u, made))
-            units.extend(u for _ in made)
-        steps, text = joined(steps, text, lambda run: self._describe_run([units[k] for k in run]))
+            text.extend(self._describe(u, made, moved[k]))
+            units += [k] * len(made)
+
+        def together(run: Sequence[int]) -> str:
+            own = [units[k] for k in run]
+            return self._describe_run([self.units[k] for k in own], [moved[k] for k in own])
+
+        steps, text = joined(steps, text, together)
         disjoint = tuple(tensors.values()) if written else ()
         return Lowered(
             ProgramSpec(tuple(specs), tuple(steps), slot, disjoint),
@@ -450,7 +456,7 @@ class _Lowering:
             tuple((numbers[v].index, graph.avals[v].python_type) for v in scalars),  # type: ignore[union-attr]
             tuple(outputs),
             tuple(text),
-            self._traffic(fresh),
+            self._traffic(moved, fresh),
             self._live(arena_slot),
         )
 
@@ -504,7 +510,7 @@ class _Lowering:
             for s in u.scratch:
                 life[s] = [k, k]
         requests = [
-            Request(v, v.count * v.dtype.itemsize if isinstance(v, Scratch) else self.values.aval(v).nbytes, first, last)
+            Request(v, v.count * v.dtype.itemsize if isinstance(v, Scratch) else self.values.nbytes(v), first, last)
             for v, (first, last) in life.items()
         ]
         offsets, total = plan(requests)
@@ -526,13 +532,14 @@ class _Lowering:
         written: list[list[tuple[int, int]]] = []
         made: dict[int, tuple[int, int, int]] = {}
         for k, u in enumerate(self.units[: last + 1]):
-            own = {v: extent(v, self.values.aval(v).nbytes) for v in u.writes}
+            own = {v: extent(v, self.values.nbytes(v)) for v in u.writes}
             rows = [extent(s, s.count * s.dtype.itemsize) for s in u.scratch]
             written.append([place for place in (*own.values(), *rows) if place is not None])
             made.update({v: (k, *place) for v, place in own.items() if place is not None})
         homes: dict[int, list[tuple[int, Place]]] = {}
+        lasting = set.intersection(*map(_defined, self.stages))  # a number that a pass drops may come again
         for v, layout in self.values.strided.items():
-            if layout.root in made and v in self.own:
+            if layout.root in made and v in lasting:
                 offset = made[layout.root][1] + layout.offset * self.values.aval(v).dtype.itemsize
                 homes.setdefault(layout.root, []).append((v, Place(offset, layout.strides)))
         return live({code: k for k, u in enumerate(self.units) for code in u.codes}, written, homes, made)
@@ -630,25 +637,24 @@ class _Lowering:
         """(bytes read, bytes written) of a step."""
         if u.copy is not None:
             return u.copy[2].nbytes, u.copy[2].nbytes
-        return u.read_bytes, sum(self.values.aval(v).nbytes for v in u.writes)
+        return u.read_bytes, sum(map(self.values.nbytes, u.writes))
 
-    def _traffic(self, fresh: Sequence[Aval]) -> Traffic:
+    def _traffic(self, moved: Sequence[tuple[int, int]], fresh: Sequence[Aval]) -> Traffic:
+        """moved: by each unit."""
         values = self.values
-        moved = [self._moved(u) for u in self.units]
         used = {v for u in self.units for v in u.reads if v not in values.producer}
         results = [*fresh, *(values.aval(v) for v in self.residuals), *(values.aval(v) for t, v in self.writes if t != v)]
         least = sum(values.aval(v).nbytes for v in used) + sum(a.nbytes for a in results)
         return Traffic(sum(r for r, _ in moved), sum(w for _, w in moved), least)
 
-    def _describe_run(self, units: Sequence[_Unit]) -> str:
+    def _describe_run(self, units: Sequence[_Unit], moved: Sequence[tuple[int, int]]) -> str:
         """The same for calls of one nest."""
-        moved = [self._moved(u) for u in units]
         read, written = sum(r for r, _ in moved), sum(w for _, w in moved)
         return text_of(units[0].label, f", {len(units)} times: reads ", read, " bytes, writes ", written)
 
-    def _describe(self, u: _Unit, steps: Sequence[Step]) -> list[str]:
+    def _describe(self, u: _Unit, steps: Sequence[Step], moved: tuple[int, int]) -> list[str]:
         """A line for each step: what the unit computes, and the bytes it reads and writes; if it is in chunks, what else there is to do."""
-        read, written = self._moved(u)
+        read, written = moved
         head = u.label, ": reads ", read, " bytes, writes ", written
         cuts = [s.division if isinstance(s, NestCall) else None for s in steps]
         if not any(cuts):

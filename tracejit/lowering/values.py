@@ -55,6 +55,7 @@ class Values:
         self.alike: list[int] = []
         self.strided = strided
         self.kinds = numbered(graph.avals)
+        self._nbytes: dict[int, int] = {}  # by kind
         producer, avals, likeness = self.producer, graph.avals, _Likeness(graph.avals, self.kinds)
         for node in graph.nodes:
             if is_constant(node):
@@ -82,6 +83,12 @@ class Values:
 
     def shape(self, v: int) -> Shape:
         return self.aval(v).shape
+
+    def nbytes(self, v: int) -> int:
+        kind = self.kinds[v]
+        if kind not in self._nbytes:
+            self._nbytes[kind] = self.aval(v).nbytes
+        return self._nbytes[kind]
 
     def is_tensor(self, v: Operand) -> bool:
         return type(v) is int and type(self.avals[v]) is Aval

@@ -19,7 +19,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import contiguous, product, same
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild
-from tracejit.ir.graph import Graph, Literal, Node
+from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.layouts import Strided, is_fixed_view, strided_view
 
 __all__ = ["Matrix", "gemm_layout", "is_tiny", "products"]
@@ -68,22 +68,23 @@ def products(graph: Graph) -> Graph:
 class _Rewriter(GraphBuilder):
     """nodes: those of the graph, which each rewrite writes anew."""
 
-    __slots__ = ("pinned", "readers")
+    __slots__ = ("pinned", "reader")
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(next_id(graph))
         self.avals.update(graph.avals)
         self.nodes = list(graph.nodes)
         self.pinned = {o for o in graph.outputs if isinstance(o, int)} | {v for _, v in graph.writes}
-        self.readers: dict[int, list[Node]] = {}
+        self.reader: dict[Operand, Node | None] = {}  # None of what is read more than once
 
     def begin(self) -> list[Node]:
         """The nodes to be written anew, and who reads what."""
-        nodes, self.nodes, self.readers = self.nodes, [], {}
+        nodes, self.nodes, self.reader = self.nodes, [], {}
+        reader = self.reader
         for node in nodes:
             for o in node.operands:
-                if isinstance(o, int):
-                    self.readers.setdefault(o, []).append(node)
+                if type(o) is int:
+                    reader[o] = None if o in reader else node
         return nodes
 
     def view(self, name: str, v: int, **attributes: Any) -> int:
@@ -91,8 +92,7 @@ class _Rewriter(GraphBuilder):
         return self.add(REGISTRY[name], (v,), attributes)[0]
 
     def sole_reader(self, v: int) -> Node | None:
-        found = self.readers.get(v, [])
-        return found[0] if len(found) == 1 and v not in self.pinned else None
+        return None if v in self.pinned else self.reader.get(v)
 
     def transpose(self) -> None:
         """(a @ b) transposed, and used in no other way, is transposed b @ transposed a."""

@@ -82,8 +82,11 @@ def repeats(statements: Sequence[Statement], are_guards: bool) -> list[Statement
     k, left = 0, _IN_VAIN * len(statements)
     while k < len(statements):
         end = k + 1
-        if k < len(heads) and len(places[heads[k]]) > 1 and left > 0:
-            for period, times in _candidates(labels, k, places[heads[k]]):
+        again = places[heads[k]] if k < len(heads) else []
+        while again and again[-1] < k:
+            again.pop()
+        if len(again) > 1 and left > 0:
+            for period, times in _candidates(labels, k, again):
                 made = _repeat(statements, k, period, 2) and _repeat(
                     statements, k, period, times
                 )  # two tell what all would, mostly
@@ -94,8 +97,6 @@ def repeats(statements: Sequence[Statement], are_guards: bool) -> list[Statement
                 left -= period * times
         if end == k + 1:
             found.append(statements[k])
-        for head in heads[k:end]:
-            places[head].pop()
         k = end
     return found
 
