@@ -374,11 +374,11 @@ class _Partition:
         for n in group.members:
             self.home[n] = group
 
-    def found(self, group: Group) -> None:
-        """A group of one node begins."""
+    def found(self, group: Group, read: Sequence[Group]) -> None:
+        """A group of one node, which reads from these groups, begins."""
         group.number = self.dependences.new()
         self.install(group)
-        self.dependences.add(group.number, [h.number for h in self.operand_groups(group.first)])
+        self.dependences.add(group.number, [h.number for h in read])
 
     def join(self, g: Group, number: int, read: Sequence[Group]) -> Group | None:
         """Group g with the node, which reads from these groups, in it, installed; None if it does not fit."""
@@ -415,6 +415,7 @@ class _Partition:
                 yield g.axes, g.natural_split(reduced)
 
     def seed(self, number: int) -> Group:
+        """A group for a node."""
         node = self.values.nodes[number]
         shape = iteration_shape(self.values, node)
         axes = nontrivial(shape)
@@ -423,12 +424,11 @@ class _Partition:
         if finds_position(node):
             if not group.add(number):  # it becomes the innermost axis
                 (dim,) = reduced_dims(node)
-                return self._seed_in_order(number, [*(d for d, s in enumerate(shape) if s != 1 and d != dim), dim])
+                return self._in_order(number, [*(d for d, s in enumerate(shape) if s != 1 and d != dim), dim])
         elif (node.op.kind is Kind.REDUCTION or reduced) and (order := self._memory_order(node, shape)):
-            return self._seed_in_order(number, order)
+            return self._in_order(number, order)
         if number not in group.members and not group.add(number):
             raise AssertionError(f"{node.op.name} does not fit its own iteration space {axes}")
-        self.found(group)
         return group
 
     def _memory_order(self, node: Node, shape: Shape) -> list[int]:
@@ -446,7 +446,7 @@ class _Partition:
         order = list(orders.pop()) if len(orders) == 1 else natural
         return [] if order == natural else order
 
-    def _seed_in_order(self, number: int, order: list[int]) -> Group:
+    def _in_order(self, number: int, order: list[int]) -> Group:
         """A group for a node whose axes are its dimensions in another order."""
         node = self.values.nodes[number]
         shape = iteration_shape(self.values, node)
@@ -455,7 +455,6 @@ class _Partition:
         at = tuple(Position(((order.index(d), 1),)) if s != 1 else ZERO for d, s in enumerate(shape))
         if not group.begin(number, at, tuple(order), not finds_position(node)):
             raise AssertionError(f"{node.op.name} of {shape} has no group of axes {order}")
-        self.found(group)
         return group
 
     def place(self, number: int) -> None:
@@ -465,7 +464,7 @@ class _Partition:
             candidates.sort(key=lambda g: (len(g.axes or ()), g.last), reverse=True)
         home = next((found for g in candidates if (found := self.join(g, number, read)) is not None), None)
         if home is None:
-            home = self.seed(number)
+            self.found(self.seed(number), read)
             return
         for g in candidates:
             if g is not home and self.home[next(iter(g.members))] is g:
@@ -514,7 +513,7 @@ def partition(values: Values, inlined: frozenset[int] = frozenset()) -> list[Gro
         else:
             alone = Group(values, None)
             alone.members[number] = Member((), (), frozenset(), INNER)
-            work.found(alone)
+            work.found(alone, work.operand_groups(number))
     work.merge_siblings()
     return _ordered(work)
 

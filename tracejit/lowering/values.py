@@ -120,21 +120,21 @@ class _Likeness:
         self._avals = avals
         self._kinds = kinds
         self._known: dict[Hashable, int] = {}
-        self._views: dict[int, int] = {}  # the number of what makes a view
+        self._seen = dict(kinds)  # what values are as operands: of views that depends on the views, too
 
     def of(self, node: Node, is_view: bool) -> int:
         """The number of a node that comes after those that make its operands.  One with symbolic sizes among its attributes, which are not
         to be compared, is like no other."""
-        kinds, views = self._kinds, self._views
+        kinds, seen = self._kinds, self._seen
         key: Hashable = id(node)
         if not is_symbolic(node.attributes):
-            operands = tuple([(kinds[o], views.get(o)) if type(o) is int else o for o in node.operands])
+            operands = tuple([seen[o] if type(o) is int else o for o in node.operands])
             key = node.op, operands, node.attributes, tuple([kinds[v] for v in node.outputs])
         number = self._known.setdefault(key, len(self.members))
         if number == len(self.members):
             self.members.append(is_member(self._avals, node))
         if is_view:
-            views[node.outputs[0]] = number
+            seen[node.outputs[0]] = -1 - number
         return number
 
 

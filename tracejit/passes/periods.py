@@ -31,15 +31,17 @@ def stretches(labels: np.ndarray[Any, Any], fewest: int) -> Iterator[tuple[int, 
 def _periods(labels: np.ndarray[Any, Any], fewest: int) -> set[int]:
     """Periods that may be there: how far apart equal windows follow each other, most often."""
     found: set[int] = set()
-    ranks, width = labels.astype(np.int64), 1
-    while len(ranks) > 1:
-        order = np.argsort(ranks, kind="stable")
-        same = ranks[order[1:]] == ranks[order[:-1]]
+    windows, width = labels.astype(np.int64), 1
+    while len(windows) > 1:
+        order = np.argsort(windows, kind="stable")
+        in_order = windows[order]
+        same = in_order[1:] == in_order[:-1]
         distances = Counter((order[1:] - order[:-1])[same].tolist())
         found.update(p for p, _ in distances.most_common(_MOST) if p * fewest <= len(labels))
         if not distances or 2 * width * fewest > 2 * len(labels):
             break
-        pairs = ranks[:-width] * (int(ranks.max()) + 1) + ranks[width:]
-        ranks = np.unique(pairs, return_inverse=True)[1]
+        ranks = np.zeros(len(windows), np.int64)
+        ranks[order[1:]] = np.cumsum(~same)
+        windows = ranks[:-width] * (int(ranks.max()) + 1) + ranks[width:]
         width *= 2
     return found
