@@ -62,12 +62,13 @@ def algebra(graph: Graph) -> Graph:
 class _Scope:
     """What rules may ask: avals of values and the (rewritten) node that made one."""
 
-    __slots__ = ("absorbable", "avals", "makers")
+    __slots__ = ("_seen", "absorbable", "avals", "makers")
 
     def __init__(self, graph: Graph) -> None:
         self.avals: Mapping[int, Any] = graph.avals
         self.makers: dict[int, Node] = {}
         self.absorbable: set[int] = set()  # values that are one number, or elements as elementwise primitives see them anyway
+        self._seen: dict[int, _Value] = {}
 
     def made(self, node: Node) -> None:
         """The node is one of the graph's."""
@@ -83,7 +84,11 @@ class _Scope:
 
     def operand(self, operand: Operand) -> Any:
         """An operand as rules see it."""
-        return operand.value if isinstance(operand, Literal) else None if operand is None else _Value(self, operand)
+        if type(operand) is not int:
+            return operand.value if isinstance(operand, Literal) else None
+        if operand not in self._seen:
+            self._seen[operand] = _Value(self, operand)
+        return self._seen[operand]
 
     def memory(self, v: int) -> int:
         """The value whose memory `v` is in: the end of its chain of views."""
