@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind, Op
@@ -99,8 +99,7 @@ ZERO = Position()
 Positions = tuple[Position, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Strided:
+class Strided(NamedTuple):
     """Elements of the memory of value `root`: offset + sum(stride * coordinate)."""
 
     root: int

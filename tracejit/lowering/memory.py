@@ -12,7 +12,7 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tracejit.core.aval import Aval
 from tracejit.core.symbolic import called
@@ -23,8 +23,7 @@ ALIGNMENT: Final = 64
 HALF: Final = 32  # steps of a half of a stretch
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """`nbytes` for `key`, alive from step `first` to step `last`."""
 
     key: Hashable

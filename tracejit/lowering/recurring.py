@@ -11,7 +11,6 @@ A group that may leave by an exit is scheduled for itself: its nest names the ex
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 
 from tracejit.lowering.elements import Scratch
 from tracejit.lowering.fuse import Group
@@ -100,11 +99,14 @@ def _renamed(done: Scheduled, other: Mapping[int, int]) -> Scheduled:
     """The same nest on other values, and on scratch memory of its own."""
     scratch = {a.root: Scratch(a.root.dtype, a.root.count) for a in done.buffers if isinstance(a.root, Scratch)}
     buffers = [Argument(scratch[a.root] if isinstance(a.root, Scratch) else other[a.root], a.offset) for a in done.buffers]
-    return replace(
-        done,
-        buffers=tuple(buffers),
-        scalars=tuple([other[v] for v in done.scalars]),
-        reads=frozenset([other[v] for v in done.reads]),
-        writes=frozenset([other[v] for v in done.writes]),
-        in_place={other[v]: frozenset([other[w] for w in given]) for v, given in done.in_place.items()},
+    return Scheduled(
+        done.nest,
+        tuple(buffers),
+        done.sizes,
+        tuple([other[v] for v in done.scalars]),
+        frozenset([other[v] for v in done.reads]),
+        frozenset([other[v] for v in done.writes]),
+        done.exits,
+        {other[v]: frozenset([other[w] for w in given]) for v, given in done.in_place.items()},
+        done.late,
     )

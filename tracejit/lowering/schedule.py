@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,8 +42,7 @@ SHORT_ROWS = 2048
 NEAR_ROWS = range(64, 1 << 15)  # elements of a row that is long enough for scratch to pay and stays in near caches
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """What a buffer parameter is bound to: memory of a root value, or scratch; `offset` in elements."""
 
     root: int | Scratch

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType
@@ -74,8 +74,7 @@ class NumberSlot:
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """The pointer table[slot] + offset bytes."""
 
     slot: int
