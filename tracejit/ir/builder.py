@@ -116,7 +116,7 @@ def substitute(node: Node, substitution: Substitution) -> Node:
     looked up again."""
     for x in node.operands:
         if type(x) is int and x in substitution:
-            operands = tuple(substitution.get(x, x) if type(x) is int else x for x in node.operands)
+            operands = tuple([substitution.get(x, x) if type(x) is int else x for x in node.operands])
             return Node(node.op, operands, node.attributes, node.outputs, node.line)
     return node
 
@@ -162,8 +162,8 @@ def rebuild(
         outputs=outputs,
         constants=constants,
         writes=writes,
-        requires_grad=frozenset(v for v in marked if v in kept),
-        stale=frozenset(v for v in (graph.stale if stale is None else stale) if v in kept),
+        requires_grad=frozenset(kept.keys() & marked),
+        stale=frozenset(kept.keys() & (graph.stale if stale is None else stale)),
         history=graph.history if history is None else history,
     )
 
