@@ -35,6 +35,7 @@ from tracejit.config import override
 from tracejit.core.collection import _holds
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.locks import Ticket
+from tracejit.cpython import call_hook
 
 
 class Stop(Exception):
@@ -255,7 +256,7 @@ def settled(tally: Tally, where: str) -> None:
     found = {
         "collector off": not gc.isenabled(),
         "collector held": _holds.count != 0 or _holds.to_resume,
-        "profile function": sys.getprofile() is not None,
+        "watch": sys.getprofile() is not None or call_hook.watched_threads() != 0,
         "interpreter": state.top is not state.base or pushed_anywhere[0] != 0,
         "recorder": current.recorder is not None,
         "grad mode": not state.grad_enabled,

@@ -1,28 +1,37 @@
-"""The profile function of a recording: which calls it asks about, in machine code and in Python."""
+"""The watch of a recording: which frames it asks about, in machine code and as a profile function in Python."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import operator
+import os
+import random
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from types import CodeType
 from typing import Any
 
 import pytest
 
 from tracejit.cpython import c_api, call_hook
 
+WARM = 200  # calls after which CPython has specialised instructions for what it met
+
 
 @pytest.fixture(params=["machine code", "Python"], autouse=True)
-def rendering(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def rendering(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "Python":
-        monkeypatch.setattr(call_hook, "_installer", lambda: None)
+        monkeypatch.setattr(call_hook, "_machine_code", lambda: None)
     elif not c_api.supported():
         pytest.skip("machine code may not look at the objects of this interpreter")
-    yield
+    yield request.param
     call_hook.forget()
     assert sys.getprofile() is None
+    monkeypatch.undo()
+    assert not call_hook.watched_threads()
 
 
 def fresh(name: str) -> Any:
@@ -32,13 +41,30 @@ def fresh(name: str) -> Any:
     return namespace[name]
 
 
-def asked_about(action: Any) -> list[str]:
+@contextlib.contextmanager
+def watched(check: Any) -> Iterator[call_hook.Watch]:
+    watch = call_hook.Watch(check)
+    watch.begin()
+    try:
+        yield watch
+    finally:
+        watch.end()
+
+
+def asked_about(action: Any, closely: bool = False) -> list[str]:
     names: list[str] = []
-    call_hook.Watch(lambda frame: names.append(frame.f_code.co_name)).begin()
+
+    def check(code: CodeType, names_of: dict[str, Any]) -> bool:
+        assert type(code) is CodeType and "__builtins__" in names_of
+        names.append(code.co_name)
+        return closely
+
+    watch = call_hook.Watch(check)
+    watch.begin()
     try:
         action()
     finally:
-        sys.setprofile(None)
+        watch.end()
     return [name for name in names if name != "<listcomp>"]
 
 
@@ -76,30 +102,192 @@ def test_many_allowed_codes_are_told_apart() -> None:
     assert asked_about(lambda: [f() for f in functions]) == ["<lambda>", *(f"f{k}" for k in range(1, 300, 2))]
 
 
-def test_the_hook_may_go_while_it_is_asked() -> None:
+class Written:
+    """All that Python calls by itself."""
+
+    def __init__(self) -> None:
+        self.value = 1
+
+    def __getitem__(self, key: Any) -> Any:
+        return key
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 3
+
+    def __call__(self, x: Any, y: Any = 2) -> Any:
+        return x
+
+    def __add__(self, other: Any) -> Any:
+        return other
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[int]:
+        yield 1
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return name
+
+    @property
+    def half(self) -> int:
+        return 1
+
+    @staticmethod
+    def still(x: Any) -> Any:
+        return x
+
+    @classmethod
+    def made(cls) -> Any:
+        return cls
+
+
+def by_hand(w: Any) -> None:
+    with w:
+        pass
+
+
+FORMS: dict[str, tuple[str, Any]] = {
+    "a call": ("__call__", lambda w: w(1)),
+    "a call with keywords": ("__call__", lambda w: w(1, y=3)),
+    "a call of a tuple": ("__call__", lambda w: w(*(1, 2))),
+    "a method": ("__len__", lambda w: w.__len__()),
+    "a static method": ("still", lambda w: w.still(1)),
+    "a class method": ("made", lambda w: w.made()),
+    "a builtin": ("__len__", lambda w: len(w)),
+    "an operator": ("__add__", lambda w: w + 1),
+    "a comparison": ("__eq__", lambda w: w == 1),
+    "a hash": ("__hash__", lambda w: {w: 1}),
+    "an item by a function": ("__getitem__", lambda w: operator.getitem(w, 0)),
+    "an item that is set": ("__setitem__", lambda w: operator.setitem(w, 0, 1)),
+    "a missing attribute": ("__getattr__", lambda w: w.missing),
+    "a property": ("half", lambda w: w.half),
+    "a generator": ("__iter__", list),
+    "a block": ("__exit__", by_hand),
+    "a sort": ("__call__", lambda w: sorted([1, 2], key=w)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_call_is_hidden_by_what_cpython_has_specialised(form: str) -> None:
+    name, action = FORMS[form]
+    w = Written()
+    for _ in range(WARM):
+        action(w)
+    assert name in asked_about(lambda: action(w)), form
+
+
+HIDDEN: dict[str, tuple[str, Any]] = {
+    "an item": ("__getitem__", lambda w: w[0]),
+    "an instance": ("__init__", lambda w: Written()),
+}
+
+
+@pytest.mark.parametrize("form", HIDDEN)
+def test_frames_that_cpython_hands_to_nobody_are_hidden_in_none_that_is_run_closely(form: str) -> None:
+    name, action = HIDDEN[form]
+    w = Written()
+    for _ in range(WARM):
+        action(w)
+    assert name in asked_about(lambda: action(w), closely=True), form
+    assert sys.getprofile() is None
+
+
+def test_a_profiler_that_a_frame_begins_is_left_alone() -> None:
+    def profile(*_: object) -> None:
+        pass
+
+    def begins() -> None:
+        sys.setprofile(profile)
+
+    watch = call_hook.Watch(lambda code, names: code is begins.__code__)
+    watch.begin()
+    try:
+        begins()
+        assert watch.profiler() is profile and sys.getprofile() is profile
+    finally:
+        sys.setprofile(None)
+        watch.end()
+
+
+def test_the_watch_may_end_while_it_asks() -> None:
     outer, inner = fresh("outer"), fresh("inner")
     names = []
 
-    def check(frame: Any) -> None:
-        names.append(frame.f_code.co_name)
-        sys.setprofile(None)
+    def check(code: CodeType, _: dict[str, Any]) -> bool:
+        names.append(code.co_name)
+        watch.end()
+        return True
 
-    call_hook.Watch(check).begin()
+    watch = call_hook.Watch(check)
+    watch.begin()
     outer(inner)
-    assert names == ["outer"]
+    assert names == ["outer"] and watch.profiler() is None
 
 
-def test_what_the_check_raises_is_raised_where_the_call_was_made() -> None:
-    def check(frame: Any) -> None:
-        raise LookupError(frame.f_code.co_name)
+def test_what_the_check_raises_is_raised_where_the_call_was_made(rendering: str) -> None:
+    def check(code: CodeType, _: dict[str, Any]) -> bool:
+        raise LookupError(code.co_name)
 
-    inner = fresh("inner")
-    call_hook.Watch(check).begin()
+    inner, after = fresh("inner"), fresh("after")
+    watch = call_hook.Watch(check)
+    watch.begin()
+    found = None
     try:
         inner()
     except LookupError as error:
         found = error
+    after()
+    watch.end()
     assert sys.getprofile() is None and str(found) == "inner"
+
+
+def test_a_generator_that_an_exception_is_thrown_into_is_asked_about_and_gets_it() -> None:
+    def steps() -> Iterator[int]:
+        try:
+            yield 1
+        except KeyError as error:
+            yield len(error.args)
+
+    running = steps()
+    next(running)
+    assert asked_about(lambda: running.throw(KeyError(1, 2)))[-1] == "steps"  # type: ignore[attr-defined]
+    given = steps()
+    next(given)
+    with watched(lambda code, _: False):
+        assert given.throw(KeyError(1, 2)) == 2  # type: ignore[attr-defined]
+
+
+def test_errors_pass_through_watched_frames() -> None:
+    def fails(depth: int) -> Any:
+        return fails(depth - 1) if depth else {}[depth]
+
+    with watched(lambda code, _: bool(random.getrandbits(1))), pytest.raises(KeyError) as caught:
+        fails(20)
+    assert [entry.name for entry in caught.traceback[-21:]] == ["fails"] * 21
+
+
+def test_recursion_has_the_same_limit() -> None:
+    def deeper(depth: int) -> int:
+        return deeper(depth + 1)
+
+    call_hook.allow(deeper.__code__, lasting=False)
+    with watched(lambda code, _: False):
+        for _ in range(2):
+            with pytest.raises(RecursionError):
+                deeper(0)
 
 
 def test_other_threads_are_not_watched() -> None:
@@ -112,3 +300,80 @@ def test_other_threads_are_not_watched() -> None:
 
     names = asked_about(work)
     assert seen == [0] and "inner" not in names
+
+
+def test_threads_are_watched_each_by_its_own_check() -> None:
+    functions = [fresh(f"f{k}") for k in range(8)]
+    together, found = threading.Barrier(len(functions)), {}
+
+    def work(k: int) -> None:
+        names: set[str] = set()
+
+        def check(code: CodeType, _: dict[str, Any]) -> bool:
+            names.add(code.co_name)
+            return False
+
+        with watched(check):
+            together.wait()
+            for _ in range(300):
+                functions[k]()
+            together.wait()
+        found[k] = names
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(len(functions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all({x for x in found[k] if x[0] == "f" and x[1:].isdigit()} == {f"f{k}"} for k in range(len(functions)))
+
+
+def test_under_a_trace_function_the_watch_is_one_in_python() -> None:
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        seen.append(frame.f_code.co_name)
+        return None
+
+    inner, seen = fresh("inner"), []
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        watch = call_hook.Watch(lambda code, _: False)
+        watch.begin()
+        try:
+            assert not call_hook.watched_threads()
+            names = []
+            watch.end()
+            watch = call_hook.Watch(lambda code, _: names.append(code.co_name) or False)
+            watch.begin()
+            inner()
+        finally:
+            watch.end()
+    finally:
+        sys.settrace(before)
+    assert "inner" in names and "inner" in seen and "trace" not in names
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_child_does_not_watch_for_threads_that_it_has_not_got(rendering: str) -> None:
+    if rendering == "Python":
+        pytest.skip("profile functions belong to their threads")
+    begun, may_end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with watched(lambda code, _: False):
+            begun.set()
+            may_end.wait()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    try:
+        assert call_hook.watched_threads() == 1
+        child = os.fork()
+        if not child:
+            os._exit(call_hook.watched_threads())
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        may_end.set()
+        thread.join()

@@ -1,9 +1,9 @@
 """One recorded call, from start to end.
 
-`record` makes the recorder of this thread current, pushes its interpreter, sets the profile hook and calls the function through the
-recorder: a real eager run.  The hook is the net under the instrumentation: Python code that ran without being instrumented stops
-the recording; code that is no part of the program, too: signal handlers and finalizers.  Where the hook is off, tensor operations are
-not recorded.  Threads do not see each other's recordings.
+`record` makes the recorder of this thread current, pushes its interpreter, has the frames of the thread watched (cpython/call_hook.py)
+and calls the function through the recorder: a real eager run.  The watch is the net under the instrumentation: Python code that ran
+without being instrumented stops the recording; code that is no part of the program, too: signal handlers and finalizers.  Where it is
+off, tensor operations are not recorded.  Threads do not see each other's recordings.
 
 Whatever comes in between (an exception of a signal handler may, after any call), all that a recording has changed in its thread and in
 the process is put back.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Collection
-from types import FrameType, FunctionType, MethodType, ModuleType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
 from tracejit.autograd.anomaly import go_on
@@ -69,16 +69,15 @@ def declare_inlined(cls: type) -> None:
 
 
 class Session(Recorder):
-    """The recorder of a call, and the profile hook."""
+    """The recorder of a call, and its watch."""
 
     def __init__(self, hold: held_back) -> None:
         """hold: keeps the garbage collector back while the recording goes on."""
         super().__init__()
-        self.profile: Any = None  # what sys.getprofile() says while the hook is on
+        self.frame_watch: call_hook.Watch | None = None  # while it is on
         self._hold = hold
         self._releases_late = False
         self._missing: dict[tuple[str, str | None], Expr] = {}  # imports under way, or failed -> what must not hold
-        self._asked: Any = self._check  # unhooking from within the hook must not free what is running
 
     def stop(self, code: str, detail: str, *, in_handler: bool = False) -> None:
         """in_handler: what stopped the recording came into the middle of a handler, which still uses what the recording holds."""
@@ -103,29 +102,27 @@ class Session(Recorder):
 
     def hook(self) -> None:
         """Watch for Python code that runs without being instrumented."""
-        watch = call_hook.Watch(self._asked)
-        self.profile = watch.profile
+        watch = self.frame_watch = call_hook.Watch(self._check)
         watch.begin()
-        if self.profile is None:  # something stopped the recording before the hook was there
-            sys.setprofile(None)
+        if self.frame_watch is None:  # something stopped the recording before the watch was on
+            watch.end()
 
     def unhook(self) -> None:
         """Watch no more."""
-        profile = self.profile
-        if profile is None:
+        watch = self.frame_watch
+        if watch is None:
             return
-        found = sys.getprofile()
-        if found is profile:
-            sys.setprofile(None)
-        self.profile = None
-        if found is not None and found is not profile:  # another thread has set one for all threads
-            self.stop("profiler_active", repr(found))
+        profiler = watch.profiler()
+        watch.end()
+        self.frame_watch = None
+        if profiler is not None:  # another thread has set one for all threads
+            self.stop("profiler_active", repr(profiler))
 
     def unwatched(self, action: Callable[[], Any]) -> Any:
         """Do something that is no part of the program."""
-        hooked, top = self.profile is not None, state.top
+        hooked, top = self.frame_watch is not None, state.top
         try:
-            state.top = state.base  # before the hook goes, and until it is back: who is not seen is not recorded
+            state.top = state.base  # before the watch goes, and until it is back: who is not seen is not recorded
             self.unhook()
             return action()
         finally:
@@ -135,31 +132,32 @@ class Session(Recorder):
             finally:
                 state.top = top
 
-    def _check(self, frame: FrameType) -> None:
-        """Stop the recording if this frame should have been instrumented."""
+    def _check(self, code: CodeType, names: dict[str, Any]) -> bool:
+        """Stop the recording if code with these globals should have been instrumented.  Whether it may call what is the program's."""
         if self.stopped:
-            return
-        code = frame.f_code
+            return False
         if is_instrumented(code):
             call_hook.allow(code, lasting=False)
-            return
-        name = frame.f_globals.get("__name__", "")
+            return False
+        name = names.get("__name__", "")
         if is_library_module(name):
             own = code.co_filename.startswith(PACKAGE)  # else its globals may be other ones next time
-            if own or frame.f_globals is getattr(sys.modules.get(name), "__dict__", None):  # methods that dataclasses made
+            if own or names is getattr(sys.modules.get(name), "__dict__", None):  # methods that dataclasses made
                 call_hook.allow(code, lasting=own)
-            return
+            return False
         if name in _TRANSPARENT_MODULES:
-            return
+            return True
+        caller = sys._getframe(1)
         if self.native_depth:
             package = name.partition(".")[0]
             if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names or package.startswith("namedtuple_"):
-                return
-            if _is_importing(frame):  # the library needs a module for the first time, and other packages help to find it
-                return
+                return True
+            if _is_importing(caller):  # the library needs a module for the first time, and other packages help to find it
+                return True
         self.stop(
-            "implicit_python", f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})", in_handler=_in_handler(frame)
+            "implicit_python", f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})", in_handler=_in_handler(caller)
         )
+        return False
 
     # -- the start
     def root(self, function: Any) -> None:
@@ -307,15 +305,9 @@ class _Run:
             try:
                 deque(self._interpreter.restoring, 0)
             finally:
-                profile, session.profile = session.profile, None
-                if profile is not None:
-                    try:
-                        found = sys.getprofile()
-                    except BaseException:
-                        sys.setprofile(None)
-                        raise
-                    if found is profile:
-                        sys.setprofile(None)
+                watch, session.frame_watch = session.frame_watch, None
+                if watch is not None:
+                    watch.end()
 
 
 def hindrance(function: Any) -> reasons.Reason | None:
@@ -403,7 +395,7 @@ def _recorded(
                 known = list(zip(integers, places, strict=True))
                 session.sizes.begin(tensors, list(map(session.facts.name, tensors)), known, dynamic)
             session.hook()
-            run.push()  # after the hook: who is not seen is not recorded
+            run.push()  # once it is watched: who is not seen is not recorded
             result = session.calls.call(function, positional, named)
             run.pop()
             session.unhook()

@@ -291,10 +291,20 @@ class RecordingInterpreter(StateRecorder):
         first, grad_enabled = select.of(tensor, 0, dim=0), state.grad_enabled
         if self.recorder.stopped:
             return list(tensor)
-        node, attributes = self.nodes[-1], {"dim": 0}
-        places = map(Literal, range(1, len(tensor._array)))
-        others = self.evaluating(lambda: [self.again(node, attributes, (tensor, k), grad_enabled)[0] for k in places])
+        others = self.evaluating(lambda: self._other_rows(tensor, self.nodes[-1], grad_enabled))
         return [first, *others]
+
+    def _other_rows(self, tensor: Tensor, node: Node, grad_enabled: bool) -> list[Tensor]:
+        """All rows but the first, which `node` gives."""
+        state.grad_enabled = grad_enabled
+        bind, attributes, (value, _) = state.base.bind, node.attrs, node.operands
+        found = []
+        for k in range(1, len(tensor._array)):
+            row = bind(select, (tensor, k), attributes)
+            self._append(select, (tensor, k), (value, Literal(k)), node.attributes, row, node.line)
+            self.evaluated[self.nodes[-1].outputs[0]] = grad_enabled
+            found.append(row)
+        return found
 
     def again(self, node: Node, attributes: Mapping[str, Any], operands: Sequence[Any], grad_enabled: bool) -> tuple[Tensor, ...]:
         """What the operation of `node` makes of other operands, tensors and numbers in the places of its values; it is appended, too.

@@ -22,11 +22,10 @@ import numpy as np
 from tracejit.core.interrupts import is_foreign
 
 __all__ = [
-    "CALLED", "CELL", "DICTIONARIES", "DICTIONARY", "FLAGS", "FUNCTIONS", "ITEMS", "LISTS", "LIST_ITEMS", "MAPPING", "METHOD",
-    "METHOD_SELF", "NUMBER", "REFERENT", "SIZE", "TUPLES", "TYPE", "VERIFIED",
-    "address_of_new", "attributes_of",
-    "declaration", "dictionary_version", "immortal_objects", "mro_offset", "new_array", "slot_offsets", "supported", "symbols",
-    "unsupported", "word",
+    "CALLED", "CELL", "DICTIONARIES", "DICTIONARY", "FLAGS", "FRAME_CODE", "FRAME_GLOBALS", "FUNCTIONS", "ITEMS", "LISTS",
+    "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER", "REFERENT", "SIZE", "TUPLES", "TYPE", "VERIFIED",
+    "address_of_new", "attributes_of", "declaration", "dictionary_version", "hides_frames", "immortal_objects", "mro_offset",
+    "new_array", "profiler_offset", "slot_offsets", "supported", "symbols", "unsupported", "word",
 ]  # fmt: skip
 
 VERIFIED: Final = ((3, 11), (3, 12), (3, 13))
@@ -41,6 +40,9 @@ CELL: Final = 16  # PyCellObject.ob_ref
 METHOD: Final = 16  # PyCFunctionObject.m_ml: its second word is the C function
 METHOD_SELF: Final = 24  # PyCFunctionObject.m_self
 REFERENT: Final = 16  # PyWeakReference.wr_object: None when it is gone
+FRAME: Final = 24  # PyFrameObject.f_frame: a pointer to _PyInterpreterFrame
+FRAME_CODE: Final = 32 if sys.version_info < (3, 12) else 0  # _PyInterpreterFrame.f_code, which 3.13 calls f_executable
+FRAME_GLOBALS: Final = 8 if sys.version_info < (3, 12) else 24  # _PyInterpreterFrame.f_globals
 CALLED: Final = 128  # PyTypeObject.tp_call: null where instances cannot be called
 FLAGS: Final = 168  # PyTypeObject.tp_flags
 DICTIONARY: Final = 288  # PyTypeObject.tp_dictoffset: 0 where instances have no dictionary of attributes
@@ -65,11 +67,11 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyException_SetContext": ("void", ("ptr", "ptr")),
     "PyException_SetTraceback": ("i32", ("ptr", "ptr")),
     "PyFloat_AsDouble": ("double", ("ptr",)),
-    "PyFrame_GetCode": ("ptr", ("ptr",)),
     "PyFunction_GetClosure": ("ptr", ("ptr",)),
     "PyFunction_GetCode": ("ptr", ("ptr",)),
     "PyFunction_GetDefaults": ("ptr", ("ptr",)),
     "PyFunction_GetGlobals": ("ptr", ("ptr",)),
+    "PyInterpreterState_Get": ("ptr", ()),
     "PyIter_Next": ("ptr", ("ptr",)),
     "PyList_New": ("ptr", ("i64",)),
     "PyLong_AsLongLong": ("i64", ("ptr",)),
@@ -104,14 +106,19 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyObject_VectorcallMethod": ("ptr", ("ptr", "ptr", "i64", "ptr")),
     "PySequence_Contains": ("i32", ("ptr", "ptr")),
     "PySlice_New": ("ptr", ("ptr", "ptr", "ptr")),
+    "PyThreadState_Get": ("ptr", ()),
     "PyTuple_New": ("ptr", ("i64",)),
     "Py_DecRef": ("void", ("ptr",)),
+    "Py_IncRef": ("void", ("ptr",)),
+    "_PyInterpreterState_GetEvalFrameFunc": ("ptr", ("ptr",)),
+    "_PyInterpreterState_SetEvalFrameFunc": ("void", ("ptr", "ptr")),
     "_Py_Dealloc": ("void", ("ptr",)),
     "tracejit_new_array": ("ptr", ("ptr", "ptr", "i32", "ptr", "ptr", "ptr", "i32", "ptr")),  # PyArray_NewFromDescr
     "tracejit_new_object": ("ptr", ("ptr", "ptr", "ptr")),  # object.__new__
 }
 """C function -> (type of the result, types of the arguments)."""
 
+_THREAD_SIZE: Final = 256  # PyThreadState: bytes to search
 _TYPE_SIZE: Final = 408  # PyTypeObject: bytes to search for a field
 _TP_NEW: Final = 65  # Py_tp_new of PyType_GetSlot
 _NEW_FROM_DESCR: Final = 94  # PyArray_NewFromDescr in NumPy's table of C functions
@@ -164,6 +171,12 @@ def symbols() -> dict[str, int]:
     return found
 
 
+def hides_frames() -> bool:
+    """Whether a specialised instruction evaluates frames past the function that evaluates them: BINARY_SUBSCR_GETITEM of 3.11 those of
+    `__getitem__`, CALL_ALLOC_AND_ENTER_INIT of 3.13 those of `__init__`."""
+    return sys.version_info[:2] != (3, 12)
+
+
 @cache
 def mro_offset() -> int:
     """Where a type object keeps its method resolution order.  Raises RuntimeError where no place holds it for several types."""
@@ -182,6 +195,27 @@ class _Slotted:
     __slots__ = ("first", "second")
 
     second: Any
+
+
+@cache
+def profiler_offset() -> int:
+    """Where the state of a thread keeps what sys.getprofile() says, which has to be None now.  Raises RuntimeError where no place, or more
+    than one, does."""
+    state = ctypes.pythonapi.PyThreadState_Get
+    state.restype, state.argtypes = ctypes.c_void_p, ()
+
+    def profile(*_: object) -> None:
+        pass
+
+    address = int(state())
+    try:
+        sys.setprofile(profile)
+        places = [i for i in range(0, _THREAD_SIZE, 8) if word(address + i) == id(profile)]
+    finally:
+        sys.setprofile(None)
+    if len(places) != 1:
+        raise RuntimeError(f"the profile function of a thread: found at offsets {places}, expected one place")
+    return places[0]
 
 
 @cache
@@ -226,8 +260,11 @@ def _is_as_expected() -> bool:
     other = marker
     counted = word(id(marker)) == before + 1 and word(id(slotted) + slot_offsets(_Slotted)["second"]) == id(marker)
     del other
+    frame = sys._getframe()
+    evaluated = word(id(frame) + FRAME)
     return (
-        counted and alive and word(id(reference) + REFERENT) == id(None)
+        word(evaluated + FRAME_CODE) == id(frame.f_code) and word(evaluated + FRAME_GLOBALS) == id(frame.f_globals)
+        and counted and alive and word(id(reference) + REFERENT) == id(None)
         and _makes_arrays() and word(id(items[1]) + TYPE) == id(float)
         and word(id(items) + SIZE) == 2 and word(word(id(items) + LIST_ITEMS) + 8) == id(items[1])
         and ctypes.c_double.from_address(id(items[1]) + NUMBER).value == 2.5

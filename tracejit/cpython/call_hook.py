@@ -1,89 +1,324 @@
-"""A profile function in machine code: Python tells it of every call and return, and it asks about calls of code it does not know.
+"""The function that evaluates frames, in machine code: it asks about frames of code that nobody knows, then has them evaluated as ever.
 
-`Watch(check).begin()` installs it for this thread; `check(frame)` is called, unwatched, for each frame that begins to run code which
-nobody has passed to `allow`.  Code objects are known by address and kept alive: those of the library for ever, others until `forget`.
-A function written in Python would run for every call and return, those of builtins included, and would take a third of the time of a
-recording.
+While `Watch(check)` is on, `check(code, globals)` is called, unwatched, for each frame of this thread that begins to run code which nobody
+has passed to `allow`.  Code objects are known by address and kept alive: those of the library for ever, others until `forget`.
 
-Where machine code may not look at objects (c_api.supported) it is a function in Python.
+CPython hands each frame of Python code to a function of the interpreter's (PEP 523), which may be another one than its own.  A profile
+function would learn of the same frames, and of each return and each call of a builtin besides; and while there is one, CPython 3.11 runs
+all code of the thread without its specialised instructions, later versions the calls: recordings took a third longer.
+
+Some specialised instructions evaluate a frame that is handed to nobody (c_api.hides_frames): those for a `__getitem__` written in Python,
+or for the `__init__` of a new instance.  Instrumented code has neither subscripts nor calls of its own, and the library's code subscripts
+what is the program's with `operator.getitem`, and makes instances of the program's classes with `operator.call`.  Frames of other code are
+evaluated without specialised instructions, as `check` says.
+
+Where machine code may not look at objects (c_api.supported), and where a trace function is on, whose own frames are none of the program's,
+it is a profile function in Python.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from types import CodeType, FrameType
 from typing import Any, Final
 
 import numpy as np
 
+from tracejit.core.interrupts import covers_its_entry
 from tracejit.cpython import c_api
 from tracejit.llvm.linked import linked
 
-__all__ = ["Watch", "allow", "forget"]
+__all__ = ["Watch", "allow", "forget", "watched_threads"]
 
-Check = Callable[[FrameType], None]
+Check = Callable[[CodeType, dict[str, Any]], bool]
 
 _SYMBOL: Final = "tracejit_call_hook"
 _SIZE: Final = 1 << 13  # words of the table of addresses, a power of two; half of them at most are used
-_DATA: Final = object.__basicsize__  # PyArrayObject.data
+_THREADS: Final = 1 << 10  # that may be watched at the same time
+_SETUP, _BEGIN, _END, _FORKED, _COUNT = range(5)  # what the machine code is asked to do
 _lasting: dict[int, CodeType] = {}  # allowed code, by address
 _passing: dict[int, CodeType] = {}  # the same, until it is forgotten
 _table = np.zeros(_SIZE, np.int64)  # their addresses: from the place that an address says on, none is empty before it
 _lasting_table = np.zeros(_SIZE, np.int64)  # those of lasting ones
 
-_TEXT: Final = f"""
-{c_api.declaration("PyEval_SetProfile")}
-{c_api.declaration("PyFrame_GetCode")}
-{c_api.declaration("PyObject_Vectorcall")}
-{c_api.declaration("Py_DecRef")}
+_CALLED: Final = (
+    "PyErr_Fetch", "PyErr_Restore", "PyEval_SetProfile", "PyInterpreterState_Get", "PyObject_IsTrue", "PyObject_Vectorcall",
+    "PyThreadState_Get", "Py_DecRef", "Py_IncRef", "_PyInterpreterState_GetEvalFrameFunc", "_PyInterpreterState_SetEvalFrameFunc",
+)  # fmt: skip
 
-define i32 @{_SYMBOL}(ptr %self, ptr %frame, i32 %what, ptr %value) nounwind {{
+_DATA: Final = f"""
+@none = internal global ptr null
+@table = internal global ptr null
+@previous = internal global ptr null
+@count = internal global i64 0
+@watched = internal global [{_THREADS} x {{ i64, ptr }}] zeroinitializer
+"""
+"""None, the table of code, what evaluated frames before, and the watched threads with their checks: the address of a thread's state, whose
+lowest bit is set while the check runs."""
+
+_THREADS_TEXT: Final = """
+define internal ptr @find(i64 %thread) nounwind {
 entry:
-  %arguments = alloca [2 x ptr]
-  %call = icmp eq i32 %what, 0
-  br i1 %call, label %look, label %known
-look:
-  %code = call ptr @PyFrame_GetCode(ptr %frame)
+  %count = load i64, ptr @count
+  br label %scan
+scan:
+  %place = phi i64 [ 0, %entry ], [ %following, %compare ]
+  %is.end = icmp eq i64 %place, %count
+  br i1 %is.end, label %none, label %compare
+compare:
+  %at = getelementptr { i64, ptr }, ptr @watched, i64 %place
+  %found = load i64, ptr %at
+  %same = icmp eq i64 %found, %thread
+  %following = add i64 %place, 1
+  br i1 %same, label %done, label %scan
+done:
+  ret ptr %at
+none:
+  ret ptr null
+}
+
+define internal void @add(i64 %thread, ptr %check) nounwind {
+  %count = load i64, ptr @count
+  %at = getelementptr { i64, ptr }, ptr @watched, i64 %count
+  store i64 %thread, ptr %at
+  %check.at = getelementptr { i64, ptr }, ptr %at, i64 0, i32 1
+  store ptr %check, ptr %check.at
+  %more = add i64 %count, 1
+  store i64 %more, ptr @count
+  %interpreter = call ptr @PyInterpreterState_Get()
+  %current = call ptr @_PyInterpreterState_GetEvalFrameFunc(ptr %interpreter)
+  %is.on = icmp eq ptr %current, @evaluate
+  br i1 %is.on, label %done, label %off
+off:
+  store ptr %current, ptr @previous
+  call void @_PyInterpreterState_SetEvalFrameFunc(ptr %interpreter, ptr @evaluate)
+  br label %done
+done:
+  ret void
+}
+
+define internal void @remove(ptr %at) nounwind {
+  %count = load i64, ptr @count
+  %last = sub i64 %count, 1
+  %last.at = getelementptr { i64, ptr }, ptr @watched, i64 %last
+  %moved = load { i64, ptr }, ptr %last.at
+  store { i64, ptr } %moved, ptr %at
+  store i64 %last, ptr @count
+  %interpreter = call ptr @PyInterpreterState_Get()
+  %current = call ptr @_PyInterpreterState_GetEvalFrameFunc(ptr %interpreter)
+  %is.on = icmp eq ptr %current, @evaluate
+  %is.last = icmp eq i64 %last, 0
+  %is.over = and i1 %is.on, %is.last
+  br i1 %is.over, label %over, label %done
+over:
+  %previous = load ptr, ptr @previous
+  call void @_PyInterpreterState_SetEvalFrameFunc(ptr %interpreter, ptr %previous)
+  br label %done
+done:
+  ret void
+}
+"""
+"""Where a thread is among the watched ones; one more, one less.  Frames are evaluated by `@evaluate` while there are any."""
+
+_SWITCH_TEXT: Final = f"""
+define i64 @{_SYMBOL}(i64 %what, ptr %object, ptr %table) nounwind {{
+entry:
+  %state = call ptr @PyThreadState_Get()
+  %thread = ptrtoint ptr %state to i64
+  %idle.at = call ptr @find(i64 %thread)
+  %is.idle = icmp ne ptr %idle.at, null
+  %count = load i64, ptr @count
+  switch i64 %what, label %say [
+    i64 {_SETUP}, label %setup
+    i64 {_BEGIN}, label %begin
+    i64 {_END}, label %end
+    i64 {_FORKED}, label %forked
+  ]
+setup:
+  store ptr %object, ptr @none
+  store ptr %table, ptr @table
+  br label %say
+begin:
+  %is.full = icmp eq i64 %count, {_THREADS}
+  br i1 %is.full, label %full, label %free
+full:
+  ret i64 -1
+free:
+  call void @add(i64 %thread, ptr %object)
+  br label %say
+end:
+  br i1 %is.idle, label %found, label %busy
+busy:
+  %asking = or i64 %thread, 1
+  %asking.at = call ptr @find(i64 %asking)
+  %is.asking = icmp ne ptr %asking.at, null
+  br i1 %is.asking, label %found, label %say
+found:
+  %at = phi ptr [ %idle.at, %end ], [ %asking.at, %busy ]
+  call void @remove(ptr %at)
+  br label %say
+forked:
+  br i1 %is.idle, label %keep, label %drop
+keep:
+  %kept = load {{ i64, ptr }}, ptr %idle.at
+  store {{ i64, ptr }} %kept, ptr @watched
+  store i64 1, ptr @count
+  br label %say
+drop:
+  %is.none = icmp eq i64 %count, 0
+  br i1 %is.none, label %say, label %clear
+clear:
+  store i64 1, ptr @count
+  call void @remove(ptr @watched)
+  br label %say
+say:
+  %now = load i64, ptr @count
+  ret i64 %now
+}}
+"""
+"""Begins or ends to watch the thread that calls it, or drops all other threads; says how many are watched, or -1 where there are too many.
+Each is one call of C code, so no signal handler comes in between."""
+
+_ASK_TEXT: Final = f"""
+define internal i1 @is_known(ptr %code) nounwind {{
+entry:
   %address = ptrtoint ptr %code to i64
-  call void @Py_DecRef(ptr %code)
-  %items = getelementptr i8, ptr %self, i64 {c_api.ITEMS}
-  %array = load ptr, ptr %items
-  %table.at = getelementptr i8, ptr %array, i64 {_DATA}
-  %table = load ptr, ptr %table.at
+  %table = load ptr, ptr @table
   %first = lshr i64 %address, 4
   br label %probe
 probe:
-  %place = phi i64 [ %first, %look ], [ %following, %other ]
+  %place = phi i64 [ %first, %entry ], [ %following, %differs ]
   %within = and i64 %place, {_SIZE - 1}
   %entry.at = getelementptr i64, ptr %table, i64 %within
   %found = load i64, ptr %entry.at
+  %following = add i64 %place, 1
   %same = icmp eq i64 %found, %address
-  br i1 %same, label %known, label %differs
+  br i1 %same, label %done, label %differs
 differs:
   %empty = icmp eq i64 %found, 0
-  br i1 %empty, label %ask, label %other
-other:
-  %following = add i64 %place, 1
-  br label %probe
-ask:
-  %check.at = getelementptr i8, ptr %items, i64 8
+  br i1 %empty, label %done, label %probe
+done:
+  ret i1 %same
+}}
+
+define internal i32 @ask(ptr %at, ptr %code, ptr %globals) nounwind {{
+  %arguments = alloca [3 x ptr]
+  %type.at = alloca ptr
+  %value.at = alloca ptr
+  %traceback.at = alloca ptr
+  call void @PyErr_Fetch(ptr %type.at, ptr %value.at, ptr %traceback.at)
+  %type = load ptr, ptr %type.at
+  %value = load ptr, ptr %value.at
+  %traceback = load ptr, ptr %traceback.at
+  %thread = load i64, ptr %at
+  %asking = or i64 %thread, 1
+  store i64 %asking, ptr %at
+  %check.at = getelementptr {{ i64, ptr }}, ptr %at, i64 0, i32 1
   %check = load ptr, ptr %check.at
-  %argument = getelementptr ptr, ptr %arguments, i64 1
-  store ptr %frame, ptr %argument
-  %answer = call ptr @PyObject_Vectorcall(ptr %check, ptr %argument, i64 1, ptr null)
+  call void @Py_IncRef(ptr %check)
+  %first.at = getelementptr ptr, ptr %arguments, i64 1
+  store ptr %code, ptr %first.at
+  %second.at = getelementptr ptr, ptr %arguments, i64 2
+  store ptr %globals, ptr %second.at
+  %answer = call ptr @PyObject_Vectorcall(ptr %check, ptr %first.at, i64 2, ptr null)
+  call void @Py_DecRef(ptr %check)
   %failed = icmp eq ptr %answer, null
+  %now.at = call ptr @find(i64 %asking)
+  %is.over = icmp eq ptr %now.at, null
+  br i1 %is.over, label %asked, label %watched
+watched:
+  store i64 %thread, ptr %now.at
+  br i1 %failed, label %no.more, label %asked
+no.more:
+  call void @remove(ptr %now.at)
+  br label %asked
+asked:
   br i1 %failed, label %raise, label %answered
-answered:
-  call void @Py_DecRef(ptr %answer)
-  br label %known
-known:
-  ret i32 0
 raise:
-  call void @PyEval_SetProfile(ptr null, ptr null)
+  call void @Py_DecRef(ptr %type)
+  call void @Py_DecRef(ptr %value)
+  call void @Py_DecRef(ptr %traceback)
   ret i32 -1
+answered:
+  %said = call i32 @PyObject_IsTrue(ptr %answer)
+  call void @Py_DecRef(ptr %answer)
+  call void @PyErr_Restore(ptr %type, ptr %value, ptr %traceback)
+  ret i32 %said
+}}
+"""
+"""Whether code is known, and what the check says of code that is not: 1 where its frame is to be run without specialised instructions, -1
+with an exception.  The check is called with no exception set, and may end the watch."""
+
+_EVALUATE_TEXT: Final = f"""
+define internal ptr @evaluate(ptr %state, ptr %frame, i32 %throw) {{
+entry:
+  %previous = load ptr, ptr @previous
+  %thread = ptrtoint ptr %state to i64
+  %at = call ptr @find(i64 %thread)
+  %is.watched = icmp ne ptr %at, null
+  br i1 %is.watched, label %look, label %go
+look:
+  %code.at = getelementptr i8, ptr %frame, i64 {c_api.FRAME_CODE}
+  %code = load ptr, ptr %code.at
+  %known = call i1 @is_known(ptr %code)
+  br i1 %known, label %go, label %unknown
+unknown:
+  %globals.at = getelementptr i8, ptr %frame, i64 {c_api.FRAME_GLOBALS}
+  %globals = load ptr, ptr %globals.at
+  %said = call i32 @ask(ptr %at, ptr %code, ptr %globals)
+  switch i32 %said, label %go [ i32 -1, label %raise i32 1, label %unspecialised ]
+go:
+  %result = tail call ptr %previous(ptr %state, ptr %frame, i32 %throw)
+  ret ptr %result
+raise:
+  %none = tail call ptr %previous(ptr %state, ptr %frame, i32 1)
+  ret ptr %none
+unspecialised:
+  %made = tail call ptr @evaluate_unspecialised(ptr %previous, ptr %state, ptr %frame, i32 %throw)
+  ret ptr %made
+}}
+"""
+"""Evaluates a frame.  What the check raises is raised in the frame, which is how it is given back."""
+
+
+def _unspecialised_text() -> str:
+    """A frame runs without specialised instructions while there is a profile function, be it one that does nothing and is called None."""
+    if not c_api.hides_frames():
+        return """
+define internal ptr @evaluate_unspecialised(ptr %previous, ptr %state, ptr %frame, i32 %throw) {
+  %result = tail call ptr %previous(ptr %state, ptr %frame, i32 %throw)
+  ret ptr %result
+}
+"""
+    return f"""
+define internal i32 @ignore(ptr %self, ptr %frame, i32 %what, ptr %value) nounwind {{
+  ret i32 0
+}}
+
+define internal ptr @evaluate_unspecialised(ptr %previous, ptr %state, ptr %frame, i32 %throw) {{
+  %profiler.at = getelementptr i8, ptr %state, i64 {c_api.profiler_offset()}
+  %before = load ptr, ptr %profiler.at
+  %is.free = icmp eq ptr %before, null
+  br i1 %is.free, label %set, label %leave
+leave:
+  %as.ever = tail call ptr %previous(ptr %state, ptr %frame, i32 %throw)
+  ret ptr %as.ever
+set:
+  %none = load ptr, ptr @none
+  call void @PyEval_SetProfile(ptr @ignore, ptr %none)
+  %result = call ptr %previous(ptr %state, ptr %frame, i32 %throw)
+  %after = load ptr, ptr %profiler.at
+  %is.own = icmp eq ptr %after, %none
+  br i1 %is.own, label %reset, label %done
+reset:
+  call void @PyEval_SetProfile(ptr null, ptr null)
+  br label %done
+done:
+  ret ptr %result
 }}
 """
 
@@ -116,40 +351,70 @@ def forget() -> None:
 
 
 @cache
-def _installer() -> Callable[[tuple[Any, ...]], None] | None:
-    """Installs the machine code with a `self`; None where there is none."""
+def _machine_code() -> Callable[..., int] | None:
+    """The function of `_SWITCH_TEXT`, which is called with what to do, a check or None, and 0; None where there is none."""
     if not c_api.supported():
         return None
-    linked_code = linked(_TEXT, _SYMBOL)  # held by the function below: the address, and what owns the code
-    install = ctypes.pythonapi.PyEval_SetProfile
-    install.restype, install.argtypes = None, [ctypes.c_void_p, ctypes.py_object]
+    parts = (_DATA, _THREADS_TEXT, _SWITCH_TEXT, _ASK_TEXT, _EVALUATE_TEXT, _unspecialised_text())
+    address, owner = linked("\n".join((*map(c_api.declaration, _CALLED), *parts)), _SYMBOL)
+    function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.py_object, ctypes.c_void_p)(address)
+    function.owner = owner  # type: ignore[attr-defined]
+    function(_SETUP, None, _table.ctypes.data)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(function, _FORKED, None, 0))
+    return function
 
-    def installer(own: tuple[Any, ...]) -> None:
-        install(linked_code[0], own)
 
-    return installer
+def watched_threads() -> int:
+    """How many threads are watched by machine code."""
+    function = _machine_code()
+    return 0 if function is None else function(_COUNT, None, 0)
 
 
 class Watch:
-    """A profile function that asks `check`.  profile: what sys.getprofile() returns while it is set.  What `check` raises is raised where
-    the call was made, and it is asked no more."""
+    """Asks `check` about frames of this thread: whether a frame of such code, with such globals, is to be run without specialised
+    instructions.  What it raises is raised where the call was made, and it is asked no more.
 
-    __slots__ = ("_set", "profile")
+    end: it is not asked any more; called in the thread of `begin`, any number of times."""
+
+    __slots__ = ("_begin", "_check", "_profile", "end")
 
     def __init__(self, check: Check) -> None:
-        installer = _installer()
-        if installer is not None:
-            self.profile: Any = (_table, check)
-            self._set: Callable[[Any], None] = installer
-            return
-
-        def profile(frame: FrameType, event: str, argument: Any) -> None:
-            if event == "call" and id(frame.f_code) not in _lasting and id(frame.f_code) not in _passing:
-                check(frame)
-
-        self.profile = profile
-        self._set = sys.setprofile
+        function = None if sys.gettrace() is not None else _machine_code()
+        self._check = check  # machine code does not hold it
+        self._profile = None if function is not None else _profile_function(check)
+        self._begin: Callable[[], object]
+        self.end: Callable[[], object]
+        if function is None:
+            self._begin, self.end = partial(sys.setprofile, self._profile), self._end_profile
+        else:
+            self._begin, self.end = partial(function, _BEGIN, check, 0), partial(function, _END, None, 0)
 
     def begin(self) -> None:
-        """From now on it is asked in this thread, until sys.setprofile(None)."""
-        self._set(self.profile)
+        """From now on it is asked, in this thread.  Raises RuntimeError where 1,024 threads are watched already."""
+        if self._begin() == -1:
+            raise RuntimeError(f"{_THREADS} threads are watched, which is as many as can be: record fewer calls at the same time")
+
+    def profiler(self) -> Any:
+        """The profile function of this thread, if it is not the watch's own."""
+        found = sys.getprofile()
+        return None if found is self._profile else found
+
+    @covers_its_entry
+    def _end_profile(self) -> None:
+        try:
+            pass
+        finally:
+            if sys.getprofile() is self._profile:
+                sys.setprofile(None)
+
+
+def _profile_function(check: Check) -> Callable[[FrameType, str, Any], None]:
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and id(frame.f_code) not in _lasting and id(frame.f_code) not in _passing:
+            check(frame.f_code, frame.f_globals)
+
+    return profile
+
+
+allow(Watch._end_profile.__code__, lasting=True)

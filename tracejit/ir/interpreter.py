@@ -79,31 +79,38 @@ def run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     return outputs
 
 
+_Shape = tuple[int, tuple[int, ...], np.dtype[Any]]  # value id, shape, dtype
+
+
 class _Ready(NamedTuple):
-    """A node, what it calls, and what its outputs are to be: (value id, shape, dtype) of each."""
+    """A node, what it calls, and what its outputs are to be."""
 
     node: Node
     evaluate: Callable[..., Any]
     attributes: dict[str, Any]
-    outputs: list[tuple[int, tuple[int, ...], np.dtype[Any]]]
+    outputs: list[_Shape]
+    only: _Shape | None  # the output of a node that has one
 
     @classmethod
     def of(cls, node: Node, avals: Mapping[int, Any]) -> _Ready:
         outputs = [(v, avals[v].shape, avals[v].dtype.numpy) for v in node.outputs]
-        return cls(node, node.op.evaluate, node.attrs, outputs)
+        return cls(node, node.op.evaluate, node.attrs, outputs, None if node.op.multiple or not outputs else outputs[0])
 
     def put(self, values: dict[Any, Any], operands: Sequence[Any]) -> None:
         """Put the outputs among the values.  Raises NodeFailed where they are not what they are to be."""
-        node, evaluate, attributes, outputs = self
+        node, evaluate, attributes, outputs, only = self
         try:
             result = evaluate(*operands, **attributes)
         except Exception as error:
             if is_foreign(error):
                 raise
             raise NodeFailed(node) from error
+        if only is not None and type(result) is np.ndarray and result.shape == only[1] and result.dtype is only[2]:
+            values[only[0]] = result
+            return
         for (v, shape, dtype), found in zip(outputs, result if node.op.multiple else (result,), strict=True):
             array = values[v] = found if type(found) is np.ndarray else np.asarray(found)
-            if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
+            if array.shape != shape or array.dtype != dtype:
                 told = f"{node.op.name} {node.line}: evaluated to {array.dtype}{list(array.shape)}"
                 expected = f"{dtype}{list(shape)}"
                 if "dynamic shape" in node.op.traits:
@@ -131,19 +138,17 @@ class Runner:
             for operand in operands:
                 if type(operand) is not int:  # which is a key of its own
                     self._known[operand] = without_symbols(operand.value) if isinstance(operand, Literal) else None
-        self._nodes = [_Ready.of(node, graph.avals) for node in graph.nodes]
+        self._nodes = [(_Ready.of(node, graph.avals), node.operands, node.op.kind is Kind.GUARD) for node in graph.nodes]
 
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         graph, guards = self._graph, 0
         values = {**self._known, **dict(zip(graph.inputs, inputs, strict=True))}
-        for ready in self._nodes:
-            node = ready.node
-            operands = [values[x] for x in node.operands]
-            if node.op.kind is Kind.GUARD:
-                _check_guard(node, guards, operands[0])
+        for ready, operands, is_guard in self._nodes:
+            if is_guard:
+                _check_guard(ready.node, guards, values[operands[0]])
                 guards += 1
             else:
-                ready.put(values, operands)
+                ready.put(values, [values[x] for x in operands])
         outputs = tuple([values[x] for x in graph.outputs])
         return _committed(graph, values, outputs) if graph.writes else outputs
 
