@@ -74,7 +74,8 @@ class Session(Recorder):
     def __init__(self, hold: held_back) -> None:
         """hold: keeps the garbage collector back while the recording goes on."""
         super().__init__()
-        self.frame_watch: call_hook.Watch | None = None  # while it is on
+        self.frames = call_hook.Watch(self._check)
+        self.is_watching = False
         self._hold = hold
         self._releases_late = False
         self._missing: dict[tuple[str, str | None], Expr] = {}  # imports under way, or failed -> what must not hold
@@ -102,25 +103,23 @@ class Session(Recorder):
 
     def hook(self) -> None:
         """Watch for Python code that runs without being instrumented."""
-        watch = self.frame_watch = call_hook.Watch(self._check)
-        watch.begin()
-        if self.frame_watch is None:  # something stopped the recording before the watch was on
-            watch.end()
+        self.is_watching = True
+        self.frames.begin()
+        if not self.is_watching:  # something stopped the recording before the watch was on
+            self.frames.end()
 
     def unhook(self) -> None:
         """Watch no more."""
-        watch = self.frame_watch
-        if watch is None:
-            return
-        profiler = watch.profiler()
-        watch.end()
-        self.frame_watch = None
-        if profiler is not None:  # another thread has set one for all threads
-            self.stop("profiler_active", repr(profiler))
+        if self.is_watching:
+            profiler = self.frames.profiler()
+            self.frames.end()
+            self.is_watching = False
+            if profiler is not None:  # another thread has set one for all threads
+                self.stop("profiler_active", repr(profiler))
 
     def unwatched(self, action: Callable[[], Any]) -> Any:
         """Do something that is no part of the program."""
-        hooked, top = self.frame_watch is not None, state.top
+        hooked, top = self.is_watching, state.top
         try:
             state.top = state.base  # before the watch goes, and until it is back: who is not seen is not recorded
             self.unhook()
@@ -305,9 +304,8 @@ class _Run:
             try:
                 deque(self._interpreter.restoring, 0)
             finally:
-                watch, session.frame_watch = session.frame_watch, None
-                if watch is not None:
-                    watch.end()
+                session.is_watching = False
+                session.frames.end()
 
 
 def hindrance(function: Any) -> reasons.Reason | None:

@@ -350,11 +350,13 @@ def forget() -> None:
     _passing.clear()
 
 
-@cache
 def _machine_code() -> Callable[..., int] | None:
     """The function of `_SWITCH_TEXT`, which is called with what to do, a check or None, and 0; None where there is none."""
-    if not c_api.supported():
-        return None
+    return _linked() if c_api.supported() else None
+
+
+@cache
+def _linked() -> Callable[..., int]:
     parts = (_DATA, _THREADS_TEXT, _SWITCH_TEXT, _ASK_TEXT, _EVALUATE_TEXT, _unspecialised_text())
     address, owner = linked("\n".join((*map(c_api.declaration, _CALLED), *parts)), _SYMBOL)
     function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.py_object, ctypes.c_void_p)(address)

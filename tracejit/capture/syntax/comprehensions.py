@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.loops import JOINING
+from tracejit.capture.syntax.parts import walk
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES
 
 __all__ = ["Collected", "Where", "at", "collected", "put"]
@@ -42,7 +43,7 @@ class Collected(NamedTuple):
         """The loop that appends what is collected to the list `name`, or adds it to the variable of this name.  prefix: of the names of its
         targets."""
         (generator,) = self.comprehension.generators
-        names = {part.id for part in ast.walk(generator.target) if isinstance(part, ast.Name)}
+        names = {part.id for part in walk(generator.target) if isinstance(part, ast.Name)}
         renamed = _Renamed({name: f"{prefix}_{name}__" for name in names})
         element, target = (renamed.visit(deepcopy(part)) for part in (self.comprehension.elt, generator.target))
         statement: ast.stmt
@@ -157,12 +158,12 @@ def _is_plain(node: ast.ListComp | ast.GeneratorExp) -> bool:
     if len(node.generators) > 1:
         return False
     (generator,) = node.generators
-    parts = [*ast.walk(node.elt), *ast.walk(generator.iter)]
+    parts = [*walk(node.elt), *walk(generator.iter)]
     targets = generator.target.elts if isinstance(generator.target, ast.Tuple) else [generator.target]
     return (
         not (generator.ifs or generator.is_async)
         and all(isinstance(part, ast.Name) for part in targets)
-        and not any(isinstance(part, _NESTED) for part in ast.walk(node.elt))
+        and not any(isinstance(part, _NESTED) for part in walk(node.elt))
         and not any(isinstance(part, _BINDING) for part in parts)
         and not any(isinstance(part, ast.Name) and part.id in _OF_CLASS_BODIES for part in parts)
     )

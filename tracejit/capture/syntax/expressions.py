@@ -30,6 +30,7 @@ from tracejit.capture.syntax.loops import (
     turned_around,
     without_ends,
 )
+from tracejit.capture.syntax.parts import children, walk
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, gathered_names
 
 __all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_depth"]
@@ -43,6 +44,7 @@ SYMBOLS: dict[type[ast.AST], str] = {
     ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
     ast.UAdd: "pos", ast.USub: "neg", ast.Invert: "invert",
 }  # fmt: skip
+_NAMES = (ast.Attribute, ast.Name)
 _ASKS_AGAIN = sys.version_info >= (3, 12)
 """`(a and b) or c` asks what `a and b` came to again where that was `a`; earlier, Python jumped to where it was going anyway."""
 _FRAME_NAMES = LOOKING_AT_VARIABLES | {"globals", "__import__", "_getframe", "currentframe"}
@@ -129,13 +131,17 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     @staticmethod
     def place(new: Any, old: ast.AST) -> Any:
-        """Give `new` and its new parts the position of `old`."""
+        """Give `new` and its new parts the position of `old`.  What has a position has only parts that have one."""
         ast.copy_location(new, old)
-        for child in ast.walk(new):
-            if not hasattr(child, "lineno") and "lineno" in child._attributes:
+        unplaced = list(children(new))
+        for child in unplaced:
+            if "lineno" in child._attributes:
+                if hasattr(child, "lineno"):
+                    continue
                 ast.copy_location(child, old)
-                if isinstance(child, ast.Attribute | ast.Name):  # else a call is attributed to the last line of its text
+                if isinstance(child, _NAMES):  # else a call is attributed to the last line of its text
                     child.end_lineno, child.end_col_offset = child.lineno, child.col_offset
+            unplaced += children(child)
         return new
 
     def made(self, expression: ast.expr) -> ast.expr:
@@ -227,7 +233,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.place(self.handler("summed", *known, self.visit(node.left), self.visit(node.right)), node)
         symbol = ast.Constant(SYMBOLS[type(node.op)])
         loops = self.loops_of(moves_with(node, self.counters))
-        if loops and self.computed_with.keys().isdisjoint(ast.walk(node)):
+        if loops and self.computed_with.keys().isdisjoint(walk(node)):
             return self.place(self.handler("moved", symbol, self.visit(node.left), self.visit(node.right), *loops), node)
         return self.place(self.handler("binary", symbol, self.visit(node.left), self.visit(node.right)), node)
 
@@ -424,13 +430,13 @@ class ExpressionRewriter(ast.NodeTransformer):
             if generator.is_async:
                 raise NotConvertible("unsupported_syntax", "an asynchronous comprehension")
             target = generator.target
-            if any(isinstance(part, ast.Attribute | ast.Subscript) for part in ast.walk(target)):
+            if any(isinstance(part, ast.Attribute | ast.Subscript) for part in walk(target)):
                 raise NotConvertible("unsupported_syntax", "an attribute or item as target of a comprehension")
             self.goes_through_lists(generator.iter)
             iterable = self.visit(generator.iter)  # the first one is evaluated outside: before its names are local
             if position == 0:
                 self.comprehension_names.append(names)
-            names |= {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+            names |= {part.id for part in walk(target) if isinstance(part, ast.Name)}
             iterable = self.handler("iterate", iterable, ast.Constant(target_depth(target)))
             generators.append(ast.comprehension(target, iterable, [self.truth(c) for c in generator.ifs], 0))
         node.generators = generators

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.loops import joined_list, may_leave_by, named, uses_as_private, written_down
+from tracejit.capture.syntax.parts import walk
 
 __all__ = ["separate_lists"]
 
@@ -24,9 +25,9 @@ def separate_lists(node: FunctionNode) -> set[str]:
     """Give such lists names of their own in a function, which is changed.  Returns these."""
     if isinstance(node, ast.Lambda):
         return set()
-    shared = {name for part in ast.walk(node) if isinstance(part, ast.Global | ast.Nonlocal) for name in part.names}
-    inner = [part for part in ast.walk(node) if isinstance(part, FunctionNode | ast.ClassDef) and part is not node]
-    shared |= {part.id for function in inner for part in ast.walk(function) if isinstance(part, ast.Name)}
+    shared = {name for part in walk(node) if isinstance(part, ast.Global | ast.Nonlocal) for name in part.names}
+    inner = [part for part in walk(node) if isinstance(part, FunctionNode | ast.ClassDef) and part is not node]
+    shared |= {part.id for function in inner for part in walk(function) if isinstance(part, ast.Name)}
     made: set[str] = set()
     for block in _blocks(node.body):
         for end, statement in enumerate(block):

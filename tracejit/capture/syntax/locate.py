@@ -23,6 +23,7 @@ from types import CodeType
 from typing import Any, Final
 
 from tracejit.capture.syntax.compiling import compile_again
+from tracejit.capture.syntax.parts import children
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.weak_table import WeakTable
 
@@ -92,7 +93,7 @@ def _collect_codes(code: CodeType, into: dict[tuple[str, int], list[CodeType]]) 
 
 
 def _collect_definitions(node: ast.AST, class_name: str | None, into: dict[int, list[tuple[FunctionNode, str | None]]]) -> None:
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if isinstance(child, FunctionNode):
             decorators = [] if isinstance(child, ast.Lambda) else child.decorator_list
             first_line = decorators[0].lineno if decorators else child.lineno

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tracejit.capture.syntax.locate import FunctionNode
+from tracejit.capture.syntax.parts import children, walk
 from tracejit.capture.syntax.scopes import names_stored_by
 
 __all__ = [
@@ -182,7 +183,7 @@ def may_leave_by(node: ast.AST, how: type[ast.stmt] | tuple[type[ast.stmt], ...]
         return True
     if isinstance(node, ast.For | ast.While):
         return any(may_leave_by(part, how) for part in node.orelse)
-    return any(may_leave_by(part, how) for part in ast.iter_child_nodes(node))
+    return any(may_leave_by(part, how) for part in children(node))
 
 
 def joined_list(node: ast.Call) -> str | None:
@@ -238,13 +239,13 @@ def private_lists(node: FunctionNode) -> frozenset[str]:
     if isinstance(node, ast.Lambda):
         return frozenset()
     found = uses_as_private(node.body)
-    arguments = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
+    arguments = {argument.arg for argument in walk(node.args) if isinstance(argument, ast.arg)}
     return frozenset([name for name, count in found.items() if name not in arguments and _uses(name, node.body) == count])
 
 
 def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
     """How often statements use the names to which they assign lists that they write down, in one of the ways of `private_lists`."""
-    parts = [part for statement in body for part in ast.walk(statement)]
+    parts = [part for statement in body for part in walk(statement)]
     found = Counter([name for part in parts for name in written_down(part)])
     for part in parts:
         name, more = reads_item(part), grown(part)
@@ -275,7 +276,7 @@ def _asked_for_items(test: ast.expr) -> str | None:
 
 def read_one_by_one(node: FunctionNode, lists: frozenset[str]) -> frozenset[str]:
     """Those private lists of which a function reads items but the last one, or through which its loops go."""
-    parts = [*ast.walk(node)]
+    parts = [*walk(node)]
     found = {name for part in parts if (name := reads_item(part)) is not None and reads_last(part) is None}
     headers = [part.iter for part in parts if isinstance(part, ast.For | ast.comprehension)]
     return lists & (found | {source_of(x) for header in headers for x in listed_in(header)})
@@ -347,12 +348,13 @@ def moves_with(expression: ast.expr, names: Iterable[str]) -> set[str]:
     return set()
 
 
-def _own_parts(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a statement, but for bodies of nested functions and classes."""
-    yield node
+def _own_parts(node: ast.AST) -> list[ast.AST]:
+    """A statement and its parts, each before its own ones, but for bodies of nested functions and classes."""
+    found = [node]
     if not isinstance(node, FunctionNode | ast.ClassDef):
-        for child in ast.iter_child_nodes(node):
-            yield from _own_parts(child)
+        for child in children(node):
+            found += _own_parts(child)
+    return found
 
 
 def own_uses(node: FunctionNode) -> Mapping[str, int]:
@@ -397,7 +399,7 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
 
 def _wrapped(name: str, node: ast.expr) -> set[int]:
     """Where a name stands in parts of an expression whose value comes again after some steps, `t % 2`, or stays for some, `t // 2`."""
-    wrapping = [part for part in ast.walk(node) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod | ast.FloorDiv)]
+    wrapping = [part for part in walk(node) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod | ast.FloorDiv)]
     return {id(x) for part in wrapping for x in named(name, part)}
 
 
@@ -416,7 +418,7 @@ def _computed_with(node: ast.AST) -> list[ast.expr]:
 
 def named(name: str, node: ast.AST) -> list[ast.Name]:
     """Where a name stands in a statement or an expression, in functions inside as well."""
-    return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id == name]
+    return [part for part in walk(node) if isinstance(part, ast.Name) and part.id == name]
 
 
 def _is_renewed(name: str, body: Sequence[ast.stmt]) -> bool:

@@ -27,6 +27,7 @@ from typing import Any, Final, TypeGuard
 
 from tracejit.capture.syntax.convert import compiled_as
 from tracejit.capture.syntax.locate import FunctionNode, Located, NotConvertible, declare, locate
+from tracejit.capture.syntax.parts import children, walk
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, names_stored_by
 
 __all__ = ["Piece", "cut"]
@@ -70,15 +71,15 @@ def cut(
     NotConvertible as `locate` does."""
     located = locate(code, module_file)
     node = located.node
-    if not isinstance(node, ast.FunctionDef) or any(isinstance(part, _SUSPENDING) for part in ast.walk(node)):
+    if not isinstance(node, ast.FunctionDef) or any(isinstance(part, _SUSPENDING) for part in walk(node)):
         return None
-    if not _named(ast.walk(node)).isdisjoint(_OF_VARIABLES):
+    if not _named(walk(node)).isdisjoint(_OF_VARIABLES):
         return None
     loops = list(_outermost(node.body))
     chosen = [chain[-1] for line in lines for loop in loops if (chain := _around(loop, line))]
     if any(line is None or _is_elsewhere(node, line) for line in lines):
         chosen += [loop for loop in loops if not any(x is loop for x in chosen)]
-    inside = [x for loop in chosen for statement in loop.body for x in ast.walk(statement)]
+    inside = [x for loop in chosen for statement in loop.body for x in walk(statement)]
     cutter = _Cutter(code, located, names)
     pieces: list[Piece] = []
     for k, loop in enumerate(chosen):
@@ -93,7 +94,7 @@ def cut(
 
 def _is_elsewhere(node: ast.FunctionDef, line: int) -> bool:
     """Whether a line is in another function, which may be one inside."""
-    inside = [part for part in ast.walk(node) if isinstance(part, FunctionNode) and part is not node]
+    inside = [part for part in walk(node) if isinstance(part, FunctionNode) and part is not node]
     return not _is_in(node, line) or any(_is_in(part, line) for part in inside)
 
 
@@ -107,7 +108,7 @@ def _outermost(body: Iterable[ast.AST]) -> Iterator[ast.For | ast.While]:
         if isinstance(part, ast.For | ast.While):
             yield part
         elif not isinstance(part, FunctionNode | ast.ClassDef):
-            yield from _outermost(ast.iter_child_nodes(part))
+            yield from _outermost(children(part))
 
 
 def _around(loop: ast.For | ast.While, line: int | None) -> list[ast.For | ast.While]:
@@ -133,9 +134,9 @@ class _Cutter:
         self.local = bound_names(node) - self.shared
         self.consuming = {x for x in _CONSUMING if x not in self.local and x not in code.co_freevars and x not in names}
         self.captured = set(_captured(node.body, self.consuming)) & self.local
-        self.assigned_inside = {name for x in ast.walk(node) if isinstance(x, ast.Nonlocal) for name in x.names}
-        deleted = {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Del)}
-        self.deleted = deleted | {x.name for x in ast.walk(node) if isinstance(x, ast.ExceptHandler) and x.name}
+        self.assigned_inside = {name for x in walk(node) if isinstance(x, ast.Nonlocal) for name in x.names}
+        deleted = {x.id for x in walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Del)}
+        self.deleted = deleted | {x.name for x in walk(node) if isinstance(x, ast.ExceptHandler) and x.name}
 
     def piece(self, loop: ast.For | ast.While, name: str) -> Piece | None:
         """The body of a loop, in whose place there is a call of it; None, and nothing has changed, where it has to stay."""
@@ -183,7 +184,7 @@ class _Cutter:
     def _names(self, loop: ast.For | ast.While) -> tuple[list[str], list[str]]:
         """Of the function's variables those that the body is given, and those that it gives back.  Raises _NoPiece."""
         body = loop.body
-        parts = [part for statement in body for part in ast.walk(statement)]
+        parts = [part for statement in body for part in walk(statement)]
         if any(isinstance(part, ast.Global | ast.Nonlocal | ast.Delete | ast.ClassDef | _TYPE_ALIAS) for part in parts):
             raise _NoPiece
         named = _named(parts)
@@ -221,14 +222,13 @@ class _Cutter:
                 found.add(part.id)
             elif isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
                 found.add(part.target.id)
-            children = list(ast.iter_child_nodes(part))
-            waiting += [x for x in children if part is not loop or x not in loop.body]
+            waiting += [x for x in children(part) if part is not loop or x not in loop.body]
         return found
 
 
 def _placed(node: ast.AST, like: ast.stmt) -> None:
     """Have what has been made stand at the first line of the body."""
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.stmt | ast.expr | ast.arg) and not hasattr(part, "lineno"):
             part.lineno = part.end_lineno = like.lineno
             part.col_offset = part.end_col_offset = like.col_offset
@@ -244,7 +244,7 @@ def _is_left_through_finally(part: ast.AST) -> TypeGuard[ast.Try]:
     return (
         isinstance(part, ast.Try | ast.TryStar)
         and bool(part.finalbody)
-        and any(isinstance(x, ast.Break | ast.Continue) for x in ast.walk(part))
+        and any(isinstance(x, ast.Break | ast.Continue) for x in walk(part))
     )
 
 
@@ -302,16 +302,16 @@ def _captured(body: Iterable[ast.AST], consuming: Container[str]) -> Iterator[st
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in consuming and len(part.args) == 1:
             only = part.args[0]
             if isinstance(only, ast.GeneratorExp):
-                waiting += [*ast.iter_child_nodes(only), *part.keywords]
+                waiting += [*children(only), *part.keywords]
                 continue
         if isinstance(part, FunctionNode | ast.ClassDef | ast.GeneratorExp):
-            yield from (x.id for x in ast.walk(part) if isinstance(x, ast.Name))
-        waiting += ast.iter_child_nodes(part)
+            yield from (x.id for x in walk(part) if isinstance(x, ast.Name))
+        waiting += children(part)
 
 
 def _before(node: ast.FunctionDef, loop: ast.For | ast.While, local: set[str]) -> frozenset[str] | None:
     """The names that surely have a value where the body of the loop begins; None where it does not."""
-    arguments = [x.arg for x in ast.walk(node.args) if isinstance(x, ast.arg)]
+    arguments = [x.arg for x in walk(node.args) if isinstance(x, ast.arg)]
     flow = _Flow(local, loop)
     flow.through(node.body, frozenset(arguments))
     return flow.found
@@ -343,7 +343,7 @@ class _Flow:
     def _reads(self, parts: Iterable[ast.AST | None], known: frozenset[str]) -> frozenset[str]:
         """Note which names expressions may read before they have a value.  What is assigned after them."""
         for part in parts:
-            for x in ast.walk(part) if part is not None else ():
+            for x in walk(part) if part is not None else ():
                 if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load) and x.id in self._local and x.id not in known:
                     self.exposed.add(x.id)
         return known.union(*[_assigned_in(part) for part in parts if part is not None])
@@ -458,7 +458,7 @@ def _assigned_in(node: ast.AST) -> frozenset[str]:
             return _assigned_in(left) | _assigned_in(first)
         case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp() | ast.stmt():
             return frozenset()
-    return frozenset().union(*map(_assigned_in, ast.iter_child_nodes(node)))
+    return frozenset().union(*map(_assigned_in, children(node)))
 
 
 def _is_watched(body: Iterable[ast.AST], loop: ast.AST, watched: bool = False) -> bool:
@@ -467,7 +467,7 @@ def _is_watched(body: Iterable[ast.AST], loop: ast.AST, watched: bool = False) -
         if part is loop:
             return watched
         catches = isinstance(part, ast.Try | ast.TryStar) or (isinstance(part, ast.With) and not all(map(_passes_on, part.items)))
-        if _is_watched(ast.iter_child_nodes(part), loop, watched or catches):
+        if _is_watched(children(part), loop, watched or catches):
             return True
     return False
 

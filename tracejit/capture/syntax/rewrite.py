@@ -27,6 +27,7 @@ from tracejit.capture.syntax.loops import (
     number_uses,
 )
 from tracejit.capture.syntax.matching import MatchRewriter
+from tracejit.capture.syntax.parts import walk
 from tracejit.capture.syntax.scopes import names_stored_by
 
 __all__ = ["CELLS", "Rewriter"]
@@ -215,7 +216,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         comprehension, (generator,) = found.comprehension, found.comprehension.generators
         items, value, loop = self.temporary() if found.added is None else self.sum_name(), self.temporary(), self.temporary()
         repeated = self.place(found.loop(items, self.temporary().rstrip("_")), comprehension)
-        local = {items, value, *[part.id for part in ast.walk(repeated.target) if isinstance(part, ast.Name)]}
+        local = {items, value, *[part.id for part in walk(repeated.target) if isinstance(part, ast.Name)]}
         is_read = isinstance(found.place[0], ast.stmt) and not self.read.isdisjoint(names_stored_by([node]))
         shared, lists = self.globals | self.nonlocals, self.lists | ({items} if found.added is None else set())
         read = frozenset({items} if is_read else ())
@@ -454,7 +455,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return node
 
     def visit_Try(self, node: Any) -> ast.stmt:
-        leaves = any(isinstance(part, ast.Return | ast.Break | ast.Continue) for end in node.finalbody for part in ast.walk(end))
+        leaves = any(isinstance(part, ast.Return | ast.Break | ast.Continue) for end in node.finalbody for part in walk(end))
         self.generic_visit(node)
         if leaves:  # what is under way when it begins is handled by that
             node.finalbody.insert(0, self.statement(self.handler("caught"), node.finalbody[0]))
@@ -468,9 +469,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
     visit_AsyncWith = visit_AsyncFor = visit_asynchronous
 
     def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
-        names = [
-            getattr(part, "name", None) or getattr(part, "rest", None) for case in node.cases for part in ast.walk(case.pattern)
-        ]
+        names = [getattr(part, "name", None) or getattr(part, "rest", None) for case in node.cases for part in walk(case.pattern)]
         self.refuse_shared_names(filter(None, names), "a pattern")
         value = self.visit(node.subject)
         subject, conditions = self.match_as_conditions(node)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tracejit.capture.syntax.locate import FunctionNode
+from tracejit.capture.syntax.parts import children, walk
 
 __all__ = ["LOOKING_AT_VARIABLES", "bound_names", "declared_names", "gathered_names", "names_stored_by"]
 
@@ -19,7 +20,7 @@ def declared_names(node: FunctionNode) -> tuple[set[str], set[str]]:
     names: tuple[set[str], set[str]] = (set(), set())
 
     def search(parent: ast.AST) -> None:
-        for child in ast.iter_child_nodes(parent):
+        for child in children(parent):
             if isinstance(child, ast.Global):
                 names[0].update(child.names)
             elif isinstance(child, ast.Nonlocal):
@@ -73,7 +74,7 @@ def names_stored_by(parts: Iterable[ast.AST]) -> set[str]:
 def gathered_names(node: FunctionNode) -> set[str]:
     """Names for which Python makes a container: `*args`, `**kwargs`, starred targets, the rest in a pattern."""
     names = {argument.arg for argument in (node.args.vararg, node.args.kwarg) if argument}
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Starred) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name):
             names.add(part.value.id)
         elif isinstance(part, ast.MatchStar) and part.name:
