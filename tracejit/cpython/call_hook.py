@@ -8,9 +8,9 @@ function would learn of the same frames, and of each return and each call of a b
 all code of the thread without its specialised instructions, later versions the calls: recordings took a third longer.
 
 Some specialised instructions evaluate a frame that is handed to nobody (c_api.hides_frames): those for a `__getitem__` written in Python,
-or for the `__init__` of a new instance.  Instrumented code has neither subscripts nor calls of its own, and the library's code subscripts
-what is the program's with `operator.getitem`, and makes instances of the program's classes with `operator.call`.  Frames of other code are
-evaluated without specialised instructions, as `check` says.
+or for the `__init__` of a new instance.  Instrumented code has neither subscripts nor calls of its own, and the library's functions that
+come upon objects of the program's are instrumented as well; the others have tensors and numbers.  Frames of all other code are evaluated
+without specialised instructions, as `check` says.
 
 Where machine code may not look at objects (c_api.supported), and where a trace function is on, whose own frames are none of the program's,
 it is a profile function in Python.
