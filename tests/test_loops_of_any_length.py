@@ -11,48 +11,8 @@ import numpy as np
 import pytest
 
 import tracejit as tj
-from tests.loop_programs import WIDTH, U, W, cell, parameter, zeros
+from tests.loop_programs import LENGTHS, WIDTH, U, W, agree, cell, parameter, zeros
 from tracejit import nn
-from tracejit.core.tree import flatten
-from tracejit.tensor import Tensor
-
-LENGTHS = (40, 25, 60, 17, 31, 80, 22, 55, 2, 0, 3, 1, 33)
-
-
-def agree(compiled: Callable[..., Any], function: Callable[..., Any], lengths: tuple[int, ...] = LENGTHS) -> None:
-    """Both give the same for each length, gradients too, or raise the same."""
-
-    def outcome(called: Callable[..., Any], length: int) -> Any:
-        xs = parameter(length, 2, WIDTH, seed=length).detach().requires_grad_()
-        tj.manual_seed(length)
-        try:
-            found = flatten(called(xs))[0]
-        except (IndexError, NameError, RuntimeError, TypeError, AttributeError, ValueError) as error:
-            return type(error), str(error)
-        total = sum([(y * y).sum() for y in found if isinstance(y, Tensor) and y.requires_grad], start=tj.zeros(()))
-        of = (xs, W, U)
-        slopes = tj.autograd.grad(total, of, allow_unused=True) if total.requires_grad else ()
-        return found, slopes, tj.get_rng_state().tolist()
-
-    for length in lengths:
-        mine, expected = outcome(compiled, length), outcome(function, length)
-        if len(expected) == 2:
-            assert mine == expected
-            continue
-        assert len(mine[0]) == len(expected[0])
-        for x, y in zip(mine[0], expected[0], strict=True):
-            if not isinstance(y, Tensor):
-                assert type(x) is type(y)
-                assert x == y
-                continue
-            assert (x.shape, x.dtype, x.requires_grad, x.stride()) == (y.shape, y.dtype, y.requires_grad, y.stride())
-            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-12, atol=1e-13)
-        for x, y in zip(mine[1], expected[1], strict=True):
-            assert (x is None) == (y is None)
-            if y is not None:
-                np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-9, atol=1e-12)
-        assert mine[2] == expected[2]
-
 
 # -- what a loop goes through
 

@@ -13,7 +13,6 @@ from tracejit.capture.snapshots import DICTIONARIES
 from tracejit.capture.steps import Place, Step
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Literal
-from tracejit.ops.movement.views import slice_
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class EvaluatedStep:
             return numbers[place] if place in numbers else starts[place[0]] + place[1]
 
         self._nodes = [
-            (a.node, a.node.attrs, [number(x) if type(x) is tuple else x for x in a.operands], a.position, distance, a.with_grad)
+            (a, [number(x) if type(x) is tuple else x for x in a.operands], distance)
             for a, distance in zip(step.nodes, moves, strict=True)
         ]
         self._left = list(map(number, step.left))
@@ -62,16 +61,17 @@ class EvaluatedStep:
     def once(self, times: int, given: list[Tensor]) -> tuple[list[Tensor], list[list[Tensor]]]:
         """What a step leaves and appends, so many steps after the one that was recorded.  given: what it begins with."""
         again, known = self._interpreter.again, [*given, *self._shared]
-        for node, attributes, places, position, distance, with_grad in self._nodes:
+        for a, places, distance in self._nodes:
+            node, attributes = a.node, a.node.attrs
             operands = [known[x] if type(x) is int else x for x in places]
-            if position is not None:
-                at = position + distance * times
-                if node.op is slice_:
-                    attributes = {**attributes, "start": at, "stop": at + 1}
+            if a.position is not None:
+                at = a.position + distance * times
+                if a.width is not None:
+                    attributes = {**attributes, "start": at, "stop": at + a.width}
                     node = replace(node, attributes=tuple(sorted(attributes.items())))
                 else:
                     operands[1] = Literal(at)
-            known += again(node, attributes, operands, with_grad)
+            known += again(node, attributes, operands, a.with_grad)
         return [known[k] for k in self._left], [[known[k] for k in items] for items in self._appended]
 
 

@@ -37,7 +37,7 @@ from tracejit.ir.graph import Body, Graph, Literal, Node
 from tracejit.ir.interpreter import StepFailed
 from tracejit.ir.loop import Saved, loop
 from tracejit.ops.movement.copies import clone, flip
-from tracejit.ops.movement.views import detach, permute, reshape, select, slice_
+from tracejit.ops.movement.views import detach, permute, reshape, select, slice_, unfold
 from tracejit.passes.backward import gradient_operands
 from tracejit.passes.dce import dce
 from tracejit.passes.loop_gradient import differentiable_loop
@@ -122,7 +122,8 @@ def row(base: Tensor, dim: int, at: Any, width: int | None = None) -> Tensor:
 class Slices(NamedTuple):
     """One tensor for each step: slices of `base` along `dim`, the first one at `at`, the next one `distance` further.  since: when they
     were made, by the numbers of the tape, where that was before the steps.  width: how long they are along that dimension, if they have
-    it: then `at` and `distance` count slices.  is_tracked: whether they require grad if `base` does: it may be looked at in `no_grad()`."""
+    it: then `at` and `distance` count slices.  window: how long they are where they may overlap: then these count elements.  is_tracked:
+    whether they require grad if `base` does: it may be looked at in `no_grad()`."""
 
     base: Tensor
     dim: int
@@ -130,12 +131,16 @@ class Slices(NamedTuple):
     distance: int
     since: float | None = None
     width: int | None = None
+    window: int | None = None
     is_tracked: bool = True
 
     def one(self, k: int) -> Tensor:
         """That of step k."""
+        at = self.at + k * self.distance
         with set_grad_enabled(state.grad_enabled and self.is_tracked):
-            return row(self.base, self.dim, self.at + k * self.distance, self.width)
+            if self.window is not None:
+                return slice_.of(self.base, dim=self.dim, start=at, stop=at + self.window, step=1)  # type: ignore[no-any-return]
+            return row(self.base, self.dim, at, self.width)
 
     def stacked(self, count: int, reverse: bool | None = None) -> Tensor:
         """Those of so many steps along the first dimension.  reverse: the direction in which a loop goes through them; without one they are
@@ -157,9 +162,14 @@ class Slices(NamedTuple):
             length = shape[self.dim] if width == 1 else stop
             base = reshape.of(base, shape=(*shape[: self.dim], length, width, *shape[self.dim + 1 :]))
             made.append(base)
+        dims = [d for d in range(base.ndim) if d != self.dim]
+        if self.window is not None:
+            dims.insert(self.dim, base.ndim)  # the elements of a window
+            base = unfold.of(base, dim=self.dim, size=self.window, step=1, dilation=1)
+            made.append(base)
         made.append(slice_.of(base, dim=self.dim, start=start, stop=stop, step=abs(self.distance)))
-        if self.dim:
-            made.append(permute.of(made[-1], dims=(self.dim, *[d for d in range(made[-1].ndim) if d != self.dim])))
+        if self.dim or self.window is not None:
+            made.append(permute.of(made[-1], dims=(self.dim, *dims)))
         if reverse is not None and (self.distance < 0) is not reverse:
             made.append(flip.of(made[-1], dims=(0,)))
         if self.since is not None and made[-1].requires_grad:  # cotangents of `base` are added up in the order of these numbers
@@ -323,6 +333,11 @@ class StepsAsLoop:
         collects = any(self._step.appended) or bool(self._rows)
         if not (self.carried or collects) or any(k < self._elements for k in self.carried):
             return False
+        windows = {("made", self._numbers[i]) for i in self._moving if self._step.nodes[i].is_window}
+        if any(
+            self._root(place) in windows for items in self._step.appended for place in items
+        ):  # nobody can write to what stands for all
+            return False
         for items, row_major in zip(self._step.appended, self._row_major, strict=True):
             if len(items) > 1 or not all(place in self._slices or (row_major and self._is_made(place)) for place in items):
                 return False
@@ -365,6 +380,8 @@ class StepsAsLoop:
     def _stays(self, a: Applied) -> bool:
         """Whether a view at a place that moves is always one of the same tensor, of which places count from the front; or of the same view
         of it, `x[0, t]`."""
+        if a.is_window and a.kind[0][1]:  # cotangents of overlapping slices would be added up in another order
+            return False
         place = kind, k = self._root(a.operands[0])
         if kind == "made" or (kind == "given" and (k < self._elements or self._step.left[k - self._elements] != place)):
             return False
@@ -477,8 +494,8 @@ class StepsAsLoop:
             a = self._step.nodes[i]
             assert a.position is not None
             base = self._base(a.operands[0])
-            width = 1 if a.node.op is slice_ else None
-            sliced["made", self._numbers[i]] = Slices(base, a.node.attrs["dim"], a.position + distance, distance, width=width)
+            made = Slices(base, a.node.attrs["dim"], a.position + distance, distance)
+            sliced["made", self._numbers[i]] = made._replace(window=a.width) if a.is_window else made._replace(width=a.width)
         for k, trailing in self._trailing.items():
             x = sliced[trailing.slice]
             sliced["trailing", k] = x._replace(at=x.at - trailing.steps * x.distance)

@@ -565,13 +565,13 @@ class Loop:
                 operands.append(places.get(x, ("shared", x)))
             else:
                 operands.append(x)
-        attributes, position = node.attributes, None
+        attributes, position, width = node.attributes, None, None
         if op is select and isinstance(operands[1], Literal) and python_type(operands[1].value) is int:
             position, operands[1] = operands[1].value, None
-        elif op is slice_ and _has_one_element(bounds := node.attrs):
+        elif op is slice_ and (width := _width(bounds := node.attrs)) is not None:
             attributes, position = (("dim", bounds["dim"]),), bounds["start"]
         kind = tuple([(interpreter.avals[v], v in interpreter.requires_grad) for v in node.outputs])
-        return Applied(node, tuple(operands), attributes, with_grad, kind, position)  # type: ignore[arg-type]
+        return Applied(node, tuple(operands), attributes, with_grad, kind, position, width)  # type: ignore[arg-type]
 
     def _moves(self, step: Step, following: Step) -> list[int] | None:
         """How far the position of each node moves from step to step; None where that is not the same for all that are left."""
@@ -583,7 +583,8 @@ class Loop:
                 x, dim = self._interpreter.avals[other.node.operands[0]], other.node.attrs["dim"]  # type: ignore[index]
                 end = other.position + distance * (self._count - 1 - self._at)
                 # Else positions have changed their sign on the way.
-                if (distance and abs(distance) not in self._units) or not 0 <= end < x.shape[dim]:  # type: ignore[union-attr]
+                is_inside = 0 <= end <= x.shape[dim] - (other.width or 1)  # type: ignore[union-attr]
+                if (distance and abs(distance) not in self._units) or not is_inside:
                     return None
             distances.append(distance)
         return distances
@@ -746,7 +747,10 @@ class Loop:
         return found
 
 
-def _has_one_element(bounds: Mapping[str, Any]) -> bool:
-    """Whether a slice is one of one element, `x[:, t : t + 1]`."""
+def _width(bounds: Mapping[str, Any]) -> int | None:
+    """How many elements a slice has, `x[:, t : t + 3]`; None where that is not the same in all calls, or they are not side by side."""
     start: Any = bounds["start"]
-    return python_type(start) is int and bounds["step"] == 1 and bounds["stop"] - start == 1
+    if python_type(start) is not int or bounds["step"] != 1:
+        return None
+    width = bounds["stop"] - start
+    return width if type(width) is int else None

@@ -20,7 +20,8 @@ by its number in the step, or "shared", by its value."""
 @dataclass(frozen=True, slots=True)
 class Applied:
     """A node of a step.  operands: places of tensors and numbers; anything else as it is in the node.  attributes: those of the node.
-    kind: of its outputs.  position: which slice it is a view of, if it is one; neither compared nor among operands and attributes."""
+    kind: of its outputs.  position: which slice it is a view of, if it is one; neither compared nor among operands and attributes.  width:
+    how long that is along its dimension, None of one that has not got that dimension."""
 
     node: Node
     operands: tuple[Any, ...]
@@ -28,13 +29,19 @@ class Applied:
     with_grad: bool
     kind: tuple[Any, ...]
     position: int | None
+    width: int | None
+
+    @property
+    def is_window(self) -> bool:
+        """Whether it is a slice of several elements, of which the next one may have some."""
+        return self.width is not None and self.width > 1
 
     def is_like(self, other: Applied) -> bool:
         return (
             self.node.op is other.node.op
             and self.operands == other.operands
             and self.attributes == other.attributes
-            and (self.with_grad, self.kind) == (other.with_grad, other.kind)
+            and (self.with_grad, self.kind, self.width) == (other.with_grad, other.kind, other.width)
         )
 
 

@@ -695,7 +695,8 @@ class CompiledFunction(_Partial[P, R]):
         if not arriving.is_instance:
             self._partings.note(self._name(), recording.facts, [entry.recording.facts for entry in self._entries])
         stats = self.stats
-        self._settling.recorded(entry, sum(other.executable.counter[0] for other in self._entries))
+        served = sum(other.executable.counter[0] for other in self._entries)
+        self._settling.recorded(entry, served, arriving.is_instance)
         stats.executables = [*stats.executables, entry.executable]
         self._entries = (*self._entries, entry)
         self._settling.window = max(WINDOW, len(self._entries))

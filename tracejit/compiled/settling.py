@@ -14,8 +14,9 @@ trying.
   until as many windows in a row as there were losses have left no debt.
 * Recordings.  After `config.max_failures` in a row that came to nothing the next one comes `FIRST_WAIT` calls later, then twice as many;
   after `_RAISED` in a row that ended in an error, after 8 calls, then twice as many.  A function without entries is left alone meanwhile.
-  Where `_WASTED` paths more were recorded than calls were served meanwhile, a function that can be is taken to pieces (pieces.py); where
-  `_UNUSED` more were, the next one comes `FIRST_WAIT` calls later, then twice as many, until enough have been.
+  A recording, with the program that is made of it, is worth `_WORTH` served calls, and an instance of another one a single one.  Where
+  `_WASTED` recordings more were made than have earned what they are worth, a function that can be is taken to pieces (pieces.py); where
+  `_UNUSED` more were, the next one comes `FIRST_WAIT` calls later, then twice as many, until enough calls have been served.
   Where there is no room for another path, it is looked for entries that are not used after so many calls as an entry may have to wait for
   (`is_crowded`), twice as many whenever something was dropped; and sooner for paths of other sizes that one call makes up for.
   A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `_FRUITLESS` of one piece of code in
@@ -43,6 +44,7 @@ _RAISED: Final = 8
 _FRUITLESS: Final = 32
 _WASTED: Final = 8
 _UNUSED: Final = 16
+_WORTH: Final = 8
 _FURTHEST: Final = 20  # doublings
 
 
@@ -76,7 +78,7 @@ class Settling:
         self._newest: Entry | None = None  # on trial: the last path that was recorded
         self._failures = self._raised = 0  # recordings in a row that came to nothing, that ended in an error
         self._served = 0  # calls that entries had served when the last path was recorded
-        self._unused = 0  # paths that were recorded, less the calls that were served meanwhile
+        self._unused = 0  # what paths have to be worth, less the calls that were served meanwhile
         self._wait = 0  # calls that no entry serves before the next recording
         self._crowded = 0  # calls for want of room since the last look for entries that are not used
         self._paying = 0  # those among them whose paths would have made up for what they cost
@@ -189,12 +191,13 @@ class Settling:
             self._crowded = 0
             self._patience *= 2 if dropped else 1
 
-    def recorded(self, entry: Entry, served: int) -> None:
-        """A path was recorded.  served: how many calls others have served so far."""
+    def recorded(self, entry: Entry, served: int, is_instance: bool) -> None:
+        """A path was recorded, or is an instance of another one.  served: how many calls others have served so far."""
         self._failures = self._raised = 0
-        self._unused = max(0, self._unused + 1 - max(0, served - self._served))
+        self._unused = max(0, self._unused + (1 if is_instance else _WORTH) - max(0, served - self._served))
         self._served = served
-        self._wait = 0 if self._unused < _UNUSED else FIRST_WAIT << min(self._unused - _UNUSED, _FURTHEST)
+        beyond = self._unused // _WORTH - _UNUSED
+        self._wait = 0 if beyond < 0 else FIRST_WAIT << min(beyond, _FURTHEST)
         if self._trial:
             self._newest = entry
         if self._code is not None and not self._recorded:
@@ -205,8 +208,8 @@ class Settling:
         self._recorded = True
 
     def is_wasteful(self) -> bool:
-        """Whether many more paths were recorded than calls were served meanwhile."""
-        return self._unused >= _WASTED
+        """Whether many more paths were recorded than have earned what they are worth."""
+        return self._unused >= _WASTED * _WORTH
 
     def failed(self, lasting: bool) -> int:
         """A recording came to nothing; lasting: because of the program, not of what is around it.  For how many calls to wait."""

@@ -1,0 +1,190 @@
+"""Loops of Python whose steps read several rows that lie side by side, some of which the next step reads as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as tj
+from tests.loop_programs import LENGTHS as ALL
+from tests.loop_programs import WIDTH, W, agree, cell, parameter, zeros
+
+LENGTHS = (40, 25, 60, 17, 31, 80, 22, 55, 33, 2, 0, 4, 3, 1, 5)
+KERNEL = parameter(3, 1, WIDTH, seed=3)
+
+
+def autoregressive(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for t in range(3, xs.shape[0]):
+        h = cell(h, (series[t - 3 : t] * KERNEL).sum(0))
+    return h
+
+
+def errors_of_predictions(xs: Any) -> Any:
+    loss, series = 0.0, xs.detach()
+    for t in range(3, len(xs)):
+        loss = loss + (((KERNEL * series[t - 3 : t]).sum(0) - series[t]) ** 2).sum()
+    return loss
+
+
+def convolved(xs: Any) -> Any:
+    series, out = xs.detach(), []
+    for t in range(xs.shape[0] - 2):
+        out.append((series[t : t + 3] * KERNEL).sum(0))
+    return tj.stack(out)
+
+
+def smoothed(xs: Any) -> Any:
+    series = xs.detach()
+    out = series.clone()
+    for t in range(2, xs.shape[0] - 2):
+        out[t] = series[t - 2 : t + 3].mean(0)
+    return out
+
+
+def along_the_second_dimension(xs: Any) -> Any:
+    h, series = zeros(), xs.detach().transpose(0, 1).contiguous()
+    for t in range(xs.shape[0] - 1):
+        h = cell(h, series[:, t : t + 2].sum(1))
+    return h
+
+
+def backwards(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for t in range(xs.shape[0] - 3, -1, -1):
+        h = cell(h, series[t : t + 3].prod(0))
+    return h
+
+
+def some_rows_apart(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for t in range(0, xs.shape[0] - 2, 2):
+        h = cell(h, series[t : t + 3].sum(0))
+    return h
+
+
+def of_two_lengths(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for t in range(2, xs.shape[0] - 1):
+        h = cell(h, series[t - 2 : t].sum(0) - series[t - 1 : t + 2].mean(0) * series[t])
+    return h
+
+
+def carried_on(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    before = series[0:2]
+    for t in range(1, xs.shape[0] - 1):
+        now = series[t : t + 2]
+        h = cell(h, (now * before).sum(0))
+        before = now
+    return h
+
+
+def beside_a_fixed_one(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for t in range(xs.shape[0]):
+        h = cell(h, series[t] * series[1:4].sum(0))
+    return h
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        autoregressive, errors_of_predictions, convolved, smoothed, along_the_second_dimension, backwards, some_rows_apart,
+        of_two_lengths, carried_on, beside_a_fixed_one,
+    ],
+)  # fmt: skip
+def test_windows_are_of_any_number(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    agree(compiled, function, LENGTHS)
+    few = sum(length < 17 for length in LENGTHS)
+    assert compiled.stats.traces <= 5 + few
+    before = compiled.stats.traces
+    agree(compiled, function, (27, 67, 41, 39, 71))
+    assert compiled.stats.traces == before, compiled.explain()
+
+
+def with_gradients(xs: Any) -> Any:
+    h, series = zeros(), xs * 2
+    for t in range(xs.shape[0] - 2):
+        h = cell(h, series[t : t + 3].sum(0))
+    return h
+
+
+def growing(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for t in range(1, xs.shape[0]):
+        h = cell(h, series[:t].mean(0))
+    return h
+
+
+def collected(xs: Any) -> Any:
+    out, series = [], xs.detach()
+    for t in range(xs.shape[0] - 2):
+        out.append(series[t : t + 3])
+    out[0].mul_(2)
+    return tj.stack(out), out[-1], series
+
+
+def written(xs: Any) -> Any:
+    series = xs.detach().clone()
+    for t in range(xs.shape[0] - 2):
+        series[t : t + 2] = series[t + 1 : t + 3] * 0.5
+    return series
+
+
+def written_beside(xs: Any) -> Any:
+    h, series = zeros(), xs.detach().clone()
+    for t in range(xs.shape[0] - 2):
+        h = h * 0.5 + series[t : t + 2].sum(0)
+        series[t + 1] = h
+    return h, series
+
+
+def in_place(xs: Any) -> Any:
+    series = xs.detach().clone()
+    for t in range(xs.shape[0] - 2):
+        series[t : t + 3].mul_(0.5)
+    return series
+
+
+def past_the_end(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for t in range(xs.shape[0]):
+        h = cell(h, series[t : t + 3].sum(0))
+    return h
+
+
+def before_the_beginning(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for t in range(xs.shape[0]):
+        h = cell(h, series[t - 2 : t + 1].sum(0))
+    return h
+
+
+@pytest.mark.parametrize(
+    "function",
+    [with_gradients, growing, collected, written, written_beside, in_place, past_the_end, before_the_beginning],
+)
+def test_steps_that_do_more_with_windows_give_what_eager_calls_give(function: Callable[..., Any]) -> None:
+    agree(tj.compile(function), function, ALL)
+
+
+def test_a_loop_over_windows_has_the_bits_of_its_steps() -> None:
+    """Sums of the same length in the same order: nothing is a kernel of its own."""
+
+    def decayed(series: Any) -> Any:
+        h = tj.zeros(3, dtype=tj.float64)
+        for t in range(series.shape[0] - 2):
+            h = h * 0.9 + series[t : t + 3]
+        return h, tj.autograd.grad((h * W[0, :3]).sum(), W)[0]
+
+    compiled = tj.compile(decayed)
+    for length in (20, 33, 57, 24, 90):
+        series = parameter(length, seed=length).detach()
+        for x, y in zip(compiled(series), decayed(series), strict=True):
+            np.testing.assert_array_equal(x.numpy(), y.numpy())
+    assert compiled.stats.instances >= 2
