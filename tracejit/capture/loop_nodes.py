@@ -371,6 +371,13 @@ class StepsAsLoop:
         root = self._root(place)
         return root[0] == "made" and all(root != ("made", self._numbers[i]) for i in self._moving)
 
+    def _is_found(self, place: Place) -> bool:
+        """Whether a value is a part, at a place that the program computes, of what is there before the steps, `p = table[p]`: without a
+        gradient a copy of it is as good to the next step, since steps write neither to that nor to the part."""
+        kind, k = root = self._root(place)
+        given = kind == "given" and (k < self._elements or self._step.left[k - self._elements] == root)
+        return root != place and (given or kind == "shared" or root in self._slices) and not self._kinds[place][1]
+
     def _root(self, place: Place) -> Place:
         """What a value is a view of, or itself."""
         while place in self._viewed:
@@ -629,8 +636,15 @@ class StepsAsLoop:
             elif i not in self._done:
                 made = tuple([ids["made", number + k] for k in range(len(a.kind))])
                 nodes.append(Node(a.node.op, _operands(a, ids), a.node.attributes, made, a.node.line))
-        ends = tuple([ids[self._step.left[k - self._elements]] for k in self.carried])
         kinds.update((ids[place], kind) for place, kind in self._kinds.items() if place in ids)
+        ends: tuple[int, ...] = ()
+        for place in [self._step.left[k - self._elements] for k in self.carried]:
+            v = ids[place]
+            if self._is_found(place):
+                copies.append(Node(clone, (v,), (), (copied := next(more),)))
+                kinds[copied] = kinds[v]
+                v = copied
+            ends += (v,)
         for place in [place for items in self._step.appended for place in items if place not in self._slices]:
             v = ids[place]
             if self._root(place) != place:  # a view, of what is carried on, say: it is collected by itself

@@ -341,6 +341,12 @@ class RecordingInterpreter(StateRecorder):
                 self.requires_grad.discard(self.values[id(result)])
         return result if op.multiple else (result,)
 
+    def copied(self, value: int) -> Tensor:
+        """A new tensor with what is in `value`, which nothing writes to."""
+        copy = wrap(self.defined[value]._array.copy())
+        self.nodes.append(Node(REGISTRY["clone"], (value,), (), (self._define(copy),), user_line()))
+        return copy
+
     def _append(
         self,
         op: Op,

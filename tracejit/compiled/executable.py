@@ -397,7 +397,8 @@ class Executable:
                 owner = tensors[facts.alias.index] if facts.alias.kind == "input" else Name(f"out{facts.alias.index}")
                 placed, out = i in self._placed, Name(f"out{i}")
                 environment[f"view{i}"] = view_maker(facts.alias, scalars, facts.requires_grad and not placed)
-                statements.append(Define(f"out{i}", Name(f"view{i}").call(owner, numbers)))
+                places = [Name(f"out{place.output}") for place in facts.alias.places]
+                statements.append(Define(f"out{i}", Name(f"view{i}").call(owner, numbers, *places)))
                 if placed:
                     index = Constant(len(self.outputs) + self._placed.index(i))
                     statements += [SetAttribute(out, "_node", Name("n")), SetAttribute(out, "_index", index)]

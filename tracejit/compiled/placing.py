@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tracejit.capture.recording.entry import Alias, TensorInput, WrittenInput
+from tracejit.capture.recording.entry import Alias, Place, TensorInput, WrittenInput
 from tracejit.capture.recording.runs import Runs
 from tracejit.core.interpreter import bind, state
 from tracejit.ir.graph import Literal
@@ -76,17 +76,24 @@ def places_of_inputs(written: Sequence[WrittenInput], inputs: Sequence[TensorInp
     return [*before, Evaluate(Name("rebound").call()), *after] if places else []
 
 
-def view_maker(alias: Alias, scalars: Mapping[int, int], on_tape: bool) -> Callable[[Any, tuple[Any, ...]], Any]:
-    """A function that makes an aliasing output from the tensor that owns its memory."""
+def view_maker(alias: Alias, scalars: Mapping[int, int], on_tape: bool) -> Callable[..., Any]:
+    """A function that makes an aliasing output from the tensor that owns its memory, the numbers that the program is given, and tensors
+    that say the places that it computes."""
 
-    def make(owner: Any, numbers: tuple[Any, ...]) -> Any:
+    def make(owner: Any, numbers: tuple[Any, ...], *places: Any) -> Any:
+        computed = iter(places)
+
+        def given(x: Any) -> Any:
+            if isinstance(x, Place):
+                return next(computed)._array.item()
+            return numbers[scalars[x]] if type(x) is int else x.value if isinstance(x, Literal) else None
+
         previous = state.grad_enabled
         try:
             state.grad_enabled = on_tape
             out = owner
             for op, operands, attributes in alias.views:
-                rest = [numbers[scalars[x]] if type(x) is int else x.value if isinstance(x, Literal) else None for x in operands]
-                out = bind(op, (out, *rest), attributes)
+                out = bind(op, (out, *map(given, operands)), attributes)
             return detach(owner) if out is owner else out
         finally:
             state.grad_enabled = previous

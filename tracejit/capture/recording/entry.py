@@ -54,6 +54,7 @@ __all__ = [
     "Body",
     "Exit",
     "ExitPoint",
+    "Place",
     "Recording",
     "ScalarInput",
     "TensorInput",
@@ -119,13 +120,25 @@ class ScalarInput:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a view looks, which the program computes: what is in output number `output`."""
+
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
 class Alias:
     """An output that shares memory: `kind` is "input" or "output", `index` its position, `views` the (op, operands after the first,
     attributes) that lead from it to this output; empty where the memory is the same."""
 
     kind: str
     index: int
-    views: tuple[tuple[Op, tuple[Operand, ...], dict[str, Any]], ...]
+    views: tuple[tuple[Op, tuple[Operand | Place, ...], dict[str, Any]], ...]
+
+    @property
+    def places(self) -> list[Place]:
+        """The computed places, in order."""
+        return [x for _, operands, _ in self.views for x in operands if isinstance(x, Place)]
 
 
 @dataclass(frozen=True, slots=True)

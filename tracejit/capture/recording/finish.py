@@ -9,7 +9,6 @@ import gc
 import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -21,11 +20,11 @@ from tracejit.capture.handlers.base import ABSENT, TensorSource
 from tracejit.capture.handlers.effects import AttributeStore, FunctionCall, ItemStore, MethodCall
 from tracejit.capture.handlers.locking import release
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.places import user_line
 from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recording.entry import (
     Alias,
     ExitPoint,
+    Place,
     Recording,
     ScalarInput,
     TensorInput,
@@ -42,7 +41,7 @@ from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
-from tracejit.core.op import REGISTRY, Kind, Op
+from tracejit.core.op import Kind, Op
 from tracejit.core.overlap import overlaps_itself
 from tracejit.core.shapes import element_strides, filled_strides
 from tracejit.core.symbolic import text_of
@@ -79,9 +78,8 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     check_arrays(recorder, interpreter, views)
     check_calls(recorder, interpreter, views, inputs)
     check_outside_arrays(recorder, interpreter, inputs, written)
-    outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs)
-    if _hold_positions(interpreter, outputs):
-        outputs = _outputs(recorder, interpreter, recipes.outputs, Views(interpreter.nodes), inputs)
+    places = _places(interpreter, recipes.outputs, views)
+    outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs, places)
     for out in outputs:
         if out.alias is not None and out.requires_grad and any(_ends_gradients(op) for op, _, _ in out.alias.views):
             recorder.stop(
@@ -456,21 +454,26 @@ def _check_storages(
 
 
 # -- outputs
-def _hold_positions(interpreter: RecordingInterpreter, outputs: Sequence[TensorOutput]) -> bool:
-    """Each call makes outputs that are views again.  Where the program alone knows at which place one looks, that is guarded; answers
-    whether it had to be."""
-    operands = [x for out in outputs if out.alias is not None for _, rest, _ in out.alias.views for x in rest]
-    places = {x for x in operands if type(x) is int and isinstance(interpreter.avals[x], Aval)}
-    held: dict[Any, Literal] = {x: Literal(interpreter.defined[x]._array.item()) for x in places}
-    if held:
-        fixed = [replace(node, operands=tuple([held.get(x, x) for x in node.operands])) for node in interpreter.nodes]
-        guards = [Node(REGISTRY["guard"], (x,), (("expected", value),), (), user_line()) for x, value in held.items()]
-        interpreter.nodes[:] = [*fixed, *guards]
-    return bool(held)
+def _places(interpreter: RecordingInterpreter, tensors: list[Tensor], views: Views) -> dict[int, Place]:
+    """Where outputs that are views look, as far as the program computes that: each call makes the views again, and gets these numbers as
+    outputs, which are appended to `tensors`."""
+    chains = [views.root(interpreter.values[id(x)])[1] for x in tensors]
+    operands = [x for chain in chains for node in chain for x in node.operands[1:]]
+    found: dict[int, Place] = {}
+    for x in operands:
+        if type(x) is int and x not in found and isinstance(interpreter.avals[x], Aval):
+            found[x] = Place(len(tensors))
+            tensors.append(interpreter.copied(x))
+    return found
 
 
 def _outputs(
-    recorder: Recorder, interpreter: RecordingInterpreter, tensors: list[Tensor], views: Views, inputs: list[int]
+    recorder: Recorder,
+    interpreter: RecordingInterpreter,
+    tensors: list[Tensor],
+    views: Views,
+    inputs: list[int],
+    places: Mapping[int, Place],
 ) -> tuple[TensorOutput, ...]:
     """Facts of the output tensors, and of roots that several of them are views of, or one that was taken under no_grad, which goes on
     as its root does once it is written to: those come last, for `call` alone."""
@@ -486,7 +489,7 @@ def _outputs(
             hidden.append(root)
     made = []
     for position, (tensor, (root, chain)) in enumerate(zip(tensors, roots, strict=True)):
-        alias = _alias(position, root, chain, positions, inputs)
+        alias = _alias(position, root, chain, positions, inputs, places)
         made.append(_output(recorder, interpreter, tensor, alias, inputs))
     for root in hidden:
         owner = interpreter.defined[root]
@@ -494,8 +497,15 @@ def _outputs(
     return tuple(made)
 
 
-def _alias(position: int, root: int, chain: tuple[Node, ...], positions: dict[int, int], inputs: list[int]) -> Alias | None:
-    steps = tuple((node.op, node.operands[1:], node.attrs) for node in chain)
+def _alias(
+    position: int,
+    root: int,
+    chain: tuple[Node, ...],
+    positions: dict[int, int],
+    inputs: list[int],
+    places: Mapping[int, Place],
+) -> Alias | None:
+    steps = tuple((node.op, tuple([places.get(x, x) for x in node.operands[1:]]), node.attrs) for node in chain)  # type: ignore[arg-type]
     if root in inputs:
         return Alias("input", inputs.index(root), steps)
     owner = positions.get(root)
