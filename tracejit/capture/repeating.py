@@ -148,7 +148,7 @@ class Loop:
         self._asked: list[tuple[str, Any, Any, bool]] = []  # what the step that runs has asked of counters
         self._reads: list[tuple[str, Any, Tensor]] = []  # what the step that runs has read of private lists, and where
         self._tries = 0
-        self._floats: dict[str, float] = {}  # that variables have at the beginning
+        self._floats: dict[str, Any] = {}  # that variables have at the beginning
         self._before: _Beginning | None = None
         self._step: Step | None = None
         self._recorded: Any = None
@@ -338,7 +338,7 @@ class Loop:
         if not isinstance(self._elements, AnyNumber):
             return False
         floats = {name: x for name, x in self._floats_in(variables).items() if name in self._floats}
-        if all(x == self._floats[name] for name, x in floats.items()):
+        if all(_is_same(x, self._floats[name]) for name, x in floats.items()):
             return False
         for name, x in floats.items():
             variables[name] = self._interpreter.take_number(full(x, shape=(), dtype=float64))
@@ -372,8 +372,10 @@ class Loop:
         """Which step the one at `at` is, in each call."""
         return self._elements.place(at) if isinstance(self._elements, AnyNumber) else at
 
-    def _floats_in(self, variables: Mapping[str, Any]) -> dict[str, float]:
-        return {name: x for name in self._handed_on if type(x := variables.get(name)) is float}
+    def _floats_in(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Floats, and those that are computed of numbers from outside before the program runs."""
+        numbers = {name: x for name in self._handed_on if type(plain(x := variables.get(name))) is float}
+        return {name: x for name, x in numbers.items() if not is_late(x)}
 
     def _carried_numbers(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
         """The tensors of floats that steps hand on in variables."""
@@ -490,8 +492,9 @@ class Loop:
         looked_at.update(
             (f"{name}[-1]", x.items[-1]) for name, x in zip(appended, lists, strict=True) if x.items and name in names.last
         )
+        touched = [c for name, c in self._cells.items() if name != "__class__" and not recorder.effects.is_untouched(c)]
         try:
-            around = [cell.cell_contents for name, cell in self._cells.items() if name != "__class__"]
+            around = [cell.cell_contents for cell in touched]
         except ValueError:  # one has no value yet
             return None
         given = self._given(self._at)
@@ -745,6 +748,11 @@ class Loop:
                 grown.extend(more)
         self._at = end
         return found
+
+
+def _is_same(x: Any, y: Any) -> bool:
+    """Whether two floats are the same in each call."""
+    return x is y or (type(x) is type(y) is float and x == y)
 
 
 def _width(bounds: Mapping[str, Any]) -> int | None:

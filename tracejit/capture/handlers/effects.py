@@ -333,6 +333,11 @@ class EffectHandlers(Handlers):
             return value
         return self.recorder.read(value, expression.get("cell_contents"), called=self.recorder.facts.name(cell), symbolic=True)
 
+    def is_untouched(self, cell: Any) -> bool:
+        """Whether a variable around the function is as it was before the call."""
+        place = id(cell), "cell"
+        return id(cell) in self.cells and place not in self.written and place not in self.stored
+
     def read_empty_cell(self, cell: Any) -> None:
         """A closure cell was found empty.  Comparing a cell with an empty one runs no code."""
         expression = self.cells.get(id(cell))

@@ -181,6 +181,12 @@ class LeavingHandlers(Handlers):
         elif type(left) in (int, float) and left > 0 and (type(left) is float or type(exponent) is float):
             most = 900.0 // max(abs(math.log2(left)), 1.0)
             asked = [(right, "<", most), (right, ">", -most)]
+        elif is_symbolic(left) and not is_late(left) and type(base) is type(value) is float and 0 < base < math.inf:
+            magnitude = max(1, math.ceil(abs(math.log2(base))))
+            if magnitude <= 300:
+                within = left._name.compared(">=", 2.0**-magnitude), left._name.compared("<=", 2.0**magnitude)
+                self.recorder.miss_if(Not(Every(within)))
+                asked = [(right, "<", 900.0 // magnitude), (right, ">", -(900.0 // magnitude))]
         if asked is None or not all(COMPARISONS[symbol](plain(number), bound) for number, symbol, bound in asked):
             concrete(left), concrete(right)
             return value
