@@ -40,6 +40,8 @@ MOST_LAST: Final = 3
 reads in the steps that it runs there."""
 MORE_THAN: Final = 6
 """There are more elements than that."""
+MOST_AHEAD: Final = 16
+"""So many elements more count from the front, of loops whose first steps are told from the others, `if t >= 5`."""
 TAKING_APART: Final = {
     "unbind": ("input", "dim"),
     "split": ("input", "split_size_or_sections", "dim"),
@@ -135,6 +137,14 @@ class Numbers:
         """So many of them in the other order."""
         return Numbers(self._recorder, self._start + self.step * (count - 1), -self.step)
 
+    def steps_to(self, bound: int) -> int:
+        """How many elements there are before the one that a number which counts up from a plain one is compared with; 0 of others, and
+        where it is further than MOST_AHEAD."""
+        if type(self._start) is not int or self.step < 0:
+            return 0
+        ahead = (bound - self._start) // self.step + 1
+        return ahead if 0 <= ahead <= MOST_AHEAD else 0
+
     def become_tensor(self, count: int) -> bool:
         """Have them in a tensor int64 as well, so that steps can compute with them; False where they may be too long for that."""
         last = self._start + self.step * count
@@ -175,7 +185,7 @@ class AnyNumber:
     Others are made only if all steps are to run: then the number is this one in all calls."""
 
     def __init__(self, recorder: Recorder, through: Through, first: int = FIRST, last: int = LAST) -> None:
-        """through: more than MORE_THAN elements.  first, last: how many of them count from the front, and from the end."""
+        """through: more elements than that.  first, last: how many of them count from the front, and from the end."""
         self._recorder = recorder
         self.first, self.last = first, last
         self.count: SymInt = through.count

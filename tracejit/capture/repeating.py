@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracejit.capture.elements import LAST, MORE_THAN, MOST_FIRST, MOST_LAST, AnyNumber, Numbers, Rows, Through, made_at
+from tracejit.capture.elements import FIRST, LAST, MORE_THAN, MOST_FIRST, MOST_LAST, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.evaluated_steps import EvaluatedStep, Replacement, may_be_evaluated, without_guards
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import concrete, is_symbolic, plain
@@ -198,7 +198,8 @@ class Loop:
             return None
         found = a + b if symbol == "+" else a - b
         if not sizes.has_name(found):  # no step that follows has one more
-            for distance in range(-MOST_FIRST, MOST_FIRST + 1):
+            most = max(MOST_FIRST, self._elements.first)
+            for distance in range(-most, most + 1):
                 for unit in self._units:
                     sizes.admitted(found + distance * unit)
         return sizes.admitted(found)
@@ -272,7 +273,8 @@ class Loop:
         if state.top is not interpreter or type(through.count) is not SymInt or through.shape != names.shape:
             return False
         numbers = {name: part for name, part in zip(names.targets, parts, strict=True) if type(part) is Numbers}
-        if not numbers.keys() <= {*names.counters, *names.numbers} or not through.count > MORE_THAN:
+        ahead = max([numbers[name].steps_to(bound) for name, bound in names.bounds if name in numbers], default=0)
+        if not numbers.keys() <= {*names.counters, *names.numbers} or not through.count > MORE_THAN + ahead:
             return False
         for part in parts:
             if type(part) is Rows:
@@ -283,8 +285,8 @@ class Loop:
             return False
         self._counters = tuple({*names.counters, *numbers})
         self._units = {1, *[abs(part.step) for part in numbers.values()]}
-        ends = (MOST_FIRST, MOST_LAST) if names.read else ()
-        self._elements = AnyNumber(interpreter.recorder, through, *ends)
+        first, last = (MOST_FIRST, MOST_LAST) if names.read else (FIRST, LAST)
+        self._elements = AnyNumber(interpreter.recorder, through, first + ahead, last)
         self._tries = self._elements.first - _RUN + 1  # as many as have elements that count from the front
         return True
 

@@ -54,6 +54,7 @@ __all__ = [
 
 JOINING = ("stack", "cat", "sum")
 """Names of what makes one value of the items of a list, in their order."""
+_HANDLING = (ast.Try, ast.TryStar, ast.With, ast.AsyncWith)
 _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.FloorDiv, ast.Mod)
 
@@ -67,7 +68,8 @@ class LoopNames:
     each step assigns to before it uses them, and that nothing but the body uses.  in_front: lists that get what is appended in front of
     all others; listed: private lists that the body only reads, at places which move with its steps; read: private lists whose items the
     function reads one by one.  shape: of the targets, as of an element (elements.py).  kept: stored variables that each step adds a number
-    to, `i += 1`, with these numbers: if they are integers, they count steps, too."""
+    to, `i += 1`, with these numbers: if they are integers, they count steps, too.  bounds: targets that are counters if they are numbers,
+    with the integers that steps compare them with, `if t >= 5`."""
 
     targets: tuple[str, ...]
     unpacked: bool
@@ -84,6 +86,7 @@ class LoopNames:
     read: tuple[str, ...] = ()
     shape: Any = None
     kept: tuple[tuple[str, int], ...] = ()
+    bounds: tuple[tuple[str, int], ...] = ()
 
 
 def loop_names(
@@ -129,7 +132,15 @@ def loop_names(
         "numbers": numbers, "renewed": renewed, "in_front": in_front, "listed": listed, "read": appended & read,
     }  # fmt: skip
     known: dict[str, Any] = {name: tuple(sorted(found)) for name, found in groups.items()}
-    return LoopNames(tuple(targets), unpacked, **known, shape=_shape(node.target), kept=tuple(sorted(kept.items())))
+    bounds = {(name, bound) for part in inside for name in counters | numbers if (bound := _bound(name, part)) is not None}
+    return LoopNames(
+        tuple(targets),
+        unpacked,
+        **known,
+        shape=_shape(node.target),
+        kept=tuple(sorted(kept.items())),
+        bounds=tuple(sorted(bounds)),
+    )
 
 
 def _leaves(target: ast.expr) -> list[ast.expr]:
@@ -369,10 +380,11 @@ def _uses(name: str, body: Sequence[ast.stmt]) -> int:
 
 def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
     """Where a body computes with a name, `t * dt`, `xs[t % 2]`, if each other use of it is one position of a subscript that is read,
-    assigned to or updated, to which it is added once, or both bounds of a slice; one side of a comparison; or in a statement of the body
-    that adds a number to it.  None where it is used otherwise, or a condition like `t % 2 == 0` tells one step from the next."""
+    assigned to or updated, to which it is added once, or both bounds of a slice; one side of a comparison; in a statement of the body
+    that adds a number to it; or in an error that ends the loop.  None where it is used otherwise, or a condition like `t % 2 == 0` tells
+    one step from the next."""
     body = [statement for statement in body if _added_to(name, statement) is None]
-    counted: set[int] = set()  # uses as a position, or compared
+    counted = {id(x) for part in _ends(body) for x in named(name, part)}  # uses as a position, or compared, or of what comes last
     inside: set[int] = set()  # of subscripts, but for positions that come again
     operands: list[ast.Name] = []
     for part in (part for statement in body for part in _own_parts(statement)):
@@ -395,6 +407,15 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
     known = counted | {id(x) for x in operands if id(x) not in inside}
     uses = [x for statement in body for x in named(name, statement)]
     return operands if all(id(x) in known for x in uses) else None
+
+
+def _ends(body: Sequence[ast.stmt]) -> list[ast.AST]:
+    """What is evaluated once at most, in the step that an error ends; nothing where something in the body may handle that."""
+    parts = [part for statement in body for part in _own_parts(statement)]
+    if any(isinstance(part, _HANDLING) for part in parts):
+        return []
+    raised: list[ast.AST] = [part for part in parts if isinstance(part, ast.Raise)]
+    return [*raised, *[part.msg for part in parts if isinstance(part, ast.Assert) and part.msg is not None]]
 
 
 def _wrapped(name: str, node: ast.expr) -> set[int]:
@@ -440,6 +461,16 @@ def compared(node: ast.Compare, names: Iterable[str]) -> tuple[set[str], set[str
     if len(node.ops) > 1 or not isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq):
         return set(), set()
     return moves_with(node.left, names), moves_with(node.comparators[0], names)
+
+
+def _bound(name: str, node: ast.AST) -> int | None:
+    """The integer with which an expression compares a name."""
+    if not isinstance(node, ast.Compare) or len(node.ops) > 1:
+        return None
+    sides = node.left, node.comparators[0]
+    if not any(isinstance(x, ast.Name) and x.id == name for x in sides):
+        return None
+    return next((found for x in sides if (found := integer(x)) is not None), None)
 
 
 def integer(node: ast.expr) -> int | None:

@@ -1,0 +1,196 @@
+"""Loops of any length whose steps are told apart by numbers, compute with numbers from outside, or name their step in an error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracejit as tj
+from tests.loop_programs import LENGTHS, WIDTH, agree, cell, parameter, zeros
+from tracejit import nn
+
+
+def after_some_steps(xs: Any) -> Any:
+    h, total = zeros(), zeros()
+    for t in range(len(xs)):
+        h = cell(h, xs[t])
+        if t >= 5:
+            total = total + h
+    return h, total
+
+
+def at_another_rate_first(xs: Any) -> Any:
+    h = zeros()
+    for t, x in enumerate(xs):
+        h = h - (0.1 if t < 7 else 0.01) * (h - cell(h, x))
+    return h
+
+
+def collected_after_some_steps(xs: Any) -> Any:
+    h, found = zeros(), []
+    for t, x in enumerate(xs):
+        h = cell(h, x)
+        if t > 3:
+            found.append(h)
+    return tj.stack(found)
+
+
+def from_the_second_step_on(xs: Any) -> Any:
+    h = zeros()
+    for t in range(2, xs.shape[0], 2):
+        h = cell(h, xs[t] - xs[t - 2])
+        if t == 8:
+            h = h * 2
+    return h
+
+
+def in_two_places(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        h = cell(h, xs[t])
+        if t >= 10 and t < 12:
+            h = h * 1.5
+        elif t == 3:
+            h = h + 1
+    return h
+
+
+@pytest.mark.parametrize(
+    "function",
+    [after_some_steps, at_another_rate_first, collected_after_some_steps, from_the_second_step_on, in_two_places],
+)
+def test_first_steps_may_be_told_from_the_others(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    agree(compiled, function)
+    before = compiled.stats.traces
+    agree(compiled, function, (28, 66, 42, 38, 70))
+    assert compiled.stats.traces == before, compiled.explain()
+    assert compiled.stats.instances >= 6
+
+
+def far_on(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        h = cell(h, xs[t]) * (2.0 if t > 50 else 0.5)
+    return h
+
+
+def counted_down(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs) - 1, -1, -1):
+        h = cell(h, xs[t])
+        if t < 5:
+            h = h * 2
+    return h
+
+
+def every_third(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        h = cell(h, xs[t])
+        if (t + 1) % 3 == 0:
+            h = h.detach()
+    return h
+
+
+@pytest.mark.parametrize("function", [far_on, counted_down, every_third])
+def test_other_steps_that_are_told_apart_give_what_eager_calls_give(function: Callable[..., Any]) -> None:
+    agree(tj.compile(function), function)
+
+
+def raising(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        h = cell(h, xs[t])
+        assert not h.isnan().any(), f"step {t}"
+        if h.abs().sum() > 100:
+            raise OverflowError(f"at {t}", t)
+    return h
+
+
+def handled(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        try:
+            if t >= 0:
+                raise KeyError(t)
+        except KeyError as error:
+            h = cell(h, xs[t]) * (1.0 if error.args[0] < 20 else 0.5)
+    return h
+
+
+def test_errors_may_name_the_step() -> None:
+    compiled = tj.compile(raising)
+    agree(compiled, raising)
+    assert compiled.stats.traces <= 4 + sum(length < 13 for length in LENGTHS)
+    for length, step in ((30, 12), (44, 0), (51, 50), (23, 1), (36, 34)):
+        xs = parameter(length, 2, WIDTH, seed=length).detach()
+        xs[step] = math.nan
+        for called in (compiled, raising):
+            with pytest.raises(AssertionError, match=f"^step {step}"):
+                called(xs)
+    agree(tj.compile(handled), handled)
+
+
+# -- numbers from outside
+
+
+def test_numbers_from_outside_are_carried_and_raised_to_powers() -> None:
+    settings = nn.Module()
+    settings.decay = 0.9
+
+    def function(xs: Any, gamma: float, dt: float) -> Any:
+        h, time, rate = zeros(), 0.0, dt
+        for t in range(len(xs)):
+            h = cell(h, xs[t] * gamma**t) + time - rate * h
+            time += dt
+            rate *= settings.decay
+        return h, time, rate
+
+    compiled = tj.compile(function)
+    for k, length in enumerate((40, 25, 60, 17, 31, 80, 22, 55, 33)):
+        settings.decay = 0.5 + 0.05 * k
+        xs = parameter(length, 2, WIDTH, seed=length).detach()
+        found, expected = (f(xs, 0.99 - 0.03 * k, 0.01 * k + 0.5) for f in (compiled, function))
+        np.testing.assert_allclose(found[0].detach().numpy(), expected[0].detach().numpy(), rtol=1e-12, atol=1e-13)
+        assert found[1:] == expected[1:]
+    assert compiled.stats.traces <= 3, compiled.explain()
+    for gamma in (0.2, 3.0, -0.5, 0.0, 1e-200, math.inf, math.nan, 1.0):
+        xs = parameter(40, 2, WIDTH, seed=3).detach()
+        outcomes = []
+        for called in (compiled, function):
+            try:
+                outcomes.append(called(xs, gamma, 0.5)[0].detach().numpy())
+            except OverflowError as error:
+                outcomes.append(np.array(str(error)))
+        if outcomes[1].dtype == np.float64:
+            np.testing.assert_allclose(outcomes[0], outcomes[1], rtol=1e-12)
+        else:
+            assert outcomes[0] == outcomes[1]
+
+
+def test_variables_around_the_function_are_no_matter_before_they_are_read() -> None:
+    scale, module, count = tj.ones(2, WIDTH, dtype=tj.float64) * 2, nn.Linear(WIDTH, 2).double(), 0
+
+    def function(xs: Any) -> Any:
+        nonlocal count, scale
+        h = zeros()
+        for x in xs:
+            h = cell(h, x)
+        count += 1
+        result = module(h) * count * scale.sum()
+        scale = scale * 0.5
+        return result
+
+    compiled = tj.compile(function)
+    for length in (40, 25, 60, 17, 31, 80, 22, 55, 33):
+        xs = parameter(length, 2, WIDTH, seed=length).detach()
+        before = count, scale
+        expected = function(xs)
+        count, scale = before
+        np.testing.assert_allclose(compiled(xs).detach().numpy(), expected.detach().numpy(), rtol=1e-12)
+    assert count == 9 and compiled.stats.traces <= 4, compiled.explain()
