@@ -194,3 +194,75 @@ def test_variables_around_the_function_are_no_matter_before_they_are_read() -> N
         count, scale = before
         np.testing.assert_allclose(compiled(xs).detach().numpy(), expected.detach().numpy(), rtol=1e-12)
     assert count == 9 and compiled.stats.traces <= 4, compiled.explain()
+
+
+# -- why each number of steps is a recording
+
+LOG: list[int] = []
+
+
+def told_by_a_remainder(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs)):
+        h = cell(h, xs[t]) if t % 2 == 0 else h * 0.5
+    return h
+
+
+def with_an_iterator(xs: Any) -> Any:
+    h, numbers = zeros(), iter(range(100))
+    for x in xs:
+        h = cell(h, x) * next(numbers)
+    return h
+
+
+def with_an_integer_that_turns(xs: Any) -> Any:
+    h, turn = zeros(), 0
+    for x in xs:
+        h = cell(h, x) * turn
+        turn = (turn + 1) % 3
+    return h
+
+
+def going_either_way(xs: Any) -> Any:
+    h, best = zeros(), -math.inf
+    for x in xs:
+        h = cell(h, x)
+        if h.sum() > best:
+            best = h.sum().item()
+    return h, best
+
+
+def putting_something_outside(xs: Any) -> Any:
+    h = zeros()
+    for x in xs:
+        h = cell(h, x)
+        LOG.append(1)
+    return h
+
+
+def asking_for_the_middle(xs: Any) -> Any:
+    h, n = zeros(), len(xs)
+    for t in range(n):
+        h = cell(h, xs[t])
+        if t == n // 2:
+            h = h * 2
+    return h
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (told_by_a_remainder, "'t' is used for more than positions"),
+        (with_an_iterator, "'numbers' holds something whose state does not show"),
+        (with_an_integer_that_turns, "'turn' is another value, or of another kind, in each step"),
+        (going_either_way, "guard at "),
+        (putting_something_outside, "each step changes something outside of the call"),
+        (asking_for_the_middle, "a comparison with the number of the step comes out otherwise in a later one"),
+    ],
+)
+def test_explain_says_what_makes_each_number_of_steps_a_recording(function: Callable[..., Any], why: str) -> None:
+    compiled = tj.compile(function)
+    for length in (40, 25, 60):
+        compiled(parameter(length, 2, WIDTH, seed=length).detach())
+    said = [line for line in compiled.explain().splitlines() if "has a recording for each number of steps" in line]
+    assert said and all(why in line and "test_steps_told_apart.py:" in line for line in said), compiled.explain()

@@ -30,6 +30,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tracejit.capture.differences import between_beginnings, between_steps
 from tracejit.capture.elements import FIRST, LAST, MORE_THAN, MOST_FIRST, MOST_LAST, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.evaluated_steps import EvaluatedStep, Replacement, may_be_evaluated, without_guards
 from tracejit.capture.handlers.late import is_late
@@ -38,6 +39,7 @@ from tracejit.capture.headers import Headers
 from tracejit.capture.joining import backwards, has_stacked, length_of
 from tracejit.capture.listed import Reads, Wanted, slices_of
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
+from tracejit.capture.places import user_line
 from tracejit.capture.policies import BINARY
 from tracejit.capture.snapshots import OF_NUMBERS, Snapshot, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.steps import Applied, Asked, Place, Read, Step
@@ -149,6 +151,8 @@ class Loop:
         self._reads: list[tuple[str, Any, Tensor]] = []  # what the step that runs has read of private lists, and where
         self._tries = 0
         self._floats: dict[str, Any] = {}  # that variables have at the beginning
+        self._line = ""
+        self._hindrance = ""  # why there was no snapshot
         self._before: _Beginning | None = None
         self._step: Step | None = None
         self._recorded: Any = None
@@ -274,7 +278,14 @@ class Loop:
             return False
         numbers = {name: part for name, part in zip(names.targets, parts, strict=True) if type(part) is Numbers}
         ahead = max([numbers[name].steps_to(bound) for name, bound in names.bounds if name in numbers], default=0)
-        if not numbers.keys() <= {*names.counters, *names.numbers} or not through.count > MORE_THAN + ahead:
+        if not through.count > MORE_THAN + ahead:
+            return False
+        self._line = user_line()
+        if others := numbers.keys() - {*names.counters, *names.numbers}:
+            said = ", ".join(map(repr, sorted(others)))
+            self._remark(
+                f"{said} is used for more than positions, comparisons by size and arithmetic (a remainder in a condition, a key, a text)"
+            )
             return False
         for part in parts:
             if type(part) is Rows:
@@ -392,6 +403,7 @@ class Loop:
         self._asked.clear()
         self._reads.clear()
         if now is None:
+            self._remark(self._hindrance)
             self.run_all()
             return False
         step = None if before is None else self._done(before, now, asked, reads)
@@ -409,11 +421,33 @@ class Loop:
                     return True
         tries = self._tries - (before is not None)
         if not tries or remaining < (_FEWEST_LEFT if any_number else _FEWEST):
+            self._remark(self._difference(before, now, step, known, variables))
             self.run_all()
             return False
         self._tries = tries
         self._before, self._step, self._recorded = now, step, known
         return False
+
+    def _remark(self, why: str) -> None:
+        """Tell who asks why each number of steps is a recording."""
+        if self._line and why:
+            self._interpreter.remarks.append(f"the loop at {self._line} has a recording for each number of steps: {why}")
+
+    def _difference(
+        self, before: _Beginning | None, now: _Beginning, step: Step | None, known: Any, variables: Mapping[str, Any]
+    ) -> str:
+        """Why the last two steps were not all that there is to know."""
+        if before is None or (step is not None and self._step is None):
+            return ""
+        if step is None:
+            return between_beginnings(before.seen, now.seen, variables)
+        if (why := between_steps(self._step, step)) or known is None:  # type: ignore[arg-type]
+            return why
+        if self._recorded != known:
+            return "a step reads, stores or asks something outside that the one before it did not"
+        if self._moves(self._step, step) is None or not self._come_out_alike(self._step, step):  # type: ignore[arg-type]
+            return "a position leaves the tensor, or a comparison with the number of the step comes out otherwise in a later one"
+        return "what its steps do is none of a loop of the graph (docs/loops.md)"
 
     @property
     def _count(self) -> Any:
@@ -498,13 +532,17 @@ class Loop:
         try:
             around = [cell.cell_contents for cell in touched]
         except ValueError:  # one has no value yet
+            self._hindrance = "a variable around the function has no value"
             return None
         given = self._given(self._at)
         states = interpreter.generators_drawn_from()
         seen = snapshot(
             recorder, given, looked_at, [*around, *left_outside(recorder)], [x.items for x in lists], states, self._items
         )
-        return None if seen is None else _Beginning(interpreter, seen, len(given), lists)
+        if isinstance(seen, str):
+            self._hindrance = seen
+            return None
+        return _Beginning(interpreter, seen, len(given), lists)
 
     def _are_as_kept(self, variables: Mapping[str, Any]) -> bool:
         """Whether variables to which each step adds a number are what they are to be."""

@@ -107,21 +107,22 @@ def snapshot(
     apart: Sequence[list[Any]],
     states: Sequence[Tensor] = (),
     items: Collection[int] = (),
-) -> Snapshot | None:
+) -> Snapshot | str:
     """given: tensors that come first; items: those of them of which it is no matter what has made them.  variables: by name; each may be
     given another value.  around: what else code finds, in places that keep their values.  apart: lists that are not gone through, and found
     in one place alone: there is no snapshot where that is not so.  states: tensors from outside that come last, as if the call had made
-    them."""
+    them.  Where there is no snapshot, what stands in the way."""
     walk = _Walk(recorder, apart)
     if not walk.visit_first(given, items):
-        return None
+        return "what the loop goes through has a state that does not show"
     for name, value in variables.items():
         walk.tokens.append(name)
         if not walk.visit(value, False):
-            return None
+            return f"{name!r} holds something whose state does not show (an object that the call has made, an iterator)"
+    walk.tokens.append("")
     for value in around:
         if not walk.visit(value, True):
-            return None
+            return "what the call has put outside has a state that does not show"
     walk.tokens += map(Same, states)
     return Snapshot(walk.tokens, [*walk.tensors, *states], walk.held, walk.containers)
 
