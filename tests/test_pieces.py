@@ -753,3 +753,21 @@ def test_one_program_or_an_error_is_never_pieces() -> None:
         for k in range(40):
             compiled(_rows(k))
     assert compiled.stats.piecewise_calls == 0
+
+
+def clipped(xs: T.Tensor) -> T.Tensor:
+    h = T.zeros(2)
+    for x in xs:
+        h = h * 0.9 + x
+        if h.norm() > 2:
+            h = h / h.norm()
+    return h
+
+
+def test_steps_that_go_either_way_are_found_in_loops_of_all_lengths() -> None:
+    compiled = T.compile(clipped)
+    random = np.random.default_rng(0)
+    for _ in range(60):
+        xs = T.tensor(random.normal(size=(int(random.integers(8, 60)), 2)).astype(np.float32))
+        np.testing.assert_allclose(compiled(xs).numpy(), clipped(xs).numpy(), rtol=1e-4, atol=1e-5)
+    assert compiled.stats.piecewise_calls >= 40 and compiled.stats.traces <= 12, compiled.explain()

@@ -82,33 +82,50 @@ def _as_types(before: Fact, fact: Fact) -> tuple[Fact, Fact] | None:
     return Fact("type", name, where := before.where or fact.where, before.value), Fact("type", name, where, fact.value)
 
 
+def _first_difference(facts: Sequence[Fact], others: Sequence[Sequence[Fact]]) -> tuple[Fact, Fact] | None:
+    """(what another recording found, what this one did) where it parted from the one that it followed furthest; None where these are
+    facts of different things."""
+    depth, before = -1, None
+    for other in others:
+        same = next((i for i, (a, b) in enumerate(zip(facts, other, strict=False)) if a != b), -1)
+        if same > depth:
+            depth, before = same, other[same]
+    if before is None:
+        return None
+    fact = facts[depth]
+    same_thing = (before.name, before.where) == (fact.name, fact.where)
+    return (before, fact) if same_thing else _as_types(before, fact)
+
+
+def _without_sizes(facts: Sequence[Fact]) -> list[Fact]:
+    return [fact for fact in facts if fact.kind != "shape"]
+
+
+def _added(partings: dict[tuple[str, str], Parting], before: Fact, fact: Fact) -> Parting:
+    """The parting at a fact, with one more recording."""
+    parting = partings.setdefault((fact.name, fact.where), Parting(fact.kind, fact.name, fact.where))
+    if not parting.count:
+        parting.add(before.value)
+    parting.add(fact.value)
+    return parting
+
+
 class Partings:
     """Those of one function."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Parting] = {}
+        self._branches: dict[tuple[str, str], Parting] = {}  # of recordings of whatever sizes
 
     def note(self, name: str, facts: Sequence[Fact], others: Iterable[Sequence[Fact]]) -> None:
         """A recording of function `name` with these facts was made, beside others: it parted from the one that it followed furthest."""
-        depth, before = -1, None
-        for other in list(others)[-_COMPARED:]:
-            same = next((i for i, (a, b) in enumerate(zip(facts, other, strict=False)) if a != b), -1)
-            if same > depth:
-                depth, before = same, other[same]
-        if before is None:
-            return
-        fact = facts[depth]
-        if (before.name, before.where) != (fact.name, fact.where):
-            pair = _as_types(before, fact)
-            if pair is None:
-                return
-            before, fact = pair
-        parting = self._found.setdefault((fact.name, fact.where), Parting(fact.kind, fact.name, fact.where))
-        if not parting.count:
-            parting.add(before.value)
-        parting.add(fact.value)
-        if parting.count == ENOUGH:
-            parted(name, parting.text())
+        compared = list(others)[-_COMPARED:]
+        found = _first_difference(facts, compared)
+        if found is not None and _added(self._found, *found).count == ENOUGH:
+            parted(name, self._found[found[1].name, found[1].where].text())
+        branch = _first_difference(_without_sizes(facts), list(map(_without_sizes, compared)))
+        if branch is not None and branch[1].kind in _BRANCHES:
+            _added(self._branches, *branch)
 
     def foremost(self) -> Parting | None:
         """The guard at which most recordings parted, once they are enough."""
@@ -116,10 +133,11 @@ class Partings:
         return found if found is not None and found.count >= ENOUGH else None
 
     def of_branches(self) -> list[Parting]:
-        """The places where the program went one way or another, the one at which most recordings parted first."""
-        found = [parting for parting in self._found.values() if parting.kind in _BRANCHES]
-        return sorted(found, key=lambda parting: -parting.count)
+        """The places where the program went one way or another, the one at which most recordings parted first: of the same sizes or not,
+        since a loop of another length goes this way or that as well."""
+        return sorted(self._branches.values(), key=lambda parting: -parting.count)
 
     def clear(self) -> None:
         """Forget them."""
         self._found.clear()
+        self._branches.clear()
