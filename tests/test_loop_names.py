@@ -31,7 +31,13 @@ def test_targets_may_be_in_each_other() -> None:
     assert found is not None and (found.targets, found.shape, found.unpacked) == (("t", "x", "h"), (None, (None, None)), True)
 
 
-@pytest.mark.parametrize("use", ["xs[t]", "xs[:, t]", "xs[t + 1]", "xs[n - 1 - t]", "xs[t, 0] + xs[0, t - n]", "xs[k[t]]", "1"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        "xs[t]", "xs[:, t]", "xs[t + 1]", "xs[n - 1 - t]", "xs[t, 0] + xs[0, t - n]", "xs[k[t]]", "1", "xs[t * 2]", "xs[n - 2 * (t + 1)]",
+        "xs[t * 4 : (t + 1) * 4]", "xs[k].t[t * 1]",
+    ],
+)  # fmt: skip
 def test_a_target_that_is_only_a_position_counts(use: str) -> None:
     found = names(f"for t in xs:\n    h = f({use})")
     assert found is not None and found.counters == ("t",)
@@ -47,9 +53,9 @@ def test_a_position_that_is_assigned_to_counts() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "h = t", "h = [t]", "h = xs[t + t % 2]", "h = xs[t * 2]", "h = xs[t + t]", "h = xs[-t]", "h = xs[t:]", "h = xs[f(t)]",
-        "outs[t * 2] += 1", "del outs[t]", "t = xs[t]", "if t: pass", "f(lambda: xs[t])", "h = [t for t in xs]", "h = f'{t}'",
-        "outs[xs[t].t + t] = 1", "h = xs[t].t[t * 1]", "xs[t // 2] = h", "h = f(*t)", "t += 1",
+        "h = t", "h = [t]", "h = xs[t + t % 2]", "h = xs[t * t]", "h = xs[t + t]", "h = xs[-t]", "h = xs[t:]", "h = xs[f(t)]",
+        "outs[t / 2] += 1", "del outs[t]", "t = xs[t]", "if t: pass", "f(lambda: xs[t])", "h = [t for t in xs]", "h = f'{t}'",
+        "outs[xs[t].t + t] = 1", "xs[t // 2] = h", "h = f(*t)", "t += 1",
         "if t % 2: h = x", "h = x if (t + 1) % k == 0 else y", "while t // 2 > h: pass", "h = t % 2 == 0", "assert t % 2 > h",
     ],
 )  # fmt: skip

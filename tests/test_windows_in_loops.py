@@ -1,4 +1,5 @@
-"""Loops of Python whose steps read several rows that lie side by side, some of which the next step reads as well."""
+"""Loops of Python whose steps read several rows that lie side by side, some of which the next step reads as well, or rows at multiples of
+their number."""
 
 from __future__ import annotations
 
@@ -188,3 +189,107 @@ def test_a_loop_over_windows_has_the_bits_of_its_steps() -> None:
         for x, y in zip(compiled(series), decayed(series), strict=True):
             np.testing.assert_array_equal(x.numpy(), y.numpy())
     assert compiled.stats.instances >= 2
+
+
+# -- positions at multiples of the number of the step
+
+
+def parts_of_four(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for k in range(len(xs) // 4):
+        h = cell(h, series[k * 4 : (k + 1) * 4].mean(0))
+    return h
+
+
+def parts_from_a_place_on(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for k in range(xs.shape[0] // 4):
+        h = cell(h, series[4 * k + 1 : 4 * k + 3].sum(0))
+    return h
+
+
+def in_pairs(xs: Any) -> Any:
+    h = zeros()
+    for k in range(len(xs) // 2):
+        h = cell(h, xs[2 * k] - xs[2 * k + 1])
+    return h
+
+
+def in_pairs_from_the_end(xs: Any) -> Any:
+    h, n = zeros(), len(xs)
+    for k in range(n // 2):
+        h = cell(h, xs[n - 1 - 2 * k])
+    return h
+
+
+def every_other_row_written(xs: Any) -> Any:
+    out = tj.zeros(len(xs), 2, WIDTH, dtype=tj.float64)
+    for k in range(len(xs) // 2):
+        out[2 * k] = xs[2 * k + 1] * 2
+    return out
+
+
+def in_loops(xs: Any) -> Any:
+    h = zeros()
+    for k in range(len(xs) // 4):
+        for j in range(4):
+            h = cell(h, xs[k * 4 + j])
+    return h
+
+
+def of_a_number_that_is_kept(xs: Any) -> Any:
+    h, k = zeros(), 0
+    for _ in range(len(xs) // 2):
+        h = cell(h, xs[k * 2])
+        k += 1
+    return h, k
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        parts_of_four, parts_from_a_place_on, in_pairs, in_pairs_from_the_end, every_other_row_written, in_loops,
+        of_a_number_that_is_kept,
+    ],
+)  # fmt: skip
+def test_positions_may_be_multiples(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    agree(compiled, function, (40, 64, 48, 81, 44, 100, 42, 63, 54, 79, 7, 3, 12, 0))
+    before = compiled.stats.traces
+    agree(compiled, function, (92, 68, 85, 74, 107, 71))
+    assert compiled.stats.traces == before, compiled.explain()
+
+
+def negative_multiples(xs: Any) -> Any:
+    h = zeros()
+    for k in range(len(xs) // 2):
+        h = cell(h, xs[-2 * k - 1])
+    return h
+
+
+def multiples_of_nothing(xs: Any) -> Any:
+    h = zeros()
+    for k in range(len(xs)):
+        h = cell(h, xs[0 * k])
+    return h
+
+
+def squares(xs: Any) -> Any:
+    h, k = zeros(), 0
+    while k * k < len(xs):
+        h = cell(h, xs[k * k])
+        k += 1
+    return h
+
+
+def multiples_of_a_number_that_changes(xs: Any) -> Any:
+    h, factor = zeros(), 1
+    for k in range(len(xs) // 4):
+        h = cell(h, xs[k * factor])
+        factor = 3 - factor
+    return h
+
+
+@pytest.mark.parametrize("function", [negative_multiples, multiples_of_nothing, squares, multiples_of_a_number_that_changes])
+def test_other_products_as_positions_give_what_eager_calls_give(function: Callable[..., Any]) -> None:
+    agree(tj.compile(function), function, ALL)

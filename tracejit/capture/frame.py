@@ -30,6 +30,7 @@ from tracejit.capture.handlers.symbols import (
     IMMUTABLE_HOLDERS,
     SuperProxy,
     completed,
+    concrete,
     is_symbolic,
     plain,
     released,
@@ -493,6 +494,20 @@ class Frame:
                     return found
             _run_all(loops)
         return self.binary(symbol, left, right)
+
+    def scaled(self, is_left: bool, left: Any, right: Any, *loops: Loop | None) -> Any:
+        """Part of such a place: a product of integers.  is_left: whether what moves is on the left side."""
+        counter, factor = (left, right) if is_left else (right, left)
+        if type(plain(counter)) is type(plain(factor)) is int:
+            if (loop := _recorded_one(loops)) is not None:
+                found = loop.scaled(counter, concrete(factor))
+                if found is not None:
+                    return found
+            else:
+                _run_all(loops)
+        elif not _is_of_tensors(left, right):
+            _run_all(loops)
+        return self.binary("*", left, right)
 
     def unpack(self, value: Any, depth: int) -> Any:
         recorder = active()

@@ -208,6 +208,25 @@ class Loop:
                     sizes.admitted(found + distance * unit)
         return sizes.admitted(found)
 
+    def scaled(self, counter: Any, factor: int) -> Any:
+        """The product of a counter and an integer, where the counter is a size; None where it is a plain one, or all steps run."""
+        size = self.headers.size(counter)
+        if not self._tries or size is None or not factor:
+            self.run_all()
+            return None
+        counters = (*self._counting.values(), *self._kept.values())
+        steps = [abs(factor) * unit for unit in {1, *[abs(part.step) for part in counters]}]
+        steps += [abs(factor * self._elements.step)] if isinstance(self._elements, range) else []
+        self._units.update(steps)
+        if type(size) is int or not isinstance(self._elements, AnyNumber):
+            return None
+        sizes, most = self._interpreter.recorder.sizes, max(MOST_FIRST, self._elements.first)
+        if not sizes.has_name(size * factor):
+            for distance in range(-most, most + 1):
+                for step in steps:
+                    sizes.admitted(size * factor + distance * step)
+        return sizes.admitted(size * factor)
+
     def compared(self, symbol: str, counter: Any, other: Any, answer: bool) -> bool:
         """Take note of how a comparison of a counter came out; False where it is none of sizes alone."""
         if self._tries:

@@ -234,7 +234,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         symbol = ast.Constant(SYMBOLS[type(node.op)])
         loops = self.loops_of(moves_with(node, self.counters))
         if loops and self.computed_with.keys().isdisjoint(walk(node)):
-            return self.place(self.handler("moved", symbol, self.visit(node.left), self.visit(node.right), *loops), node)
+            is_left = bool(moves_with(node.left, self.counters))
+            how = ("scaled", ast.Constant(is_left)) if isinstance(node.op, ast.Mult) else ("moved", symbol)
+            return self.place(self.handler(*how, self.visit(node.left), self.visit(node.right), *loops), node)
         return self.place(self.handler("binary", symbol, self.visit(node.left), self.visit(node.right)), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:

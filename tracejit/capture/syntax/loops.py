@@ -349,14 +349,16 @@ def positions(node: ast.Subscript) -> list[ast.expr]:
 
 
 def moves_with(expression: ast.expr, names: Iterable[str]) -> set[str]:
-    """Those of `names` that an expression adds to something else, or takes away from it; or that both bounds of a slice do."""
+    """Those of `names` that an expression adds to something else, takes away from it, or multiplies with something that has none of them;
+    or that both bounds of a slice do."""
     if isinstance(expression, ast.Name):
         return {expression.id} & set(names)
     if isinstance(expression, ast.Slice) and expression.lower and expression.upper and not expression.step:
         return moves_with(expression.lower, names) & moves_with(expression.upper, names)
-    if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Add | ast.Sub):
-        return moves_with(expression.left, names) | moves_with(expression.right, names)
-    return set()
+    if not isinstance(expression, ast.BinOp) or not isinstance(expression.op, ast.Add | ast.Sub | ast.Mult):
+        return set()
+    left, right = moves_with(expression.left, names), moves_with(expression.right, names)
+    return set() if isinstance(expression.op, ast.Mult) and left and right else left | right
 
 
 def _own_parts(node: ast.AST) -> list[ast.AST]:
