@@ -152,6 +152,13 @@ def in_place(xs: Any) -> Any:
     return series
 
 
+def without_elements(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for t in range(xs.shape[0]):
+        h = cell(h, series[t:t].sum(0) + series[t])
+    return h
+
+
 def past_the_end(xs: Any) -> Any:
     h, series = zeros(), xs.detach()
     for t in range(xs.shape[0]):
@@ -168,7 +175,17 @@ def before_the_beginning(xs: Any) -> Any:
 
 @pytest.mark.parametrize(
     "function",
-    [with_gradients, growing, collected, written, written_beside, in_place, past_the_end, before_the_beginning],
+    [
+        with_gradients,
+        growing,
+        collected,
+        written,
+        written_beside,
+        in_place,
+        without_elements,
+        past_the_end,
+        before_the_beginning,
+    ],
 )
 def test_steps_that_do_more_with_windows_give_what_eager_calls_give(function: Callable[..., Any]) -> None:
     agree(tj.compile(function), function, ALL)

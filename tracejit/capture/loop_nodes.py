@@ -334,9 +334,8 @@ class StepsAsLoop:
         if not (self.carried or collects) or any(k < self._elements for k in self.carried):
             return False
         windows = {("made", self._numbers[i]) for i in self._moving if self._step.nodes[i].is_window}
-        if any(
-            self._root(place) in windows for items in self._step.appended for place in items
-        ):  # nobody can write to what stands for all
+        appended = [self._root(place) for items in self._step.appended for place in items]
+        if not windows.isdisjoint(appended):  # nobody could write to the view that stands for all of them
             return False
         for items, row_major in zip(self._step.appended, self._row_major, strict=True):
             if len(items) > 1 or not all(place in self._slices or (row_major and self._is_made(place)) for place in items):

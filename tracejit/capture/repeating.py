@@ -815,9 +815,10 @@ def _is_same(x: Any, y: Any) -> bool:
 
 
 def _width(bounds: Mapping[str, Any]) -> int | None:
-    """How many elements a slice has, `x[:, t : t + 3]`; None where that is not the same in all calls, or they are not side by side."""
+    """How many elements a slice has, `x[:, t : t + 3]`; None where that is not the same in all calls, there are none, or they are not side
+    by side."""
     start: Any = bounds["start"]
     if python_type(start) is not int or bounds["step"] != 1:
         return None
     width = bounds["stop"] - start
-    return width if type(width) is int else None
+    return width if type(width) is int and width > 0 else None
