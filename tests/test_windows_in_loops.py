@@ -310,3 +310,61 @@ def multiples_of_a_number_that_changes(xs: Any) -> Any:
 @pytest.mark.parametrize("function", [negative_multiples, multiples_of_nothing, squares, multiples_of_a_number_that_changes])
 def test_other_products_as_positions_give_what_eager_calls_give(function: Callable[..., Any]) -> None:
     agree(tj.compile(function), function, ALL)
+
+
+# -- numbers from outside as parts of positions
+
+
+class Settings:
+    batch = 4
+    shift = 2
+
+
+def batches(xs: Any) -> Any:
+    h, series = zeros(), xs.detach()
+    for k in range(len(xs) // Settings.batch):
+        h = cell(h, series[k * Settings.batch : (k + 1) * Settings.batch].mean(0))
+    return h
+
+
+def starts_of_batches(xs: Any) -> Any:
+    h = zeros()
+    for start in range(0, len(xs) - Settings.batch + 1, Settings.batch):
+        h = cell(h, xs[start])
+    return h
+
+
+def differences_over_a_while(xs: Any) -> Any:
+    h = zeros()
+    for t in range(len(xs) - Settings.shift):
+        h = cell(h, xs[t + Settings.shift] - xs[t])
+    return h
+
+
+@pytest.mark.parametrize("function", [batches, starts_of_batches, differences_over_a_while])
+def test_integers_from_outside_are_parts_of_positions(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = tj.compile(function)
+    lengths = (40, 64, 48, 80, 44, 100, 42, 63)
+    agree(compiled, function, lengths)
+    before = compiled.stats.traces
+    agree(compiled, function, (92, 68, 84, 76, 106, 71))
+    assert compiled.stats.traces == before, compiled.explain()
+    monkeypatch.setattr(Settings, "batch", 5)
+    monkeypatch.setattr(Settings, "shift", 3)
+    agree(compiled, function, (*lengths, 3, 0, 7))
+
+
+def test_integers_from_outside_stay_operands_in_loops_of_one_length() -> None:
+    def function(xs: Any, settings: Any) -> Any:
+        h = zeros()
+        for t in range(12):
+            h = cell(h, xs[t + settings.shift] - xs[t * settings.batch])
+        return h
+
+    compiled = tj.compile(function)
+    settings = Settings()
+    for k in range(12):
+        settings.shift, settings.batch = k, 1 + k % 3
+        xs = parameter(40, 2, WIDTH, seed=k).detach()
+        np.testing.assert_allclose(compiled(xs, settings).detach(), function(xs, settings).detach(), rtol=1e-12)
+    assert compiled.stats.traces == 1, compiled.explain()

@@ -30,7 +30,6 @@ from tracejit.capture.handlers.symbols import (
     IMMUTABLE_HOLDERS,
     SuperProxy,
     completed,
-    concrete,
     is_symbolic,
     plain,
     released,
@@ -489,6 +488,7 @@ class Frame:
         """Part of such a place: a sum or a difference of integers."""
         if not (type(left) is type(right) is int or _is_of_tensors(left, right)):
             if (loop := _recorded_one(loops)) is not None:
+                left, right = loop.settled(left), loop.settled(right)
                 found = loop.moved(symbol, left, right)
                 if found is not None:
                     return found
@@ -500,11 +500,10 @@ class Frame:
         counter, factor = (left, right) if is_left else (right, left)
         if type(plain(counter)) is type(plain(factor)) is int:
             if (loop := _recorded_one(loops)) is not None:
-                found = loop.scaled(counter, concrete(factor))
-                if found is not None:
-                    return found
-            else:
-                _run_all(loops)
+                factor = loop.settled(factor)
+                found = loop.scaled(counter, factor)
+                return self.binary("*", counter, factor) if found is None else found
+            _run_all(loops)
         elif not _is_of_tensors(left, right):
             _run_all(loops)
         return self.binary("*", left, right)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.elements import TAKING_APART, Numbers, Rows, Through
+from tracejit.capture.handlers.symbols import concrete
 from tracejit.capture.joining import has_stacked, length_of, take_apart
 from tracejit.capture.listed import Items
 from tracejit.core.interpreter import state
@@ -97,7 +98,7 @@ class Headers:
 
     def _numbered(self, made: Callable[[], Any], *arguments: Any) -> Through | None:
         start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
-        first, end = self.size(start), self.size(stop)
+        first, end, step = self.size(start, settling=True), self.size(stop, settling=True), concrete(step)
         if first is None or end is None or type(step) is not int or not step:
             return None
         return Through(_count(first, end, step), [Numbers(self._interpreter.recorder, first, step)], None, made)
@@ -132,9 +133,10 @@ class Headers:
         turned = part.backwards(value.count) if isinstance(part, Numbers) else part.backwards()
         return Through(value.count, [turned], None, made)
 
-    def size(self, x: Any) -> Any:
-        """An integer of the program's, as a size; None of what is none."""
-        found = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x)
+    def size(self, x: Any, settling: bool = False) -> Any:
+        """An integer of the program's, as a size; None of what is none.  settling: one that was computed of other numbers, too, is one
+        where these have the values that they have."""
+        found = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x, settling)
         return found if type(found) in (int, SymInt) else None
 
     def _length(self, base: Tensor, dim: int) -> Any:

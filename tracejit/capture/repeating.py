@@ -194,6 +194,13 @@ class Loop:
         found = self.headers.described(value)
         return found is not None and self._begin(found)
 
+    def settled(self, number: Any) -> Any:
+        """An integer from outside by its value, which is guarded, where it is part of a place that moves in a loop of any length; anything
+        else as it is."""
+        if not (self._tries and isinstance(self._elements, AnyNumber) and is_symbolic(number)) or is_late(number):
+            return number
+        return concrete(number) if type(plain(number)) is int and self.headers.size(number) is None else number
+
     def moved(self, symbol: str, left: Any, right: Any) -> Any:
         """The sum or difference of a counter and another number, where one of them is a size; None where it is none of sizes alone."""
         sizes = self._interpreter.recorder.sizes
@@ -208,10 +215,10 @@ class Loop:
                     sizes.admitted(found + distance * unit)
         return sizes.admitted(found)
 
-    def scaled(self, counter: Any, factor: int) -> Any:
+    def scaled(self, counter: Any, factor: Any) -> Any:
         """The product of a counter and an integer, where the counter is a size; None where it is a plain one, or all steps run."""
         size = self.headers.size(counter)
-        if not self._tries or size is None or not factor:
+        if not self._tries or size is None or type(factor) is not int or not factor:
             self.run_all()
             return None
         counters = (*self._counting.values(), *self._kept.values())
