@@ -78,8 +78,9 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     check_arrays(recorder, interpreter, views)
     check_calls(recorder, interpreter, views, inputs)
     check_outside_arrays(recorder, interpreter, inputs, written)
-    places = _places(interpreter, recipes.outputs, views)
-    outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs, places)
+    outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs, {})
+    if places := _places(interpreter, outputs, recipes.outputs):
+        outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs, places)
     for out in outputs:
         if out.alias is not None and out.requires_grad and any(_ends_gradients(op) for op, _, _ in out.alias.views):
             recorder.stop(
@@ -454,16 +455,13 @@ def _check_storages(
 
 
 # -- outputs
-def _places(interpreter: RecordingInterpreter, tensors: list[Tensor], views: Views) -> dict[int, Place]:
+def _places(interpreter: RecordingInterpreter, outputs: Sequence[TensorOutput], tensors: list[Tensor]) -> dict[int, Place]:
     """Where outputs that are views look, as far as the program computes that: each call makes the views again, and gets these numbers as
     outputs, which are appended to `tensors`."""
-    chains = [views.root(interpreter.values[id(x)])[1] for x in tensors]
-    operands = [x for chain in chains for node in chain for x in node.operands[1:]]
-    found: dict[int, Place] = {}
-    for x in operands:
-        if type(x) is int and x not in found and isinstance(interpreter.avals[x], Aval):
-            found[x] = Place(len(tensors))
-            tensors.append(interpreter.copied(x))
+    operands = [x for out in outputs if out.alias is not None for _, rest, _ in out.alias.views for x in rest]
+    computed = dict.fromkeys([x for x in operands if type(x) is int and isinstance(interpreter.avals[x], Aval)])
+    found = {x: Place(len(tensors) + k) for k, x in enumerate(computed)}
+    tensors += map(interpreter.copied, computed)
     return found
 
 
