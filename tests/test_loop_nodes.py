@@ -921,7 +921,7 @@ def test_steps_that_check_rows_and_keep_them_run() -> None:
         assert compiled(xs).equal(checked(xs))
         xs[7, 1, 2] = math.nan
         assert compiled(xs).equal(checked(xs))
-    assert compiled.stats.compiled_calls >= 4, compiled.explain()
+    assert compiled.stats.compiled_calls + compiled.stats.piecewise_calls >= 4, compiled.explain()
 
 
 GRU = nn.GRU(WIDTH, WIDTH, dtype=tj.float64)

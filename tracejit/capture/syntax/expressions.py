@@ -186,7 +186,7 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def loops_along(self, node: ast.Subscript) -> list[ast.expr]:
         """The loops with whose steps the place of a subscript moves."""
-        return self.loops_of(set().union(*[moves_with(place, self.counters) for place in positions(node)]))
+        return self.loops_of(set().union(*[moves_with(place, self.counters, scaled=True) for place in positions(node)]))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         if node in self.listed:
@@ -232,9 +232,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             known = [ast.Name(name, ast.Load()) for name in self.sums[node]]
             return self.place(self.handler("summed", *known, self.visit(node.left), self.visit(node.right)), node)
         symbol = ast.Constant(SYMBOLS[type(node.op)])
-        loops = self.loops_of(moves_with(node, self.counters))
+        loops = self.loops_of(moves_with(node, self.counters, scaled=True))
         if loops and self.computed_with.keys().isdisjoint(walk(node)):
-            is_left = bool(moves_with(node.left, self.counters))
+            is_left = bool(moves_with(node.left, self.counters, scaled=True))
             how = ("scaled", ast.Constant(is_left)) if isinstance(node.op, ast.Mult) else ("moved", symbol)
             return self.place(self.handler(*how, self.visit(node.left), self.visit(node.right), *loops), node)
         return self.place(self.handler("binary", symbol, self.visit(node.left), self.visit(node.right)), node)

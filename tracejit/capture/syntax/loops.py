@@ -348,17 +348,19 @@ def positions(node: ast.Subscript) -> list[ast.expr]:
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-def moves_with(expression: ast.expr, names: Iterable[str]) -> set[str]:
-    """Those of `names` that an expression adds to something else, takes away from it, or multiplies with something that has none of them;
-    or that both bounds of a slice do."""
+def moves_with(expression: ast.expr, names: Iterable[str], scaled: bool = False) -> set[str]:
+    """Those of `names` that an expression adds to something else, or takes away from it; or that both bounds of a slice do.  scaled: or
+    multiplies with something that has none of them."""
     if isinstance(expression, ast.Name):
         return {expression.id} & set(names)
     if isinstance(expression, ast.Slice) and expression.lower and expression.upper and not expression.step:
-        return moves_with(expression.lower, names) & moves_with(expression.upper, names)
-    if not isinstance(expression, ast.BinOp) or not isinstance(expression.op, ast.Add | ast.Sub | ast.Mult):
+        return moves_with(expression.lower, names, scaled) & moves_with(expression.upper, names, scaled)
+    if not isinstance(expression, ast.BinOp):
         return set()
-    left, right = moves_with(expression.left, names), moves_with(expression.right, names)
-    return set() if isinstance(expression.op, ast.Mult) and left and right else left | right
+    left, right = moves_with(expression.left, names, scaled), moves_with(expression.right, names, scaled)
+    if isinstance(expression.op, ast.Add | ast.Sub):
+        return left | right
+    return left | right if scaled and isinstance(expression.op, ast.Mult) and not (left and right) else set()
 
 
 def _own_parts(node: ast.AST) -> list[ast.AST]:
@@ -398,7 +400,7 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
             )
             for place in positions(part) if not isinstance(part.ctx, ast.Del) else ():
                 found = named(name, place)
-                if moves_with(place, {name}) and len(found) == (2 if isinstance(place, ast.Slice) else 1):
+                if moves_with(place, {name}, scaled=True) and len(found) == (2 if isinstance(place, ast.Slice) else 1):
                     counted.update(map(id, found))
         elif isinstance(part, ast.Compare) and any(compared(part, {name})):
             found = named(name, part)
