@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,7 +50,7 @@ def cell(h: Any, x: Any) -> Any:
 LENGTHS = (40, 25, 60, 17, 31, 80, 22, 55, 2, 0, 3, 1, 33)
 
 
-def agree(compiled: Callable[..., Any], function: Callable[..., Any], lengths: tuple[int, ...] = LENGTHS) -> None:
+def agree(compiled: Callable[..., Any], function: Callable[..., Any], lengths: Sequence[int] = LENGTHS) -> None:
     """Both give the same of sequences of each length, gradients too, or raise the same."""
 
     def outcome(called: Callable[..., Any], length: int) -> Any:
@@ -83,6 +83,18 @@ def agree(compiled: Callable[..., Any], function: Callable[..., Any], lengths: t
             if y is not None:
                 np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-9, atol=1e-12)
         assert mine[2] == expected[2]
+
+
+def of_any_length(
+    function: Callable[..., Any], lengths: Sequence[int] = LENGTHS, others: Sequence[int] = (27, 66, 41, 38, 70)
+) -> tj.CompiledFunction[..., Any]:
+    """The function compiled, after calls with sequences of these lengths, and of others that no call has recorded."""
+    compiled = tj.compile(function)
+    agree(compiled, function, lengths)
+    before = compiled.stats.traces
+    agree(compiled, function, others)
+    assert compiled.stats.traces == before, compiled.explain()
+    return compiled
 
 
 def same(a: Any, b: Any) -> None:

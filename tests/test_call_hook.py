@@ -59,7 +59,7 @@ def asked_about(action: Any, closely: bool = False) -> list[str]:
         names.append(code.co_name)
         return closely
 
-    watch = call_hook.Watch(check)
+    watch = call_hook.Watch(check)  # what leaves a `with` block would be asked about
     watch.begin()
     try:
         action()
@@ -180,28 +180,20 @@ FORMS: dict[str, tuple[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_no_call_is_hidden_by_what_cpython_has_specialised(form: str) -> None:
-    name, action = FORMS[form]
-    w = Written()
-    for _ in range(WARM):
-        action(w)
-    assert name in asked_about(lambda: action(w)), form
-
-
 HIDDEN: dict[str, tuple[str, Any]] = {
     "an item": ("__getitem__", lambda w: w[0]),
     "an instance": ("__init__", lambda w: Written()),
 }
+"""What CPython may hand to nobody, but in frames that are run closely."""
 
 
-@pytest.mark.parametrize("form", HIDDEN)
-def test_frames_that_cpython_hands_to_nobody_are_hidden_in_none_that_is_run_closely(form: str) -> None:
-    name, action = HIDDEN[form]
+@pytest.mark.parametrize("form", [*FORMS, *HIDDEN])
+def test_no_call_is_hidden_by_what_cpython_has_specialised(form: str) -> None:
+    name, action = {**FORMS, **HIDDEN}[form]
     w = Written()
     for _ in range(WARM):
         action(w)
-    assert name in asked_about(lambda: action(w), closely=True), form
+    assert name in asked_about(lambda: action(w), closely=form in HIDDEN), form
     assert sys.getprofile() is None
 
 
@@ -237,7 +229,7 @@ def test_the_watch_may_end_while_it_asks() -> None:
     assert names == ["outer"] and watch.profiler() is None
 
 
-def test_what_the_check_raises_is_raised_where_the_call_was_made(rendering: str) -> None:
+def test_what_the_check_raises_is_raised_where_the_call_was_made() -> None:
     def check(code: CodeType, _: dict[str, Any]) -> bool:
         raise LookupError(code.co_name)
 
@@ -333,24 +325,18 @@ def test_under_a_trace_function_the_watch_is_one_in_python() -> None:
         seen.append(frame.f_code.co_name)
         return None
 
-    inner, seen = fresh("inner"), []
+    def work() -> None:
+        threads.append(call_hook.watched_threads())
+        inner()
+
+    inner, seen, threads = fresh("inner"), [], []
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        watch = call_hook.Watch(lambda code, _: False)
-        watch.begin()
-        try:
-            assert not call_hook.watched_threads()
-            names = []
-            watch.end()
-            watch = call_hook.Watch(lambda code, _: names.append(code.co_name) or False)
-            watch.begin()
-            inner()
-        finally:
-            watch.end()
+        names = asked_about(work)
     finally:
         sys.settrace(before)
-    assert "inner" in names and "inner" in seen and "trace" not in names
+    assert "inner" in names and "inner" in seen and "trace" not in names and threads == [0]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

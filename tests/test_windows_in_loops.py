@@ -11,7 +11,7 @@ import pytest
 
 import tracejit as tj
 from tests.loop_programs import LENGTHS as ALL
-from tests.loop_programs import WIDTH, W, agree, cell, parameter, zeros
+from tests.loop_programs import WIDTH, W, agree, cell, of_any_length, parameter, zeros
 
 LENGTHS = (40, 25, 60, 17, 31, 80, 22, 55, 33, 2, 0, 4, 3, 1, 5)
 KERNEL = parameter(3, 1, WIDTH, seed=3)
@@ -99,13 +99,8 @@ def beside_a_fixed_one(xs: Any) -> Any:
     ],
 )  # fmt: skip
 def test_windows_are_of_any_number(function: Callable[..., Any]) -> None:
-    compiled = tj.compile(function)
-    agree(compiled, function, LENGTHS)
-    few = sum(length < 17 for length in LENGTHS)
-    assert compiled.stats.traces <= 5 + few
-    before = compiled.stats.traces
-    agree(compiled, function, (27, 67, 41, 39, 71))
-    assert compiled.stats.traces == before, compiled.explain()
+    compiled = of_any_length(function, LENGTHS, (27, 67, 41, 39, 71))
+    assert compiled.stats.traces <= 5 + sum(length < 17 for length in LENGTHS)
 
 
 def with_gradients(xs: Any) -> Any:
@@ -270,11 +265,7 @@ def of_a_number_that_is_kept(xs: Any) -> Any:
     ],
 )  # fmt: skip
 def test_positions_may_be_multiples(function: Callable[..., Any]) -> None:
-    compiled = tj.compile(function)
-    agree(compiled, function, (40, 64, 48, 81, 44, 100, 42, 63, 54, 79, 7, 3, 12, 0))
-    before = compiled.stats.traces
-    agree(compiled, function, (92, 68, 85, 74, 107, 71))
-    assert compiled.stats.traces == before, compiled.explain()
+    of_any_length(function, (40, 64, 48, 81, 44, 100, 42, 63, 54, 79, 7, 3, 12, 0), (92, 68, 85, 74, 107, 71))
 
 
 def negative_multiples(xs: Any) -> Any:
@@ -343,12 +334,8 @@ def differences_over_a_while(xs: Any) -> Any:
 
 @pytest.mark.parametrize("function", [batches, starts_of_batches, differences_over_a_while])
 def test_integers_from_outside_are_parts_of_positions(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = tj.compile(function)
     lengths = (40, 64, 48, 80, 44, 100, 42, 63)
-    agree(compiled, function, lengths)
-    before = compiled.stats.traces
-    agree(compiled, function, (92, 68, 84, 76, 106, 71))
-    assert compiled.stats.traces == before, compiled.explain()
+    compiled = of_any_length(function, lengths, (92, 68, 84, 76, 106, 71))
     monkeypatch.setattr(Settings, "batch", 5)
     monkeypatch.setattr(Settings, "shift", 3)
     agree(compiled, function, (*lengths, 3, 0, 7))

@@ -185,7 +185,8 @@ class AnyNumber:
     Others are made only if all steps are to run: then the number is this one in all calls."""
 
     def __init__(self, recorder: Recorder, through: Through, first: int = FIRST, last: int = LAST) -> None:
-        """through: more elements than that.  first, last: how many of them count from the front, and from the end."""
+        """through: of more than MORE_THAN elements, besides those that `first` has beyond FIRST.  first, last: how many of them count from
+        the front, and from the end."""
         self._recorder = recorder
         self.first, self.last = first, last
         self.count: SymInt = through.count

@@ -26,22 +26,22 @@ with, and where it may ask which step it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise, starmap
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from tracejit.capture.differences import between_beginnings, between_steps
+from tracejit.capture.beginnings import Beginning, Growing
 from tracejit.capture.elements import FIRST, LAST, MORE_THAN, MOST_FIRST, MOST_LAST, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.evaluated_steps import EvaluatedStep, Replacement, may_be_evaluated, without_guards
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import concrete, is_symbolic, plain
 from tracejit.capture.headers import Headers
-from tracejit.capture.joining import backwards, has_stacked, length_of
+from tracejit.capture.joining import has_stacked, length_of
 from tracejit.capture.listed import Reads, Wanted, slices_of
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import BINARY
-from tracejit.capture.snapshots import OF_NUMBERS, Snapshot, kind_of, left_outside, recorded, snapshot
+from tracejit.capture.snapshots import OF_NUMBERS, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.steps import Applied, Asked, Place, Read, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
@@ -80,53 +80,14 @@ _HOLDING_COUNTERS: Final = frozenset({int32, int64, float32, float64})
 """Dtypes of tensors that compare with a counter as with a tensor of its kind: it has 31 bits at most."""
 _COUNTED: Final = "numbers of"
 """What stands, before the name of a counter, in the place of a variable for the tensor of its numbers, which has none."""
+_NO_NODE: Final = "what its steps do is none of a loop of the graph (docs/loops.md)"
+_GOES_ASTRAY: Final = (
+    "a position leaves the tensor, or a comparison with the number of the step comes out otherwise in a later one"
+)
+_NOT_ALONE: Final = "a step reads, stores or asks something outside that the one before it did not"
+"""What stands in the way where two steps in a row have done the same."""
 _TEMPORARY: Final = "__temporary_"
 """Variables of the instrumented code, which hold nothing from one step to the next."""
-
-
-class _Growing(NamedTuple):
-    """A list that steps append to.  is_private: whether it is private to the function.  in_front: whether its items come in front of all
-    others.  is_read: whether the function reads its items one by one."""
-
-    items: list[Any]
-    is_private: bool
-    in_front: bool
-    is_read: bool
-
-    @property
-    def has_places(self) -> bool:
-        """Whether the function may look at the places of items on the tape: who reads one may ask for its gradient, which is not that of a
-        row."""
-        return self.is_read and bool(self.newest().requires_grad)
-
-    def since(self, length: int) -> list[Any]:
-        """What has been appended since it was so long, in the order of the steps."""
-        return self.items[: len(self.items) - length][::-1] if self.in_front else self.items[length:]
-
-    def newest(self) -> Any:
-        return self.items[0 if self.in_front else -1]
-
-    def extend(self, more: list[Any]) -> None:
-        """Append items, in this order."""
-        if self.in_front:
-            self.items[:0] = backwards(more)
-        else:
-            self.items.extend(more)
-
-
-class _Beginning:
-    """What a step begins with.  elements: how many of the snapshot's tensors are those of the loop's element.  values: of the tensors.
-    nodes: how many there are.  lists: those that steps append to."""
-
-    __slots__ = ("elements", "lengths", "lists", "nodes", "seen", "values")
-
-    def __init__(self, interpreter: RecordingInterpreter, seen: Snapshot, elements: int, lists: list[_Growing]) -> None:
-        self.seen = seen
-        self.values = [interpreter.values.get(id(x)) for x in seen.tensors]
-        self.elements = elements
-        self.nodes = len(interpreter.nodes)
-        self.lists = lists
-        self.lengths = [len(x.items) for x in lists]
 
 
 class Loop:
@@ -151,9 +112,9 @@ class Loop:
         self._reads: list[tuple[str, Any, Tensor]] = []  # what the step that runs has read of private lists, and where
         self._tries = 0
         self._floats: dict[str, Any] = {}  # that variables have at the beginning
-        self._line = ""
-        self._hindrance = ""  # why there was no snapshot
-        self._before: _Beginning | None = None
+        self._line = ""  # of the header, where there may be any number of steps
+        self._hindrance = ""  # why no step could be left out, as far as that is not said by how two of them differ
+        self._before: Beginning | None = None
         self._step: Step | None = None
         self._recorded: Any = None
         self.left: tuple[Any, ...] = ()
@@ -197,23 +158,16 @@ class Loop:
     def settled(self, number: Any) -> Any:
         """An integer from outside by its value, which is guarded, where it is part of a place that moves in a loop of any length; anything
         else as it is."""
-        if not (self._tries and isinstance(self._elements, AnyNumber) and is_symbolic(number)) or is_late(number):
+        if not (self._tries and isinstance(self._elements, AnyNumber) and _is_integer_from_outside(number)):
             return number
-        return concrete(number) if type(plain(number)) is int and self.headers.size(number) is None else number
+        return concrete(number) if self.headers.size(number) is None else number
 
     def moved(self, symbol: str, left: Any, right: Any) -> Any:
         """The sum or difference of a counter and another number, where one of them is a size; None where it is none of sizes alone."""
-        sizes = self._interpreter.recorder.sizes
         a, b = self.headers.size(left), self.headers.size(right)
         if a is None or b is None or not self._tries or not isinstance(self._elements, AnyNumber):
             return None
-        found = a + b if symbol == "+" else a - b
-        if not sizes.has_name(found):  # no step that follows has one more
-            most = max(MOST_FIRST, self._elements.first)
-            for distance in range(-most, most + 1):
-                for unit in self._units:
-                    sizes.admitted(found + distance * unit)
-        return sizes.admitted(found)
+        return self._place_along(a + b if symbol == "+" else a - b, self._elements, self._units)
 
     def scaled(self, counter: Any, factor: Any) -> Any:
         """The product of a counter and an integer, where the counter is a size; None where it is a plain one, or all steps run."""
@@ -227,12 +181,17 @@ class Loop:
         self._units.update(steps)
         if type(size) is int or not isinstance(self._elements, AnyNumber):
             return None
-        sizes, most = self._interpreter.recorder.sizes, max(MOST_FIRST, self._elements.first)
-        if not sizes.has_name(size * factor):
+        return self._place_along(size * factor, self._elements, steps)
+
+    def _place_along(self, found: Any, elements: AnyNumber, units: Collection[int]) -> Any:
+        """A place as the program gets it, where other steps may find those that are so far from it: no step that follows has one more."""
+        sizes = self._interpreter.recorder.sizes
+        if not sizes.has_name(found):
+            most = max(MOST_FIRST, elements.first)
             for distance in range(-most, most + 1):
-                for step in steps:
-                    sizes.admitted(size * factor + distance * step)
-        return sizes.admitted(size * factor)
+                for unit in units:
+                    sizes.admitted(found + distance * unit)
+        return sizes.admitted(found)
 
     def compared(self, symbol: str, counter: Any, other: Any, answer: bool) -> bool:
         """Take note of how a comparison of a counter came out; False where it is none of sizes alone."""
@@ -284,7 +243,7 @@ class Loop:
         numbers, first, end = self._kept.get(name), self.headers.size(counter), self.headers.size(other)
         if self._at or numbers is None or first is None:
             return
-        if end is None and is_symbolic(other) and not is_late(other) and type(plain(other)) is int:
+        if end is None and _is_integer_from_outside(other):
             end = concrete(other)  # as the comparisons of all steps say, too; the next one is followed as a size is
         if end is None:
             return
@@ -423,9 +382,11 @@ class Loop:
         return {name: x for name, x in found.items() if x is not None}
 
     def _repeats(self, variables: Mapping[str, Any]) -> bool:
+        self._hindrance = ""
         before, now = self._before, self._begun(variables)
         asked = list(starmap(Asked, self._asked))
         reads = self._reads[:]
+        previous = self._step
         self._asked.clear()
         self._reads.clear()
         if now is None:
@@ -439,15 +400,16 @@ class Loop:
         least = 1 if any_number else _WORTH
         if step is not None and remaining * (len(step.nodes) or any(step.appended)) >= least:
             known = recorded(self._interpreter, OF_NUMBERS)
-            if self._step is not None and self._step.is_like(step) and self._recorded == known:
-                moves = self._moves(self._step, step)
-                read = self._read_along(self._step, step, variables)
-                can_go_on = moves is not None and read is not None and self._come_out_alike(self._step, step)
+            if previous is not None and previous.is_like(step) and self._recorded == known:
+                moves = self._moves(previous, step)
+                read = self._read_along(previous, step, variables)
+                can_go_on = moves is not None and read is not None and self._come_out_alike(previous, step)
                 if can_go_on and self._leave_out(step, moves, read, now, variables):  # type: ignore[arg-type]
                     return True
+                self._hindrance = _NO_NODE if can_go_on else _GOES_ASTRAY
         tries = self._tries - (before is not None)
         if not tries or remaining < (_FEWEST_LEFT if any_number else _FEWEST):
-            self._remark(self._difference(before, now, step, known, variables))
+            self._remark(self._difference(before, now, step, known))
             self.run_all()
             return False
         self._tries = tries
@@ -459,21 +421,13 @@ class Loop:
         if self._line and why:
             self._interpreter.remarks.append(f"the loop at {self._line} has a recording for each number of steps: {why}")
 
-    def _difference(
-        self, before: _Beginning | None, now: _Beginning, step: Step | None, known: Any, variables: Mapping[str, Any]
-    ) -> str:
-        """Why the last two steps were not all that there is to know."""
-        if before is None or (step is not None and self._step is None):
+    def _difference(self, before: Beginning | None, now: Beginning, step: Step | None, known: Any) -> str:
+        """Why the last step and the one before were not all that there is to know; empty where no two were compared."""
+        if step is None and before is not None:
+            return now.seen.told_from(before.seen) or "a step computes with what one before the last has made, or leaves it"
+        if step is None or self._step is None:
             return ""
-        if step is None:
-            return between_beginnings(before.seen, now.seen, variables)
-        if (why := between_steps(self._step, step)) or known is None:  # type: ignore[arg-type]
-            return why
-        if self._recorded != known:
-            return "a step reads, stores or asks something outside that the one before it did not"
-        if self._moves(self._step, step) is None or not self._come_out_alike(self._step, step):  # type: ignore[arg-type]
-            return "a position leaves the tensor, or a comparison with the number of the step comes out otherwise in a later one"
-        return "what its steps do is none of a loop of the graph (docs/loops.md)"
+        return step.told_from(self._step) or ("" if known is None else self._hindrance or _NOT_ALONE)
 
     @property
     def _count(self) -> Any:
@@ -530,7 +484,7 @@ class Loop:
         """Which of the tensors of an element are items of lists."""
         return self._elements.items if isinstance(self._elements, AnyNumber) else ()
 
-    def _begun(self, variables: Mapping[str, Any]) -> _Beginning | None:
+    def _begun(self, variables: Mapping[str, Any]) -> Beginning | None:
         """What the step that follows begins with; None where that cannot be told."""
         interpreter, names = self._interpreter, self._names
         recorder = interpreter.recorder
@@ -538,7 +492,7 @@ class Loop:
             return None
         appended = [name for name in names.appended if type(variables.get(name)) is list]
         lists = [
-            _Growing(variables[name], *[name in known for known in (names.private, names.in_front, names.read)])
+            Growing(variables[name], *[name in known for known in (names.private, names.in_front, names.read)])
             for name in appended
         ]
         if any(recorder.is_outside(x.items) for x in lists) or not self._are_as_kept(variables):
@@ -568,7 +522,7 @@ class Loop:
         if isinstance(seen, str):
             self._hindrance = seen
             return None
-        return _Beginning(interpreter, seen, len(given), lists)
+        return Beginning(interpreter, seen, len(given), lists)
 
     def _are_as_kept(self, variables: Mapping[str, Any]) -> bool:
         """Whether variables to which each step adds a number are what they are to be."""
@@ -579,7 +533,7 @@ class Loop:
 
     # -- what a step does
     def _done(
-        self, before: _Beginning, now: _Beginning, asked: Sequence[Asked], reads: Sequence[tuple[str, Any, Tensor]]
+        self, before: Beginning, now: Beginning, asked: Sequence[Asked], reads: Sequence[tuple[str, Any, Tensor]]
     ) -> Step | None:
         """What the step between two beginnings has done; None where it is not one that could go on like that."""
         if before.seen.tokens != now.seen.tokens:
@@ -687,7 +641,7 @@ class Loop:
         return True
 
     # -- steps that do not run
-    def _leave_out(self, step: Step, moves: list[int], reads: Reads, now: _Beginning, variables: Mapping[str, Any]) -> bool:
+    def _leave_out(self, step: Step, moves: list[int], reads: Reads, now: Beginning, variables: Mapping[str, Any]) -> bool:
         """Do to tensors what all steps up to the last would do.  If one of them raises, it runs.  Returns whether that could be done."""
         begin, interpreter = self._at, self._interpreter
         before = now.seen.tensors[now.elements :]
@@ -718,7 +672,7 @@ class Loop:
         self._close()
         return True
 
-    def _looped(self, step: Step, moves: list[int], reads: Reads, now: _Beginning) -> list[Tensor] | None:
+    def _looped(self, step: Step, moves: list[int], reads: Reads, now: Beginning) -> list[Tensor] | None:
         """Have one node do all steps but the last two, if a loop can.  Returns what the first step that it has left begins with."""
         given, last = now.elements + len(reads), self._run_last
         count = self._count - (last + self._at)
@@ -797,7 +751,7 @@ class Loop:
         return found
 
     def _passed(
-        self, repeating: EvaluatedStep, given: list[list[Tensor]], begin: int, found: list[Tensor], lists: list[_Growing]
+        self, repeating: EvaluatedStep, given: list[list[Tensor]], begin: int, found: list[Tensor], lists: list[Growing]
     ) -> list[Tensor]:
         """What is found in the place of `found` at the beginning of the first step that has to run.  given: the elements of each step, and
         what it reads of lists."""
@@ -814,6 +768,11 @@ class Loop:
                 grown.extend(more)
         self._at = end
         return found
+
+
+def _is_integer_from_outside(x: Any) -> bool:
+    """Whether this is an integer that the program of each call is given."""
+    return is_symbolic(x) and not is_late(x) and type(plain(x)) is int
 
 
 def _is_same(x: Any, y: Any) -> bool:

@@ -68,6 +68,8 @@ OF_NUMBERS: Final = frozenset({"late", "_variables"})
 """What is known of numbers that the program computes: of such that nobody has, steps may make as many as they like."""
 _OF_CONTENTS: Final = 4
 """How much of what `kind_of` says is no matter of how a tensor was made."""
+_AROUND: Final = ""
+"""The token before those of what is around variables, each of which has its name there; no other token is a text."""
 _MOST: Final = 4096
 """Tokens of a snapshot: who keeps more is not compared."""
 
@@ -98,6 +100,22 @@ class Snapshot:
         self.held = held
         self.containers = containers
 
+    def told_from(self, before: Snapshot) -> str:
+        """What tells this one from another one of the same variables, for a reader; empty where they are alike."""
+        place = None
+        for one, other in zip(before.tokens, self.tokens, strict=False):
+            if one != other:
+                break
+            place = one if type(one) is str else place
+        else:
+            if len(before.tokens) == len(self.tokens):
+                return ""
+        if place == _AROUND:
+            return "each step changes something outside of the call"
+        return (
+            f"{'what the loop goes through' if place is None else repr(place)} is another value, or of another kind, in each step"
+        )
+
 
 def snapshot(
     recorder: Recorder,
@@ -119,7 +137,7 @@ def snapshot(
         walk.tokens.append(name)
         if not walk.visit(value, False):
             return f"{name!r} holds something whose state does not show (an object that the call has made, an iterator)"
-    walk.tokens.append("")
+    walk.tokens.append(_AROUND)
     for value in around:
         if not walk.visit(value, True):
             return "what the call has put outside has a state that does not show"

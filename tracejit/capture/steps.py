@@ -96,6 +96,19 @@ class Step:
             and all(a.is_like(b) for a, b in zip(self.asked, other.asked, strict=True))
         )
 
+    def told_from(self, before: Step) -> str:
+        """What tells it from the step before it, for a reader; empty where they are alike."""
+        for a, b in zip(before.nodes, self.nodes, strict=False):
+            if not a.is_like(b):
+                return f"{b.node.op.name} at {b.node.line} is not what the step before did there"
+        fewer, more = sorted((before.nodes, self.nodes), key=len)
+        if len(fewer) < len(more):
+            only = more[len(fewer)].node
+            return f"{only.op.name} at {only.line} is in some steps alone"
+        if [(x.symbol, x.answer) for x in before.asked] != [(x.symbol, x.answer) for x in self.asked]:
+            return "a comparison with the number of the step comes out otherwise"
+        return "" if before.is_like(self) else "steps leave other things in their variables or lists"
+
 
 @dataclass(frozen=True, slots=True)
 class Made:

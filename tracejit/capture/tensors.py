@@ -39,6 +39,7 @@ from tracejit.ir.graph import Literal, Node, Operand, operand_aval
 from tracejit.ir.interpreter import StepFailed
 from tracejit.ir.layouts import Strided, strided_view
 from tracejit.ops.creation import ArrayConstant
+from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, select
 from tracejit.ops.public.random import default_generator
 from tracejit.replay.ir import Every, Name, Not
@@ -344,7 +345,7 @@ class RecordingInterpreter(StateRecorder):
     def copied(self, value: int) -> Tensor:
         """A new tensor with what is in `value`, which nothing writes to."""
         copy = wrap(self.defined[value]._array.copy())
-        self.nodes.append(Node(REGISTRY["clone"], (value,), (), (self._define(copy),), user_line()))
+        self.nodes.append(Node(clone, (value,), (), (self._define(copy),), user_line()))
         return copy
 
     def _append(

@@ -79,7 +79,7 @@ def run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
     return outputs
 
 
-_Shape = tuple[int, tuple[int, ...], np.dtype[Any]]  # value id, shape, dtype
+_Expected = tuple[int, tuple[int, ...], np.dtype[Any]]  # value id, shape, dtype
 
 
 class _Ready(NamedTuple):
@@ -88,8 +88,8 @@ class _Ready(NamedTuple):
     node: Node
     evaluate: Callable[..., Any]
     attributes: dict[str, Any]
-    outputs: list[_Shape]
-    only: _Shape | None  # the output of a node that has one
+    outputs: list[_Expected]
+    only: _Expected | None  # the output of a node that has one
 
     @classmethod
     def of(cls, node: Node, avals: Mapping[int, Any]) -> _Ready:

@@ -1,0 +1,58 @@
+"""What a step of a loop begins with: what it finds, and the lists that it appends to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tracejit.capture.joining import backwards
+from tracejit.capture.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from tracejit.capture.tensors import RecordingInterpreter
+
+__all__ = ["Beginning", "Growing"]
+
+
+class Growing(NamedTuple):
+    """A list that steps append to.  is_private: whether it is private to the function.  in_front: whether its items come in front of all
+    others.  is_read: whether the function reads its items one by one."""
+
+    items: list[Any]
+    is_private: bool
+    in_front: bool
+    is_read: bool
+
+    @property
+    def has_places(self) -> bool:
+        """Whether the function may look at the places of items on the tape: who reads one may ask for its gradient, which is not that of a
+        row."""
+        return self.is_read and bool(self.newest().requires_grad)
+
+    def since(self, length: int) -> list[Any]:
+        """What has been appended since it was so long, in the order of the steps."""
+        return self.items[: len(self.items) - length][::-1] if self.in_front else self.items[length:]
+
+    def newest(self) -> Any:
+        return self.items[0 if self.in_front else -1]
+
+    def extend(self, more: list[Any]) -> None:
+        """Append items, in this order."""
+        if self.in_front:
+            self.items[:0] = backwards(more)
+        else:
+            self.items.extend(more)
+
+
+class Beginning:
+    """What a step begins with.  elements: how many of the snapshot's tensors are those of the loop's element.  values: of the tensors.
+    nodes: how many there are.  lists: those that steps append to."""
+
+    __slots__ = ("elements", "lengths", "lists", "nodes", "seen", "values")
+
+    def __init__(self, interpreter: RecordingInterpreter, seen: Snapshot, elements: int, lists: list[Growing]) -> None:
+        self.seen = seen
+        self.values = [interpreter.values.get(id(x)) for x in seen.tensors]
+        self.elements = elements
+        self.nodes = len(interpreter.nodes)
+        self.lists = lists
+        self.lengths = [len(x.items) for x in lists]
