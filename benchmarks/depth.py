@@ -1,4 +1,4 @@
-"""What a layer more costs: recording and compiling a training step of a transformer, by its number of layers.
+"""What a layer more costs: recording and compiling a transformer, its gradients and its training step, by its number of layers.
 
 Run as `python -m benchmarks.depth`.  The cache of compiled code is off.  Each first call has a process of its own, in which another
 function was compiled before, so that what is imported and made once is not counted.  Figures are CPU time on one thread, the least of a
@@ -32,10 +32,10 @@ from tracejit.compiled import compile as compiling
 from tracejit.llvm import machine_code
 from tracejit.runtime import program
 
-__all__ = ["DEPTHS", "GOAL", "OPTIMIZERS", "main", "measure"]
+__all__ = ["COMPUTATIONS", "DEPTHS", "GOAL", "main", "measure"]
 
 DEPTHS = (2, 6, 12)
-OPTIMIZERS = ("SGD", "Adam")
+COMPUTATIONS = ("forward", "gradients", "SGD", "Adam")
 GOAL = 1.5  # the first call of 12 layers over that of 2
 REPEATS = 3
 CALLS = 8
@@ -85,39 +85,45 @@ class _Stages:
         return measured
 
 
-def _training(layers: int, optimizer: str) -> tuple[Callable[[Any], Any], list[Any]]:
-    """A step of a transformer's encoder, which gives the loss, and its parameters."""
+def _computation(layers: int, name: str) -> tuple[Callable[[Any], Any], list[Any]]:
+    """What is computed of a transformer's encoder, which gives the loss, and its parameters: the loss alone, with gradients, or a step of
+    an optimizer."""
     tracejit.manual_seed(0)
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, dropout=0.0, batch_first=True)
     model = nn.TransformerEncoder(layer, layers)
     parameters = list(model.parameters())
-    if optimizer == "Adam":
-        steps: Any = optim.Adam(parameters, lr=1e-4)
-    else:
-        steps = optim.SGD(parameters, lr=1e-2)
+    steps = optim.Adam(parameters, lr=1e-4) if name == "Adam" else optim.SGD(parameters, lr=1e-2)
 
-    def step(x: Any) -> Any:
+    def forward(x: Any) -> Any:
+        with tracejit.no_grad():
+            return (model(x) ** 2).mean()
+
+    def gradients(x: Any) -> Any:
         steps.zero_grad()
         loss = (model(x) ** 2).mean()
         loss.backward()
-        steps.step()
         return loss.detach()
 
-    return step, parameters
+    def training(x: Any) -> Any:
+        loss = gradients(x)
+        steps.step()
+        return loss
+
+    return {"forward": forward, "gradients": gradients}.get(name, training), parameters
 
 
 def _unrelated(x: Any) -> Any:
     return (x * 2.0).sum()
 
 
-def measure(layers: int, optimizer: str) -> dict[str, float]:
+def measure(layers: int, name: str) -> dict[str, float]:
     """CPU seconds of the first call, the second, a later one, and the stages of the first, in a process that has not met such a model.
 
     Raises AssertionError where a result is not the eager one's."""
     with tracejit.config.override(cache=False, compile_wait=math.inf):
         tracejit.compile(_unrelated)(tracejit.ones(3))
         x = tracejit.tensor(np.random.default_rng(0).normal(size=(BATCH, LENGTH, WIDTH)).astype(np.float32))
-        step, parameters = _training(layers, optimizer)
+        step, parameters = _computation(layers, name)
         compiled = tracejit.compile(step)
         stages = _Stages()
         losses, seconds = [], []
@@ -128,7 +134,7 @@ def measure(layers: int, optimizer: str) -> dict[str, float]:
                 seconds.append(time.process_time() - start)
         traces, replayed = compiled.stats.traces, compiled.stats.compiled_calls
         assert replayed == len(losses) - traces, compiled.explain()
-        eager, expected = _training(layers, optimizer)
+        eager, expected = _computation(layers, name)
         for loss in losses:
             np.testing.assert_allclose(loss.numpy(), eager(x).numpy(), rtol=TOLERANCE)
         for found, parameter in zip(parameters, expected, strict=True):
@@ -136,9 +142,9 @@ def measure(layers: int, optimizer: str) -> dict[str, float]:
     return {"first": seconds[0], "second": seconds[1], "later": statistics.median(seconds[2:]), **stages.seconds}
 
 
-def _in_process(layers: int, optimizer: str) -> dict[str, float]:
+def _in_process(layers: int, name: str) -> dict[str, float]:
     """`measure` in a new process.  Raises CalledProcessError where it fails."""
-    command = [sys.executable, "-m", "benchmarks.depth", str(layers), optimizer]
+    command = [sys.executable, "-m", "benchmarks.depth", str(layers), name]
     environment = os.environ | dict.fromkeys(_THREADS, "1")
     home = Path(__file__).resolve().parent.parent
     done = subprocess.run(command, cwd=home, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -147,26 +153,26 @@ def _in_process(layers: int, optimizer: str) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print a line for each depth and optimizer; with a depth and an optimizer as arguments, figures of this process as JSON."""
+    """Print a line for each depth and computation; with a depth and a computation as arguments, figures of this process as JSON."""
     if arguments:
-        layers, optimizer = arguments
-        print(json.dumps(measure(int(layers), optimizer)))
+        layers, name = arguments
+        print(json.dumps(measure(int(layers), name)))
         return
-    names = [stage for stage, _, _ in _STAGES]
+    stages = [stage for stage, _, _ in _STAGES]
     print(
-        f"training step of a transformer's encoder, width {WIDTH}, {HEADS} heads, batches of {BATCH} x {LENGTH}; "
+        f"a transformer's encoder, width {WIDTH}, {HEADS} heads, batches of {BATCH} x {LENGTH}; "
         f"goal: the first call of {DEPTHS[-1]} layers at most {GOAL} of that of {DEPTHS[0]}"
     )
-    head = f"{'':<6}{'layers':>7}{'first call':>13}{'/ of ' + str(DEPTHS[0]):>9}{'second':>10}{'later':>10}"
-    print(head + "".join(f"{name:>12}" for name in names))
-    for optimizer in OPTIMIZERS:
-        runs = [{depth: _in_process(depth, optimizer) for depth in DEPTHS} for _ in range(REPEATS)]
+    head = f"{'':<10}{'layers':>7}{'first call':>13}{'/ of ' + str(DEPTHS[0]):>9}{'second':>10}{'later':>10}"
+    print(head + "".join(f"{name:>12}" for name in stages))
+    for computation in COMPUTATIONS:
+        runs = [{depth: _in_process(depth, computation) for depth in DEPTHS} for _ in range(REPEATS)]
         for depth in DEPTHS:
             figures, fewest = ({name: min(run[d][name] for run in runs) for name in runs[0][d]} for d in (depth, DEPTHS[0]))
             ratio = figures["first"] / fewest["first"]
-            line = f"{optimizer:<6}{depth:>7}{duration(figures['first']):>13}{ratio:>9.2f}"
+            line = f"{computation:<10}{depth:>7}{duration(figures['first']):>13}{ratio:>9.2f}"
             line += f"{duration(figures['second']):>10}{duration(figures['later']):>10}"
-            print(line + "".join(f"{duration(figures[name]):>12}" for name in names))
+            print(line + "".join(f"{duration(figures[name]):>12}" for name in stages))
 
 
 if __name__ == "__main__":

@@ -298,9 +298,9 @@ def test_starts_with_different_results_are_a_problem(monkeypatch: pytest.MonkeyP
     assert problems == ["first call of mlp_sgd_64: results of jax differ by 1.00e-01"]
 
 
-@pytest.mark.parametrize("optimizer", depth.OPTIMIZERS)
-def test_the_stages_of_a_first_call_make_up_most_of_it(optimizer: str) -> None:
-    figures = depth.measure(1, optimizer)
+@pytest.mark.parametrize("computation", ["gradients", "SGD", "Adam"])
+def test_the_stages_of_a_first_call_make_up_most_of_it(computation: str) -> None:
+    figures = depth.measure(1, computation)
     first, others = figures.pop("first"), [figures.pop(name) for name in ("second", "later")]
     assert set(figures) >= {"recording", "passes", "lowering", "text", "entry"} and min(figures.values()) > 0
     assert 0.8 * first < sum(figures.values()) <= first and max(others) < first
