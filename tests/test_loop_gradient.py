@@ -71,7 +71,7 @@ def saving(reverse: bool) -> Callable[..., tuple[Any, ...]]:
     graph = BODY.graph
     made = [node.outputs[0] for node in graph.nodes if node.op.name == "sin"]
     body = Body(replace(graph, outputs=(*graph.outputs, *made), requires_grad=graph.requires_grad))
-    saved = Saved(operands=(3, 4), after=(0,), results=3, residuals=len(made))
+    saved = Saved(operands=(3, 4), before=(0,), after=(0,), results=3, residuals=len(made))
 
     def function(*operands: Any) -> tuple[Any, ...]:
         attributes = {"body": body, "carried": 2, "sliced": 1, "count": COUNT, "reverse": reverse}

@@ -69,6 +69,13 @@ from tracejit.core.tree import flatten
 from tracejit.tensor import Tensor
 
 
+def lists_made(xs: Any) -> Any:
+    states = [zeros(), zeros()]
+    for x in xs:
+        states = [cell(h, x) for h in states]
+    return states
+
+
 @pytest.mark.parametrize(
     ("function", "left_out"),
     [
@@ -77,7 +84,7 @@ from tracejit.tensor import Tensor
             recurrent, gradients_of_weights, gradients_of_slices, second_derivatives, by_position, by_second_position, backwards,
             numbers_downwards, solver, lstm, state_in_a_tuple, states_in_a_list, gru_with_outputs, outputs_of_two_lists, loss_in_each_step,
             training, some_detached, with_numbers, in_branches, views_of_parts, writing, writing_rows,
-            positions_updated, state_changed_in_place, numbers_in_the_program,
+            positions_updated, state_changed_in_place, numbers_in_the_program, lists_made,
         )
     ]
     + [(function, COUNT - RUN - 1) for function in (one_before_the_last, used_afterwards, losses_added_in_place)]
@@ -362,13 +369,6 @@ def variable_of_a_function(xs: Any) -> Any:
     return h
 
 
-def lists_made(xs: Any) -> Any:
-    states = [zeros(), zeros()]
-    for x in xs:
-        states = [cell(h, x) for h in states]
-    return states
-
-
 def the_first_one(xs: Any) -> Any:
     first = h = zeros()
     for x in xs:
@@ -498,7 +498,7 @@ def without_a_value(xs: Any) -> Any:
         branching, numbers_in_a_list, numbers_carried_on, writing_outside, number_as_an_operand, number_that_decides,
         number_that_ends, number_passed_on, positions_of_a_list, positions_of_a_list_updated, positions_at_odds,
         positions_of_its_own, positions_around_the_end, stored_in_a_dictionary, positions_multiplied, list_that_is_read,
-        list_that_a_function_has, functions_made, variable_of_a_function, lists_made, elements_that_are_known, elements_in_a_list,
+        list_that_a_function_has, functions_made, variable_of_a_function, elements_that_are_known, elements_in_a_list,
         longer_and_longer, number_that_changes, own_gradient, hooked, inner_gradient, told, in_few_steps, suspended,
         without_a_value,
     ],

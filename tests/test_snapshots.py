@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -60,12 +60,66 @@ def test_one_tensor_in_two_places_is_no_two_tensors() -> None:
     assert tokens(a=a, b=a) == tokens(a=b, b=b) != tokens(a=a, b=b)
 
 
-def test_lists_that_are_equal_are_other_ones() -> None:
-    assert tokens(a=[1]) != tokens(a=[1])
+def test_lists_of_other_lengths_differ() -> None:
     listed = [1]
     before = tokens(a=listed)
     listed.append(2)
     assert tokens(a=listed) != before
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any = 1
+
+
+class Bare:
+    def __init__(self, a: Any) -> None:
+        self.a = a
+
+
+class Slotted(Bare):
+    __slots__ = ("b",)
+
+
+class Ending(Bare):
+    def __del__(self) -> None: ...
+
+
+def test_named_tuples_and_instances_are_what_is_in_them() -> None:
+    a, b, slotted = tj.ones(2), tj.zeros(2), Slotted(1)
+    assert tokens(x=Pair(a)) == tokens(x=Pair(b)) != tokens(x=(a, 1))
+    assert tokens(x=Bare(a)) == tokens(x=Bare(b)) != tokens(x=Bare([a]))
+    before = tokens(x=slotted)
+    slotted.b = 1
+    assert tokens(x=slotted) != before != tokens(x=Bare(1))
+    assert "'x' holds" in hindrance(x=Bare(iter([1]))) and "'x' holds" in hindrance(x=Pair(iter([1])))
+    assert "'x' holds" in hindrance(x=Ending(a))
+
+
+def test_containers_follow_where_they_are_the_same_or_were_made_since() -> None:
+    def sees(*values: Any) -> Snapshot:
+        found = taken(**{f"v{k}": x for k, x in enumerate(values)})
+        assert isinstance(found, Snapshot)
+        return found
+
+    one, other, third = Bare(1), Bare(1), Bare(1)
+    assert sees(one, other).follows(sees(one, other))
+    assert sees(one, third).follows(sees(one, other))
+    assert not sees(other, one).follows(sees(one, other))
+    assert not sees(one, Bare(2)).follows(sees(one, other))
+
+
+def test_what_was_new_in_a_place_may_be_handed_on_where_another_one_is_new_there() -> None:
+    def sees(last: Any, state: Any) -> Snapshot:
+        found = taken(last=last, state=state)
+        assert isinstance(found, Snapshot)
+        return found
+
+    one, two, three, four = [1], [1], [1], [1]
+    first, second, third = sees(one, two), sees(two, three), sees(three, four)
+    assert not second.follows(first)  # nobody knows where that one comes from
+    assert third.follows(second)
+    assert not sees(four, three).follows(third)
 
 
 def test_numbers_are_compared_by_type_and_sign() -> None:

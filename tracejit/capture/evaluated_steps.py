@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tracejit.capture.snapshots import DICTIONARIES
+from tracejit.capture.snapshots import DICTIONARIES, SEQUENCES, attributes_of, is_record, items_of
 from tracejit.capture.steps import Place, Step
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Literal
@@ -76,22 +76,31 @@ class EvaluatedStep:
 
 
 class Replacement:
-    """Puts other tensors in the places of tensors: in tuples, which are made anew, and inside of lists and dictionaries."""
+    """Puts other tensors in the places of tensors: in tuples, which are made anew, and inside of lists, dictionaries and instances."""
 
     def __init__(self, interpreter: RecordingInterpreter, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
         self._recorder = interpreter.recorder
         self._known: dict[int, Any] = {id(x): y for x, y in zip(before, after, strict=True)}
 
     def __call__(self, value: Any) -> Any:
-        if type(value) is tuple and id(value) not in self._known:
-            new = tuple(map(self, value))
-            same = all(x is y for x, y in zip(new, value, strict=True))
-            self._known[id(value)] = value if same else self._recorder.made(new)
+        if id(value) not in self._known and (type(value) is tuple or is_record(value)):
+            items = items_of(self._recorder, value)
+            new = list(map(self, items))
+            same = all(x is y for x, y in zip(new, items, strict=True))
+            self._known[id(value)] = value if same else self._made(type(value), new)
         return self._known.get(id(value), value)
 
+    def _made(self, cls: Any, items: list[Any]) -> Any:
+        return self._recorder.made(tuple(items)) if cls is tuple else self._recorder.contents.record_of(cls, items)
+
     def inside(self, containers: Sequence[Any]) -> None:
-        """Have lists and dictionaries hold the other tensors."""
+        """Have lists, dictionaries and instances hold the other tensors."""
         for container in containers:
+            if type(container) not in (*SEQUENCES, *DICTIONARIES):
+                for attribute in attributes_of(self._recorder, container) or ():
+                    if (new := self(attribute.value)) is not attribute.value:
+                        attribute.put(self._recorder, container, new)
+                continue
             pairs = list(container.items() if type(container) in DICTIONARIES else enumerate(container))
             for key, value in pairs:
                 if (new := self(value)) is not value:

@@ -86,6 +86,7 @@ def loop_node(
     if tracked:
         kinds = Saved(
             operands=tuple([k for k in range(carried, len(body.inputs)) if body.inputs[k] in wanted]),
+            before=tuple([k for k in range(len(kept)) if inputs[k] in wanted or outputs[k] in wanted]),
             after=tuple([k for k, v in enumerate(outputs) if v in wanted and v not in outputs[:k] and v not in inputs]),
             results=carried + len(collected),
             residuals=len(residuals),
@@ -740,9 +741,7 @@ def _is_one(body: Graph, carried: int) -> bool:
                 met.add(k)
                 there.update(gradient_operands(nodes[k], marked))
         passes.append(met & savers)
-    if not savers:  # but what is carried and collected as well, a loop keeps
-        return marked.isdisjoint({*body.outputs[:carried]} & {*body.outputs[carried:]})
-    return not any(a.isdisjoint(b) for k, a in enumerate(passes) for b in passes[: k + 1])
+    return not (savers and any(a.isdisjoint(b) for k, a in enumerate(passes) for b in passes[: k + 1]))
 
 
 def _bits(number: int) -> list[int]:

@@ -76,6 +76,7 @@ __all__ = [
     "is_user_instance",
     "makes_records",
     "module_of",
+    "slots_of",
     "storing_base",
 ]  # fmt: skip
 
@@ -338,6 +339,12 @@ def builtin_base(cls: Any) -> Any:
 def has_plain_state(cls: Any) -> bool:
     """Whether instances keep all their state in `__dict__` and slots."""
     return cls is not object and builtin_base(cls) is object
+
+
+def slots_of(cls: Any) -> list[tuple[str, Any]]:
+    """Names and descriptors of the slots of instances."""
+    classes = [base for base in cls.__mro__ if is_python_class(base)]
+    return [(v.__name__, v) for base in classes for v in vars(base).values() if is_a(v, types.MemberDescriptorType)]
 
 
 def is_user_instance(value: object) -> bool:

@@ -84,6 +84,7 @@ _NO_NODE: Final = "what its steps do is none of a loop of the graph (docs/loops.
 _GOES_ASTRAY: Final = (
     "a position leaves the tensor, or a comparison with the number of the step comes out otherwise in a later one"
 )
+_HANDED_ON: Final = "steps hand lists or objects that were there before from one place to another"
 _NOT_ALONE: Final = "a step reads, stores or asks something outside that the one before it did not"
 """What stands in the way where two steps in a row have done the same."""
 _TEMPORARY: Final = "__temporary_"
@@ -114,6 +115,7 @@ class Loop:
         self._floats: dict[str, Any] = {}  # that variables have at the beginning
         self._line = ""  # of the header, where there may be any number of steps
         self._hindrance = ""  # why no step could be left out, as far as that is not said by how two of them differ
+        self._told = ""  # how the last two steps that were compared differ
         self._before: Beginning | None = None
         self._step: Step | None = None
         self._recorded: Any = None
@@ -394,6 +396,7 @@ class Loop:
             self.run_all()
             return False
         step = None if before is None else self._done(before, now, asked, reads)
+        follows = before is not None and now.seen.follows(before.seen)
         remaining = len(self._elements) - 1 - self._at
         known = None
         any_number = isinstance(self._elements, AnyNumber)
@@ -404,15 +407,15 @@ class Loop:
                 moves = self._moves(previous, step)
                 read = self._read_along(previous, step, variables)
                 can_go_on = moves is not None and read is not None and self._come_out_alike(previous, step)
-                if can_go_on and self._leave_out(step, moves, read, now, variables):  # type: ignore[arg-type]
+                if can_go_on and follows and self._leave_out(step, moves, read, now, variables):  # type: ignore[arg-type]
                     return True
-                self._hindrance = _NO_NODE if can_go_on else _GOES_ASTRAY
+                self._hindrance = _GOES_ASTRAY if not can_go_on else _NO_NODE if follows else _HANDED_ON
         tries = self._tries - (before is not None)
         if not tries or remaining < (_FEWEST_LEFT if any_number else _FEWEST):
             self._remark(self._difference(before, now, step, known))
             self.run_all()
             return False
-        self._tries = tries
+        self._tries, self._told = tries, self._difference(before, now, step, known)
         self._before, self._step, self._recorded = now, step, known
         return False
 
@@ -422,11 +425,12 @@ class Loop:
             self._interpreter.remarks.append(f"the loop at {self._line} has a recording for each number of steps: {why}")
 
     def _difference(self, before: Beginning | None, now: Beginning, step: Step | None, known: Any) -> str:
-        """Why the last step and the one before were not all that there is to know; empty where no two were compared."""
+        """Why the last step and the one before were not all that there is to know, or else those before them; empty where no two were
+        compared."""
         if step is None and before is not None:
             return now.seen.told_from(before.seen) or "a step computes with what one before the last has made, or leaves it"
         if step is None or self._step is None:
-            return ""
+            return self._told
         return step.told_from(self._step) or ("" if known is None else self._hindrance or _NOT_ALONE)
 
     @property

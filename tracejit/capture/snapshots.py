@@ -1,10 +1,13 @@
 """What code finds at one point of a recorded call, to be compared with what it finds at another.
 
-`snapshot` goes through all that some variables lead to.  Two with equal tokens are alike: in the same places they have the same lists,
-functions and objects from outside, plain values that are equal, and tensors of one kind that the call has made, the same one in two
-places where the other has the same one in both.  So code that finds nothing else, and asks for no contents, does the same from both.
-Where something has a state that does not show (an iterator, an instance that the call has made) there is no snapshot.  What is outside
-is not gone through: the recording has all changes of that, and `recorded` tells whether there were any.
+`snapshot` goes through all that some variables lead to.  Two with equal tokens are alike: in the same places they have the same functions
+and objects from outside, plain values that are equal, and tensors, lists, dictionaries and instances of one kind that the call has made,
+the same one in two places where the other has the same one in both.  So code that finds nothing else, and asks for no contents, does the
+same from both.  Where something has a state that does not show (an iterator, an instance of a class in C) there is no snapshot.  What is
+outside is not gone through: the recording has all changes of that, and `recorded` tells whether there were any.
+
+Lists, dictionaries and instances may be others, `state = State(state.x + dt * state.v, ...)`, where they were made in between
+(`Snapshot.follows`): then nobody but who is looked at here has got them, and contents are all that tells one from the next.
 """
 
 from __future__ import annotations
@@ -12,12 +15,20 @@ from __future__ import annotations
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracejit.capture.handlers.effects import AttributeStore, ItemStore
 from tracejit.capture.handlers.late import is_late
-from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.policies import is_heap_type, module_of
+from tracejit.capture.handlers.symbols import is_symbolic, stored
+from tracejit.capture.policies import (
+    builtin_base,
+    has_plain_state,
+    instance_dictionary,
+    is_empty,
+    is_heap_type,
+    module_of,
+    slots_of,
+)
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.interpreter import state
@@ -36,8 +47,11 @@ __all__ = [
     "VALUES",
     "Same",
     "Snapshot",
+    "attributes_of",
     "is_behind",
     "is_constant",
+    "is_record",
+    "items_of",
     "kind_of",
     "left_outside",
     "only_reads",
@@ -51,7 +65,7 @@ DICTIONARIES: Final = (dict, OrderedDict, defaultdict)
 _OF_TENSORS: Final = frozenset(
     {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving", "sized"}
     | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "taken_out", "unrolled", "remarks", "rows", "views"}
-    | {"_prepared", "_followed", "_makers", "_known_strides", "_patched_writes", "_has_plain_writes"}
+    | {"_prepared", "_followed", "_makers", "_known_strides", "_patched_writes", "_has_plain_writes", "of_objects"}
 )
 """What is known of values, of numbers in them, of objects and functions that the call has made, and of loops: each step adds to it."""
 OF_READING: Final = frozenset(
@@ -90,15 +104,29 @@ class Same:
 
 class Snapshot:
     """tokens: see the module.  tensors: those that the call has made, each once.  held: which of them are where another one cannot be put,
-    by their places among `tensors`.  containers: the lists and dictionaries that have been gone through."""
+    by their places among `tensors`.  containers: the lists, dictionaries and instances that have been gone through.  new: which of these
+    are none of the one that it `follows`."""
 
-    __slots__ = ("containers", "held", "tensors", "tokens")
+    __slots__ = ("containers", "held", "new", "tensors", "tokens")
 
     def __init__(self, tokens: list[Any], tensors: list[Tensor], held: set[int], containers: list[Any]) -> None:
         self.tokens = tokens
         self.tensors = tensors
         self.held = held
         self.containers = containers
+        self.new: set[int] = set()
+
+    def follows(self, before: Snapshot) -> bool:
+        """Whether this one is like `before`, with its containers in the same places, or others that were made in between: all that led to
+        one at that time has been gone through.  One may have been handed on since, `last = state`, if it was new in a place which has
+        another new one now."""
+        if self.tokens != before.tokens:
+            return False
+        older = {id(x): k for k, x in enumerate(before.containers)}
+        self.new = {k for k, x in enumerate(self.containers) if id(x) not in older}
+        handed = self.new & before.new
+        pairs = enumerate(zip(self.containers, before.containers, strict=True))
+        return all(x is y or k in self.new or older[id(x)] in handed for k, (x, y) in pairs)
 
     def told_from(self, before: Snapshot) -> str:
         """What tells this one from another one of the same variables, for a reader; empty where they are alike."""
@@ -143,6 +171,23 @@ def snapshot(
             return "what the call has put outside has a state that does not show"
     walk.tokens += map(Same, states)
     return Snapshot(walk.tokens, [*walk.tensors, *states], walk.held, walk.containers)
+
+
+class Attribute(NamedTuple):
+    """An attribute of an instance: in its dictionary, or in a slot.  value: as later reads find it."""
+
+    name: str
+    slot: Any
+    value: Any
+
+    def put(self, recorder: Recorder, owner: Any, value: Any) -> None:
+        """Have `owner`, which the call has made, hold another value."""
+        instance = instance_dictionary(owner)
+        if self.slot is None:
+            instance[self.name] = stored(value)  # type: ignore[index]
+        else:
+            self.slot.__set__(owner, stored(value))
+        recorder.effects.remember((id(instance) if self.slot is None else id(owner), self.name), value)
 
 
 class _Walk:
@@ -192,14 +237,16 @@ class _Walk:
             tokens.append(Same(x))
             return [] if self._apart[id(x)] == 1 and not held else None
         known = self._seen.get(id(x))
+        is_tuple = cls is tuple or cls is Size or is_record(x)
         tokens.append((cls, known))
+        if held and not is_tuple:
+            tokens.append(Same(x))
         if known is not None:
-            return [(y, True) for y in x] if cls is tuple and held else []
+            return [(y, True) for y in items_of(self._recorder, x)] if is_tuple and held else []
         self._seen[id(x)] = len(self._seen)
-        if cls is tuple or cls is Size:
+        if is_tuple:
             tokens.append(len(x))
-            return [(y, held) for y in x]
-        tokens.append(Same(x))
+            return [(y, held) for y in items_of(self._recorder, x)]
         if cls in SEQUENCES:
             self.containers.append(x)
             tokens.append(len(x))
@@ -211,6 +258,11 @@ class _Walk:
         if cls is set or cls is frozenset:
             tokens.append({(type(y), repr(y)) for y in x})
             return [] if all(type(y) in VALUES for y in x) else None
+        if (attributes := attributes_of(self._recorder, x)) is not None:
+            self.containers.append(x)
+            tokens.append([name for name, _, _ in attributes])
+            return [(y, False) for _, _, y in attributes]
+        tokens.append(Same(x))
         if cls is types.MethodType:
             return [(x.__func__, True), (x.__self__, True)]
         return self._entered_function(x) if cls is types.FunctionType else None
@@ -259,6 +311,34 @@ def is_behind(x: Tensor) -> bool:
     return base is not None and base._storage is not None and x._seen != base._storage.version
 
 
+def is_record(x: Any) -> bool:
+    """Whether this is a named tuple, and has nothing but its fields."""
+    cls = type(x)
+    if cls is tuple or builtin_base(cls) is not tuple or instance_dictionary(x) or hasattr(cls, "__del__"):
+        return False
+    return type(names := getattr(cls, "_fields", None)) is tuple and len(names) == tuple.__len__(x)
+
+
+def items_of(recorder: Recorder, x: tuple[Any, ...]) -> list[Any]:
+    """What is in a tuple, as later reads find it."""
+    known = recorder.effects.stored
+    return [known.get((id(x), k), y) for k, y in enumerate(tuple.__iter__(x))]
+
+
+def attributes_of(recorder: Recorder, x: Any) -> list[Attribute] | None:
+    """The attributes of an instance of a class in Python; None where they are not all that there is to it: of other classes, and of those
+    whose instances do something when they go."""
+    cls = type(x)
+    if not has_plain_state(cls) or hasattr(cls, "__del__"):
+        return None
+    instance, known = instance_dictionary(x) or {}, recorder.effects.stored
+    found = [Attribute(name, None, known.get((id(instance), name), value)) for name, value in instance.items()]
+    for name, slot in slots_of(cls):
+        if not is_empty(slot, x):
+            found.append(Attribute(name, slot, known.get((id(x), name), slot.__get__(x))))
+    return found
+
+
 def left_outside(recorder: Recorder) -> list[Any]:
     """What the call has put outside so far."""
     effects = recorder.effects.in_order
@@ -293,12 +373,14 @@ def recorded(interpreter: RecordingInterpreter, apart: frozenset[str] = frozense
         ]
 
     def without_shapes(known: Mapping[Any, Any]) -> list[Any]:
-        """What is known of numbers in containers, but for sizes in shapes: each step that looks at a shape has one of its own."""
-        made, numbers = interpreter.recorder.made_here, interpreter.recorder.effects.stored
-        shapes = {owner for owner, _ in numbers if type(made.get(owner)) is Size}
-        shapes -= {owner for (owner, _), number in numbers.items() if is_late(number)}
+        """What is known of numbers in containers, but for sizes in shapes, since each step that looks at one has its own, and for objects
+        that the call has made, since snapshots look at what is in these."""
+        made, effects = interpreter.recorder.made_here, interpreter.recorder.effects
+        shapes = {owner for owner, _ in effects.stored if type(made.get(owner)) is Size}
+        shapes -= {owner for (owner, _), number in effects.stored.items() if is_late(number)}
+        apart = shapes | effects.of_objects
         owners = [place[0] if type(place) is tuple else place for place in known]
-        return [(place, looked(x, 1)) for (place, x), owner in zip(known.items(), owners, strict=True) if owner not in shapes]
+        return [(place, looked(x, 1)) for (place, x), owner in zip(known.items(), owners, strict=True) if owner not in apart]
 
     def looked(x: Any, levels: int) -> Any:
         if type(x) in VALUES:

@@ -40,11 +40,12 @@ DIFFERENTIABLE: list[Callable[[int], Op]] = []
 
 
 class Saved(NamedTuple):
-    """What the vjp of a loop reads, beside what is kept of the carried values.  operands: positions of slices and of what is shared.
-    after: of which carried values, all of which are kept, it reads what each step carries on.  residuals: how many of the tensors that are
-    collected, the last ones, are for it alone; results: of how many outputs of the body they come after."""
+    """What the vjp of a loop reads.  operands: positions of slices and of what is shared.  before: of which carried values that are kept
+    it reads what was carried before each step; after: of which of those it reads what each step carries on, too.  residuals: how many of
+    the tensors that are collected, the last ones, are for it alone; results: of how many outputs of the body they come after."""
 
     operands: tuple[int, ...]
+    before: tuple[int, ...]
     after: tuple[int, ...]
     results: int
     residuals: int

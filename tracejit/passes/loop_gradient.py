@@ -43,12 +43,11 @@ Flags = tuple[bool, ...]
 def differentiable_loop(kept: int, saved: Saved | None = None) -> Op:
     """`loop` with a vjp.  kept: how many of the carried values it keeps; all of them where `saved` is None."""
     op = loop(kept) if saved is None else loop(kept, saved)
-    outputs = [*range(kept)]
     if saved is None:
-        operands = [f"{kept}:"]
+        operands, outputs = [f"{kept}:"], [*range(kept)]
     else:
         operands = [*map(str, saved.operands)]
-        outputs += [kept + k for k in saved.after]
+        outputs = [*saved.before, *[kept + k for k in saved.after]]
         outputs += range(kept + saved.results, kept + saved.results + saved.residuals)
     op.vjp(" ".join([*operands, *[f"out{k}" for k in outputs]]))(partial(_pulled_back, saved))
     return op
@@ -87,7 +86,9 @@ class _Gradient:
         self._of_end, self._of_collected = cotangents[kept : kept + carried], cotangents[kept + carried :]
         self._of_history = [*cotangents[:kept], *[None] * (carried - kept)]
         self._wanted = tuple([k for k in range(carried, len(graph.inputs)) if c.needs[k] and _is_float(self._aval(k))])
-        self._at_hand = tuple([k for k in range(len(graph.inputs)) if k < kept or (k >= carried and c.inputs[k] is not None)])
+        before = range(kept) if saved is None else saved.before
+        others = [k for k in range(carried, len(graph.inputs)) if c.inputs[k] is not None]
+        self._at_hand = (*before, *others)
         self._slices = [c.outputs[k] if k < kept else c.inputs[k] for k in self._at_hand if k < shared]
         self._shared = [c.inputs[k] for k in self._at_hand if k >= shared]
         self._made: tuple[Any, ...] = ()

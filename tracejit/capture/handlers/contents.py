@@ -377,6 +377,7 @@ class ContentHandlers(Handlers):
     def known_record(self, made: Any, items: dict[str, Any]) -> Any:
         """A new named tuple; items: what it was given, by the names of its fields."""
         recorder = self.recorder
+        recorder.effects.of_objects.add(id(made))
         for index, name in enumerate(type(made)._fields):
             if name in items:
                 recorder.effects.remember((id(made), index), items[name])

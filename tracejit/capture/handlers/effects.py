@@ -177,6 +177,7 @@ class EffectHandlers(Handlers):
         self.written: set[Place] = set()
         self.stored: dict[Place, Any] = {}
         self.numbered: dict[int, dict[Place, None]] = {}  # the places in `stored`, by what they are in
+        self.of_objects: set[int] = set()  # what places are in that belong to objects and named tuples which the call has made
         self.content_known: set[int] = set()  # containers whose whole content is guarded
         self.originals: dict[
             int, Any
@@ -285,6 +286,7 @@ class EffectHandlers(Handlers):
             self.note_store(place, AttributeStore(owner, name, value))
         else:
             self.remember(place, value)
+            self.of_objects.add(place[0])
             self.recorder.keep.append(owner)
 
     # -- globals and cells

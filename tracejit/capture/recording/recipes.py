@@ -30,6 +30,7 @@ from tracejit.capture.policies import (
     is_empty,
     is_python_class,
     makes_records,
+    slots_of,
 )
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.replay.ir import (
@@ -287,7 +288,7 @@ class Recipes:
         return variable
 
     def _give_attributes(self, variable: Name, value: Any, cls: type) -> None:
-        for name, slot in _slots(cls):
+        for name, slot in slots_of(cls):
             if not is_empty(slot, value):
                 item = self._stored(value, name, slot.__get__(value))
                 self.statements.append(Evaluate(self.recorder.constant(slot).method("__set__", variable, item)))
@@ -306,9 +307,3 @@ def _part_of_elements(numbers: list[Any]) -> tuple[SymbolicNumber, Section] | No
         if source is not tensor or place != i:
             return None
     return numbers[0]._late.parts[0], Section(Constant(start), Constant(start + len(numbers)))
-
-
-def _slots(cls: type) -> list[tuple[str, Any]]:
-    """Names and descriptors of the slots of instances."""
-    classes = [base for base in cls.__mro__ if is_python_class(base)]
-    return [(v.__name__, v) for base in classes for v in vars(base).values() if is_a(v, types.MemberDescriptorType)]
