@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -161,6 +162,55 @@ def own_generator(xs: Any) -> Any:
     return h
 
 
+class Simulation:
+    def __init__(self) -> None:
+        self.h, self.time, self.steps = zeros(), 0.0, 0
+
+    def advance(self, x: Any, dt: float) -> None:
+        self.h = cell(self.h, x * self.time) / (self.steps + 1)
+        self.time += dt
+        self.steps += 1
+
+
+def time_and_steps_in_an_object(xs: Any) -> Any:
+    simulation = Simulation()
+    for x in xs:
+        simulation.advance(x, 0.1)
+    return simulation.h, simulation.time, simulation.steps
+
+
+def time_in_a_named_tuple(xs: Any) -> Any:
+    state, factor = Pair(zeros(), 0.0), 1.0
+    for x in xs:
+        state = Pair(cell(state.h, x + math.sin(state.c)) * factor, state.c + 0.25)
+        factor *= 0.99
+    return state.h, state.c, factor
+
+
+def numbers_in_lists_and_dictionaries(xs: Any) -> Any:
+    listed, named = [zeros(), 0, (1.0,)], {"h": zeros(), "count": 100}
+    for x in xs:
+        listed[0] = cell(listed[0], x)
+        listed[1] += 2
+        listed[2] = (listed[2][0] * 0.5,)
+        named = {"h": cell(named["h"], listed[0] * listed[2][0]), "count": named["count"] // 2}
+    return listed[0], listed[1], listed[2], named["h"], named["count"]
+
+
+def a_position_in_an_object(xs: Any) -> Any:
+    state, series = State(zeros(), 0), xs.detach()
+    for x in xs:
+        state = State(cell(state.h, x + series[state.c]), state.c + 1)
+    return state.h, state.c
+
+
+def a_number_in_it_is_of_the_state(xs: Any) -> Any:
+    state = Pair(zeros(), 0.5)
+    for x in xs:
+        state = Pair(cell(state.h, x) * state.c, state.h.sum().item())
+    return state.h, state.c
+
+
 RATE = 0.25
 
 
@@ -177,7 +227,8 @@ def numbers_from_outside(xs: Any) -> Any:
     [
         named_tuples, replaced_fields, dataclass_made_anew, dataclass_replaced, dataclass_changed, slots, an_object_that_steps_itself,
         lists_made, dictionaries_made, the_one_before_is_kept, the_first_one_is_kept, a_function_of_the_state, nothing_saved,
-        own_generator, numbers_from_outside,
+        numbers_from_outside, time_and_steps_in_an_object, time_in_a_named_tuple, numbers_in_lists_and_dictionaries,
+        a_position_in_an_object, a_number_in_it_is_of_the_state,
     ],
 )  # fmt: skip
 def test_there_may_be_any_number_of_steps(function: Callable[..., Any]) -> None:
@@ -233,18 +284,33 @@ def linked(xs: Any) -> Any:
     return state.h, None if state.c is None else state.c.h
 
 
-def a_number_in_it_counts(xs: Any) -> Any:
+def a_number_in_it_has_more_and_more_bits(xs: Any) -> Any:
+    state = State(zeros(), 2**55)
+    for x in xs:
+        state = State(cell(state.h, x), state.c * 2)
+    return state.h, state.c
+
+
+def a_number_in_it_decides(xs: Any) -> Any:
     state = State(zeros(), 0)
     for x in xs:
-        state = State(cell(state.h, x) / (state.c + 1), state.c + 1)
+        state = State(cell(state.h, x if state.c < 9 else -x), state.c + 1)
     return state.h, state.c
 
 
-def a_number_in_it_is_of_the_state(xs: Any) -> Any:
-    state = Pair(zeros(), 0.5)
+def a_number_in_it_is_a_key(xs: Any) -> Any:
+    table, state = {k: float(k) for k in range(64)}, State(zeros(), 0)
     for x in xs:
-        state = Pair(cell(state.h, x) * state.c, state.h.sum().item())
-    return state.h, state.c
+        state = State(cell(state.h, x * table[state.c]), state.c + 1)
+    return state.h
+
+
+def other_objects_are_keys(xs: Any) -> Any:
+    key = Frozen(1, 2)
+    states = {key: zeros(), "n": 0}
+    for x in xs:
+        states = {key: cell(states[Frozen(1, 2)], x), "n": states["n"] + 1}
+    return states[key], states["n"]
 
 
 def a_function_has_it(xs: Any) -> Any:
@@ -270,8 +336,8 @@ def referred_to(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        helped, helped_with_lists, all_are_kept, linked, a_number_in_it_counts, a_number_in_it_is_of_the_state, a_function_has_it,
-        referred_to,
+        helped, helped_with_lists, all_are_kept, linked, a_number_in_it_has_more_and_more_bits,
+        a_number_in_it_decides, a_number_in_it_is_a_key, other_objects_are_keys, a_function_has_it, referred_to, own_generator,
     ],
 )  # fmt: skip
 def test_steps_that_tell_one_object_from_the_next_give_what_eager_ones_do(function: Callable[..., Any]) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tracejit.capture.snapshots import DICTIONARIES, SEQUENCES, attributes_of, is_record, items_of
+from tracejit.capture.handlers.late import is_late
+from tracejit.capture.inside import is_tuple, items_of, parts_of, put, remade
 from tracejit.capture.steps import Place, Step
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.graph import Literal
@@ -76,32 +77,30 @@ class EvaluatedStep:
 
 
 class Replacement:
-    """Puts other tensors in the places of tensors: in tuples, which are made anew, and inside of lists, dictionaries and instances."""
+    """Puts other tensors in the places of tensors, and other numbers in those of numbers that the program takes out of them: in tuples,
+    which are made anew, and inside of lists, dictionaries and objects."""
 
     def __init__(self, interpreter: RecordingInterpreter, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
+        self._interpreter = interpreter
         self._recorder = interpreter.recorder
         self._known: dict[int, Any] = {id(x): y for x, y in zip(before, after, strict=True)}
 
     def __call__(self, value: Any) -> Any:
-        if id(value) not in self._known and (type(value) is tuple or is_record(value)):
+        if id(value) in self._known:
+            return self._known[id(value)]
+        if is_late(value):
+            new = self._known.get(id(value._late.in_program())) if value._late.made else None
+            self._known[id(value)] = value if new is None else self._interpreter.take_number(new)
+        elif is_tuple(value):
             items = items_of(self._recorder, value)
-            new = list(map(self, items))
-            same = all(x is y for x, y in zip(new, items, strict=True))
-            self._known[id(value)] = value if same else self._made(type(value), new)
+            others = list(map(self, items))
+            same = all(x is y for x, y in zip(others, items, strict=True))
+            self._known[id(value)] = value if same else remade(self._recorder, value, others)
         return self._known.get(id(value), value)
 
-    def _made(self, cls: Any, items: list[Any]) -> Any:
-        return self._recorder.made(tuple(items)) if cls is tuple else self._recorder.contents.record_of(cls, items)
-
     def inside(self, containers: Sequence[Any]) -> None:
-        """Have lists, dictionaries and instances hold the other tensors."""
+        """Have lists, dictionaries and objects hold the other tensors."""
         for container in containers:
-            if type(container) not in (*SEQUENCES, *DICTIONARIES):
-                for attribute in attributes_of(self._recorder, container) or ():
-                    if (new := self(attribute.value)) is not attribute.value:
-                        attribute.put(self._recorder, container, new)
-                continue
-            pairs = list(container.items() if type(container) in DICTIONARIES else enumerate(container))
-            for key, value in pairs:
+            for place, value in parts_of(self._recorder, container) or ():
                 if (new := self(value)) is not value:
-                    container[key] = new
+                    put(self._recorder, container, place, new)

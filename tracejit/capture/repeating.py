@@ -36,6 +36,7 @@ from tracejit.capture.evaluated_steps import EvaluatedStep, Replacement, may_be_
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import concrete, is_symbolic, plain
 from tracejit.capture.headers import Headers
+from tracejit.capture.inside import places_in, put_along
 from tracejit.capture.joining import has_stacked, length_of
 from tracejit.capture.listed import Reads, Wanted, slices_of
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
@@ -113,6 +114,7 @@ class Loop:
         self._reads: list[tuple[str, Any, Tensor]] = []  # what the step that runs has read of private lists, and where
         self._tries = 0
         self._floats: dict[str, Any] = {}  # that variables have at the beginning
+        self._inside: dict[tuple[Any, ...], Any] = {}  # numbers inside of what variables lead to at the beginning
         self._line = ""  # of the header, where there may be any number of steps
         self._hindrance = ""  # why no step could be left out, as far as that is not said by how two of them differ
         self._told = ""  # how the last two steps that were compared differ
@@ -305,13 +307,13 @@ class Loop:
     def repeats(self, variables: dict[str, Any]) -> bool:
         """Whether there are other values for the variables of the function: steps have been left out, so that the one that follows is the
         last, or numbers have become those of the program.  Asked at the beginning of each step."""
-        if not self._at:  # the first step may be another one
-            self._floats = self._floats_in(variables)
-            self._keep(variables)
-            return False
         recorder = self._interpreter.recorder
         recorder.native_depth += 1  # what is compared is no business of the program
         try:
+            if not self._at:  # the first step may be another one
+                self._floats, self._inside = self._floats_in(variables), self._numbers_inside(variables)
+                self._keep(variables)
+                return False
             has_changed = self._at == 1 and self._carry_floats(variables)
             if self._repeats(variables):
                 return True
@@ -333,16 +335,31 @@ class Loop:
         return True
 
     def _carry_floats(self, variables: dict[str, Any]) -> bool:
-        """Have the program hold floats in variables that steps assign to, if the first one has changed some, `time += dt`: the steps that
-        follow compute with them.  Whether there are any."""
+        """Have the program hold floats in variables that steps assign to, if the first one has changed some, `time += dt`, and numbers that
+        it has changed inside of what variables lead to, `self.time += dt`: the steps that follow compute with them.  Whether there are
+        any."""
         if not isinstance(self._elements, AnyNumber):
             return False
+        interpreter = self._interpreter
+        inside = {
+            path: x
+            for path, x in self._numbers_inside(variables).items()
+            if path in self._inside and not _is_same(x, self._inside[path])
+        }
         floats = {name: x for name, x in self._floats_in(variables).items() if name in self._floats}
         if all(_is_same(x, self._floats[name]) for name, x in floats.items()):
-            return False
-        for name, x in floats.items():
-            variables[name] = self._interpreter.take_number(full(x, shape=(), dtype=float64))
-        return True
+            floats = {}
+        for path, x in [*[((name,), x) for name, x in floats.items()], *inside.items()]:
+            number = interpreter.take_number(full(x, shape=(), dtype=float64 if type(plain(x)) is float else int64))
+            variables[path[0]] = put_along(interpreter.recorder, variables[path[0]], path[1:], number)
+        return bool(floats or inside)
+
+    def _numbers_inside(self, variables: Mapping[str, Any]) -> dict[tuple[Any, ...], Any]:
+        """Numbers inside of what variables lead to, by their places, that are none which only the program knows."""
+        if not isinstance(self._elements, AnyNumber):
+            return {}
+        places = places_in(self._interpreter.recorder, self._looked_at(variables))
+        return {path: x for path, x in places if type(plain(x)) in (int, float) and not is_late(x)}
 
     def _keep(self, variables: Mapping[str, Any]) -> None:
         """Variables to which each step adds a number count steps, if they are integers."""
@@ -501,11 +518,7 @@ class Loop:
         ]
         if any(recorder.is_outside(x.items) for x in lists) or not self._are_as_kept(variables):
             return None
-        apart = {*self._cells, *self._counters, *names.ignored, *names.listed, *(() if names.unpacked else names.targets)}
-        apart.update(name for name in names.renewed if is_symbolic(variables.get(name)))
-        looked_at = {
-            name: value for name, value in variables.items() if not (name in apart or name.startswith((_TEMPORARY, CAPTURE)))
-        }
+        looked_at = self._looked_at(variables)
         if isinstance(self._elements, AnyNumber):
             looked_at.update(self._carried_numbers(variables))
             looked_at.update((f"{_COUNTED} {name}", part.tensor) for name, part in self._numbers.items())
@@ -521,12 +534,26 @@ class Loop:
         given = self._given(self._at)
         states = interpreter.generators_drawn_from()
         seen = snapshot(
-            recorder, given, looked_at, [*around, *left_outside(recorder)], [x.items for x in lists], states, self._items
+            recorder,
+            given,
+            looked_at,
+            [*around, *left_outside(recorder)],
+            [x.items for x in lists],
+            states,
+            self._items,
+            takes_numbers=isinstance(self._elements, AnyNumber),
         )
         if isinstance(seen, str):
             self._hindrance = seen
             return None
         return Beginning(interpreter, seen, len(given), lists)
+
+    def _looked_at(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """The variables that tell steps apart."""
+        names = self._names
+        apart = {*self._cells, *self._counters, *names.ignored, *names.listed, *(() if names.unpacked else names.targets)}
+        apart.update(name for name in names.renewed if is_symbolic(variables.get(name)))
+        return {name: value for name, value in variables.items() if not (name in apart or name.startswith((_TEMPORARY, CAPTURE)))}
 
     def _are_as_kept(self, variables: Mapping[str, Any]) -> bool:
         """Whether variables to which each step adds a number are what they are to be."""
@@ -780,8 +807,10 @@ def _is_integer_from_outside(x: Any) -> bool:
 
 
 def _is_same(x: Any, y: Any) -> bool:
-    """Whether two floats are the same in each call."""
-    return x is y or (type(x) is type(y) is float and x == y)
+    """Whether two numbers are the same in each call."""
+    if is_symbolic(x) and is_symbolic(y):
+        return bool(x._name == y._name)
+    return type(x) is type(y) and type(x) in (int, float) and bool(x == y)
 
 
 def _width(bounds: Mapping[str, Any]) -> int | None:

@@ -13,22 +13,15 @@ Lists, dictionaries and instances may be others, `state = State(state.x + dt * s
 from __future__ import annotations
 
 import types
-from collections import OrderedDict, defaultdict, deque
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.effects import AttributeStore, ItemStore
 from tracejit.capture.handlers.late import is_late
-from tracejit.capture.handlers.symbols import is_symbolic, stored
-from tracejit.capture.policies import (
-    builtin_base,
-    has_plain_state,
-    instance_dictionary,
-    is_empty,
-    is_heap_type,
-    module_of,
-    slots_of,
-)
+from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.inside import DICTIONARIES, SEQUENCES, is_tuple, items_of, parts_of
+from tracejit.capture.policies import is_heap_type, module_of
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.interpreter import state
@@ -40,18 +33,13 @@ if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = [
-    "DICTIONARIES",
     "OF_NUMBERS",
     "OF_READING",
-    "SEQUENCES",
     "VALUES",
     "Same",
     "Snapshot",
-    "attributes_of",
     "is_behind",
     "is_constant",
-    "is_record",
-    "items_of",
     "kind_of",
     "left_outside",
     "only_reads",
@@ -60,8 +48,6 @@ __all__ = [
 ]
 
 VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
-SEQUENCES: Final = (list, deque)
-DICTIONARIES: Final = (dict, OrderedDict, defaultdict)
 _OF_TENSORS: Final = frozenset(
     {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving", "sized"}
     | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "taken_out", "unrolled", "remarks", "rows", "views"}
@@ -153,17 +139,21 @@ def snapshot(
     apart: Sequence[list[Any]],
     states: Sequence[Tensor] = (),
     items: Collection[int] = (),
+    takes_numbers: bool = False,
 ) -> Snapshot | str:
     """given: tensors that come first; items: those of them of which it is no matter what has made them.  variables: by name; each may be
     given another value.  around: what else code finds, in places that keep their values.  apart: lists that are not gone through, and found
     in one place alone: there is no snapshot where that is not so.  states: tensors from outside that come last, as if the call had made
-    them.  Where there is no snapshot, what stands in the way."""
-    walk = _Walk(recorder, apart)
+    them.  takes_numbers: numbers that the program computes are the tensors that it has of them, inside of what variables lead to.  Where
+    there is no snapshot, what stands in the way."""
+    walk = _Walk(recorder, apart, takes_numbers)
     if not walk.visit_first(given, items):
         return "what the loop goes through has a state that does not show"
     for name, value in variables.items():
         walk.tokens.append(name)
-        if not walk.visit(value, False):
+        if is_late(value):
+            walk.tokens.append(Same(value))
+        elif not walk.visit(value, False):
             return f"{name!r} holds something whose state does not show (an object that the call has made, an iterator)"
     walk.tokens.append(_AROUND)
     for value in around:
@@ -173,30 +163,14 @@ def snapshot(
     return Snapshot(walk.tokens, [*walk.tensors, *states], walk.held, walk.containers)
 
 
-class Attribute(NamedTuple):
-    """An attribute of an instance: in its dictionary, or in a slot.  value: as later reads find it."""
-
-    name: str
-    slot: Any
-    value: Any
-
-    def put(self, recorder: Recorder, owner: Any, value: Any) -> None:
-        """Have `owner`, which the call has made, hold another value."""
-        instance = instance_dictionary(owner)
-        if self.slot is None:
-            instance[self.name] = stored(value)  # type: ignore[index]
-        else:
-            self.slot.__set__(owner, stored(value))
-        recorder.effects.remember((id(instance) if self.slot is None else id(owner), self.name), value)
-
-
 class _Walk:
-    def __init__(self, recorder: Recorder, apart: Sequence[list[Any]]) -> None:
+    def __init__(self, recorder: Recorder, apart: Sequence[list[Any]], takes_numbers: bool) -> None:
         self.tokens: list[Any] = [state.grad_enabled, state.autocast, dtypes.default_dtype()]
         self.tensors: list[Tensor] = []
         self.held: set[int] = set()
         self.containers: list[Any] = []
         self._recorder = recorder
+        self._takes_numbers = takes_numbers
         self._places: dict[int, int] = {}  # of tensors
         self._seen: dict[int, int] = {}  # of anything else: its number
         self._apart = dict.fromkeys(map(id, apart), 0)
@@ -225,8 +199,12 @@ class _Walk:
             tokens.append((cls, repr(x)))
             return []
         if is_symbolic(x):  # the same number is the same, whenever it was computed
-            tokens.append(Same(x) if x._late is not None else (cls, x._name))
-            return []
+            number = None if x._late is None or not self._takes_numbers else x._late.in_program()
+            if number is None:
+                tokens.append(Same(x) if x._late is not None else (cls, x._name))
+                return []
+            tokens.append((cls, type(x._value)))
+            return [(number, held)]
         if self._recorder.is_outside(x) or is_constant(x):
             tokens.append(Same(x))
             return []
@@ -237,31 +215,28 @@ class _Walk:
             tokens.append(Same(x))
             return [] if self._apart[id(x)] == 1 and not held else None
         known = self._seen.get(id(x))
-        is_tuple = cls is tuple or cls is Size or is_record(x)
+        is_immutable = cls is Size or is_tuple(x)
         tokens.append((cls, known))
-        if held and not is_tuple:
+        if held and not is_immutable:
             tokens.append(Same(x))
         if known is not None:
-            return [(y, True) for y in items_of(self._recorder, x)] if is_tuple and held else []
+            return [(y, True) for y in items_of(self._recorder, x)] if is_immutable and held else []
         self._seen[id(x)] = len(self._seen)
-        if is_tuple:
+        if is_immutable:
             tokens.append(len(x))
             return [(y, held) for y in items_of(self._recorder, x)]
-        if cls in SEQUENCES:
-            self.containers.append(x)
-            tokens.append(len(x))
-            return [(y, False) for y in x]
-        if cls in DICTIONARIES:
-            self.containers.append(x)
-            tokens.append([(type(key), repr(key)) if type(key) in VALUES else Same(key) for key in x])
-            return [(y, False) for y in x.values()]
         if cls is set or cls is frozenset:
             tokens.append({(type(y), repr(y)) for y in x})
             return [] if all(type(y) in VALUES for y in x) else None
-        if (attributes := attributes_of(self._recorder, x)) is not None:
+        if (parts := parts_of(self._recorder, x)) is not None:
             self.containers.append(x)
-            tokens.append([name for name, _, _ in attributes])
-            return [(y, False) for _, _, y in attributes]
+            if cls in SEQUENCES:
+                tokens.append(len(x))
+            elif cls in DICTIONARIES:
+                tokens.append([(type(key), repr(key)) if type(key) in VALUES else Same(key) for key in x])
+            else:
+                tokens.append([name for (name, _), _ in parts])
+            return [(y, False) for _, y in parts]
         tokens.append(Same(x))
         if cls is types.MethodType:
             return [(x.__func__, True), (x.__self__, True)]
@@ -309,34 +284,6 @@ def is_behind(x: Tensor) -> bool:
     """Whether `x` is a view whose root has been written to: it gets its place on the tape when it is used next, not by being looked at."""
     base = x._base
     return base is not None and base._storage is not None and x._seen != base._storage.version
-
-
-def is_record(x: Any) -> bool:
-    """Whether this is a named tuple, and has nothing but its fields."""
-    cls = type(x)
-    if cls is tuple or builtin_base(cls) is not tuple or instance_dictionary(x) or hasattr(cls, "__del__"):
-        return False
-    return type(names := getattr(cls, "_fields", None)) is tuple and len(names) == tuple.__len__(x)
-
-
-def items_of(recorder: Recorder, x: tuple[Any, ...]) -> list[Any]:
-    """What is in a tuple, as later reads find it."""
-    known = recorder.effects.stored
-    return [known.get((id(x), k), y) for k, y in enumerate(tuple.__iter__(x))]
-
-
-def attributes_of(recorder: Recorder, x: Any) -> list[Attribute] | None:
-    """The attributes of an instance of a class in Python; None where they are not all that there is to it: of other classes, and of those
-    whose instances do something when they go."""
-    cls = type(x)
-    if not has_plain_state(cls) or hasattr(cls, "__del__"):
-        return None
-    instance, known = instance_dictionary(x) or {}, recorder.effects.stored
-    found = [Attribute(name, None, known.get((id(instance), name), value)) for name, value in instance.items()]
-    for name, slot in slots_of(cls):
-        if not is_empty(slot, x):
-            found.append(Attribute(name, slot, known.get((id(x), name), slot.__get__(x))))
-    return found
 
 
 def left_outside(recorder: Recorder) -> list[Any]:

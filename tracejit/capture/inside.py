@@ -1,0 +1,131 @@
+"""What is inside of tuples, lists, dictionaries and objects that the call has made, by its places.
+
+Loops look at all that steps find (snapshots.py), put there what steps that did not run would have left (evaluated_steps.py), and have
+the program hold the numbers there that steps change (repeating.py).  A symbolic number in a named tuple or in an attribute is a plain one
+there, and known by its place (handlers/effects.py); here it is found and put like any other.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tracejit.capture.handlers.symbols import stored
+from tracejit.capture.policies import (
+    builtin_base,
+    has_plain_state,
+    instance_dictionary,
+    is_empty,
+    is_library_module,
+    module_of,
+    slots_of,
+)
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
+
+__all__ = ["DICTIONARIES", "SEQUENCES", "is_tuple", "items_of", "parts_of", "places_in", "put", "put_along", "remade"]
+
+SEQUENCES: Final = (list, deque)
+DICTIONARIES: Final = (dict, OrderedDict, defaultdict)
+_MOST: Final = 4096
+"""Places that are looked at."""
+
+
+class Attribute(NamedTuple):
+    """The place of an attribute; slot: its descriptor, None where it is in the dictionary."""
+
+    name: str
+    slot: Any
+
+
+_PLACES: Final = (int, str, Attribute)
+
+
+def is_tuple(x: Any) -> bool:
+    """Whether this is a tuple, or a named tuple that has nothing but its fields."""
+    cls = type(x)
+    if cls is tuple:
+        return True
+    if builtin_base(cls) is not tuple or instance_dictionary(x) or hasattr(cls, "__del__"):
+        return False
+    return type(names := getattr(cls, "_fields", None)) is tuple and len(names) == tuple.__len__(x)
+
+
+def items_of(recorder: Recorder, x: tuple[Any, ...]) -> list[Any]:
+    """What is in a tuple, as the program finds it."""
+    known = recorder.effects.stored
+    return [known.get((id(x), k), y) for k, y in enumerate(tuple.__iter__(x))]
+
+
+def remade(recorder: Recorder, x: tuple[Any, ...], items: list[Any]) -> Any:
+    """A tuple of the class of `x` with other items."""
+    return recorder.made(tuple(items)) if type(x) is tuple else recorder.contents.record_of(type(x), items)
+
+
+def parts_of(recorder: Recorder, x: Any) -> list[tuple[Any, Any]] | None:
+    """(place, what is there) of a list, a dictionary or an instance of a class in Python, whose places are Attributes.
+    None of anything else: of instances that do something when they go, too, and of those of the library's own classes from nn
+    downwards."""
+    cls = type(x)
+    if cls in SEQUENCES:
+        return list(enumerate(x))
+    if cls in DICTIONARIES:
+        return list(x.items())
+    if not has_plain_state(cls) or hasattr(cls, "__del__") or any(is_library_module(module_of(base)) for base in cls.__mro__):
+        return None
+    instance, known = instance_dictionary(x) or {}, recorder.effects.stored
+    found: list[tuple[Any, Any]] = [
+        (Attribute(name, None), known.get((id(instance), name), value)) for name, value in instance.items()
+    ]
+    for name, slot in slots_of(cls):
+        if not is_empty(slot, x):
+            found.append((Attribute(name, slot), known.get((id(x), name), slot.__get__(x))))
+    return found
+
+
+def put(recorder: Recorder, x: Any, place: Any, value: Any) -> None:
+    """Have a list, a dictionary or an instance hold another value in a place that it has."""
+    if type(x) in (*SEQUENCES, *DICTIONARIES):
+        x[place] = value
+        return
+    name, slot = place
+    instance = instance_dictionary(x)
+    if slot is None:
+        instance[name] = stored(value)  # type: ignore[index]
+    else:
+        slot.__set__(x, stored(value))
+    recorder.effects.remember((id(instance if slot is None else x), name), value)
+
+
+def places_in(recorder: Recorder, variables: Mapping[str, Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """All places inside of what variables lead to, each as the places that lead there, with what is there.  There are none inside of what
+    was made outside or is found again, nor at keys of dictionaries that are objects, which code of the program compares."""
+    waiting: list[tuple[tuple[Any, ...], Any]] = [((name,), value) for name, value in variables.items()]
+    seen: dict[int, Any] = {}
+    while waiting and len(seen) < _MOST:
+        path, value = waiting.pop()
+        if recorder.is_outside(value) or id(value) in seen:
+            continue
+        parts = list(enumerate(items_of(recorder, value))) if is_tuple(value) else parts_of(recorder, value)
+        if parts is not None:
+            seen[id(value)] = value
+            for place, part in parts:
+                if type(place) in _PLACES:
+                    yield (*path, place), part
+                    waiting.append(((*path, place), part))
+
+
+def put_along(recorder: Recorder, value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """`value`, or a tuple in its place, with something else in a place inside of it."""
+    if not path:
+        return new
+    if is_tuple(value):
+        items = items_of(recorder, value)
+        before, items[path[0]] = items[path[0]], put_along(recorder, items[path[0]], path[1:], new)
+        return value if items[path[0]] is before else remade(recorder, value, items)
+    (before,) = [part for place, part in parts_of(recorder, value) or () if type(place) is type(path[0]) and place == path[0]]
+    if (after := put_along(recorder, before, path[1:], new)) is not before:
+        put(recorder, value, path[0], after)
+    return value
