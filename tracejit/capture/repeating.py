@@ -31,12 +31,12 @@ from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.beginnings import Beginning, Growing
+from tracejit.capture.carried_numbers import CarriedNumbers
 from tracejit.capture.elements import FIRST, LAST, MORE_THAN, MOST_FIRST, MOST_LAST, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.evaluated_steps import EvaluatedStep, Replacement, may_be_evaluated, without_guards
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import concrete, is_symbolic, plain
 from tracejit.capture.headers import Headers
-from tracejit.capture.inside import places_in, put_along
 from tracejit.capture.joining import has_stacked, length_of
 from tracejit.capture.listed import Reads, Wanted, slices_of
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
@@ -53,7 +53,6 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
 from tracejit.core.symbolic import SymInt, python_type, without_symbols
 from tracejit.ir.graph import Literal, Node
-from tracejit.ops.creation import full
 from tracejit.ops.movement.views import select, slice_
 from tracejit.tensor import Tensor
 
@@ -102,7 +101,9 @@ class Loop:
         self._names = names
         self.headers = Headers(interpreter)
         self._counters = names.counters
-        self._handed_on = [name for name in names.stored if name not in names.renewed and name not in cells]
+        self._carried = CarriedNumbers(
+            interpreter, [name for name in names.stored if name not in names.renewed and name not in cells]
+        )
         self._elements: Sequence[Any] | AnyNumber = ()
         self._at = -1
         self._kept: dict[str, Numbers] = {}  # variables to which each step adds a number
@@ -113,8 +114,6 @@ class Loop:
         self._asked: list[tuple[str, Any, Any, bool]] = []  # what the step that runs has asked of counters
         self._reads: list[tuple[str, Any, Tensor]] = []  # what the step that runs has read of private lists, and where
         self._tries = 0
-        self._floats: dict[str, Any] = {}  # that variables have at the beginning
-        self._inside: dict[tuple[Any, ...], Any] = {}  # numbers inside of what variables lead to at the beginning
         self._line = ""  # of the header, where there may be any number of steps
         self._hindrance = ""  # why no step could be left out, as far as that is not said by how two of them differ
         self._told = ""  # how the last two steps that were compared differ
@@ -311,10 +310,12 @@ class Loop:
         recorder.native_depth += 1  # what is compared is no business of the program
         try:
             if not self._at:  # the first step may be another one
-                self._floats, self._inside = self._floats_in(variables), self._numbers_inside(variables)
+                if isinstance(self._elements, AnyNumber):
+                    self._carried.begin(variables, self._looked_at(variables))
                 self._keep(variables)
                 return False
-            has_changed = self._at == 1 and self._carry_floats(variables)
+            carries = self._at == 1 and isinstance(self._elements, AnyNumber)
+            has_changed = carries and self._carried.carry(variables, self._looked_at(variables))
             if self._repeats(variables):
                 return True
             has_changed |= self._takes_out_items()
@@ -333,33 +334,6 @@ class Loop:
         elements.complete()
         self._close()
         return True
-
-    def _carry_floats(self, variables: dict[str, Any]) -> bool:
-        """Have the program hold floats in variables that steps assign to, if the first one has changed some, `time += dt`, and numbers that
-        it has changed inside of what variables lead to, `self.time += dt`: the steps that follow compute with them.  Whether there are
-        any."""
-        if not isinstance(self._elements, AnyNumber):
-            return False
-        interpreter = self._interpreter
-        inside = {
-            path: x
-            for path, x in self._numbers_inside(variables).items()
-            if path in self._inside and not _is_same(x, self._inside[path])
-        }
-        floats = {name: x for name, x in self._floats_in(variables).items() if name in self._floats}
-        if all(_is_same(x, self._floats[name]) for name, x in floats.items()):
-            floats = {}
-        for path, x in [*[((name,), x) for name, x in floats.items()], *inside.items()]:
-            number = interpreter.take_number(full(x, shape=(), dtype=float64 if type(plain(x)) is float else int64))
-            variables[path[0]] = put_along(interpreter.recorder, variables[path[0]], path[1:], number)
-        return bool(floats or inside)
-
-    def _numbers_inside(self, variables: Mapping[str, Any]) -> dict[tuple[Any, ...], Any]:
-        """Numbers inside of what variables lead to, by their places, that are none which only the program knows."""
-        if not isinstance(self._elements, AnyNumber):
-            return {}
-        places = places_in(self._interpreter.recorder, self._looked_at(variables))
-        return {path: x for path, x in places if type(plain(x)) in (int, float) and not is_late(x)}
 
     def _keep(self, variables: Mapping[str, Any]) -> None:
         """Variables to which each step adds a number count steps, if they are integers."""
@@ -388,17 +362,6 @@ class Loop:
     def _place(self, at: int) -> Any:
         """Which step the one at `at` is, in each call."""
         return self._elements.place(at) if isinstance(self._elements, AnyNumber) else at
-
-    def _floats_in(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Floats, and those that are computed of numbers from outside before the program runs."""
-        numbers = {name: x for name in self._handed_on if type(plain(x := variables.get(name))) is float}
-        return {name: x for name, x in numbers.items() if not is_late(x)}
-
-    def _carried_numbers(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
-        """The tensors of floats that steps hand on in variables."""
-        numbers: dict[str, Any] = {name: variables[name] for name in self._handed_on if is_late(variables.get(name))}
-        found = {name: x._late.in_program() for name, x in numbers.items() if type(x._value) is float}
-        return {name: x for name, x in found.items() if x is not None}
 
     def _repeats(self, variables: Mapping[str, Any]) -> bool:
         self._hindrance = ""
@@ -520,7 +483,7 @@ class Loop:
             return None
         looked_at = self._looked_at(variables)
         if isinstance(self._elements, AnyNumber):
-            looked_at.update(self._carried_numbers(variables))
+            looked_at.update(self._carried.tensors(variables))
             looked_at.update((f"{_COUNTED} {name}", part.tensor) for name, part in self._numbers.items())
         looked_at.update(
             (f"{name}[-1]", x.items[-1]) for name, x in zip(appended, lists, strict=True) if x.items and name in names.last
@@ -697,7 +660,7 @@ class Loop:
         admitted = interpreter.recorder.sizes.admitted
         left.update((name, admitted(part.at(self._place(self._at)))) for name, part in self._kept.items())
         if isinstance(self._elements, AnyNumber):
-            numbers = self._carried_numbers(variables)
+            numbers = self._carried.tensors(variables)
             left.update((name, interpreter.take_number(replace(x))) for name, x in numbers.items())
         self.left = (self._elements[self._at], *left.values())
         self._close()
@@ -804,13 +767,6 @@ class Loop:
 def _is_integer_from_outside(x: Any) -> bool:
     """Whether this is an integer that the program of each call is given."""
     return is_symbolic(x) and not is_late(x) and type(plain(x)) is int
-
-
-def _is_same(x: Any, y: Any) -> bool:
-    """Whether two numbers are the same in each call."""
-    if is_symbolic(x) and is_symbolic(y):
-        return bool(x._name == y._name)
-    return type(x) is type(y) and type(x) in (int, float) and bool(x == y)
 
 
 def _width(bounds: Mapping[str, Any]) -> int | None:
