@@ -76,7 +76,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     _check_overlap(recorder, interpreter, inputs, written)
     _check_targets(recorder, interpreter, views)
     check_arrays(recorder, interpreter, views)
-    check_calls(recorder, interpreter, views, inputs)
+    check_calls(recorder, views, inputs)
     check_outside_arrays(recorder, interpreter, inputs, written)
     outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs, {})
     if places := _places(interpreter, outputs, recipes.outputs):
@@ -165,18 +165,30 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
 def _facts_of_tensors(recorder: Recorder, arguments: bool) -> list[Fact]:
     """What tensors from outside are like: those that are arguments, or the others."""
     found: list[Fact] = []
+    known: dict[Any, list[tuple[str, str, str]]] = {}  # parameters are alike
     for source in recorder.tensors.values():
         if source.argument is arguments and (source.used or source.inspected):
-            name, array = recorder.facts.name(source.tensor), source.tensor._array
-            facts = [("dtype", str(FROM_NUMPY[array.dtype])), ("dim()", str(array.ndim))]
-            shape = recorder.sizes.inputs.get(id(source.tensor), array.shape)
-            facts += [(f"shape[{d}]", text_of(size)) for d, size in enumerate(shape)]
-            facts += [("stride()", str(element_strides(array))), ("requires_grad", str(source.requires_grad))]
-            facts.append(("is_leaf", str(source.is_leaf)))
-            found += [
-                Fact("shape" if what.startswith("shape") else "tensor", f"{name}.{what}", "", value) for what, value in facts
-            ]
+            array, shape = source.tensor._array, recorder.sizes.inputs.get(id(source.tensor))
+            key = array.dtype, array.shape, array.strides, source.requires_grad, source.is_leaf
+            facts = known.get(key) if shape is None else _looks(source, shape)
+            if facts is None:
+                facts = known[key] = _looks(source, array.shape)
+            name = recorder.facts.name(source.tensor)
+            found += [Fact(kind, f"{name}.{what}", "", value) for kind, what, value in facts]
     return found
+
+
+def _looks(source: TensorSource, shape: Sequence[int]) -> list[tuple[str, str, str]]:
+    """(kind, which attribute, its value) of what there is to say of a tensor."""
+    array = source.tensor._array
+    return [
+        ("tensor", "dtype", str(FROM_NUMPY[array.dtype])),
+        ("tensor", "dim()", str(array.ndim)),
+        *[("shape", f"shape[{d}]", text_of(size)) for d, size in enumerate(shape)],
+        ("tensor", "stride()", str(element_strides(array))),
+        ("tensor", "requires_grad", str(source.requires_grad)),
+        ("tensor", "is_leaf", str(source.is_leaf)),
+    ]
 
 
 def _inside(interpreter: RecordingInterpreter) -> list[Fact]:
@@ -345,8 +357,8 @@ def _tensor_inputs(
 
 
 def _written_inputs(recorder: Recorder, interpreter: RecordingInterpreter, views: Views, inputs: list[int]) -> list[WrittenInput]:
-    roots = {views.root(node.outputs[0])[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE}
-    writes = [node.outputs[0] for node in interpreter.nodes if node.op.kind is Kind.WRITE]
+    roots = views.written()
+    writes = [node.outputs[0] for _, node in views.writes]
     counted = {views.root(value)[0] for value in writes if value not in interpreter.uncounted}
     placed = set()  # a differentiable write gives its target a new place on the tape, and what that is a view of
     for value in writes:
@@ -384,8 +396,7 @@ def _check_data(
     if goes_on and interpreter.uncounted:
         recorder.stop("tensor_state", "a write through .data, before a backward pass that follows the call,")
     for tensor, former, position in interpreter.rebound.values():
-        own = None if former is None else views.root(former)[0]
-        late = any(node.op.kind is Kind.WRITE and views.root(node.outputs[0])[0] == own for node in interpreter.nodes[position:])
+        late = former is not None and views.root(former)[0] in views.written(position)
         is_placed = any(fact.placed and interpreter.inputs[inputs[fact.index]] is tensor for fact in written)
         if (goes_on and tensor.requires_grad) or late or is_placed:
             recorder.stop("tensor_state", f".data = a tensor of shape {list(tensor.shape)}, which is used elsewhere,")
@@ -398,8 +409,8 @@ def _ends_gradients(view: Op) -> bool:
 
 def _check_targets(recorder: Recorder, interpreter: RecordingInterpreter, views: Views) -> None:
     """A program writes through views whose elements are all different ones of their base."""
-    for node in interpreter.nodes:
-        for view in views.root(node.outputs[0])[1] if node.op.kind is Kind.WRITE else ():
+    for _, node in views.writes:
+        for view in views.root(node.outputs[0])[1]:
             base = interpreter.avals[view.operands[0]]  # type: ignore[index]
             assert isinstance(base, Aval)
             if view.op.scatter is None and view.op.undone_for(base.shape, view.attrs) is None:
@@ -414,8 +425,9 @@ def _check_overlap(recorder: Recorder, interpreter: RecordingInterpreter, inputs
     arrays = [interpreter.inputs[value]._array for value in inputs]
     changed = {fact.index for fact in written}
     for index in changed:
-        if arrays[index].size and overlaps_itself(arrays[index]):
-            shape, strides = list(arrays[index].shape), list(element_strides(arrays[index]))
+        array = arrays[index]
+        if not array.flags.c_contiguous and array.size and overlaps_itself(array):
+            shape, strides = list(array.shape), list(element_strides(array))
             recorder.stop("overlapping_write", f"an input of shape {shape} and strides {strides}")
     spans = sorted((*byte_bounds(array), index) for index, array in enumerate(arrays) if array.size) if changed else []
     furthest, furthest_written = (0, -1), (0, -1)  # end, index
@@ -435,8 +447,7 @@ def _check_storages(
     storage in common with one that was saved, even if the two do not overlap.  A program knows of no storages, so they must differ.
 
     Later calls check it of arguments and of views: others would have to be given each other's storage (`.data = ...`) in between."""
-    considered = interpreter.nodes if goes_on else interpreter.nodes[: interpreter.last_backward]
-    written = {views.root(node.outputs[0])[0] for node in considered if node.op.kind is Kind.WRITE}
+    written = views.written() if goes_on else views.written(0, interpreter.last_backward)
     tensors = {value: interpreter.inputs[value] for value in inputs}
     for target in inputs:
         if target not in written:
@@ -485,9 +496,9 @@ def _outputs(
         if chain and (sharing[root] > 1 or follows) and root not in positions and root not in inputs:
             positions[root] = len(values) + len(hidden)
             hidden.append(root)
-    made = []
+    made, numbers = [], {value: k for k, value in enumerate(inputs)}
     for position, (tensor, (root, chain)) in enumerate(zip(tensors, roots, strict=True)):
-        alias = _alias(position, root, chain, positions, inputs, places)
+        alias = _alias(position, root, chain, positions, numbers, places)
         made.append(_output(recorder, interpreter, tensor, alias, inputs))
     for root in hidden:
         owner = interpreter.defined[root]
@@ -499,13 +510,13 @@ def _alias(
     position: int,
     root: int,
     chain: tuple[Node, ...],
-    positions: dict[int, int],
-    inputs: list[int],
+    positions: Mapping[int, int],
+    inputs: Mapping[int, int],
     places: Mapping[int, Place],
 ) -> Alias | None:
     steps = tuple((node.op, tuple([places.get(x, x) for x in node.operands[1:]]), node.attrs) for node in chain)  # type: ignore[arg-type]
     if root in inputs:
-        return Alias("input", inputs.index(root), steps)
+        return Alias("input", inputs[root], steps)
     owner = positions.get(root)
     return None if owner is None or owner == position else Alias("output", owner, steps)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tracejit.capture.handlers.late import is_late
@@ -18,19 +19,31 @@ __all__ = ["Views", "check_arrays", "check_calls", "check_outside_arrays"]
 
 
 class Views:
-    """From a value back to the memory that it is a view of."""
+    """From a value back to the memory that it is a view of.  writes: (position, node) of those that write, in order."""
 
     def __init__(self, nodes: list[Node]) -> None:
-        self._producers = {value: node for node in nodes for value in node.outputs if node.op.kind is Kind.VIEW}
+        self.writes: list[tuple[int, Node]] = []
+        self._producers: dict[int, Node] = {}
         self._first: dict[int, int] = {}  # what writes have made -> the first version of it
-        for node in nodes:
-            if node.op.kind is Kind.WRITE:
+        self._roots: dict[int, tuple[int, tuple[Node, ...]]] = {}  # those that were asked for
+        for position, node in enumerate(nodes):
+            kind = node.op.kind
+            if kind is Kind.VIEW:
+                self._producers.update(dict.fromkeys(node.outputs, node))
+            elif kind is Kind.WRITE:
+                self.writes.append((position, node))
                 target = node.operands[0]
                 assert isinstance(target, int)
                 self._first.update(dict.fromkeys(node.outputs, self._first.get(target, target)))
 
     def root(self, value: int) -> tuple[int, tuple[Node, ...]]:
         """(the value that owns the memory, in its first version; the view nodes that lead from it to `value`)."""
+        found = self._roots.get(value)
+        if found is None:
+            found = self._roots[value] = self._root(value)
+        return found
+
+    def _root(self, value: int) -> tuple[int, tuple[Node, ...]]:
         chain: list[Node] = []
         while True:
             value = self._first.get(value, value)
@@ -42,37 +55,34 @@ class Views:
             assert isinstance(source, int)
             value = source
 
+    def written(self, first: int = 0, last: float = math.inf) -> set[int]:
+        """What owns the memory that nodes write from a position on, up to another one."""
+        return {self.root(node.outputs[0])[0] for position, node in self.writes if first <= position < last}
+
 
 def check_arrays(recorder: Recorder, interpreter: RecordingInterpreter, views: Views) -> None:
     """NumPy computes after the program, from arrays whose memory must be then what it was."""
-    written = [
-        (position, views.root(node.outputs[0])[0])
-        for position, node in enumerate(interpreter.nodes)
-        if node.op.kind is Kind.WRITE
-    ]
     if recorder.arrays.reads_late and interpreter.writes_outside():
         recorder.stop("read_after_change", "the memory that an array has")
     looked_at = [(number._late.position, number) for number in recorder.leaving.late if number._late.position >= 0]
-    for position, number in (*looked_at, *recorder.outside_calls.arrays_given) if written else ():
+    for position, number in (*looked_at, *recorder.outside_calls.arrays_given) if views.writes else ():
         for tensor in _sources(number):
             value = interpreter.value_of(tensor)
             if value is None:
                 continue
-            own, _ = views.root(value)
-            if any(at >= position and root == own for at, root in written):
+            if views.root(value)[0] in views.written(position):
                 recorder.stop("tensor_contents", "an array of a tensor that is changed later on")
 
 
-def check_calls(recorder: Recorder, interpreter: RecordingInterpreter, views: Views, inputs: list[int]) -> None:
+def check_calls(recorder: Recorder, views: Views, inputs: list[int]) -> None:
     """Where a call that is put off raises, nothing of what the program changes after it is to be changed; nor anything that it looks at."""
     recorder.outside_calls.check_given()
     recorder.locking.check_locks()
-    nodes = interpreter.nodes
     for position, code, detail in recorder.outside_calls.looking:
-        if any(node.op.kind is Kind.WRITE for node in nodes[position:]):
+        if views.written(position):
             recorder.stop(code, f"{detail} of tensors that are changed afterwards")
     for position, code, detail in recorder.outside_calls.may_raise:
-        if any(node.op.kind is Kind.WRITE and views.root(node.outputs[0])[0] in inputs for node in nodes[position:]):
+        if not views.written(position).isdisjoint(inputs):
             recorder.stop(code, f"{detail}, which may raise before tensors are changed,")
 
 

@@ -47,7 +47,7 @@ from tracejit.replay.ir import (
     Statement,
     TypeOf,
     Unary,
-    Unpack,
+    defined,
     names,
     walk,
 )  # fmt: skip
@@ -59,6 +59,8 @@ _PURE = (Name("list"), Name("copysign"))
 _FLAGS = frozenset({"_base", "_hooks", "_node", "_requires_grad"})
 _SIMPLE = (int, float, str, bool, bytes, complex, type(None))
 _CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", dict: "dict", collections.defaultdict: "dict"}
+_CONTAINER_KINDS = frozenset(_CONTAINERS.values())
+_BUILTIN_TYPES = ("int", "float", "str")
 _WORTH_IT = 4  # with fewer checks they cost less than the words
 
 
@@ -124,7 +126,9 @@ def split(
 
 class _Splitter:
     """Goes through the guards in order.  kinds: variable defined by a check -> "instance", "tensor", "list", "tuple", "dict", "object" or
-    "number"."""
+    "number".
+
+    A deep model has thousands of guards: nodes are told apart by their types, and their fields found by position."""
 
     def __init__(
         self,
@@ -154,29 +158,31 @@ class _Splitter:
         self._early: set[str] = set()  # variables defined in `before`
 
     def add(self, statement: Statement) -> None:
-        needed: tuple[dict[Any, None], ...] = (self.roots, self.namespaces, self.reads)
-        before = tuple(map(len, needed))
-        match statement:
-            case Miss(condition) if self._test(condition):
-                self.checks.append(statement)
-                return
-            case Define(name, value) if self._defines(name, value):
-                self.checks.append(statement)
-                self.definitions[name] = statement
-                self.kinds[name] = self._kind(name)
-                if isinstance(value, Item) and self._container(value.owner) != "":
-                    self.held.append(name)
-                return
-        for found, count in zip(needed, before, strict=True):  # what a refused statement would have needed
-            while len(found) > count:
-                found.popitem()
-        used = names(statement)
-        calls = any(isinstance(node, Call) and node.function not in _PURE for node in walk(statement))
-        late = not used.isdisjoint(self.definitions) or not used.isdisjoint(self._late) or (calls and self._called_late)
-        self._called_late = self._called_late or (calls and late)
+        kind, roots, namespaces, reads = type(statement), len(self.roots), len(self.namespaces), len(self.reads)
+        if kind is Miss and self._test(statement[1]):
+            self.checks.append(statement)
+            return
+        if kind is Define and self._defines(name := statement[1], value := statement[2]):
+            self.checks.append(statement)
+            self.definitions[name] = statement
+            self.kinds[name] = self._kind(name)
+            if type(value) is Item and self._container(value[1]):
+                self.held.append(name)
+            return
+        for found, count in ((self.roots, roots), (self.namespaces, namespaces), (self.reads, reads)):
+            while len(found) > count:  # what a refused statement would have needed
+                found.popitem()  # type: ignore[attr-defined]
+        late = self._is_late(statement)
         (self.after if late else self.before).append(statement)
-        defined = [statement.name] if isinstance(statement, Define) else statement.names if isinstance(statement, Unpack) else []
-        (self._late if late else self._early).update(defined)
+        (self._late if late else self._early).update(defined(statement))
+
+    def _is_late(self, statement: Statement) -> bool:
+        """Whether a statement that is no check stands behind the checks."""
+        used = names(statement)
+        late = not (self.definitions.keys().isdisjoint(used) and self._late.isdisjoint(used))
+        if late != self._called_late and any(type(node) is Call and node[1] not in _PURE for node in walk(statement)):
+            self._called_late = late = True
+        return late
 
     # -- expressions
     def _kind(self, variable: str) -> str:
@@ -198,9 +204,9 @@ class _Splitter:
         return bool(instance_words(value, dictionary))
 
     def _instance(self, node: Expr) -> bool:
-        if not isinstance(node, Name):
+        if type(node) is not Name:
             return False
-        name = node.name
+        name = node[1]
         if name in self.definitions:
             return self.kinds[name] == "instance"
         if name in self.roots:
@@ -211,27 +217,27 @@ class _Splitter:
         return False
 
     def _namespace(self, node: Expr) -> bool:
-        found = self.constants.get(node.name) if isinstance(node, Name) else None
-        if isinstance(node, Name) and type(found) is MappingProxyType and id(found) not in self.changed:
-            self.namespaces[node.name] = None
+        found = self.constants.get(node[1]) if type(node) is Name else None
+        if type(found) is MappingProxyType and id(found) not in self.changed:
+            self.namespaces[node[1]] = None
             return True
         return False
 
     def _dictionary(self, node: Expr) -> bool:
-        attributes = isinstance(node, Attribute) and node.name == "__dict__" and self._instance(node.owner)
+        attributes = type(node) is Attribute and node[2] == "__dict__" and self._instance(node[1])
         return attributes or self._namespace(node)
 
     def _container(self, node: Expr) -> str:
         """ "list", "tuple" or "dict" for a variable that is one; else empty."""
-        kind = self.kinds.get(node.name, "") if isinstance(node, Name) else ""
-        return kind if kind in _CONTAINERS.values() else ""
+        kind = self.kinds.get(node[1], "") if type(node) is Name else ""
+        return kind if kind in _CONTAINER_KINDS else ""
 
     def _item(self, owner: Expr, index: Expr) -> bool:
         """An item of a container whose place is known: by a position, a string, or an object that is compared by identity."""
         kind = self._container(owner)
         if kind == "dict":
             return self._holds(owner, index)
-        if not kind or not isinstance(index, Constant) or type(index.value) is not int or index.value < 0:
+        if not kind or type(index) is not Constant or type(index[1]) is not int or index[1] < 0:
             return False
         if kind == "list":
             self._reading(owner, index)
@@ -241,11 +247,10 @@ class _Splitter:
         """A place of a dictionary that holds something that the recorded call does not replace."""
         if self._container(container) != "dict":
             return False
-        assert isinstance(container, Name)
-        if isinstance(key, Constant):
-            if type(key.value) is not str or key.value in self.stored.get(id(self.objects[container.name]), ()):
+        if type(key) is Constant:
+            if type(key[1]) is not str or key[1] in self.stored.get(id(self.objects[container[1]]), ()):
                 return False
-        elif not isinstance(key, Name) or self.kinds.get(key.name) != "tensor" or not _is_plain_key(self.objects[key.name]):
+        elif type(key) is not Name or self.kinds.get(key[1]) != "tensor" or not _is_plain_key(self.objects[key[1]]):
             return False
         self._reading(container, key)
         return True
@@ -256,39 +261,40 @@ class _Splitter:
 
     def _read(self, node: Expr) -> bool:
         """A place whose content is in a word."""
-        match node:
-            case Item(owner, key):
-                return self._item(owner, key) or (isinstance(key, Constant) and self._dictionary(owner))
-            case Attribute(Name(name), attribute) if self.kinds.get(name) == "tensor":
+        kind = type(node)
+        if kind is Item:
+            owner, key = node[1:]
+            return self._item(owner, key) or (type(key) is Constant and self._dictionary(owner))
+        if kind is Attribute:
+            owner, attribute = node[1:]
+            if type(owner) is Name and self.kinds.get(owner[1]) == "tensor":
                 return attribute in _FLAGS
-            case Attribute(owner, _):
-                return node in self.instance_reads and self._instance(owner)
+            return node in self.instance_reads and self._instance(owner)
         return False
 
     def _defines(self, variable: str, node: Expr) -> bool:
-        if isinstance(node, Item):
-            found = self._container(node.owner)
-            if found and found != "tuple" and variable not in self.objects:
-                return False  # a number: likely another one in the next call
-        return self._read(node) or (not isinstance(node, Constant | Name) and self._value(node))
+        kind = type(node)
+        if kind is Item and variable not in self.objects and self._container(node[1]) in ("list", "dict"):
+            return False  # a number: likely another one in the next call
+        return self._read(node) or (kind is not Constant and kind is not Name and self._value(node))
 
     def _value(self, node: Expr) -> bool:
         """An expression of simple values."""
+        kind = type(node)
+        if kind is Constant:
+            return True
+        if kind is Name:
+            name = node[1]
+            return self.kinds[name] == "number" if name in self.kinds else isinstance(self.constants.get(name, self), _SIMPLE)
+        if kind is Arithmetic:
+            return self._value(node[2]) and self._value(node[3])
+        if kind is Unary:
+            return self._value(node[2])
+        if kind is ListOf:
+            return all(type(element) is Constant for element in node[1])
+        if kind is Length:
+            return self._dictionary(node[1]) or self._length(node[1])
         match node:
-            case Constant():
-                return True
-            case Name(name):
-                if name in self.kinds:
-                    return self.kinds[name] == "number"
-                return isinstance(self.constants.get(name, self), _SIMPLE)
-            case Arithmetic(_, left, right):
-                return self._value(left) and self._value(right)
-            case Unary(_, value):
-                return self._value(value)
-            case ListOf(elements):
-                return all(isinstance(e, Constant) for e in elements)
-            case Length(value):
-                return self._dictionary(value) or self._length(value)
             case Call(Name("list"), (argument,), ()):
                 return self._dictionary(argument)
             case Call(Name("copysign"), arguments, ()):
@@ -303,35 +309,34 @@ class _Splitter:
 
     def _identity(self, node: Expr) -> bool:
         """An expression of which only the identity counts."""
-        match node:
-            case Name(name):
-                return name in self.kinds or self._instance(node) or name in self.constants or name in ("int", "float", "str")
-            case TypeOf(Name(name) as value):
-                return name in self.kinds or self._instance(value)
-            case TypeOf():
-                return False
+        kind = type(node)
+        if kind is Constant:
+            return True
+        if kind is Name:
+            return node[1] in self.kinds or self._instance(node) or node[1] in self.constants or node[1] in _BUILTIN_TYPES
+        if kind is TypeOf:
+            return type(node[1]) is Name and (node[1][1] in self.kinds or self._instance(node[1]))
         return self._read(node) or self._value(node)
 
     def _test(self, node: Expr) -> bool:
-        match node:
-            case Either(values) | Every(values):
-                return all(map(self._test, values))
-            case Not(Contains(container, element)):  # `if key not in d: return MISS`
-                return self._holds(container, element) or self._among(container, element)
-            case Not(value):
-                return self._test(value)
-            case Attribute(_, "_hooks"):
-                return self._read(node)
-            case Same(left, right):
-                return self._identity(left) and self._identity(right)
-            case Contains(container, element):
-                return self._among(container, element)
-            case Compare(_, left, right):
-                return self._value(left) and self._value(right)
-        return False
+        kind = type(node)
+        if kind is Not:
+            inner = node[1]
+            if type(inner) is not Contains:
+                return self._test(inner)
+            return self._holds(inner[1], inner[2]) or self._among(inner[1], inner[2])  # `if key not in d: return MISS`
+        if kind is Same:
+            return self._identity(node[1]) and self._identity(node[2])
+        if kind is Contains:
+            return self._among(node[1], node[2])
+        if kind is Either or kind is Every:
+            return all(map(self._test, node[1]))
+        if kind is Compare:
+            return self._value(node[2]) and self._value(node[3])
+        return kind is Attribute and node[2] == "_hooks" and self._read(node)
 
     def _among(self, container: Expr, element: Expr) -> bool:
-        return isinstance(element, Constant) and self._dictionary(container)
+        return type(element) is Constant and self._dictionary(container)
 
 
 def _is_plain_key(value: Any) -> bool:
