@@ -9,8 +9,7 @@ without a call between them are one step for signals and threads; they stay as t
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
@@ -74,19 +73,13 @@ def repeats(statements: Sequence[Statement], are_guards: bool) -> list[Statement
     """The statements, with `Repeat` in the place of those that repeat themselves."""
     numbers: dict[Any, int] = {}
     labels = [numbers.setdefault(look, len(numbers)) for look in _looks(statements, are_guards)]
-    heads = list(zip(*[labels[k:] for k in range(_LOOKED_AT)], strict=False))
-    places: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)  # of each head, from the last on
-    for k in reversed(range(len(heads))):
-        places[heads[k]].append(k)
+    following = _following(labels)
     found: list[Statement | Repeat] = []
     k, left = 0, _IN_VAIN * len(statements)
     while k < len(statements):
         end = k + 1
-        again = places[heads[k]] if k < len(heads) else []
-        while again and again[-1] < k:
-            again.pop()
-        if len(again) > 1 and left > 0:
-            for period, times in _candidates(labels, k, again):
+        if left > 0:
+            for period, times in _candidates(labels, k, following):
                 made = _repeat(statements, k, period, 2) and _repeat(
                     statements, k, period, times
                 )  # two tell what all would, mostly
@@ -98,6 +91,18 @@ def repeats(statements: Sequence[Statement], are_guards: bool) -> list[Statement
         if end == k + 1:
             found.append(statements[k])
         k = end
+    return found
+
+
+def _following(labels: list[int]) -> dict[int, int]:
+    """Place of a statement -> the next one where it, and those after it, come again."""
+    heads = list(zip(*[labels[k:] for k in range(_LOOKED_AT)], strict=False))
+    found: dict[int, int] = {}
+    latest: dict[tuple[int, ...], int] = {}
+    for k, head in enumerate(heads):
+        if head in latest:
+            found[latest[head]] = k
+        latest[head] = k
     return found
 
 
@@ -133,11 +138,14 @@ def _look(condition: Expr) -> Iterator[Any]:
         yield node
 
 
-def _candidates(labels: list[int], first: int, places: list[int]) -> list[tuple[int, int]]:
-    """(statements, times) of what may repeat itself from here on, what saves most first.  places: where what is here comes again, from the
-    last on to here."""
+def _candidates(labels: list[int], first: int, following: Mapping[int, int]) -> list[tuple[int, int]]:
+    """(statements, times) of what may repeat itself from here on, what saves most first."""
     found: list[tuple[int, int]] = []
-    for place in places[-2 : -2 - _CANDIDATES : -1]:
+    place = first
+    for _ in range(_CANDIDATES):
+        if place not in following:
+            break
+        place = following[place]
         period, end, window = place - first, place, labels[first:place]
         while labels[end : end + period] == window:
             end += period
@@ -158,7 +166,7 @@ def _repeat(statements: Sequence[Statement], first: int, period: int, count: int
     except _Unlike:
         return None
     owners = [statement[1] for statement in body if type(statement) is SetAttribute]
-    if not {owner[1] for owner in owners} <= merging.own[0].keys():
+    if not {owner[1] for owner in owners} <= merging.own.keys():
         return None
     return Repeat(body, tuple([(name.name, column) for column, name in merging.each.items()]), tuple(made))
 
@@ -173,7 +181,7 @@ class _Merging:
     def __init__(self, made: Sequence[tuple[str, ...]], prefix: str = "p_each") -> None:
         """made: the names that are defined each time.  prefix: of the names that stand for something else each time."""
         self._prefix = prefix
-        self.own = [{name: k for k, name in enumerate(names)} for names in made]
+        self.own = {names[0]: names for names in zip(*made, strict=True)}
         self.each: dict[tuple[Expr, ...], Name] = {}
         self._everywhere = set(chain.from_iterable(made))
 
@@ -186,33 +194,34 @@ class _Merging:
     def part(self, column: tuple[Any, ...]) -> Any:
         first = column[0]
         kind = type(first)
-        if len(set(map(type, column))) > 1:
-            raise _Unlike
-        if kind is Name:
-            return self._name(column)
-        if kind is Constant:
-            return first if column.count(first) == len(column) else self._other(column)
         if not isinstance(first, tuple):
-            if column.count(first) == len(column):
+            if column.count(first) == len(column) and (kind is str or len(set(map(type, column))) == 1):
                 return first
             raise _Unlike
-        if len(set(map(len, column))) > 1:
-            raise _Unlike
-        inner = zip(*column, strict=True)
+        if kind is Constant and column.count(first) == len(column):
+            return first
+        try:
+            fields = list(zip(*column, strict=True))
+        except (TypeError, ValueError):  # something else than tuples, or tuples of other lengths
+            raise _Unlike from None
         if kind is tuple:
-            return tuple(map(self.part, inner))
-        next(inner)  # the class
-        return kind(*map(self.part, inner))
+            if len(set(map(type, column))) > 1:
+                raise _Unlike
+            return tuple(map(self.part, fields))
+        if fields[0].count(kind) != len(column):
+            raise _Unlike
+        if kind is Name:
+            return self._name(column, fields[1])
+        return self._other(column) if kind is Constant else kind(*map(self.part, fields[1:]))
 
-    def _name(self, column: tuple[Any, ...]) -> Expr:
+    def _name(self, column: tuple[Any, ...], names: tuple[str, ...]) -> Expr:
         first: Expr = column[0]
-        names = [name for _, name in column]
-        if self._everywhere.isdisjoint(names):
-            return first if names.count(names[0]) == len(names) else self._other(column)
-        places = [own.get(name, -1) for own, name in zip(self.own, names, strict=True)]
-        if -1 in places or len(set(places)) > 1:
+        own = self.own.get(names[0])
+        if own is not None and names == own:
+            return first
+        if not self._everywhere.isdisjoint(names):
             raise _Unlike  # it goes on with what another time has made
-        return first
+        return first if names.count(names[0]) == len(names) else self._other(column)
 
     def _other(self, column: tuple[Expr, ...]) -> Expr:
         """What is something else each time."""
