@@ -209,8 +209,9 @@ class Recipes:
         if tensor._hooks or not (cls is Tensor or self.recorder.is_made(tensor)):
             self.recorder.stop("unbuildable", f"{cls.__name__} with hooks" if tensor._hooks else cls.__name__)
             return Constant(None)
+        variable = self._expressions[id(tensor)] = Name(f"out{len(self.outputs)}")
         self.outputs.append(tensor)
-        variable = self._define(tensor, Name(f"out{len(self.outputs) - 1}"))
+        self.recorder.keep.append(tensor)
         if cls is not Tensor:
             self.statements.append(SetAttribute(variable, "__class__", self.recorder.constant(cls)))
         for name, value in tensor.__dict__.items():
