@@ -7,6 +7,7 @@ The program's own node, `n`, is made by the Executable; edges are expressions, r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from tracejit.capture.recording.entry import Alias, Place, TensorInput, WrittenInput
@@ -17,6 +18,13 @@ from tracejit.ops.movement.views import detach
 from tracejit.replay.ir import Constant, Define, Evaluate, Expr, Name, SetAttribute, Statement, tuple_of
 
 __all__ = ["consumed", "edge", "new_object", "new_tensor", "places_of_inputs", "view_maker"]
+
+_NONE = Constant(None)
+_USUAL: dict[str, Expr] = {
+    "_requires_grad": Constant(False), "_node": _NONE, "_index": Constant(0), "_storage": _NONE, "_base": _NONE, "_grad": _NONE,
+    "_hooks": _NONE,
+}  # fmt: skip
+"""Slots of a new tensor."""
 
 
 def edge(facts: TensorInput, tensor: Expr) -> Expr:
@@ -46,15 +54,19 @@ def new_object(name: str, cls: str, **attributes: Expr) -> list[Statement]:
     """Statements that make an instance of a class with slots, whose names the namespace holds."""
     made = Name(name)
     return [
-        Define(name, Name("new").call(Name(cls))),
+        Define(name, _new(cls)),
         *[SetAttribute(made, attribute, value) for attribute, value in attributes.items()],
     ]
 
 
+@cache
+def _new(cls: str) -> Expr:
+    return Name("new").call(Name(cls))
+
+
 def new_tensor(name: str, array: Expr, **others: Expr) -> list[Statement]:
     """Statements that make a tensor around an array, its other slots as a new one's have them but for `others`."""
-    usual = {"_requires_grad": False, "_node": None, "_index": 0, "_storage": None, "_base": None, "_grad": None, "_hooks": None}
-    return new_object(name, "Tensor", _array=array, **{slot: others.get(slot, Constant(value)) for slot, value in usual.items()})
+    return new_object(name, "Tensor", _array=array, **(_USUAL | others))
 
 
 def places_of_inputs(written: Sequence[WrittenInput], inputs: Sequence[TensorInput], first: int) -> list[Statement]:
