@@ -15,6 +15,7 @@ from tracejit.replay.ir import (
     Compare,
     Constant,
     Define,
+    Distinct,
     Either,
     Evaluate,
     Every,
@@ -174,6 +175,56 @@ def test_elements_of_a_tuple_that_are_alike_are_made_in_a_loop_and_in_their_orde
     assert items_found == ((x, None, None), *[(x, k, x[k]) for k in range(count)], y[2]) and others == tuple(y)
     assert first == list(eval(str(TupleOf(before)), {"x": x, "y": y}))
     assert entry(x[:-1], y) is MISSED and entry(x, y[:-1]) is MISSED
+
+
+SEQUENCES = st.one_of(
+    st.tuples(st.just("v"), st.integers(0, 59), st.integers(0, 60), st.integers(1, 5)),  # what one loop has made, or some of it
+    st.tuples(st.just("ab"), st.integers(0, 29), st.integers(0, 30), st.just(1)),  # of each time of another one
+    st.tuples(st.just("bc"), st.integers(0, 29), st.integers(0, 30), st.just(1)),
+    st.tuples(st.just("cba"), st.integers(0, 29), st.integers(0, 30), st.just(1)),
+    st.tuples(st.just("v"), st.integers(0, 59), st.just(0), st.integers(1, 20)),  # the same again and again
+    st.tuples(st.just(""), st.integers(-3, 3), st.just(0), st.integers(1, 20)),  # numbers
+)
+
+
+def sequence(letters: str, first: int, last: int, step: int) -> list[Expr]:
+    if not letters:
+        return [Constant(k) for k in range(first, first + step)]
+    if not last:
+        return [Name(f"{letters[0]}{first}")] * step
+    return [Name(f"{letter}{k}") for k in range(first, last, step) for letter in letters]
+
+
+@given(st.lists(SEQUENCES, max_size=6), st.booleans())
+def test_tuples_of_what_loops_have_made_are_what_they_were(drawn: list[tuple[str, int, int, int]], is_redefined: bool) -> None:
+    guards: list[Statement] = []
+    for k in range(60):
+        guards += [Define(f"v{k}", X.at(k)), Miss(Name(f"v{k}").is_same(None))]
+    for k in range(30):
+        guards += [Define(f"{letter}{k}", Y.at(3 * k + place)) for place, letter in enumerate("abc")]
+    if is_redefined:
+        guards.append(When(X, (When(Y, (Define("v7", Constant("new")), Define("b9", Constant("new")))),)))
+    elements = [element for one in drawn for element in sequence(*one)]
+    others = elements[::-1]
+    guards += [Define("found", tuple_of(TupleOf(tuple(elements)), X, *elements)), Define("again", TupleOf(tuple(others)))]
+    f = Function(("x", "y"), tuple(guards), (Return(tuple_of(Name("found"), Name("again"))),), Name("MISS"))
+    x, y = [f"x{k}" for k in range(60)], [f"y{k}" for k in range(90)]
+    known = {f"v{k}": value for k, value in enumerate(x)} | {f"{'abc'[k % 3]}{k // 3}": value for k, value in enumerate(y)}
+    if is_redefined:
+        known |= {"v7": "new", "b9": "new"}
+    one, two = (tuple([known[e.name] if isinstance(e, Name) else e.value for e in some]) for some in (elements, others))  # type: ignore[attr-defined]
+    assert load(f, "entry", {"MISS": MISSED}, "test")(x, y) == ((one, x, *one), two)
+
+
+def test_a_tuple_of_what_loops_have_made_names_none_of_it() -> None:
+    guards = [statement for k in range(60) for statement in (Define(f"v{k}", X.at(k)), Define(f"w{k}", Y.at(k)))]
+    everything = TupleOf(tuple([Name(f"{letter}{k}") for letter in "vw" for k in range(60)]))
+    text = render(Function(("x", "y"), (*guards, Define("found", everything)), (Return(Name("found")),), Name("MISS")), "entry")
+    assert text.count("w40") == 1  # where it gets its name
+    distinct = Function(("x", "y"), (*guards, Miss(Not(Distinct(everything.elements)))), (Return(X),), Name("MISS"))
+    assert render(distinct, "entry").count("w40") == 1
+    entry, x, y = load(distinct, "entry", {"MISS": MISSED}, "test"), [[] for _ in range(60)], [[] for _ in range(60)]
+    assert entry(x, y) is x and entry(x, [*y[:-1], x[3]]) is MISSED
 
 
 @given(st.integers(0, 39))

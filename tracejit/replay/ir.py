@@ -69,6 +69,7 @@ __all__ = [
     "Unpack",
     "When",
     "defined",
+    "distinct_count",
     "names",
     "renamed",
     "tuple_of",
@@ -375,11 +376,12 @@ class Distinct(Expr):
     level: ClassVar[int] = _COMPARISON
 
     def __str__(self) -> str:
-        return f"{_count(self.values)} == {len(self.values)}"
+        return f"{distinct_count(TupleOf(self.values))} == {len(self.values)}"
 
 
-def _count(values: tuple[Expr, ...]) -> str:
-    return f"len({{*map(id, {TupleOf(values)})}})"
+def distinct_count(values: object) -> str:
+    """How many different objects are in a tuple."""
+    return f"len({{*map(id, {values})}})"
 
 
 class Not(Expr):
@@ -393,7 +395,7 @@ class Not(Expr):
             case Contains(container, element):
                 return f"{_within(element, _ARITHMETIC)} not in {_within(container, _ARITHMETIC)}"
             case Distinct(values):
-                return f"{_count(values)} != {len(values)}"
+                return f"{distinct_count(TupleOf(values))} != {len(values)}"
         return f"not {_within(self.value, _NOT)}"
 
 

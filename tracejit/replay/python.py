@@ -15,8 +15,27 @@ from typing import Any, Final
 import numpy as np
 
 from tracejit.config import config
-from tracejit.replay.ir import CAUGHT, Constant, Define, Either, Expr, Function, Miss, Name, Run, Statement, TupleOf, When
+from tracejit.replay.ir import (
+    CAUGHT,
+    Constant,
+    Define,
+    Distinct,
+    Either,
+    Expr,
+    Function,
+    Miss,
+    Name,
+    Not,
+    Run,
+    Statement,
+    TupleOf,
+    When,
+    defined,
+    distinct_count,
+    walk,
+)  # fmt: skip
 from tracejit.replay.repeats import Repeat, Rows, repeats, rows
+from tracejit.replay.sequences import Sequences, in_parentheses
 from tracejit.replay.verify import verify
 
 __all__ = ["load", "render"]
@@ -34,9 +53,10 @@ _WHICHEVER: Final[Any] = None
 class _Rendering:
     """Lines of a part of a function: of its guards, or of what has effects."""
 
-    def __init__(self, missed: str, are_guards: bool) -> None:
+    def __init__(self, missed: str, are_guards: bool, sequences: Sequences) -> None:
         self.missed = missed
         self.are_guards = are_guards
+        self.sequences = sequences
 
     def folded(self, statements: Sequence[Statement]) -> list[str]:
         """The lines, with loops for what repeats itself."""
@@ -49,18 +69,32 @@ class _Rendering:
         return made
 
     def _loop(self, loop: Repeat) -> list[str]:
-        head = _head(loop.each) if loop.each else f"for p_time in (0,) * {len(loop.made)}:"
-        body = self.lines(loop.body)
-        if not loop.made[0]:
-            return [head, *[f"    {line}" for line in body]]
-        body.append(f"p_made.append({_row(loop.made[0])})")
-        results = f"({', '.join(map(_row, loop.made))}) = p_made"
-        return ["p_made = []", head, *[f"    {line}" for line in body], results]
+        head = self._head(loop.each) if loop.each else [f"for p_time in (0,) * {len(loop.made)}:"]
+        body = self._block(loop.body)
+        one, *_ = loop.made
+        if not one:
+            return [*head, *body]
+        made = self.sequences.variable()
+        self.sequences.hold(made, loop.made)
+        results = f"({', '.join(map(_row, loop.made))}) = {made}"
+        return [f"{made} = []", *head, *body, f"    {made}.append({_row(one)})", results]
+
+    def _head(self, each: Sequence[tuple[str, tuple[Expr, ...]]]) -> list[str]:
+        """That of a loop in which names stand for something else each time, and what comes before it."""
+        columns = [self.sequences.column(column) for _, column in each]
+        given = ", ".join([column for column, _ in columns])
+        lines = [line for _, before in columns for line in before]
+        return [*lines, f"for {', '.join([name for name, _ in each])} in {given if len(each) == 1 else f'zip({given})'}:"]
+
+    def _block(self, statements: Sequence[Statement]) -> list[str]:
+        """Lines of a block inside."""
+        inside = _Rendering(self.missed, self.are_guards, self.sequences.inside())
+        return [f"    {line}" for line in inside.lines(statements)]
 
     def lines(self, statements: Sequence[Statement]) -> list[str]:
         """Guards that follow each other are one statement: Python compiles it in less time than several."""
         made: list[str] = []
-        for are_guards, some in groupby(statements, lambda statement: isinstance(statement, Miss)):
+        for are_guards, some in groupby(statements, _stands_with_others):
             if not are_guards:
                 made += [line for statement in some for line in self._statement(statement)]
                 continue
@@ -73,51 +107,62 @@ class _Rendering:
     def _statement(self, statement: Statement) -> list[str]:
         match statement:
             case When(condition, body):
-                return [f"if {condition}:", *[f"    {line}" for line in self.lines(body)]]
+                self.sequences.forget([name for node in walk(body) if isinstance(node, Statement) for name in defined(node)])
+                return [f"if {condition}:", *self._block(body)]
             case Run():
                 return self._run(statement)
             case Define(name, TupleOf(elements)) if self.are_guards:
                 return self._define(name, elements)
+            case Miss(Not(Distinct(values))):
+                return [f"if {distinct_count(self._text(TupleOf(values)))} != {len(values)}: return {self.missed}"]
         return [str(statement)]
 
     def _define(self, name: str, elements: Sequence[Expr]) -> list[str]:
         """A tuple.  Elements of it that are tuples of much that is alike are made before it, in loops, as long as nothing but variables
         comes before them."""
         lines: list[str] = []
-        texts: list[str] = []
-        may_be_first = True
+        parts: dict[int, str] = {}  # ids of elements that are made before it
         for element in elements:
-            parts = rows(element.elements) if may_be_first and type(element) is TupleOf else []
-            if any(isinstance(part, Rows) for part in parts):
-                made = f"p_parts{len(texts)}"
-                lines += [f"{made} = []", *[line for part in parts for line in _appending(made, part)]]
-                texts.append(f"(*{made},)")
-            else:
-                may_be_first = may_be_first and _is_variable(element)
-                texts.append(str(element))
-        return [*lines, f"{name} = ({', '.join(texts)}{',' if len(texts) == 1 else ''})"]
+            if id(element) in parts:
+                continue
+            found = rows(element.elements) if type(element) is TupleOf else []
+            if any(isinstance(part, Rows) for part in found):
+                parts[id(element)] = made = f"p_parts{len(parts)}"
+                lines += [f"{made} = []", *[line for part in found for line in self._appending(made, part)]]
+            elif not _is_variable(element):
+                break
+        texts = self.sequences.texts(
+            elements, lambda element: f"(*{made},)" if (made := parts.get(id(element))) else self._text(element)
+        )
+        return [*lines, f"{name} = {in_parentheses(texts)}"]
+
+    def _text(self, element: Expr) -> str:
+        """An element of a tuple, which may be one itself."""
+        return in_parentheses(self.sequences.texts(element.elements)) if type(element) is TupleOf else str(element)
+
+    def _appending(self, made: str, part: Expr | Rows) -> list[str]:
+        """Lines that append to a list."""
+        if isinstance(part, Rows):
+            return [*self._head(part.each), f"    {made}.append({part.element})"]
+        return [f"{made}.append({part})"]
 
     def _run(self, run: Run) -> list[str]:
         lines = []
         if run.fresh:
-            lines.append(f"({', '.join([name for name, _, _ in run.fresh])},) = map(p_empty, p_shapes, p_dtypes)")
-        arrays, numbers = ("".join(f"{value}, " for value in values) for values in (run.arrays, [n for _, _, n in run.numbers]))
+            made, names = self.sequences.variable(), [name for name, _, _ in run.fresh]
+            self.sequences.hold(made, [(name,) for name in names])
+            lines.append(f"({', '.join(names)},) = {made} = [*map(p_empty, p_shapes, p_dtypes)]")
+        arrays, numbers = (
+            "".join([f"{text}, " for text in self.sequences.texts(values)])
+            for values in (run.arrays, [n for _, _, n in run.numbers])
+        )
         code = f"{run.refused}" if run.marks else f"p_run(({arrays}), ({numbers}))"
         return [*lines, f"p_code = {code}", f"if p_code: return {run.leave}[p_code]"]
 
 
-def _head(each: Sequence[tuple[str, tuple[Expr, ...]]]) -> str:
-    """That of a loop in which names stand for something else each time."""
-    columns = [list(map(str, column)) for _, column in each]
-    table = ", ".join(columns[0] if len(columns) == 1 else [f"({', '.join(row)})" for row in zip(*columns, strict=True)])
-    return f"for {', '.join([name for name, _ in each])} in ({table}):"
-
-
-def _appending(made: str, part: Expr | Rows) -> list[str]:
-    """Lines that append to a list."""
-    if isinstance(part, Rows):
-        return [_head(part.each), f"    {made}.append({part.element})"]
-    return [f"{made}.append({part})"]
+def _stands_with_others(statement: Statement) -> bool:
+    """Whether this is a guard that is short."""
+    return type(statement) is Miss and not (type(statement[1]) is Not and type(statement[1][1]) is Distinct)
 
 
 def _is_variable(element: Expr) -> bool:
@@ -131,12 +176,14 @@ def _row(names: tuple[str, ...]) -> str:
 
 def render(function: Function, name: str) -> str:
     """The source of `function` under a name."""
-    rendering = _Rendering(str(function.missed), False)
-    guards, body = _Rendering(rendering.missed, True).folded(function.guards), rendering.folded(function.body)
+    missed, sequences = str(function.missed), Sequences()
+    rendering = _Rendering(missed, False, sequences)
+    first = rendering.lines(function.first)
+    guards, body = _Rendering(missed, True, sequences).folded(function.guards), rendering.folded(function.body)
     if function.catches and guards:
         handler = [f"except {_ERRORS} as error:", f"    {_SENT}: raise", f"    return {function.missed}"]
         guards = ["try:", *[f"    {line}" for line in guards], *handler]
-    lines = [*rendering.lines(function.first), *guards, *body] or ["pass"]
+    lines = [*first, *guards, *body] or ["pass"]
     if function.locks:
         release = ["finally:", "    for lock in held: lock.release()"]
         lines = ["held = []", "try:", *[f"    {line}" for line in lines], *release]
@@ -161,10 +208,11 @@ def _generalised(function: Function) -> tuple[Function, dict[str, Any]]:
     objects: dict[str, Any] = {}
 
     def general(statement: Statement) -> Statement:
-        if isinstance(statement, Define) and isinstance(value := statement.value, Constant) and type(value.value) in _NUMBERS:
-            objects[number := f"p_number{len(objects)}"] = value.value
-            return Define(statement.name, Name(number))
-        if isinstance(statement, Run):
+        kind = type(statement)
+        if kind is Define and type(value := statement[2]) is Constant and type(value[1]) in _NUMBERS:
+            objects[number := f"p_number{len(objects)}"] = value[1]
+            return Define(statement[1], Name(number))
+        if kind is Run:
             program, fresh, *rest = statement[1:]
             objects.update(p_empty=np.empty, p_run=program.run)
             objects.update(p_shapes=[shape for _, shape, _ in fresh], p_dtypes=[dtype for _, _, dtype in fresh])

@@ -9,6 +9,7 @@ without a call between them are one step for signals and threads; they stay as t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
@@ -71,18 +72,18 @@ def _kinds(element: Expr) -> Any:
 
 def repeats(statements: Sequence[Statement], are_guards: bool) -> list[Statement | Repeat]:
     """The statements, with `Repeat` in the place of those that repeat themselves."""
-    numbers: dict[Any, int] = {}
-    labels = [numbers.setdefault(look, len(numbers)) for look in _looks(statements, are_guards)]
-    following = _following(labels)
+    if len(statements) > sys.maxunicode:
+        return list(statements)
+    letters: dict[Any, str] = {}
+    text = "".join([letters.setdefault(look, chr(len(letters))) for look in _looks(statements, are_guards)])
+    following = _following(text)
     found: list[Statement | Repeat] = []
     k, left = 0, _IN_VAIN * len(statements)
     while k < len(statements):
         end = k + 1
         if left > 0:
-            for period, times in _candidates(labels, k, following):
-                made = _repeat(statements, k, period, 2) and _repeat(
-                    statements, k, period, times
-                )  # two tell what all would, mostly
+            for period, times in _candidates(text, k, following):
+                made = _repeat(statements, k, period, times)
                 if made is not None:
                     found.append(made)
                     end = k + period * times
@@ -94,12 +95,12 @@ def repeats(statements: Sequence[Statement], are_guards: bool) -> list[Statement
     return found
 
 
-def _following(labels: list[int]) -> dict[int, int]:
-    """Place of a statement -> the next one where it, and those after it, come again."""
-    heads = list(zip(*[labels[k:] for k in range(_LOOKED_AT)], strict=False))
+def _following(text: str) -> dict[int, int]:
+    """Place of a statement -> the next one where it, and those after it, come again.  text: a letter for what each looks like."""
     found: dict[int, int] = {}
-    latest: dict[tuple[int, ...], int] = {}
-    for k, head in enumerate(heads):
+    latest: dict[str, int] = {}
+    for k in range(len(text) - _LOOKED_AT + 1):
+        head = text[k : k + _LOOKED_AT]
         if head in latest:
             found[latest[head]] = k
         latest[head] = k
@@ -118,27 +119,31 @@ def _looks(statements: Sequence[Statement], are_guards: bool) -> Iterator[Any]:
         elif kind is SetAttribute and statement[1] == filled:
             yield kind, statement[2]
         elif kind is Miss and are_guards:
-            yield kind, *_look(statement[1])
+            yield _look(statement[1])
         else:
             yield k
 
 
-def _look(condition: Expr) -> Iterator[Any]:
+def _look(condition: Expr) -> tuple[Any, ...]:
     """The kinds of the outermost nodes of a condition, and the attribute that it asks for."""
+    found: list[Any] = []
     node: Any = condition
     while isinstance(node, Expr):
         kind = type(node)
-        yield kind
+        found.append(kind)
+        if kind is Name or kind is Constant:
+            break
         if kind is Attribute:
-            yield node[2]
-        if kind is Attribute or kind is Name or kind is Constant:
-            return
+            found.append(node[2])
+            break
         node = node[1]
-    if type(node) is str:  # of a comparison
-        yield node
+    else:
+        if type(node) is str:  # of a comparison
+            found.append(node)
+    return (Miss, *found)
 
 
-def _candidates(labels: list[int], first: int, following: Mapping[int, int]) -> list[tuple[int, int]]:
+def _candidates(text: str, first: int, following: Mapping[int, int]) -> list[tuple[int, int]]:
     """(statements, times) of what may repeat itself from here on, what saves most first."""
     found: list[tuple[int, int]] = []
     place = first
@@ -146,8 +151,8 @@ def _candidates(labels: list[int], first: int, following: Mapping[int, int]) -> 
         if place not in following:
             break
         place = following[place]
-        period, end, window = place - first, place, labels[first:place]
-        while labels[end : end + period] == window:
+        period, end, window = place - first, place, text[first:place]
+        while text[end : end + period] == window:
             end += period
         times = (end - first) // period
         if times >= _FEWEST and period * (times - 1) >= _SAVED:
