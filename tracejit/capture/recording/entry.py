@@ -31,6 +31,7 @@ from tracejit.replay.ir import (
     Distinct,
     Expr,
     Function,
+    Item,
     Leave,
     Miss,
     Name,
@@ -44,7 +45,6 @@ from tracejit.replay.ir import (
     When,
     names,
     renamed,
-    tuple_of,
 )
 
 __all__ = [
@@ -317,7 +317,7 @@ def distinct_guards(values: Sequence[Expr]) -> list[Statement]:
 
 
 def _examining(structure: Structure, wanted: Sequence[Expr]) -> Function:
-    items = [tuple_of(v, place, None if place is None else v.at(place)) for v, place in structure.reads]
+    items = [TupleOf((v, _NONE, _NONE) if place is None else (v, place, Item(v, place))) for v, place in structure.reads]
     found = [TupleOf(tuple(map(Name, part))) for part in (structure.instances, structure.tensors, structure.apart)]
     answer = Define("found", TupleOf((*found, TupleOf(tuple(items)), *wanted)))
     guards = (*structure.checks, *distinct_guards([*map(Name, structure.apart)]), answer)
