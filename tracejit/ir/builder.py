@@ -7,6 +7,7 @@ defines.  Knows nothing of what passes want.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from tracejit.core.dtypes import from_numpy_dtype
 from tracejit.core.op import Op
 from tracejit.ir.graph import Graph, Node, Operand, operand_aval
 
-__all__ = ["GraphBuilder", "next_id", "producers", "rebuild", "substitute"]
+__all__ = ["GraphBuilder", "next_id", "producers", "rebuild", "substitute", "uses"]
 
 Attributes = tuple[tuple[str, Any], ...]
 Substitution = Mapping[int, Operand]
@@ -114,11 +115,17 @@ def producers(graph: Graph) -> dict[int, Node]:
 def substitute(node: Node, substitution: Substitution) -> Node:
     """`node` with its operands replaced; the node itself where there is nothing to replace.  Replacements are final: they are not
     looked up again."""
-    for x in node.operands:
-        if type(x) is int and x in substitution:
-            operands = tuple([substitution.get(x, x) if type(x) is int else x for x in node.operands])
-            return Node(node.op, operands, node.attributes, node.outputs, node.line)
-    return node
+    if substitution.keys().isdisjoint(node.operands):
+        return node
+    operands = tuple([substitution.get(x, x) if type(x) is int else x for x in node.operands])
+    return Node(node.op, operands, node.attributes, node.outputs, node.line)
+
+
+def uses(graph: Graph) -> Counter[int]:
+    """How often each value is read: by nodes, and as an output or a write of the graph."""
+    found = Counter([x for node in graph.nodes for x in node.operands if type(x) is int])
+    found.update([x for x in (*graph.outputs, *[v for _, v in graph.writes]) if type(x) is int])
+    return found
 
 
 def rebuild(
@@ -152,9 +159,7 @@ def rebuild(
         read.update(v for _, v in writes)
         constants = {v: array for v, array in constants.items() if v in read}
     kept = {v: known[v] for v in (*graph.inputs, *constants)}
-    for node in nodes:
-        for v in node.outputs:
-            kept[v] = known[v]
+    kept.update({v: known[v] for node in nodes for v in node.outputs})
     return replace(
         graph,
         avals=kept,

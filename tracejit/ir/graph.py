@@ -20,7 +20,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Kind, Op
 from tracejit.core.symbolic import SYMBOLIC, SymFloat, SymInt, by_origin
 
-__all__ = ["Body", "Graph", "Literal", "Node", "Operand", "all_nodes", "numbered", "operand_aval"]
+__all__ = ["Body", "Graph", "Literal", "Node", "Operand", "all_nodes", "likeness", "numbered", "operand_aval"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,13 @@ class Literal:
         return type(v).__name__, v.hex() if isinstance(v, float) else repr(v)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, Literal) and type(self.value) is type(other.value) and self._key() == other._key()
-        )
+        if self is other:
+            return True
+        if not isinstance(other, Literal) or type(self.value) is not type(other.value):
+            return False
+        if type(self.value) is int:
+            return self.value == other.value
+        return self._key() == other._key()
 
     def __hash__(self) -> int:
         v = self.value
@@ -177,6 +181,13 @@ def numbered(avals: Mapping[int, Aval | ScalarAval]) -> dict[int, int]:
             number = known[id(aval)] = equal.setdefault(key, len(equal))
         numbers[v] = number
     return numbers
+
+
+def likeness(node: Node, operands: Mapping[int, int], outputs: Mapping[int, int]) -> Hashable:
+    """Equal for nodes that do the same to values that go by equal numbers: those in `operands`, and in `outputs` for what they make."""
+    given = tuple([operands[x] if type(x) is int else x for x in node.operands])
+    made = node.outputs
+    return node.op, given, node.attributes, outputs[made[0]] if len(made) == 1 else tuple([outputs[v] for v in made])
 
 
 _SCALAR_AVALS = {kind: ScalarAval(kind) for kind in (bool, int, float)}

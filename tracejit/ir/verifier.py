@@ -8,17 +8,20 @@ nodes and to nothing constant; only floating-point tensors require grad.  With `
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from operator import itemgetter
+from typing import Final
 
 from tracejit.core.aval import UNKNOWN, Aval, ScalarAval
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
 from tracejit.core.symbolic import is_symbolic
-from tracejit.ir.graph import Graph, Literal, Node, operand_aval
+from tracejit.ir.graph import Graph, Literal, Node, likeness, operand_aval
 from tracejit.ir.printer import node_text
 
 __all__ = ["VerificationError", "verify"]
+
+_CHECKED: Final = (Kind.GUARD, Kind.WRITE, Kind.LOOP)
 
 
 class VerificationError(ValueError):
@@ -31,12 +34,18 @@ def verify(graph: Graph, functional: bool = False) -> Graph:
     defined = {*graph.inputs, *graph.constants}
     read_only = set(graph.constants)
     agreed: set[Hashable] = set()
+    kinds = {v: id(aval) for v, aval in graph.avals.items()}  # most avals are one object, which is sooner found than its equal
     for position, node in enumerate(graph.nodes):
-        _verify_node(graph, position, node, defined, agreed)
+        _verify_values(graph, position, node, defined)
+        if not _is_like_one_of(agreed, kinds, node):
+            _verify_shapes(graph, position, node)
+        kind = node.op.kind
+        if kind in _CHECKED:
+            _verify_special(graph, position, node)
         if functional and node.op.effect is Effect.IN_PLACE:
             _fail(graph, position, node, "writes to memory; in a functional graph only Graph.writes do")
-        if node.op.kind in (Kind.VIEW, Kind.WRITE) and node.operands[0] in read_only:
-            if node.op.kind is Kind.WRITE:
+        if read_only and (kind is Kind.VIEW or kind is Kind.WRITE) and node.operands[0] in read_only:
+            if kind is Kind.WRITE:
                 _fail(graph, position, node, f"writes to a constant, v{node.operands[0]}")
             read_only.update(node.outputs)
         defined.update(node.outputs)
@@ -82,14 +91,16 @@ def _verify_inputs(graph: Graph) -> None:
             raise VerificationError(f"constant v{v} is declared {aval}, its data are {data.dtype}{list(data.shape)}")
 
 
-def _verify_node(graph: Graph, position: int, node: Node, defined: set[int], agreed: set[Hashable]) -> None:
-    """agreed: what earlier nodes were found right to be (`_is_like_one_of`); most nodes are like another one."""
-    for i, operand in enumerate(node.operands):
+def _verify_values(graph: Graph, position: int, node: Node, defined: set[int]) -> None:
+    """What a node reads, and what it defines."""
+    for operand in node.operands:
         if type(operand) is int:
             if operand not in defined:
                 where = "later" if operand in graph.avals else "nowhere"
+                i = node.operands.index(operand)
                 _fail(graph, position, node, f"operand {i} is v{operand}, which is defined {where}; expected an earlier value")
         elif operand is not None and not (isinstance(operand, Literal) and isinstance(operand.value, (bool, int, float))):
+            i = node.operands.index(operand)
             _fail(
                 graph, position, node, f"operand {i} is {operand!r}; expected a value id, a Literal bool, int or float, or None"
             )
@@ -100,8 +111,10 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int], agr
             _fail(graph, position, node, f"v{v} has no aval")
     if len(node.outputs) > 1 and len(set(node.outputs)) != len(node.outputs):
         _fail(graph, position, node, "outputs are not distinct")
-    if not _is_like_one_of(agreed, graph, node):
-        _verify_shapes(graph, position, node)
+
+
+def _verify_special(graph: Graph, position: int, node: Node) -> None:
+    """What only some kinds of nodes have to be."""
     if node.op.kind is Kind.GUARD:
         _verify_guard(graph, position, node)
     elif node.op.kind is Kind.WRITE:
@@ -110,16 +123,15 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[int], agr
         verify(node.attrs["body"].graph, functional=True)
 
 
-def _is_like_one_of(agreed: set[Hashable], graph: Graph, node: Node) -> bool:
-    """Whether another node had the same of what decides whether attributes and avals are right; else it is among `agreed` from now on.
-    Most avals are one object, which is sooner found than its equal.  A node with symbolic sizes among its attributes, which are not to be
-    compared, or with some that are odd, is like no other."""
-    if node.attributes and is_symbolic(node.attributes):
+def _is_like_one_of(agreed: set[Hashable], kinds: Mapping[int, int], node: Node) -> bool:
+    """Whether another node, as most have one, had the same of what decides whether attributes and avals are right; else this one is among
+    `agreed` from now on.  A node with symbolic sizes among its attributes, which are not to be compared, or with some that are odd, is
+    like no other."""
+    if is_symbolic(node.attributes):
         return False
-    avals = [id(graph.avals[x]) if type(x) is int else type(x.value) if isinstance(x, Literal) else None for x in node.operands]
     count = len(agreed)
     try:
-        agreed.add((id(node.op), node.attributes, tuple(avals), tuple([id(graph.avals[v]) for v in node.outputs])))
+        agreed.add(likeness(node, kinds, kinds))
     except TypeError as error:
         if is_foreign(error):
             raise

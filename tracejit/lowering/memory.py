@@ -60,19 +60,23 @@ class _Plan:
         stretches: defaultdict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
         for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], lives[k][0])):
             first, last = lives[k]
-            size, offset = aligned(sizes[k]), 0
+            size = aligned(sizes[k])
+            offset, end = 0, size
             begins, ends = first // HALF, last // HALF
             for start, stop, begun, ended in stretches[begins] if ends <= begins + 1 else everything:
-                if ended < first or last < begun:
+                if begun > last or ended < first:
                     continue
-                if offset + size <= start:
+                if end <= start:
                     break
-                offset = max(offset, stop)
+                if stop > offset:
+                    offset, end = stop, stop + size
             offsets[k] = offset
             if size:
-                for placed in (everything, *[stretches[n] for n in range(begins - 1, ends + 1)]):
-                    insort(placed, (offset, offset + size, first, last))
-            total = max(total, offset + size)
+                place = offset, end, first, last
+                insort(everything, place)
+                for n in range(begins - 1, ends + 1):
+                    insort(stretches[n], place)
+            total = max(total, end)
         return [*offsets, total]
 
 

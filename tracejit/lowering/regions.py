@@ -8,13 +8,12 @@ written.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
-from tracejit.ir.builder import producers
+from tracejit.ir.builder import producers, uses
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.ir.layouts import Strided, strided_view
 
@@ -68,6 +67,8 @@ class Region:
 
 def partial_writes(graph: Graph) -> tuple[Graph, tuple[Region | None, ...]]:
     """The graph, whose writes may give an input what goes to a region of it, one after the other; and the region of each write."""
+    if not any(map(_is_scatter, graph.nodes)):
+        return graph, (None,) * len(graph.writes)
     finder = _Finder(graph)
     writes: list[tuple[int, int]] = []
     regions: list[Region | None] = []
@@ -92,9 +93,7 @@ class _Finder:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.made = producers(graph)
-        self.uses = uses = Counter(x for node in graph.nodes for x in node.operands if type(x) is int)
-        uses.update(x for x in graph.outputs if type(x) is int)
-        uses.update(v for _, v in graph.writes)
+        self.uses = uses(graph)
         self.gone: set[int] = set()
 
     def parts(self, target: int, v: int) -> list[tuple[int, Region]]:

@@ -15,7 +15,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product
 from tracejit.core.symbolic import is_symbolic
-from tracejit.ir.graph import Graph, Literal, Node, Operand, numbered, operand_aval
+from tracejit.ir.graph import Graph, Literal, Node, Operand, likeness, numbered, operand_aval
 from tracejit.ir.layouts import (
     ZERO,
     Position,
@@ -51,29 +51,27 @@ class Values:
         self.sources: list[tuple[int, ...]] = []
         self.reads: list[tuple[int, ...]] = []
         self.views: list[bool] = []
-        self.members: list[bool] = []
         self.alike: list[int] = []
         self.strided = strided
         self.kinds = numbered(graph.avals)
         self._nbytes: dict[int, int] = {}  # by kind
-        producer, avals, likeness = self.producer, graph.avals, _Likeness(graph.avals, self.kinds)
+        producer, kinds_of_nodes = self.producer, _Likeness(graph.avals, self.kinds)
         for node in graph.nodes:
             if is_constant(node):
                 self.constants[node.outputs[0]] = node.attrs["array"].array
                 continue
-            roots = [strided[o].root for o in node.operands if type(o) is int and type(avals[o]) is Aval]
+            roots = [strided[o].root for o in node.operands if type(o) is int and o in strided]
             reads = [producer.get(root, -1) for root in roots]
-            self.roots.append(tuple(dict.fromkeys(roots)))
+            self.roots.append(_distinct(roots))
             self.reads.append(tuple(reads))
-            self.sources.append(tuple(dict.fromkeys([p for p in reads if p >= 0])))
+            self.sources.append(_distinct([p for p in reads if p >= 0]))
             is_view = bool(node.outputs) and strided[node.outputs[0]].root != node.outputs[0]
-            number = likeness.of(node, is_view)
-            self.alike.append(number)
             self.views.append(is_view)
-            self.members.append(likeness.members[number])
+            self.alike.append(kinds_of_nodes.of(node, is_view))
             for o in node.outputs:
                 producer[o] = len(self.nodes)
             self.nodes.append(node)
+        self.members = [kinds_of_nodes.members[number] for number in self.alike]
 
     def aval(self, v: int) -> Aval:
         """The aval of a tensor value."""
@@ -109,6 +107,11 @@ class Values:
         return None if found is None else (base, found)
 
 
+def _distinct(numbers: list[int]) -> tuple[int, ...]:
+    """The numbers, each once."""
+    return tuple(numbers if len(numbers) < 2 else dict.fromkeys(numbers))
+
+
 class _Likeness:
     """Numbers of nodes.  Those have the same that do the same to values of the same sizes, which are the same views of the memory that they
     are in: what these values are, and where their memory is, may differ.
@@ -125,16 +128,12 @@ class _Likeness:
     def of(self, node: Node, is_view: bool) -> int:
         """The number of a node that comes after those that make its operands.  One with symbolic sizes among its attributes, which are not
         to be compared, is like no other."""
-        kinds, seen = self._kinds, self._seen
-        key: Hashable = id(node)
-        if not is_symbolic(node.attributes):
-            operands = tuple([seen[o] if type(o) is int else o for o in node.operands])
-            key = node.op, operands, node.attributes, tuple([kinds[v] for v in node.outputs])
+        key = id(node) if is_symbolic(node.attributes) else likeness(node, self._seen, self._kinds)
         number = self._known.setdefault(key, len(self.members))
         if number == len(self.members):
             self.members.append(is_member(self._avals, node))
         if is_view:
-            seen[node.outputs[0]] = -1 - number
+            self._seen[node.outputs[0]] = -1 - number
         return number
 
 

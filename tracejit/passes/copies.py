@@ -15,13 +15,12 @@ where the elements of each value lie.  A `clone` is put
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tracejit.core.aval import Aval
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import contiguous
-from tracejit.ir.builder import GraphBuilder, next_id, rebuild
+from tracejit.ir.builder import GraphBuilder, next_id, rebuild, uses
 from tracejit.ir.graph import Graph, Node, Operand
 from tracejit.ir.layouts import Strided, given_layouts, is_constant, is_fixed_view, is_whole, strided_view
 from tracejit.passes.products import gemm_layout, is_tiny
@@ -63,8 +62,7 @@ class _Copier(GraphBuilder):
         strided.update(given_layouts(graph, layouts))
         self.dense: dict[int, Shape] = {}  # row-major strides by id of an aval: many are one object
         self.made: set[int] = set()  # memory that the program makes
-        self.uses = Counter(x for node in graph.nodes for x in node.operands if type(x) is int)
-        self.uses.update(x for x in graph.outputs if type(x) is int)
+        self.uses = uses(graph)
 
     def append(self, node: Node) -> None:
         """A node whose outputs have memory of their own."""

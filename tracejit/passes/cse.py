@@ -8,7 +8,7 @@ which no gradient will be taken any more (`requires_grad` is not looked at).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tracejit.core.op import Effect, Kind
 from tracejit.ir.builder import rebuild, substitute
@@ -16,6 +16,8 @@ from tracejit.ir.graph import Graph, Node
 from tracejit.passes.memory import OutputMemory
 
 __all__ = ["cse"]
+
+_NEVER_MERGED: Final = (Effect.RANDOM, Effect.IN_PLACE)
 
 
 def cse(graph: Graph) -> Graph:
@@ -30,7 +32,7 @@ def cse(graph: Graph) -> Graph:
         if replaced:
             node = substitute(node, replaced)
         op = node.op
-        if op.effect is not Effect.RANDOM and op.effect is not Effect.IN_PLACE and op.kind is not Kind.GUARD:
+        if op.effect not in _NEVER_MERGED and op.kind is not Kind.GUARD:
             first = known.setdefault((op, node.operands, node.attributes), node)
             own = filled if op.kind is Kind.CREATION else kept
             if first is not node and own.isdisjoint(node.outputs):

@@ -19,12 +19,11 @@ an output, another tensor), because two tensors with equal contents are still tw
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import REGISTRY, Kind, Op
-from tracejit.ir.builder import GraphBuilder, next_id, rebuild, substitute
+from tracejit.ir.builder import GraphBuilder, next_id, rebuild, substitute, uses
 from tracejit.ir.graph import Graph, Node, Operand
 
 __all__ = ["functionalise"]
@@ -56,8 +55,7 @@ class _Functionaliser:
         self.builder = builder = GraphBuilder(next_id(graph))
         builder.avals.update(graph.avals)
         builder.requires_grad.update(graph.requires_grad)
-        self.uses = Counter(x for node in graph.nodes for x in node.operands if type(x) is int)
-        self.uses.update(x for x in graph.outputs if type(x) is int)
+        self.uses = uses(graph)
         self.same_tensor: dict[int, int] = {}  # output of a write -> the tensor it wrote to
         self.views: dict[int, _View] = {}
         self.root: dict[int, int] = {}  # only values whose storage is written
@@ -67,32 +65,35 @@ class _Functionaliser:
         self.taped: list[tuple[int, int, int]] = []  # (output of a node, root of what its vjp saved, version of that)
         self.saved_results: set[int] = set()  # of nodes whose vjp reads them
         self.line = ""
-        self.new_memory = {v for node in graph.nodes if node.op.kind not in (Kind.VIEW, Kind.WRITE) for v in node.outputs}
+        self.not_new = {*graph.inputs, *graph.constants}  # what no node made memory for
         self._find_roots()
 
     def _find_roots(self) -> None:
         root: dict[int, int] = {}
         written: set[int] = set()
         for node in self.graph.nodes:
-            if node.op.kind in (Kind.VIEW, Kind.WRITE):
+            kind = node.op.kind
+            if kind is Kind.VIEW or kind is Kind.WRITE:
                 base = node.operands[0]
                 assert type(base) is int
                 root[node.outputs[0]] = base = root.get(base, base)
-                if node.op.kind is Kind.WRITE:
+                if kind is Kind.WRITE:
                     written.add(base)
+        self.not_new.update(root)
         self.root = {v: r for v, r in root.items() if r in written}
         self.root.update((r, r) for r in written)
         self.version = dict.fromkeys(written, 0)
 
     def run(self) -> Graph:
-        graph, builder = self.graph, self.builder
+        graph, builder, in_written = self.graph, self.builder, self.root.keys()
         for node in graph.nodes:
             self.line = node.line
             if node.op.kind is Kind.WRITE:
                 self._write_node(node)
                 continue
-            renamed = {x: self._read(x) for x in node.operands if type(x) is int and x in self.root}
-            emitted = substitute(node, renamed) if renamed else node
+            emitted = node
+            if not in_written.isdisjoint(node.operands):
+                emitted = substitute(node, {x: self._read(x) for x in node.operands if type(x) is int and x in in_written})
             builder.nodes.append(emitted)
             if node.op.kind is Kind.VIEW:
                 if node.outputs[0] in self.root:
@@ -201,7 +202,7 @@ class _Functionaliser:
             contents, marked = self._emit("detach", (contents,), (), False), False
         if self.builder.avals[contents] != aval:
             contents = self._emit("expand", (contents,), (("shape", aval.shape),), marked)
-        temporary = contents == value and self.uses[value] == 1 and value in self.new_memory and value not in self.root
+        temporary = contents == value and self.uses[value] == 1 and value not in self.not_new and value not in self.root
         if (
             temporary and marked == differentiable and value not in self.saved_results
         ):  # else the target must not seem to be saved

@@ -7,7 +7,6 @@ such sums of chains of additions, and where too many operands are left `join` ma
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +14,7 @@ from typing import Final
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import bool_
 from tracejit.core.op import REGISTRY, Kind
-from tracejit.ir.builder import GraphBuilder, next_id, producers, rebuild
+from tracejit.ir.builder import GraphBuilder, next_id, producers, rebuild, uses
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.passes.dce import dce
 
@@ -160,8 +159,7 @@ class _Joining:
 def sums_in_one(graph: Graph) -> Graph:
     """The graph with one sum at places for each long chain of additions of tensors that are zero but for a part."""
     made = producers(graph)
-    uses = Counter([x for node in graph.nodes for x in node.operands if type(x) is int])
-    uses.update([x for x in (*graph.outputs, *[v for _, v in graph.writes]) if type(x) is int])
+    used = uses(graph)
     sums: dict[int, list[tuple[Node, int]]] = {}  # value -> (node, its operand) of the parts that it is the sum of
     goes_on: dict[int, int] = {}  # a sum -> the longer one that it is the beginning of
     for node in graph.nodes:
@@ -170,7 +168,7 @@ def sums_in_one(graph: Graph) -> Graph:
             sums[node.outputs[0]] = parts
         elif "adds" in node.op.traits and node.op.kind is Kind.ELEMENTWISE:
             x, y = node.operands
-            summed = type(x) is int and type(y) is int and uses[x] == uses[y] == 1 and len(sums.get(y, ())) == 1 and x in sums
+            summed = type(x) is int and type(y) is int and used[x] == used[y] == 1 and len(sums.get(y, ())) == 1 and x in sums
             if summed and _is_same(graph, x, y, node.outputs[0]):  # type: ignore[arg-type]
                 sums[x].extend(sums[y])  # type: ignore[index]
                 sums[node.outputs[0]] = sums[x]  # type: ignore[index]

@@ -26,7 +26,7 @@ from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.core.symbolic import text_of
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild
-from tracejit.ir.graph import Body, Graph, Literal, Node, Operand, numbered
+from tracejit.ir.graph import Body, Graph, Literal, Node, Operand, likeness, numbered
 from tracejit.ir.loop import loop
 from tracejit.passes.join import sums_in_one
 from tracejit.passes.own_slices import own_slices
@@ -161,8 +161,7 @@ class _Sequence:
             if is_like_none[op] or self._is_empty(node):
                 labels.append(id(node))
                 continue
-            operands = tuple([kinds[x] if type(x) is int else x for x in node.operands])
-            labels.append((op, operands, node.attributes, tuple([kinds[v] for v in node.outputs])))
+            labels.append(likeness(node, kinds, kinds))
         return labels
 
     def _is_empty(self, node: Node) -> bool:

@@ -11,13 +11,12 @@ Where few rows of an input are written, they are written where they lie (lowerin
 from __future__ import annotations
 
 from bisect import bisect
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from tracejit.core.op import REGISTRY
-from tracejit.ir.builder import GraphBuilder, next_id, rebuild, substitute
+from tracejit.ir.builder import GraphBuilder, next_id, rebuild, substitute, uses
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.passes.dce import dce
 
@@ -122,8 +121,7 @@ def written_rows(graph: Graph) -> Graph:
 
 def _chains(graph: Graph) -> dict[int, tuple[_Chain, int]]:
     """What writes make -> (their chain, the number of the write)."""
-    uses = Counter([x for node in graph.nodes for x in node.operands if type(x) is int])
-    uses.update([x for x in (*graph.outputs, *[v for _, v in graph.writes]) if type(x) is int])
+    used = uses(graph)
     reads: dict[Any, list[_Part]] = {}
     for node in graph.nodes:
         if (part := _read(node)) is not None:
@@ -132,7 +130,7 @@ def _chains(graph: Graph) -> dict[int, tuple[_Chain, int]]:
     def looked_through(chain: _Chain, others: int) -> bool:
         """Whether what the chain has made so far is read at its places alone, and so often by others."""
         found = reads.get(chain.last.outputs[0], [])
-        return uses[chain.last.outputs[0]] == len(found) + others and all(map(chain.takes, found))
+        return used[chain.last.outputs[0]] == len(found) + others and all(map(chain.takes, found))
 
     found: dict[int, tuple[_Chain, int]] = {}
     chains: list[_Chain] = []
