@@ -741,10 +741,12 @@ class SymText(str):
 
 def text_of(*parts: Any) -> str:
     """Texts and numbers, one after the other."""
+    if _IN_TEXTS.isdisjoint(map(type, parts)):
+        return "".join(map(str, parts))
     parts = tuple([piece for part in parts for piece in (part.parts if type(part) is SymText else (part,))])
-    text = "".join([str(without_symbols(part)) for part in parts])
-    if SYMBOLIC.isdisjoint(map(type, parts)):
-        return text
-    made = SymText(text)
+    made = SymText("".join([str(without_symbols(part)) for part in parts]))
     made.parts = parts
     return made
+
+
+_IN_TEXTS: Final = SYMBOLIC | {SymText}

@@ -183,8 +183,8 @@ def numbered(avals: Mapping[int, Aval | ScalarAval]) -> dict[int, int]:
     return numbers
 
 
-def likeness(node: Node, operands: Mapping[int, int], outputs: Mapping[int, int]) -> Hashable:
-    """Equal for nodes that do the same to values that go by equal numbers: those in `operands`, and in `outputs` for what they make."""
+def likeness(node: Node, operands: Mapping[int, Hashable], outputs: Mapping[int, Hashable]) -> Hashable:
+    """Equal for nodes that do the same to values that go by the same: by what is in `operands`, and in `outputs` for what they make."""
     given = tuple([operands[x] if type(x) is int else x for x in node.operands])
     made = node.outputs
     return node.op, given, node.attributes, outputs[made[0]] if len(made) == 1 else tuple([outputs[v] for v in made])

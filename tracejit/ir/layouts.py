@@ -189,7 +189,9 @@ def _moved(
 
 def is_fixed_view(node: Node) -> bool:
     """Whether the node is a view of the same places in every call."""
-    return node.op.kind is Kind.VIEW and all(isinstance(o, Literal) for o in node.operands[1:])
+    if node.op.kind is not Kind.VIEW:
+        return False
+    return len(node.operands) == 1 or all(isinstance(o, Literal) for o in node.operands[1:])
 
 
 def is_constant(node: Node) -> bool:

@@ -36,11 +36,16 @@ class Dependences:
                 self._before[group].add(source)
                 self._after[source].add(group)
                 mask |= self._ancestors[source] | 1 << source
-        self._inherit([group], mask)
+        if mask:
+            self._inherit([group], mask)
 
     def needs(self, sources: Iterable[int], target: int) -> bool:
         """Whether any of the sources is the target, or needs it."""
-        return any(source == target or self._ancestors[source] >> target & 1 for source in sources)
+        bit = 1 << target
+        for source in sources:
+            if source == target or self._ancestors[source] & bit:
+                return True
+        return False
 
     def beyond(self, group: int) -> int:
         """A mask of those that the group needs by way of another one: it cannot be merged with them."""

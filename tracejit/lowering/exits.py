@@ -18,7 +18,7 @@ def exit_codes(graph: Graph) -> dict[int, int]:
     """Exit number by id() of the node: guards in order from 1, then all others in order.  What decides whether a node can leave (a range
     to check, an error or a size that the host finds) is no affair of the numbers."""
     guards = [n for n in graph.nodes if n.op.kind is Kind.GUARD]
-    others = [n for n in graph.nodes if n.op.kind is not Kind.GUARD]
+    others = [n for n in graph.nodes if n.op.kind is not Kind.GUARD] if guards else graph.nodes
     return {id(n): k for k, n in enumerate((*guards, *others), 1)}
 
 

@@ -21,7 +21,7 @@ from itertools import chain
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product, same
 from tracejit.core.symbolic import by_origin, cached, is_symbolic
-from tracejit.ir.graph import Node
+from tracejit.ir.graph import Node, Operand
 from tracejit.ir.layouts import ZERO, Position, Positions, beyond_view
 from tracejit.lowering.costs import operation_cost
 from tracejit.lowering.dependences import Dependences
@@ -86,7 +86,7 @@ class Group:
 
     __slots__ = ("_growth", "_places", "axes", "form", "inner", "members", "number", "turned", "values")
 
-    def __init__(self, values: Values, axes: Shape | None, inner: int | None = None, growth: Growth | None = None) -> None:
+    def __init__(self, values: Values, axes: Shape | None, growth: Growth, inner: int | None = None) -> None:
         self.values = values
         self.axes = axes
         self.inner = inner
@@ -94,8 +94,8 @@ class Group:
         self.number = -1
         self.members: dict[int, Member] = {}
         self._places: dict[int, int] = {}  # of the members, in the order in which they have come
-        self._growth = Growth() if growth is None else growth
-        self.form = self._growth.form(*map(by_origin, axes or ()), inner)
+        self._growth = growth
+        self.form = -1 if axes is None else growth.form(tuple(map(by_origin, axes)), inner)
 
     @property
     def is_nest(self) -> bool:
@@ -110,13 +110,13 @@ class Group:
 
     @property
     def first(self) -> int:
-        """The number of the first node."""
-        return min(self.members)
+        """The number of the first node: members come in the order of the program."""
+        return next(iter(self.members))
 
     @property
     def last(self) -> int:
         """The number of the last node."""
-        return max(self.members)
+        return next(reversed(self.members))
 
     # --- joining
 
@@ -329,14 +329,16 @@ class _Partition:
         self.groups: dict[Group, None] = {}
         self.dependences = Dependences()
         self.growth = Growth()
-        self.stored = set(values.outputs)
-        for node in values.nodes:  # anything but a reduction may need the values themselves
-            if node.op.kind is not Kind.REDUCTION or finds_position(node):
-                self.stored.update(node.operands)
+        # Anything but a reduction may need the values themselves.
+        needs = [node for node in values.nodes if node.op.kind is not Kind.REDUCTION or finds_position(node)]
+        self.stored: set[Operand] = {x for node in needs for x in node.operands if type(x) is int}
+        self.stored.update(values.outputs)
+        self.spaces: dict[int, tuple[Shape, Shape]] = {}  # by likeness of a node: its iteration space, and the axes of that
 
     def operand_groups(self, number: int) -> list[Group]:
         """The distinct groups that node `number` reads from, views looked through."""
-        homes = [self.home[p] for p in self.values.sources[number] if p in self.home]
+        home = self.home
+        homes = [home[p] for p in self.values.sources[number] if p in home]
         return homes if len(homes) < 2 else list(dict.fromkeys(homes))
 
     def merge(self, g: Group, h: Group) -> Group | None:
@@ -360,7 +362,7 @@ class _Partition:
 
     def rebuilt(self, axes: Shape, inner: int | None, numbers: list[int]) -> Group | None:
         """A group of these nodes over these axes, if there is one."""
-        group = Group(self.values, axes, inner, self.growth)
+        group = Group(self.values, axes, self.growth, inner)
         return group if all(map(group.add, numbers)) else None
 
     def replace(self, old: tuple[Group, ...], new: Group) -> None:
@@ -383,7 +385,7 @@ class _Partition:
     def join(self, g: Group, number: int, read: Sequence[Group]) -> Group | None:
         """Group g with the node, which reads from these groups, in it, installed; None if it does not fit."""
         needed = [h.number for h in read if h is not g]
-        if self.dependences.needs(needed, g.number):
+        if needed and self.dependences.needs(needed, g.number):
             return None
         if g.add(number):
             self.home[number] = g
@@ -416,10 +418,12 @@ class _Partition:
 
     def seed(self, number: int) -> Group:
         """A group for a node."""
-        node = self.values.nodes[number]
-        shape = iteration_shape(self.values, node)
-        axes = nontrivial(shape)
-        group = Group(self.values, axes, growth=self.growth)
+        node, alike = self.values.nodes[number], self.values.alike[number]
+        if alike not in self.spaces:
+            shape = iteration_shape(self.values, node)
+            self.spaces[alike] = shape, nontrivial(shape)
+        shape, axes = self.spaces[alike]
+        group = Group(self.values, axes, self.growth)
         reduced = node.op.kind is Kind.ELEMENTWISE and node.outputs[0] not in self.stored  # and nothing else
         if finds_position(node):
             if not group.add(number):  # it becomes the innermost axis
@@ -451,7 +455,7 @@ class _Partition:
         node = self.values.nodes[number]
         shape = iteration_shape(self.values, node)
         order = [d for d in order if shape[d] != 1]
-        group = Group(self.values, tuple(shape[d] for d in order), growth=self.growth)
+        group = Group(self.values, tuple(shape[d] for d in order), self.growth)
         at = tuple(Position(((order.index(d), 1),)) if s != 1 else ZERO for d, s in enumerate(shape))
         if not group.begin(number, at, tuple(order), not finds_position(node)):
             raise AssertionError(f"{node.op.name} of {shape} has no group of axes {order}")
@@ -459,14 +463,18 @@ class _Partition:
 
     def place(self, number: int) -> None:
         read = self.operand_groups(number)
-        candidates = [g for g in read if g.is_nest]
+        candidates = [g for g in read if g.axes is not None]
         if len(candidates) > 1:
             candidates.sort(key=lambda g: (len(g.axes or ()), g.last), reverse=True)
-        home = next((found for g in candidates if (found := self.join(g, number, read)) is not None), None)
+        home = None
+        for g in candidates:
+            home = self.join(g, number, read)
+            if home is not None:
+                break
         if home is None:
             self.found(self.seed(number), read)
             return
-        for g in candidates:
+        for g in candidates if len(candidates) > 1 else ():
             if g is not home and self.home[next(iter(g.members))] is g:
                 home = self.merge(home, g) or home
 
@@ -475,7 +483,7 @@ class _Partition:
         values, readers = self.values, dict[int, dict[Group, None]]()
         for g in self.groups:
             for n in g.members if g.is_nest else ():
-                for root in values.roots[n]:
+                for root in values.roots(n):
                     readers.setdefault(root, {})[g] = None
         for root, groups in readers.items():
             if len(groups) > 1 and not is_single(values.shape(root)):
@@ -511,7 +519,7 @@ def partition(values: Values, inlined: frozenset[int] = frozenset()) -> list[Gro
         if fits:
             work.place(number)
         else:
-            alone = Group(values, None)
+            alone = Group(values, None, work.growth)
             alone.members[number] = Member((), (), frozenset(), INNER)
             work.found(alone, work.operand_groups(number))
     work.merge_siblings()
@@ -537,5 +545,5 @@ def _ordered(work: _Partition) -> list[Group]:
         begun.add(id(x))
         stack.append((x, True))
         for n in x.members:
-            stack.extend((h, False) for h in work.operand_groups(n) if h is not x and id(h) not in done)
+            stack.extend([(h, False) for h in work.operand_groups(n) if h is not x and id(h) not in done])
     return order

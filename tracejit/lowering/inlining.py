@@ -6,7 +6,7 @@ memory only if something that is no nest needs it: an output, a BLAS call, a sca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tracejit.core.op import Kind
 from tracejit.ir.graph import Node
@@ -19,23 +19,30 @@ __all__ = ["inlined_nodes", "stored_nodes"]
 
 def inlined_nodes(values: Values) -> frozenset[int]:
     """Numbers of the nodes that belong to every group that uses them."""
-    nodes, producer, roots = values.nodes, values.producer, values.roots
+    nodes = values.nodes
     kept = _results(values)
-    for number, sources in enumerate(values.sources):
-        if not values.members[number] and not values.views[number]:
-            kept.update(sources)
+    moves: dict[int, bool] = {}  # by likeness of a node
     for number, node in enumerate(nodes):
-        # The places of elements before a reshape need not be affine in those after it; a uniform tensor is the same everywhere.
+        if not values.members[number] and not values.views[number]:
+            kept.update(values.sources[number])
         if node.op.strides is None:
             continue
-        before, after = (nontrivial(values.shape(v)) for v in (node.operands[0], node.outputs[0]))  # type: ignore[arg-type]
-        if before != after:
+        alike = values.alike[number]
+        if alike not in moves:
+            moves[alike] = _moves_elements(values, node)
+        if moves[alike]:
             kept.update([p for p in values.sources[number] if "uniform" not in nodes[p].op.traits])
     inlined: set[int] = set()
-    for number, node in enumerate(nodes):
-        if number not in kept and all(producer.get(v) in inlined for v in roots[number]) and _is_free(values, number, node):
+    for number, reads in enumerate(values.reads):
+        if number not in kept and inlined.issuperset(reads) and _is_free(values, number, nodes[number]):
             inlined.add(number)
     return frozenset(inlined)
+
+
+def _moves_elements(values: Values, node: Node) -> bool:
+    """Whether places before a reshape need not be affine in those after it; a uniform tensor is the same everywhere."""
+    before, after = (nontrivial(values.shape(v)) for v in (node.operands[0], node.outputs[0]))  # type: ignore[arg-type]
+    return before != after
 
 
 def _results(values: Values) -> set[int]:
@@ -57,18 +64,13 @@ def stored_nodes(values: Values, groups: Sequence[Group], inlined: frozenset[int
     needed = _results(values)
     home = {n: g for g in groups for n in g.members}
     for g in groups:
-        for n in {*g.members, *_inlined_below(values, g.members, inlined)}:
-            needed.update([p for p in values.sources[n] if p not in inlined and home.get(p) is not g])
+        numbers, inside = list(g.members), set[int]()
+        for n in numbers:  # it grows: inlined nodes are read through
+            for p in values.sources[n]:
+                if p not in inlined:
+                    if home.get(p) is not g:
+                        needed.add(p)
+                elif p not in inside:
+                    inside.add(p)
+                    numbers.append(p)
     return frozenset(needed)
-
-
-def _inlined_below(values: Values, numbers: Iterable[int], inlined: frozenset[int]) -> set[int]:
-    """The inlined nodes that these read, directly or by way of others."""
-    found: set[int] = set()
-    stack = list(numbers)
-    while stack:
-        for p in values.sources[stack.pop()]:
-            if p in inlined and p not in found:
-                found.add(p)
-                stack.append(p)
-    return found

@@ -605,8 +605,8 @@ class _Lowering:
     def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot | int | float]) -> NestCall:
         nest = piece.nest
         parameters = zip(piece.buffers, (*nest.buffers, *nest.temporaries), strict=True)
-        buffers = tuple(self._address(a.root, a.offset, b.dtype.itemsize) for a, b in parameters)
-        return NestCall(nest, buffers, piece.sizes, tuple(numbers[v] for v in piece.scalars), piece.division)
+        buffers = tuple([self._address(a.root, a.offset, b.dtype.itemsize) for a, b in parameters])
+        return NestCall(nest, buffers, piece.sizes, tuple([numbers[v] for v in piece.scalars]), piece.division)
 
     def _gemm(self, node: Node) -> GemmCall:
         values = self.values
@@ -614,7 +614,7 @@ class _Lowering:
         assert isinstance(x, int) and isinstance(y, int)
         out = node.outputs[0]
         a, b, aval = values.strided[x], values.strided[y], values.aval(out)
-        p = plan_product(values.shape(x), a, values.shape(y), b, aval.shape)
+        p = plan_product(values.shape(x), a.strides, values.shape(y), b.strides, aval.shape)
         size = aval.dtype.itemsize
         return GemmCall(
             aval.dtype,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracejit.core.shapes import broadcast_shapes, product
-from tracejit.ir.layouts import Strided
+from tracejit.core.symbolic import cached
 from tracejit.passes.products import Matrix, gemm_layout
 
 __all__ = ["Product", "plan_product"]
@@ -25,12 +25,13 @@ class Product:
     batch: tuple[tuple[int, int, int, int], ...]
 
 
-def plan_product(shape_a: Shape, a: Strided, shape_b: Shape, b: Strided, shape_c: Shape) -> Product:
+@cached(4096)
+def plan_product(shape_a: Shape, strides_a: Shape, shape_b: Shape, strides_b: Shape, shape_c: Shape) -> Product:
     """The call for c = a @ b, c contiguous.  A batch over one matrix b becomes more rows where a's memory allows it.  If c has no batch
     dimensions, the products of a's are added to it."""
     outer = broadcast_shapes("matmul", shape_a[:-2], shape_b[:-2])
     summed = len(shape_c) < len(outer) + 2
-    left, right = gemm_layout(shape_a, a.strides), gemm_layout(shape_b, b.strides)
+    left, right = gemm_layout(shape_a, strides_a), gemm_layout(shape_b, strides_b)
     assert left is not None and right is not None
     m, k, n = shape_a[-2], shape_a[-1], shape_b[-1]
     batch: list[tuple[int, int, int, int]] = []
@@ -40,8 +41,8 @@ def plan_product(shape_a: Shape, a: Strided, shape_b: Shape, b: Strided, shape_c
         extent = outer[d]
         if extent == 1:
             continue
-        stride_a = _batch_stride(shape_a, a.strides, d, lead)
-        stride_b = _batch_stride(shape_b, b.strides, d, lead)
+        stride_a = _batch_stride(shape_a, strides_a, d, lead)
+        stride_b = _batch_stride(shape_b, strides_b, d, lead)
         stride_c = size_c * product(outer[d + 1 :])
         if not batch and not summed and stride_b == 0 and not left.transposed and stride_a == m * left.leading:
             m *= extent

@@ -2,8 +2,8 @@
 
 Equal layers of a network, and their backward passes, have equal groups: the same operations, at the same places of the same spaces, on
 values of the same sizes and layouts.  What differs is which nodes and values these are.  So `Schedules` describes a group by its form
-(`fuse.Growth`) and by what else `schedule` reads of it, with numbers of nodes and of values replaced by their ranks among those that it
-mentions; where a group has the description of an earlier one, the nest is that one's, on other memory.
+(`fuse.Growth`) and by what else `schedule` reads of it, with values numbered in the order in which it mentions them; where a group has the
+description of an earlier one, the nest is that one's, on other memory.
 
 A group that may leave by an exit is scheduled for itself: its nest names the exit.  Knows what `schedule` depends on; not how it is done.
 """
@@ -44,55 +44,39 @@ class Schedules:
         return done, done
 
     def _described(self, group: Group) -> tuple[Hashable, list[int]]:
-        """All that the nest of a group depends on, and the values that it mentions, in order.
+        """All that the nest of a group depends on, and the values that it mentions, in the order in which they are met.
 
-        Nodes are its members, and those by way of which they read members and inlined nodes: views, and inlined nodes themselves.  Of
-        anything else only the layout counts."""
-        values, members, inlined = self._values, group.members, self._inlined
-        nodes, producer, strided = values.nodes, values.producer, values.strided
-        numbers, met = list(members), set(members)
-        mentioned: set[int] = set()
+        Which operations its members are, and which of them they read, by way of which views, tells the form.  What is left is what comes
+        from elsewhere: of what is in memory the layout, and inlined nodes with what they read."""
+        values, members, inlined, stored = self._values, group.members, self._inlined, self._stored
+        nodes, producer, strided, kinds = values.nodes, values.producer, values.strided, values.kinds
+        numbers, rank = list(members), dict[int, int]()
+        found: list[Hashable] = [group.form]
         for number in numbers:  # it grows
             node = nodes[number]
-            mentioned.update(node.outputs)
+            found.append(number in stored)
+            for v in node.outputs:
+                rank.setdefault(v, len(rank))
             for o in node.operands:
                 if type(o) is not int:
                     continue
-                mentioned.add(o)
                 layout = strided.get(o)
-                if layout is None:  # a number
+                root = o if layout is None else layout.root
+                source = producer.get(root, -1)
+                if source in members:
                     continue
-                mentioned.add(layout.root)
-                source = producer.get(layout.root, -1)
-                if (source in members or source in inlined) and (read := producer[o]) not in met:
-                    met.add(read)
-                    numbers.append(read)
-        order = sorted(mentioned)
-        rank = {v: k for k, v in enumerate(order)}
-        place = {number: k for k, number in enumerate(sorted(numbers))}
-        computed = tuple(
-            [
-                (
-                    place[number],
-                    values.alike[number],
-                    tuple([rank[o] for o in nodes[number].operands if type(o) is int]),
-                    tuple([rank[v] for v in nodes[number].outputs]),
-                    number in self._stored,
-                    number in inlined,
-                )
-                for number in numbers
-            ]
-        )
-        facts = tuple(
-            [
-                (
-                    values.kinds[v],
-                    None if (layout := strided.get(v)) is None else (rank[layout.root], layout.offset, layout.strides),
-                )
-                for v in order
-            ]
-        )
-        return (group.form, computed, facts), order
+                found.append(rank.setdefault(root, len(rank)))
+                if layout is not None and source not in inlined:
+                    found += kinds[root], layout.offset, layout.strides
+                    continue
+                found.append(None)
+                if layout is not None and source not in numbers:
+                    numbers.append(source)
+        if len(numbers) > len(members):
+            found += [values.alike[number] for number in numbers[len(members) :]]
+            found += map(numbers.index, sorted(numbers))
+        found += map(rank.__getitem__, sorted(rank))  # what comes first in memory may depend on the order of values
+        return tuple(found), list(rank)
 
 
 def _renamed(done: Scheduled, other: Mapping[int, int]) -> Scheduled:

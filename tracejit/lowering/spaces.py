@@ -14,7 +14,7 @@ from typing import Any
 from tracejit.core.op import Kind
 from tracejit.core.shapes import contiguous
 from tracejit.ir.layouts import Positions, Strided, linear
-from tracejit.lowering.fuse import INNER, LATE, Group
+from tracejit.lowering.fuse import INNER, LATE, Group, Growth
 from tracejit.lowering.values import Values, operand_positions
 
 __all__ = ["accesses", "collapsed", "in_memory_order"]
@@ -63,7 +63,7 @@ def in_memory_order(values: Values, group: Group, stored: frozenset[int], inline
     def moved(at: Positions) -> Positions:
         return tuple(replace(p, terms=tuple(sorted((place[a], c) for a, c in p.terms))) if p.terms else p for p in at)
 
-    made = Group(values, tuple(group.axes[a] for a in order))
+    made = Group(values, tuple(group.axes[a] for a in order), Growth())
     made.members = {n: replace(m, at=moved(m.at), out=moved(m.out), level=INNER) for n, m in group.members.items()}
     return made
 

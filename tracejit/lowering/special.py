@@ -64,7 +64,8 @@ def fill_nest(values: Values, out: int, value: float, name: str) -> Scheduled:
 def is_host(avals: Mapping[int, Any], node: Node) -> bool:
     """Whether the node must be evaluated on the host: it is no view, no member of nests, and nobody builds a nest of its form."""
     op = node.op
-    if op.kind is Kind.VIEW or is_constant(node):
+    kind = op.kind
+    if kind is Kind.VIEW or (kind is Kind.ELEMENTWISE and op.lowering is not None and not op.may_exit) or is_constant(node):
         return False
     if op.kind is Kind.LOOP:
         body = node.attrs["body"].graph

@@ -35,8 +35,8 @@ Shape = tuple[int, ...]
 class Values:
     """Producers and layouts of the values of one graph, of which passes/copies.py has seen to the copies.
 
-    `strided[v]` is where v's elements lie once v's root has memory, `roots[n]` in whose memory node n reads, `sources[n]` the nodes that
-    make these, `reads[n]` that of each tensor operand (-1 for none), `views[n]` and `members[n]` whether it is a view and what a nest can
+    `strided[v]` is where v's elements lie once v's root has memory, `reads[n]` the node that makes the memory of each tensor operand of
+    node n (-1 for none), `sources[n]` these nodes, each once, `views[n]` and `members[n]` whether it is a view and what a nest can
     hold, `alike[n]` a number that it has in common with nodes that are alike (`_Likeness`).  `kinds[v]` is a number that v has in common
     with values of equal avals."""
 
@@ -47,9 +47,8 @@ class Values:
         self.constants: dict[int, Any] = dict(graph.constants)
         self.nodes: list[Node] = []
         self.producer: dict[int, int] = {}
-        self.roots: list[tuple[int, ...]] = []
-        self.sources: list[tuple[int, ...]] = []
         self.reads: list[tuple[int, ...]] = []
+        self.sources: list[tuple[int, ...]] = []
         self.views: list[bool] = []
         self.alike: list[int] = []
         self.strided = strided
@@ -60,11 +59,9 @@ class Values:
             if is_constant(node):
                 self.constants[node.outputs[0]] = node.attrs["array"].array
                 continue
-            roots = [strided[o].root for o in node.operands if type(o) is int and o in strided]
-            reads = [producer.get(root, -1) for root in roots]
-            self.roots.append(_distinct(roots))
-            self.reads.append(tuple(reads))
-            self.sources.append(_distinct([p for p in reads if p >= 0]))
+            reads = tuple([producer.get(strided[o].root, -1) for o in node.operands if type(o) is int and o in strided])
+            self.reads.append(reads)
+            self.sources.append(reads if len(reads) == 1 and reads[0] >= 0 else _sources(reads))
             is_view = bool(node.outputs) and strided[node.outputs[0]].root != node.outputs[0]
             self.views.append(is_view)
             self.alike.append(kinds_of_nodes.of(node, is_view))
@@ -91,6 +88,11 @@ class Values:
     def is_tensor(self, v: Operand) -> bool:
         return type(v) is int and type(self.avals[v]) is Aval
 
+    def roots(self, number: int) -> list[int]:
+        """In whose memory a node reads."""
+        strided = self.strided
+        return [strided[o].root for o in self.nodes[number].operands if type(o) is int and o in strided]
+
     def root(self, v: int) -> int:
         """The value in whose memory v lies."""
         return self.strided[v].root
@@ -107,9 +109,9 @@ class Values:
         return None if found is None else (base, found)
 
 
-def _distinct(numbers: list[int]) -> tuple[int, ...]:
-    """The numbers, each once."""
-    return tuple(numbers if len(numbers) < 2 else dict.fromkeys(numbers))
+def _sources(reads: tuple[int, ...]) -> tuple[int, ...]:
+    """The nodes among these, each once."""
+    return tuple(dict.fromkeys([p for p in reads if p >= 0]))
 
 
 class _Likeness:

@@ -22,7 +22,7 @@ from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.core.shapes import broadcast_shapes
 from tracejit.core.symbolic import called, is_symbolic, python_type
 from tracejit.ir.builder import rebuild, substitute
-from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.ir.graph import Graph, Literal, Node, Operand, likeness
 from tracejit.passes.memory import OutputMemory
 
 __all__ = ["algebra"]
@@ -62,27 +62,33 @@ def algebra(graph: Graph) -> Graph:
 class _Scope:
     """What rules may ask: avals of values and the (rewritten) node that made one."""
 
-    __slots__ = ("_seen", "absorbable", "answers", "asked", "avals", "makers")
+    __slots__ = ("_seen", "absorbable", "answers", "avals", "looked", "looks", "makers", "numbers")
 
     def __init__(self, graph: Graph) -> None:
         self.avals: Mapping[int, Any] = graph.avals
         self.makers: dict[int, Node] = {}
         self.absorbable: set[int] = set()  # values that are one number, or elements as elementwise primitives see them anyway
-        self.answers: dict[Hashable, int | None] = {}  # of rules, to nodes of which they saw the same
-        self.asked = False  # whether a rule has looked further than at the avals of operands and at what operations made them
+        self.answers: dict[Hashable, int | None] = {}  # operands that are the outputs of nodes, by what these look like
+        self.looked = False  # whether more was asked than a node looks like
+        self.numbers = {v: id(aval) for v, aval in graph.avals.items()}  # most avals are one object
+        self.looks: dict[int, Hashable] = dict(self.numbers)  # avals, and by which operations values were made
         self._seen: dict[int, _Value] = {}
 
     def made(self, node: Node) -> None:
         """The node is one of the graph's."""
         for v in node.outputs:
             self.makers[v] = node
+            self.looks[v] = node.op, self.numbers[v]
         if not node.op.traits.isdisjoint(_ABSORBABLE):
             self.absorbable.update(node.outputs)
 
     def uniform(self, operand: Operand) -> Node | None:
         """The node that made `operand`, if it gives all its elements one number."""
         maker = self.makers.get(operand) if type(operand) is int else None
-        return maker if maker is not None and "uniform" in maker.op.traits else None
+        if maker is None or "uniform" not in maker.op.traits:
+            return None
+        self.looked = True
+        return maker
 
     def operand(self, operand: Operand) -> Any:
         """An operand as rules see it."""
@@ -119,12 +125,12 @@ class _Value:
 
     @property
     def operands(self) -> tuple[Any, ...]:
-        self._scope.asked = True
+        self._scope.looked = True
         return tuple(map(self._scope.operand, self._scope.makers[self.id].operands))
 
     @property
     def attributes(self) -> dict[str, Any]:
-        self._scope.asked = True
+        self._scope.looked = True
         return self._scope.makers[self.id].attrs
 
 
@@ -146,60 +152,50 @@ class _Rewriter:
 
 
 def _rewrite(scope: _Scope, node: Node) -> Rewrite:
+    """What stands for the node.  Whether it is one of the operands, or the node itself, is found out once for nodes that look alike."""
+    looks = _looks(scope, node)
+    known = scope.answers.get(looks, -1)
+    if known != -1:
+        return None if known is None else node.operands[known]  # type: ignore[return-value]
+    scope.looked = looks is None
+    answer = _simpler(scope, node)
+    if not scope.looked and not isinstance(answer, Node):
+        scope.answers[looks] = None if answer is None else node.operands.index(answer)
+    return answer
+
+
+def _looks(scope: _Scope, node: Node) -> Hashable:
+    """A node, the avals of its values, and by which operations its operands were made: rules see no value as such.  None where two operands
+    are one value, and for a node with symbolic sizes among its attributes, which are not to be compared."""
+    operands = node.operands
+    if is_symbolic(node.attributes) or (len(operands) > 1 and len({*operands}) < len(operands)):
+        return None
+    return likeness(node, scope.looks, scope.numbers)
+
+
+def _simpler(scope: _Scope, node: Node) -> Rewrite:
     op = node.op
     if op.effect is Effect.IN_PLACE:
         return None
-    has_values = int in map(type, node.operands)
-    if not has_values or not scope.absorbable.isdisjoint(node.operands):
-        simpler = _merged(scope, node)
-        if simpler is not None:
-            return simpler
-    return _ruled(scope, node) if op.simpler is not None and has_values else None
-
-
-def _merged(scope: _Scope, node: Node) -> Node | None:
-    """A node with what its operands are full of, or elements of, in their places."""
-    op = node.op
     if "exact" in op.traits:
         folded = _fold(scope, node)
         if folded is not None:
             return folded
     if op.kind is Kind.ELEMENTWISE and op.promotion is not Promotion.NONE:  # those take operands as they are: nothing broadcasts
-        return _absorb(scope, node)
-    if "arranges" in op.traits and (made := scope.uniform(node.operands[0])) is not None:  # equal elements
+        if any(type(x) is int and x in scope.absorbable for x in node.operands):
+            scope.looked = True
+            simpler = _absorb(scope, node)
+            if simpler is not None:
+                return simpler
+    elif "arranges" in op.traits and (made := scope.uniform(node.operands[0])) is not None:  # equal elements
         return _full(scope, node, made.operands[0])
-    return None
-
-
-def _ruled(scope: _Scope, node: Node) -> Rewrite:
-    """What the primitive's own rule answers; it is asked once for nodes of which it sees the same."""
-    seen = _as_seen(scope, node)
-    if seen is not None and seen in scope.answers:
-        operand = scope.answers[seen]
-        return None if operand is None else node.operands[operand]  # type: ignore[return-value]
-    rewriter = _Rewriter(node, node.op, scope.avals[node.outputs[0]])
-    scope.asked = False
-    assert node.op.simpler is not None
-    answer = node.op.simpler(rewriter, *map(scope.operand, node.operands), **node.attrs)
+    if op.simpler is None or int not in map(type, node.operands):
+        return None
+    rewriter = _Rewriter(node, op, scope.avals[node.outputs[0]])
+    answer = op.simpler(rewriter, *map(scope.operand, node.operands), **node.attrs)
     if isinstance(answer, Node):
         return answer
-    found = answer.id if rewriter.same(answer) else None
-    if seen is not None and not scope.asked:
-        scope.answers[seen] = None if found is None else node.operands.index(found)
-    return found
-
-
-def _as_seen(scope: _Scope, node: Node) -> Hashable:
-    """What a rule sees of a node whose operands' own operands and attributes it does not ask for: it sees no value as such.  None where
-    two operands are one value, and for a node with symbolic sizes among its attributes, which are not to be compared."""
-    operands, avals, makers = node.operands, scope.avals, scope.makers
-    if is_symbolic(node.attributes) or (len(operands) > 1 and len({*operands}) < len(operands)):
-        return None
-    looks = [
-        (id(avals[x]), makers[x].op if x in makers else None) if type(x) is int else x  # most avals are one object
-        for x in operands
-    ]
-    return node.op, node.attributes, id(avals[node.outputs[0]]), *looks
+    return answer.id if rewriter.same(answer) else None
 
 
 def _full(scope: _Scope, node: Node, value: Operand) -> Node:

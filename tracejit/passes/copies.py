@@ -67,14 +67,14 @@ class _Copier(GraphBuilder):
     def append(self, node: Node) -> None:
         """A node whose outputs have memory of their own."""
         self.nodes.append(node)
-        if not is_constant(node):
-            self.made.update(node.outputs)
-        for o in node.outputs:
-            aval = self.aval(o)
-            strides = self.dense.get(id(aval))
-            if strides is None:
-                strides = self.dense[id(aval)] = contiguous(aval.shape)
-            self.strided[o] = Strided(o, 0, strides)
+        outputs, dense = node.outputs, self.dense
+        if node.op.kind is not Kind.CREATION or not is_constant(node):
+            self.made.update(outputs)
+        for o in outputs:
+            aval = self.avals[o]
+            if id(aval) not in dense:
+                dense[id(aval)] = contiguous(self.aval(o).shape)
+            self.strided[o] = Strided(o, 0, dense[id(aval)])
 
     def clone(self, v: int) -> int:
         copy = self.fresh(self.avals[v])

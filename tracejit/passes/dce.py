@@ -21,7 +21,9 @@ def dce(graph: Graph) -> Graph:
     for node in reversed(graph.nodes):
         if not live.isdisjoint(node.outputs) or node.op.effect is Effect.IN_PLACE or node.may_exit:
             kept.append(node)
-            live.update([x for x in node.operands if type(x) is int])
+            for x in node.operands:
+                if type(x) is int:
+                    live.add(x)
     if len(kept) == len(graph.nodes):
         return graph
     kept.reverse()

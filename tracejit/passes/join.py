@@ -158,6 +158,8 @@ class _Joining:
 
 def sums_in_one(graph: Graph) -> Graph:
     """The graph with one sum at places for each long chain of additions of tensors that are zero but for a part."""
+    if not any(map(_may_have_parts, graph.nodes)):
+        return graph
     made = producers(graph)
     used = uses(graph)
     sums: dict[int, list[tuple[Node, int]]] = {}  # value -> (node, its operand) of the parts that it is the sum of
@@ -184,6 +186,10 @@ def sums_in_one(graph: Graph) -> Graph:
         else:
             builder.nodes.append(node)
     return dce(rebuild(graph, builder.nodes, avals=builder.avals))
+
+
+def _may_have_parts(node: Node) -> bool:
+    return node.op.region is not None or "adds at places" in node.op.traits
 
 
 def _parts(made: Mapping[int, Node], node: Node) -> list[tuple[Node, int]]:

@@ -6,7 +6,6 @@ Myers, 1990): in a stretch of period p, windows that are as long return after p.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,8 +35,8 @@ def _periods(labels: np.ndarray[Any, Any], fewest: int) -> set[int]:
         order = np.argsort(windows, kind="stable")
         in_order = windows[order]
         same = in_order[1:] == in_order[:-1]
-        distances = Counter((order[1:] - order[:-1])[same].tolist())
-        found.update(p for p, _ in distances.most_common(_MOST) if p * fewest <= len(labels))
+        distances = _most_common((order[1:] - order[:-1])[same])
+        found.update(p for p in distances if p * fewest <= len(labels))
         if not distances or 2 * width * fewest > 2 * len(labels):
             break
         ranks = np.zeros(len(windows), np.int64)
@@ -45,3 +44,10 @@ def _periods(labels: np.ndarray[Any, Any], fewest: int) -> set[int]:
         windows = ranks[:-width] * (int(ranks.max()) + 1) + ranks[width:]
         width *= 2
     return found
+
+
+def _most_common(numbers: np.ndarray[Any, Any]) -> list[int]:
+    """Those that are there most often; of equally many those that come first."""
+    different, first, counts = np.unique(numbers, return_index=True, return_counts=True)
+    most: list[int] = different[np.lexsort((first, -counts))[:_MOST]].tolist()
+    return most

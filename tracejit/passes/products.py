@@ -76,16 +76,25 @@ class _Rewriter(GraphBuilder):
         self.nodes = list(graph.nodes)
         self.pinned = {o for o in graph.outputs if isinstance(o, int)} | {v for _, v in graph.writes}
         self.reader: dict[Operand, Node | None] = {}  # None of what is read more than once
+        self.find_readers()
 
-    def begin(self) -> list[Node]:
-        """The nodes to be written anew, and who reads what."""
-        nodes, self.nodes, self.reader = self.nodes, [], {}
-        reader = self.reader
-        for node in nodes:
+    def find_readers(self) -> None:
+        """Who reads what now."""
+        self.reader = reader = {}
+        for node in self.nodes:
             for o in node.operands:
                 if type(o) is int:
                     reader[o] = None if o in reader else node
+
+    def begin(self) -> list[Node]:
+        """The nodes to be written anew."""
+        nodes, self.nodes = self.nodes, []
         return nodes
+
+    def products(self) -> list[tuple[Node, Node]]:
+        """The products, without additions, that a single node reads, each with that."""
+        found = [(node, self.sole_reader(node.outputs[0])) for node in self.nodes if _is_product(node)]
+        return [(node, user) for node, user in found if user is not None]
 
     def view(self, name: str, v: int, **attributes: Any) -> int:
         """Append a view of v; the new value."""
@@ -98,13 +107,13 @@ class _Rewriter(GraphBuilder):
         """(a @ b) transposed, and used in no other way, is transposed b @ transposed a."""
         turned: dict[int, Node] = {}  # output of the permutation -> the product
         dropped: set[int] = set()
-        nodes = self.begin()
-        for node in nodes:
-            user = self.sole_reader(node.outputs[0]) if _is_product(node) else None
-            if user is not None and self.is_transpose(user):
+        for node, user in self.products():
+            if self.is_transpose(user):
                 turned[user.outputs[0]] = node
                 dropped.add(node.outputs[0])
-        for node in nodes:
+        if not turned:
+            return
+        for node in self.begin():
             key = node.outputs[0] if node.outputs else -1
             matmul = turned.get(key)
             if matmul is not None:
@@ -112,6 +121,7 @@ class _Rewriter(GraphBuilder):
                 self.nodes.append(Node(matmul.op, operands, (), node.outputs, matmul.line))
             elif key not in dropped:
                 self.nodes.append(node)
+        self.find_readers()
 
     def is_transpose(self, node: Node) -> bool:
         """Whether the node is a view of matrices transposed."""
@@ -127,10 +137,8 @@ class _Rewriter(GraphBuilder):
         """The sum over all batch dimensions of a @ b is one product whose inner dimension is batch and inner dimension together."""
         replaced: dict[int, Node] = {}  # output of the sum (or of the reshape behind it) -> the product
         dropped: set[int] = set()
-        nodes = self.begin()
-        for node in nodes:
-            user = self.sole_reader(node.outputs[0]) if _is_product(node) else None
-            if user is None or "adds" not in user.op.traits or user.op.kind is not Kind.REDUCTION:
+        for node, user in self.products():
+            if "adds" not in user.op.traits or user.op.kind is not Kind.REDUCTION:
                 continue
             aval = self.aval(node.outputs[0])
             if aval.ndim < 3 or user.attrs["dims"] != tuple(range(aval.ndim - 2)):
@@ -146,28 +154,30 @@ class _Rewriter(GraphBuilder):
                 last = behind
             dropped.add(node.outputs[0])
             replaced[last.outputs[0]] = node
-        makers = {o: node for node in nodes for o in node.outputs} if replaced else {}
-        for node in nodes:
+        if not replaced:
+            return
+        makers = {o: node for node in self.nodes for o in node.outputs}
+        for node in self.begin():
             key = node.outputs[0] if node.outputs else -1
             matmul = replaced.get(key)
             if matmul is not None:
                 (self._added_up if self._needs_copies(makers, matmul) else self._one_product)(matmul, key)
             elif key not in dropped:
                 self.nodes.append(node)
+        self.find_readers()
 
     def accumulate(self) -> None:
         """a @ b + c @ d, each product used only here, is the later one added to the other; it moves to the addition's place."""
         products: dict[int, tuple[int, Node]] = {}  # output -> (position, product), of those with one reader
-        nodes = self.begin()
-        found: list[Node | None] = list(nodes)
-        for position, node in enumerate(nodes):
+        found: list[Node | None] = list(self.nodes)
+        for position, node in enumerate(self.nodes):
             if node.op.kind is Kind.CONTRACTION:
                 out = node.outputs[0]
                 a, b, aval = self.aval(node.operands[0]).shape, self.aval(node.operands[1]).shape, self.aval(out)
                 some = aval.dtype.is_floating_point and aval.size * a[-1] > 0
                 if some and not is_tiny(a, b) and self.sole_reader(out):
                     products[out] = position, node
-            elif node.op.kind is Kind.ELEMENTWISE and "adds" in node.op.traits:
+            elif "adds" in node.op.traits and node.op.kind is Kind.ELEMENTWISE:
                 terms = [products.get(o) for o in node.operands if isinstance(o, int)]
                 first, second = terms if len(terms) == 2 else (None, None)
                 if first is None or second is None or first[1].outputs == second[1].outputs:

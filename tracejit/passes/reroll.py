@@ -158,30 +158,26 @@ class _Sequence:
             op = node.op
             if op not in is_like_none:
                 is_like_none[op] = _is_like_none(op)
-            if is_like_none[op] or self._is_empty(node):
-                labels.append(id(node))
-                continue
-            labels.append(likeness(node, kinds, kinds))
+            is_own = is_like_none[op] or (op.may_exit and self._is_empty(node))
+            labels.append(id(node) if is_own else likeness(node, kinds, kinds))
         return labels
 
     def _is_empty(self, node: Node) -> bool:
-        """Whether a node checks indices that no loop over elements would look at."""
-        return node.op.may_exit and any(0 in self.builder.aval(v).shape for v in node.outputs)
+        """Whether a node that may exit checks indices that no loop over elements would look at."""
+        return any(0 in self.builder.aval(v).shape for v in node.outputs)
 
     def _all_readers(self) -> dict[int, list[int]]:
         """Where values are read; what the graph gives is read after all nodes."""
         found: dict[int, list[int]] = {}
-
-        def read(x: Operand, at: int) -> None:
-            while type(x) is int:
-                found.setdefault(x, []).append(at)
-                x = self.slices[x].base if x in self.slices else None
-
-        for i, node in enumerate(self.nodes):
-            for x in node.operands:
-                read(x, i)
-        for x in (*self.original.outputs, *[v for _, v in self.original.writes]):
-            read(x, len(self.nodes))
+        slices = self.slices
+        ends = (*self.original.outputs, *[v for _, v in self.original.writes])
+        for i, operands in enumerate((*[node.operands for node in self.nodes], ends)):
+            for x in operands:
+                if type(x) is int:
+                    found.setdefault(x, []).append(i)
+                    while x in slices:
+                        x = slices[x].base
+                        found.setdefault(x, []).append(i)
         return found
 
     def _folded(self, begin: int, end: int, period: int) -> bool:

@@ -37,6 +37,8 @@ def taken_apart(builder: GraphBuilder, nodes: Sequence[Node], fewest: int) -> tu
     among the nodes, made with `builder` where nothing was.  Slices at symbolic positions are like other nodes: to ask which they are would
     make a program of one size."""
     nodes = _one_by_one(builder, nodes, fewest)
+    if not any("one position" in node.op.traits for node in nodes):
+        return nodes, {}
     kinds: dict[int, tuple[Any, int]] = {}  # value -> (what it is a slice of, index)
     for node in nodes:
         x = node.operands[0] if node.operands else None
@@ -81,13 +83,13 @@ def _one_by_one(builder: GraphBuilder, nodes: Sequence[Node], fewest: int) -> li
     """The nodes, where parts of equal lengths of one tensor are slices of the tensor of all such parts."""
 
     def kind(node: Node) -> tuple[Any, ...] | None:
-        aval = builder.avals[node.outputs[0]] if node.outputs else None
-        if "positions" not in node.op.traits or not isinstance(aval, Aval) or 0 in aval.shape:
+        aval = builder.avals[node.outputs[0]]
+        if not isinstance(aval, Aval) or 0 in aval.shape:
             return None
         attributes = node.attrs
         return node.operands[0], attributes["dim"], aval.shape[attributes["dim"]], attributes["step"]
 
-    kinds = [kind(node) for node in nodes]
+    kinds = [kind(node) if "positions" in node.op.traits else None for node in nodes]
     taken = Counter(kinds)
     windows: dict[Any, int] = {}
     builder.nodes = found = []
