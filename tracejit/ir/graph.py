@@ -185,8 +185,11 @@ def numbered(avals: Mapping[int, Aval | ScalarAval]) -> dict[int, int]:
 
 def likeness(node: Node, operands: Mapping[int, Hashable], outputs: Mapping[int, Hashable]) -> Hashable:
     """Equal for nodes that do the same to values that go by the same: by what is in `operands`, and in `outputs` for what they make."""
-    given = tuple([operands[x] if type(x) is int else x for x in node.operands])
-    made = node.outputs
+    read, made = node.operands, node.outputs
+    if len(read) == 1 and type(read[0]) is int:
+        given = operands[read[0]]
+    else:
+        given = tuple([operands[x] if type(x) is int else x for x in read])
     return node.op, given, node.attributes, outputs[made[0]] if len(made) == 1 else tuple([outputs[v] for v in made])
 
 

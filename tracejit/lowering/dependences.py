@@ -41,11 +41,7 @@ class Dependences:
 
     def needs(self, sources: Iterable[int], target: int) -> bool:
         """Whether any of the sources is the target, or needs it."""
-        bit = 1 << target
-        for source in sources:
-            if source == target or self._ancestors[source] & bit:
-                return True
-        return False
+        return any(source == target or self._ancestors[source] >> target & 1 for source in sources)
 
     def beyond(self, group: int) -> int:
         """A mask of those that the group needs by way of another one: it cannot be merged with them."""

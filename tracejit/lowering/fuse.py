@@ -463,6 +463,9 @@ class _Partition:
 
     def place(self, number: int) -> None:
         read = self.operand_groups(number)
+        if len(read) == 1 and read[0].axes is not None and read[0].add(number):
+            self.home[number] = read[0]
+            return
         candidates = [g for g in read if g.axes is not None]
         if len(candidates) > 1:
             candidates.sort(key=lambda g: (len(g.axes or ()), g.last), reverse=True)
@@ -521,6 +524,7 @@ def partition(values: Values, inlined: frozenset[int] = frozenset()) -> list[Gro
         else:
             alone = Group(values, None, work.growth)
             alone.members[number] = Member((), (), frozenset(), INNER)
+            alone.form = work.growth.form("alone", values.alike[number])
             work.found(alone, work.operand_groups(number))
     work.merge_siblings()
     return _ordered(work)

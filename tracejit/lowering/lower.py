@@ -172,27 +172,22 @@ class _Lowering:
         schedules = Schedules(values, stored, self.inlined, self.exit_code)
         first_units: dict[int, _Unit] = {}  # by id of what `schedules` keeps
         for k, group in enumerate(groups):
-            if group.is_nest:
-                done, first = schedules.scheduled(group, f"nest{k}")
-                known = first_units.get(id(first))
-                if known is None:
-                    label = ", ".join(values.nodes[n].op.name for n in sorted(group.members))
-                    operands = (o for n in group.members for o in values.nodes[n].operands)
-                    made = first_units[id(first)] = self._nest_unit(label, done, self._bytes_of(operands, done.reads))
-                else:
-                    made = self._nest_unit(known.label, done, known.read_bytes)
-                self.units.append(made)
-                continue
-            (number,) = group.members
-            node = values.nodes[number]
-            if node.op.kind is Kind.LOOP:
+            node = None if group.is_nest else values.nodes[group.first]
+            if node is not None and node.op.kind is Kind.LOOP:
                 self._loop_unit(node)
-            elif node.op.kind is Kind.CONTRACTION and values.aval(node.outputs[0]).dtype.is_floating_point:
+                continue
+            if node is not None and node.op.kind is Kind.CONTRACTION and values.aval(node.outputs[0]).dtype.is_floating_point:
                 self._product_unit(node, k)
+                continue
+            done, first = schedules.scheduled(group, f"nest{k}")
+            known = first_units.get(id(first))
+            if known is None:
+                label = ", ".join(values.nodes[n].op.name for n in group.members)
+                operands = (o for n in group.members for o in values.nodes[n].operands)
+                made = first_units[id(first)] = self._nest_unit(label, done, self._bytes_of(operands, done.reads))
             else:
-                self.units.append(
-                    self._special_unit(node.op.name, special(values, number, self.exit_code, f"nest{k}"), node.operands)
-                )
+                made = self._nest_unit(known.label, done, known.read_bytes)
+            self.units.append(made)
         for product, out in reversed(self.accumulated.items()):
             self.owners[product] = self._owner(out)
         self.destinations = list(map(self._destination, self.writes, self.regions))

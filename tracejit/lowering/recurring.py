@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from tracejit.lowering.elements import Scratch
 from tracejit.lowering.fuse import Group
 from tracejit.lowering.schedule import Argument, Scheduled, schedule
+from tracejit.lowering.special import special
 from tracejit.lowering.values import Values
 
 __all__ = ["Schedules"]
@@ -31,14 +32,17 @@ class Schedules:
         self._known: dict[Hashable, tuple[Scheduled, Sequence[int]]] = {}
 
     def scheduled(self, group: Group, name: str) -> tuple[Scheduled, Scheduled]:
-        """What `schedule` makes of a group, and what it made of the first one that this is like, itself or an earlier one: the nest has the
-        name of that."""
+        """What `schedule`, or `special`, makes of a group, and what it made of the first one that this is like, itself or an earlier one:
+        the nest has the name of that."""
         description, mentioned = self._described(group)
         found = self._known.get(description)
         if found is not None:
             first, before = found
             return _renamed(first, dict(zip(before, mentioned, strict=True))), first
-        done = schedule(self._values, group, self._stored, self._inlined, self._exit_code, name)
+        if group.is_nest:
+            done = schedule(self._values, group, self._stored, self._inlined, self._exit_code, name)
+        else:
+            done = special(self._values, group.first, self._exit_code, name)
         if not done.exits:
             self._known[description] = done, mentioned
         return done, done
