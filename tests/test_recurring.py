@@ -40,10 +40,10 @@ def told_one_by_one(graph: Graph, patch: pytest.MonkeyPatch) -> list[Any]:
         return told(graph)
 
 
-def scheduled(graph: Graph, patch: pytest.MonkeyPatch) -> int:
-    """How many groups are scheduled."""
+def scheduled(graph: Graph, patch: pytest.MonkeyPatch, how: str = "schedule") -> int:
+    """How many groups are scheduled; or, how="special", nodes that stand alone."""
     count = 0
-    original = recurring.schedule
+    original = getattr(recurring, how)
 
     def counting(*args: Any) -> Scheduled:
         nonlocal count
@@ -51,7 +51,7 @@ def scheduled(graph: Graph, patch: pytest.MonkeyPatch) -> int:
         return original(*args)
 
     with patch.context() as m:
-        m.setattr(recurring, "schedule", counting)
+        m.setattr(recurring, how, counting)
         lower(optimise(graph), {})
     return count
 
@@ -76,12 +76,24 @@ def masks(x: Any, w: Any, b: Any) -> Any:
     return op("where", op("lt", rows, 3.0), x @ w, op("full", 0.5, shape=(6, 8), dtype=x.dtype) * x) + total(x * b)
 
 
+def sums_up(x: Any, w: Any, b: Any) -> Any:
+    rows = op("cumsum", x @ w, dim=0)
+    return op("permute", op("cumsum", op("permute", rows, dims=(1, 0)), dim=0), dims=(1, 0)) + b
+
+
 def test_equal_layers_are_scheduled_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = (scheduled(deep(masks, f32(8, 8), f32(8), layers=n), monkeypatch) for n in (3, 12))
     assert few == many
 
 
-@pytest.mark.parametrize("layer", [masks, lambda x, w, b: layer_norm(x @ w) * b, lambda x, w, b: softmax(x @ w + b)])
+def test_nodes_that_stand_alone_are_scheduled_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (scheduled(deep(sums_up, f32(8, 8), f32(8), layers=n), monkeypatch, "special") for n in (3, 12))
+    assert few == many > 0
+
+
+@pytest.mark.parametrize(
+    "layer", [masks, sums_up, lambda x, w, b: layer_norm(x @ w) * b, lambda x, w, b: softmax(x @ w + b)]
+)
 def test_steps_are_those_of_groups_scheduled_one_by_one(layer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = deep(layer, f32(8, 8), f32(8))
     assert told(graph) == told_one_by_one(graph, monkeypatch)
