@@ -91,9 +91,7 @@ def test_nodes_that_stand_alone_are_scheduled_as_one(monkeypatch: pytest.MonkeyP
     assert few == many > 0
 
 
-@pytest.mark.parametrize(
-    "layer", [masks, sums_up, lambda x, w, b: layer_norm(x @ w) * b, lambda x, w, b: softmax(x @ w + b)]
-)
+@pytest.mark.parametrize("layer", [masks, sums_up, lambda x, w, b: layer_norm(x @ w) * b, lambda x, w, b: softmax(x @ w + b)])
 def test_steps_are_those_of_groups_scheduled_one_by_one(layer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = deep(layer, f32(8, 8), f32(8))
     assert told(graph) == told_one_by_one(graph, monkeypatch)

@@ -217,7 +217,7 @@ def strided_view(node: Node, base: Strided, shape: Shape, result: Shape, unseen:
     if found is None:
         return None
     offset, strides = found
-    return Strided(base.root, base.offset + offset if product(result) else 0, strides)
+    return Strided(base.root, 0 if offset is None else base.offset + offset, strides)
 
 
 @cached(4096)
@@ -229,10 +229,10 @@ def _view_layout(
     shape: Shape,
     result: Shape,
     unseen: bool,
-) -> tuple[int, Shape] | None:
-    """The offset and the strides of a view of a value with the strides `base`, which follow from its rule alone."""
+) -> tuple[int | None, Shape] | None:
+    """The offset, None of no elements, and the strides of a view of a value with the strides `base`, which follow from its rule alone."""
     if product(result) == 0:
-        return 0, contiguous(result)
+        return None, contiguous(result)
     if op.strides is not None:
         strides = op.strides(shape, base, result)
         return None if strides is None else (0, strides)

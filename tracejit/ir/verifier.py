@@ -127,7 +127,7 @@ def _is_like_one_of(agreed: set[Hashable], kinds: Mapping[int, int], node: Node)
     """Whether another node, as most have one, had the same of what decides whether attributes and avals are right; else this one is among
     `agreed` from now on.  A node with symbolic sizes among its attributes, which are not to be compared, or with some that are odd, is
     like no other."""
-    if is_symbolic(node.attributes):
+    if node.attributes and is_symbolic(node.attributes):
         return False
     count = len(agreed)
     try:

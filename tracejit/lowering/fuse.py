@@ -337,9 +337,10 @@ class _Partition:
 
     def operand_groups(self, number: int) -> list[Group]:
         """The distinct groups that node `number` reads from, views looked through."""
-        home = self.home
-        homes = [home[p] for p in self.values.sources[number] if p in home]
-        return homes if len(homes) < 2 else list(dict.fromkeys(homes))
+        home, sources = self.home, self.values.sources[number]
+        if len(sources) == 1:
+            return [home[sources[0]]] if sources[0] in home else []
+        return list(dict.fromkeys([home[p] for p in sources if p in home]))
 
     def merge(self, g: Group, h: Group) -> Group | None:
         """The group of both, installed; None if they do not fit."""
@@ -483,11 +484,19 @@ class _Partition:
 
     def merge_siblings(self) -> None:
         """Merge groups over the same space that read the same memory."""
-        values, readers = self.values, dict[int, dict[Group, None]]()
+        values, readers = self.values, dict[int, list[Group]]()
+        nodes, strided = values.nodes, values.strided
         for g in self.groups:
             for n in g.members if g.is_nest else ():
-                for root in values.roots(n):
-                    readers.setdefault(root, {})[g] = None
+                for o in nodes[n].operands:
+                    layout = strided.get(o) if type(o) is int else None
+                    if layout is None:
+                        continue
+                    found = readers.get(layout.root)
+                    if found is None:
+                        readers[layout.root] = [g]
+                    elif found[-1] is not g:
+                        found.append(g)
         for root, groups in readers.items():
             if len(groups) > 1 and not is_single(values.shape(root)):
                 self.merge_readers(groups)

@@ -231,9 +231,10 @@ class _Lowering:
     def _bytes_of(self, operands: Iterable[Operand], roots: frozenset[int]) -> int:
         """Bytes that operands take in the memory of these roots: different views of one root together at most all of it."""
         parts: dict[int, dict[Strided, int]] = {}
+        strided = self.values.strided
         for o in operands:
-            if isinstance(o, int) and self.values.is_tensor(o) and self.values.root(o) in roots:
-                parts.setdefault(self.values.root(o), {})[self.values.strided[o]] = self.values.nbytes(o)
+            if type(o) is int and (layout := strided.get(o)) is not None and layout.root in roots:
+                parts.setdefault(layout.root, {})[layout] = self.values.nbytes(o)
         return sum([min(self.values.nbytes(root), sum(views.values())) for root, views in parts.items()])
 
     def _product_unit(self, node: Node, k: int) -> None:
@@ -330,7 +331,9 @@ class _Lowering:
             if u.exits:
                 first = number
             made.update(dict.fromkeys(u.writes, number))
-            read.update({v: max(number, read.get(v, 0)) for v in u.reads})
+            for v in u.reads:
+                if read.get(v, -1) < number:
+                    read[v] = number
 
         return gathered(units, kind, earliest, placed)
 

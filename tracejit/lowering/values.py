@@ -88,11 +88,6 @@ class Values:
     def is_tensor(self, v: Operand) -> bool:
         return type(v) is int and type(self.avals[v]) is Aval
 
-    def roots(self, number: int) -> list[int]:
-        """In whose memory a node reads."""
-        strided = self.strided
-        return [strided[o].root for o in self.nodes[number].operands if type(o) is int and o in strided]
-
     def root(self, v: int) -> int:
         """The value in whose memory v lies."""
         return self.strided[v].root
@@ -130,7 +125,8 @@ class _Likeness:
     def of(self, node: Node, is_view: bool) -> int:
         """The number of a node that comes after those that make its operands.  One with symbolic sizes among its attributes, which are not
         to be compared, is like no other."""
-        key = id(node) if is_symbolic(node.attributes) else likeness(node, self._seen, self._kinds)
+        is_own = node.attributes and is_symbolic(node.attributes)
+        key = id(node) if is_own else likeness(node, self._seen, self._kinds)
         number = self._known.setdefault(key, len(self.members))
         if number == len(self.members):
             self.members.append(is_member(self._avals, node))

@@ -82,7 +82,8 @@ class _Copier(GraphBuilder):
         return copy
 
     def take(self, node: Node) -> None:
-        if is_fixed_view(node):
+        kind = node.op.kind
+        if kind is Kind.VIEW and is_fixed_view(node):
             (out,), base = node.outputs, node.operands[0]
             assert isinstance(base, int)
             layout = strided_view(node, self.strided[base], self.aval(base).shape, self.aval(out).shape)
@@ -94,9 +95,9 @@ class _Copier(GraphBuilder):
             self.strided[out] = layout
             self.nodes.append(node)
             return
-        if node.op.kind is Kind.CONTRACTION:
+        if kind is Kind.CONTRACTION:
             node = self.readable(node)
-        elif node.op.kind is Kind.LOOP:
+        elif kind is Kind.LOOP:
             carried = node.attrs["carried"]
             operands = (*map(self.given_up, node.operands[:carried]), *node.operands[carried:])
             node = Node(node.op, operands, node.attributes, node.outputs, node.line)

@@ -31,7 +31,8 @@ def expand(graph: Graph) -> Graph:
     replaced: dict[int, Operand] = {}
     known: dict[Hashable, _Expansion] = {}
     for node in graph.nodes:
-        node = substitute(node, replaced)
+        if replaced:
+            node = substitute(node, replaced)
         if node.op.kind is Kind.COMPOSITE:
             likeness = _likeness(builder, node)
             like = None if likeness is None else known.get(likeness)

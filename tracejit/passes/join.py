@@ -7,6 +7,7 @@ such sums of chains of additions, and where too many operands are left `join` ma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -160,8 +161,7 @@ def sums_in_one(graph: Graph) -> Graph:
     """The graph with one sum at places for each long chain of additions of tensors that are zero but for a part."""
     if not any(map(_may_have_parts, graph.nodes)):
         return graph
-    made = producers(graph)
-    used = uses(graph)
+    made, used = producers(graph), Counter[int]()
     sums: dict[int, list[tuple[Node, int]]] = {}  # value -> (node, its operand) of the parts that it is the sum of
     goes_on: dict[int, int] = {}  # a sum -> the longer one that it is the beginning of
     for node in graph.nodes:
@@ -170,11 +170,13 @@ def sums_in_one(graph: Graph) -> Graph:
             sums[node.outputs[0]] = parts
         elif "adds" in node.op.traits and node.op.kind is Kind.ELEMENTWISE:
             x, y = node.operands
-            summed = type(x) is int and type(y) is int and used[x] == used[y] == 1 and len(sums.get(y, ())) == 1 and x in sums
-            if summed and _is_same(graph, x, y, node.outputs[0]):  # type: ignore[arg-type]
-                sums[x].extend(sums[y])  # type: ignore[index]
-                sums[node.outputs[0]] = sums[x]  # type: ignore[index]
-                goes_on[x] = node.outputs[0]  # type: ignore[index]
+            if type(x) is not int or type(y) is not int or x not in sums or len(sums.get(y, ())) != 1:
+                continue
+            used = used or uses(graph)
+            if used[x] == used[y] == 1 and _is_same(graph, x, y, node.outputs[0]):
+                sums[x].extend(sums[y])
+                sums[node.outputs[0]] = sums[x]
+                goes_on[x] = node.outputs[0]
     whole = {v for v in goes_on.values() if v not in goes_on and len(sums[v]) >= FEWEST}
     if not whole:
         return graph

@@ -5,7 +5,7 @@ Only for operations that are correctly rounded: a nest that is given such a numb
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 
 from tracejit.core.aval import ScalarAval
@@ -23,15 +23,15 @@ def skeleton(graph: Graph) -> Hashable:
     """What two graphs have in common that differ in sizes, attributes and literals, and in the numbers that their values have."""
     numbers: dict[Operand, int] = {v: k for k, v in enumerate((*graph.inputs, *graph.constants))}
 
-    def kind(x: Operand) -> int | str | None:
-        return type(x.value).__name__ if isinstance(x, Literal) else numbers.get(x)
+    def kinds(operands: Sequence[Operand]) -> tuple[int | str | None, ...]:
+        return tuple([type(x.value).__name__ if isinstance(x, Literal) else numbers.get(x) for x in operands])
 
-    nodes = []
+    nodes: list[Hashable] = []
     for node in graph.nodes:
-        nodes.append((node.op, *map(kind, node.operands)))
+        nodes += node.op, kinds(node.operands)
         for v in node.outputs:
             numbers[v] = len(numbers)
-    return len(graph.inputs), tuple(nodes), tuple(map(kind, graph.outputs)), tuple([(kind(t), kind(v)) for t, v in graph.writes])
+    return len(graph.inputs), tuple(nodes), kinds(graph.outputs), tuple(map(kinds, graph.writes))
 
 
 def literals(graph: Graph) -> dict[tuple[int, int], int | float]:
@@ -39,7 +39,8 @@ def literals(graph: Graph) -> dict[tuple[int, int], int | float]:
     return {
         (k, i): x.value
         for k, node in enumerate(graph.nodes)
-        if (node.op.kind is Kind.ELEMENTWISE and "exact" in node.op.traits) or _is_of_a_size(node)
+        if Literal in map(type, node.operands)
+        and ((node.op.kind is Kind.ELEMENTWISE and "exact" in node.op.traits) or _is_of_a_size(node))
         for i, x in enumerate(node.operands)
         if isinstance(x, Literal) and _may_be_input(x.value)
     }

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tracejit.core.op import Effect
 from tracejit.ir.graph import Graph
 from tracejit.ir.verifier import VerificationError
 
 __all__ = ["OutputMemory", "memory_roots", "verify_memory"]
 
+_OF_THEIR_BASE: Final = (Effect.VIEW, Effect.IN_PLACE)
+
 
 def memory_roots(graph: Graph) -> dict[int, int]:
     """For each output of a view, or of a write, the value whose memory it shares."""
     roots: dict[int, int] = {}
     for node in graph.nodes:
-        if node.op.effect in (Effect.VIEW, Effect.IN_PLACE):
+        if node.op.effect in _OF_THEIR_BASE:
             base = node.operands[0]
             assert type(base) is int
             roots[node.outputs[0]] = roots.get(base, base)

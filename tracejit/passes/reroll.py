@@ -120,22 +120,17 @@ class _Sequence:
     def fold(self) -> bool:
         """Replace the stretches of the shortest period that makes loops; False where there is none."""
         self.made, self.readers = {}, {}
-        numbers: dict[Any, int] = {}
-        firsts: list[tuple[Node, Any]] = []  # of each label
-        found: list[int] = []
-        for node, label in zip(self.nodes, self._labels(), strict=True):
-            number = numbers.setdefault(label, len(firsts))
-            if number == len(firsts):
-                firsts.append((node, label))
-            found.append(number)
+        numbers: dict[Any, int] = {}  # of labels
+        found = [numbers.setdefault(label, len(numbers)) for label in self._labels()]
         exact = np.array(found)
         if self._fold_any(exact):
             return True
         if len(self.nodes) < LARGE:
             return False
+        some = dict(zip(found, self.nodes, strict=True))  # a node of each label
         merged: dict[Any, int] = {}
-        others = [merged.setdefault(_without_numbers(node, label), k) for k, (node, label) in enumerate(firsts)]
-        return len(merged) < len(firsts) and self._fold_any(np.array(others)[exact])
+        others = [merged.setdefault(_without_numbers(some[k], label), k) for label, k in numbers.items()]
+        return len(merged) < len(others) and self._fold_any(np.array(others)[exact])
 
     def _fold_any(self, labels: np.ndarray[Any, Any]) -> bool:
         """The same where nodes that may be the same step's have the same label."""
