@@ -167,8 +167,9 @@ def _rewrite(scope: _Scope, node: Node) -> Rewrite:
 def _looks(scope: _Scope, node: Node) -> Hashable:
     """A node, the avals of its values, and by which operations its operands were made: rules see no value as such.  None where two operands
     are one value, and for a node with symbolic sizes among its attributes, which are not to be compared."""
-    operands = node.operands
-    if is_symbolic(node.attributes) or (len(operands) > 1 and len({*operands}) < len(operands)):
+    operands, count = node.operands, len(node.operands)
+    is_twice = operands[0] == operands[1] if count == 2 else count > 2 and len({*operands}) < count
+    if is_twice or (node.attributes and is_symbolic(node.attributes)):
         return None
     return likeness(node, scope.looks, scope.numbers)
 

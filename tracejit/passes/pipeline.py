@@ -13,7 +13,6 @@ from functools import partial
 from time import perf_counter
 
 from tracejit.config import config
-from tracejit.ir.builder import rebuild
 from tracejit.ir.graph import Graph
 from tracejit.ir.verifier import verify
 from tracejit.passes.algebra import algebra
@@ -59,7 +58,7 @@ def optimise(graph: Graph, check: bool | None = None, observe: Observe | None = 
     writes keep their positions.  has_loops: what it is the backward pass of has loops that were unrolled, so this is searched for them,
     too, however small it is."""
     if graph.requires_grad:
-        graph = rebuild(graph, graph.nodes, requires_grad=(), stale=())
+        graph = replace(graph, requires_grad=frozenset(), stale=frozenset())
     passes = [partial(reroll, always=True) if run is reroll else run for run in FINAL] if has_loops else FINAL
     return run_passes(graph, passes, check, observe)
 
