@@ -241,8 +241,8 @@ def is_library_module(name: str | None) -> bool:
 
 def makes_records(function: Any) -> bool:
     """Whether it is the `__new__` that collections.namedtuple has made for a class."""
-    named = type(function) is types.FunctionType and function.__globals__.get("__name__", "").startswith("namedtuple_")
-    return named and function.__name__ == "__new__"
+    named = type(function) is types.FunctionType and function.__name__ == "__new__"
+    return named and function.__globals__.get("__name__", "").startswith("namedtuple_")
 
 
 def is_heap_type(cls: type) -> bool:

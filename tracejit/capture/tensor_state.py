@@ -113,18 +113,21 @@ class StateRecorder(Interpreter):
     def _define(self, tensor: Tensor, contents: Tensor | None = None, shape: tuple[int, ...] | None = None) -> int:
         """A value for a tensor.  contents: whose metadata it is about to get.  shape: one with symbolic sizes."""
         known = tensor if contents is None else contents
-        shape = self.symbolic_shape(known) if shape is None and self.recorder.sizes.are_noted else shape
-        dtype = FROM_NUMPY[known._array.dtype]
-        value = self._fresh(aval_of(known._array.shape, dtype) if shape is None else Aval(shape, dtype))
+        if shape is None and self.recorder.sizes.are_noted:
+            shape = self.symbolic_shape(known)
+        array = known._array
+        dtype = FROM_NUMPY[array.dtype]
+        value = self._fresh(aval_of(array.shape, dtype) if shape is None else Aval(shape, dtype))
         if shape is not None:
             self.sized.add(value)
         self.values[id(tensor)] = value
         self.defined[value] = tensor
         if tensor.requires_grad:
             self.requires_grad.add(value)
-        if tensor._node is not None:
-            self._by_tape[id(tensor._node), tensor._index] = value
-            self.recorder.keep.append(tensor._node)
+        node = tensor._node
+        if node is not None:
+            self._by_tape[id(node), tensor._index] = value
+            self.recorder.keep.append(node)
         return value
 
     def value_of(self, tensor: Tensor) -> int | None:

@@ -65,7 +65,7 @@ _NUMBERS_OF_RECORDINGS = frozenset((SymbolicNumber, *SYMBOLIC))
 _TENSORS = frozenset({Tensor})
 _PLAIN = frozenset({Tensor, float, int, bool, type(None)})
 _SIMPLE = frozenset({int, bool, float, str, type(None), DType})
-_F32 = float32.numpy
+_F32, _F64 = float32.numpy, float64.numpy
 
 Watch = Callable[[Node, tuple[Tensor, ...]], None]
 """Is shown an operation and what it made."""
@@ -148,6 +148,9 @@ class RecordingInterpreter(StateRecorder):
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
         if attributes:
             attributes = {k: _attribute(v) for k, v in attributes.items()}
+        recorded = self._settled_operands(op, operands)
+        if recorded is not None:
+            return self._evaluated(op, operands, operands, recorded, attributes)
         kinds = set(map(type, operands))
         all_tensors = kinds <= _TENSORS or all(
             map(issubclass, kinds, repeat(Tensor))
@@ -175,21 +178,56 @@ class RecordingInterpreter(StateRecorder):
                 return op.in_float32(operands, attributes, reduced)
         if _STATIC_SCALARS in op.traits:
             operands = tuple(map(concrete, operands))
-        recorded: tuple[Operand, ...] = ()
+        recorded = ()
         if recordable:
             has_integers = not all_tensors and any(map(_is_integer, operands))
             bounds = _integer_bounds(op, operands, attributes) if has_integers else _ANY_INTEGER
             known = self.values.get  # ids of tensors that live: those of nothing else are among them
             recorded = tuple([self._operand(op, x, bounds) if (v := known(id(x))) is None else v for x in operands])
+        return self._evaluated(op, operands, operands if all_plain else tuple(map(plain, operands)), recorded, attributes)
+
+    def _settled_operands(self, op: Op, operands: tuple[Any, ...]) -> tuple[Operand, ...] | None:
+        """The operands as the graph has them where nothing is to be asked or done before: tensors that are known, all float32 or all
+        float64, and numbers that are constants of any operation.  None for others."""
+        if op.promotion is Promotion.BOOL or "condition first" in op.traits:
+            return None
+        known, dtype = self.values.get, None
+        recorded: list[Operand] = []
+        for x in operands:
+            value = known(id(x))  # ids of tensors that live: those of nothing else are among them
+            if value is not None:
+                if dtype is None:
+                    dtype = x._array.dtype
+                elif x._array.dtype is not dtype:
+                    return None
+                recorded.append(value)
+            elif type(x) is float:
+                recorded.append(Literal(x))
+            elif x is None:
+                recorded.append(None)
+            else:
+                return None
+        return tuple(recorded) if dtype is _F32 or dtype is _F64 else None
+
+    def _evaluated(
+        self,
+        op: Op,
+        operands: tuple[Any, ...],
+        given: tuple[Any, ...],
+        recorded: tuple[Operand, ...],
+        attributes: Mapping[str, Any],
+    ) -> Any:
+        """What the eager interpreter makes of operands, appended.  given: the operands without numbers of the recording.  recorded: as the
+        graph has them."""
+        recorder, base, has_own_code = self.recorder, state.base, _OWN_CODE in op.traits
+        env = recorder.sizes.env
         is_plain_write = op.effect is Effect.IN_PLACE and self._is_plain_write(op, operands)
-        env, base = recorder.sizes.env, state.base
-        given = operands if all_plain else tuple(map(plain, operands))
         recorder.native_depth += 1
         try:
             state.top = base  # what runs meanwhile is no part of the program: signal handlers, finalizers
             if env is not None:
                 env.pause()
-            if _OWN_CODE in op.traits:
+            if has_own_code:
                 result = recorder.unwatched(partial(base.bind, op, given, attributes))
             else:
                 result = base.bind(op, given, attributes)
@@ -206,11 +244,18 @@ class RecordingInterpreter(StateRecorder):
             state.top = self
             recorder.native_depth -= 1
         if not recorder.stopped:
-            self._append(op, operands, recorded, tuple(sorted(attributes.items())) if attributes else (), result, self._line())
-            if _OWN_CODE not in op.traits:
-                self.evaluated[self.nodes[-1].outputs[0]] = state.grad_enabled
+            node = self._append(
+                op,
+                operands,
+                recorded,
+                tuple(sorted(attributes.items())) if attributes else (),
+                result,
+                recorder.line or self._line(),
+            )
+            if not has_own_code:
+                self.evaluated[node.outputs[0]] = state.grad_enabled
             if is_plain_write:
-                self.requires_grad.discard(self.values[id(result)])
+                self.requires_grad.discard(node.outputs[0])
         return result
 
     @staticmethod
@@ -356,7 +401,7 @@ class RecordingInterpreter(StateRecorder):
         attributes: tuple[tuple[str, Any], ...],
         result: Any,
         line: str,
-    ) -> None:
+    ) -> Node:
         """attributes, line: those of the node."""
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
         shapes = self._symbolic_shapes(op, recorded, attributes, outputs) if self.recorder.sizes.are_noted else None
@@ -384,6 +429,7 @@ class RecordingInterpreter(StateRecorder):
             self._save_symbols(tuple(operands), outputs)
             if op.kind is Kind.VIEW:
                 self._moving += [(x, outputs[0], outputs[0]._version) for x in operands if is_symbolic(x)]
+        return node
 
     def _symbolic_shapes(
         self, op: Op, recorded: tuple[Operand, ...], attributes: tuple[tuple[str, Any], ...], outputs: tuple[Tensor, ...]

@@ -101,18 +101,19 @@ class AttributeHandlers(Handlers):
     def lookup(self, cls: type, name: str) -> tuple[Any, Expr | None]:
         """(attribute, its expression), guarded along the MRO; ABSENT where there is none.  The expression is None where no such class can
         change, and that of nothing where this run has set it.  Data has still to be read, by whoever needs it."""
-        recorder, mro = self.recorder, self.read_mro(cls)
+        recorder = self.recorder
         known = recorder.class_misses.get((cls, name))
-        if known is not None and known[0] is mro:
-            written = recorder.effects.written
-            for owner, dictionary in zip(mro, known[1], strict=True):
-                if name in dictionary or (id(owner), name) in written:
+        if known is not None and known[0] is _class_mro(cls):
+            for dictionary in known[1]:
+                if name in dictionary:
                     break
             else:
-                return ABSENT, None
+                if recorder.effects.written.isdisjoint(known[2]):
+                    return ABSENT, None
+        mro = self.read_mro(cls)
         found = self._lookup_in(mro, name)
         if found[0] is ABSENT:
-            recorder.class_misses[cls, name] = mro, list(map(self.class_dictionary, mro))
+            recorder.class_misses[cls, name] = mro, list(map(self.class_dictionary, mro)), [(id(owner), name) for owner in mro]
         return found
 
     def read_mro(self, cls: type) -> tuple[type, ...]:
@@ -142,6 +143,8 @@ class AttributeHandlers(Handlers):
                     recorder.class_reads[cls, name] = value, place
                 elif value is None or callable(value) or hasattr(type(value), "__get__"):
                     recorder.read(value, place, called=f"{cls.__name__}.{name}")
+                    if value is None:
+                        recorder.class_reads[cls, name] = value, place
                 return value, place
             if changeable and recorder.first_time("no class attribute", cls, name):
                 recorder.miss_if(recorder.constant(dictionary).has(name))
@@ -204,7 +207,7 @@ class AttributeHandlers(Handlers):
                 return self._native_attribute(owner, name)
         else:
             found, _ = self.lookup(cls, "__getattribute__")
-            return self._or_fallback(lambda: recorder.calls.call(found, (owner, name), {}), owner, name)
+            return self._or_fallback(lambda *given: recorder.calls.call(found, given, {}), owner, name)
         if recorder.first_time("getattribute", cls):
             self.lookup(cls, "__getattribute__")
         if builtin_base(cls) is object:
@@ -247,14 +250,14 @@ class AttributeHandlers(Handlers):
 
     def instance_attribute(self, owner: Any, name: str, *, fallback: bool = True) -> Any:
         """object.__getattribute__, then `__getattr__` if `fallback`."""
-        return self._or_fallback(lambda: self._found_attribute(owner, name), owner, name if fallback else None)
+        return self._or_fallback(self._found_attribute, owner, name, fallback)
 
-    def _or_fallback(self, find: Callable[[], Any], owner: Any, name: str | None) -> Any:
-        """What `find()` finds; where there is no such attribute, what `__getattr__` says of `name`."""
+    def _or_fallback(self, find: Callable[[Any, str], Any], owner: Any, name: str, fallback: bool = True) -> Any:
+        """What `find` finds; where there is no such attribute, what `__getattr__` says of it, if `fallback`."""
         try:
-            return find()
+            return find(owner, name)
         except AttributeError:
-            handler = ABSENT if name is None else self.lookup(type(owner), "__getattr__")[0]
+            handler = self.lookup(type(owner), "__getattr__")[0] if fallback else ABSENT
             if type(handler) is not types.FunctionType:
                 raise
         return self.recorder.calls.call(handler, (owner, name), {})

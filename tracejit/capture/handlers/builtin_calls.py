@@ -114,6 +114,8 @@ class BuiltinCallHandlers(Handlers):
         if is_a(owner, Tensor):
             recorder.inspect_all((owner, *arguments))
             return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
+        if is_a(owner, _CONTAINER_TYPES):  # no table of functions has a method of some container
+            return self._container_method(function, owner, arguments, keywords)
         drawn = recorder.generators.drawn_by(function, arguments, keywords)
         if drawn is not ABSENT:
             return drawn
@@ -123,12 +125,6 @@ class BuiltinCallHandlers(Handlers):
         handler, fewest, most = _SPECIAL.get(function, (None, 0, 0))
         if handler is not None and not keywords and fewest <= len(arguments) <= most:
             return handler(self, *arguments)
-        if is_a(owner, _CONTAINER_TYPES):
-            if (method := recorder.standard_calls.standard_method(owner, function.__name__)) is not None:
-                return method(owner, *arguments)
-            return recorder.container_methods.container_method(
-                function, owner, *self._for_container(function.__name__, owner, arguments, keywords)
-            )
         if type(owner) is str and function.__name__ in ("format", "join"):
             text = recorder.printing.late_text_method(function.__name__, owner, arguments, keywords)
             if text is not None:
@@ -169,6 +165,14 @@ class BuiltinCallHandlers(Handlers):
             return self._call_descriptor(getattr(builtin_base(type(owner)), function.__name__), (owner, *arguments), keywords)
         bound: Any = recorder.standard_calls.standard_method(owner, function.__name__)
         return bound(owner, *arguments)
+
+    def _container_method(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        recorder = self.recorder
+        if (method := recorder.standard_calls.standard_method(owner, function.__name__)) is not None:
+            return method(owner, *arguments)
+        return recorder.container_methods.container_method(
+            function, owner, *self._for_container(function.__name__, owner, arguments, keywords)
+        )
 
     def _is_unknown(self, function: Any, owner: Any) -> bool:
         """Whether a C function that has no handler is none of those of which it is known what they do."""

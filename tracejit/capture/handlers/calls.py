@@ -45,6 +45,7 @@ from tracejit.capture.policies import (
     FRAME_FUNCTIONS,
     INLINED_TYPES,
     KEEPING_LIBRARY,
+    PRIMITIVE_TYPES,
     PURE_TYPES,
     REFUSED_LIBRARY,
     SAVING,
@@ -89,11 +90,13 @@ class CallHandlers(Handlers):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self._followed: dict[int, FunctionType] = {}  # by id: those that are called as instrumented code
+        self._native: dict[int, FunctionType] = {}  # by id: those of the library, which run natively
         self._prepared: dict[int, tuple[Any, ...]] = {}  # id of a function -> it, what it consisted of, the instrumented one
 
     def release(self) -> None:
         """No function is called any more."""
         self._followed.clear()
+        self._native.clear()
         self._prepared.clear()
 
     def callee(self, function: Any) -> Any:
@@ -119,6 +122,8 @@ class CallHandlers(Handlers):
         return part(method, "__func__", method.__func__), part(method, "__self__", method.__self__)
 
     def _converted(self, function: FunctionType) -> Any:
+        if id(function) in self._native:
+            return None
         if id(function) not in self._followed:
             if self._runs_natively(function) or of_numpy(function) or draws(function) or self.recorder.standard_call(function):
                 return None
@@ -153,12 +158,17 @@ class CallHandlers(Handlers):
         if cls is not FunctionType and cls is not MethodType and of_numpy(function):
             return recorder.arrays.array_call(function, arguments, keywords)
         if cls is FunctionType:
+            if id(function) in self._native:
+                return self.call_library(function, arguments, keywords)
+            if id(function) in self._followed and not makes_records(function):
+                return self.instrumented(function, arguments, keywords)
             if of_numpy(function):
                 return recorder.arrays.array_call(function, arguments, keywords)
             drawn = recorder.generators.drawn_by(function, arguments, keywords)
             if drawn is not ABSENT:
                 return drawn
             if self._runs_natively(function):
+                self._native[id(function)] = function
                 return self.call_library(function, arguments, keywords)
             standard = recorder.standard_call(function)
             if standard is not None:
@@ -170,6 +180,8 @@ class CallHandlers(Handlers):
                 return method(recorder, function, arguments, keywords)
             if makes_records(function) and arguments:
                 return self._record(function, arguments[0], arguments[1:], keywords)
+            if function.__code__.co_filename != "<string>":
+                self._followed[id(function)] = function
             return self.instrumented(function, arguments, keywords)
         if cls is MethodType:
             unbound, owner = self._parts(function)
@@ -337,7 +349,7 @@ class CallHandlers(Handlers):
             return of_numbers
         values = (*arguments, *keywords.values())
         keeps = function.__qualname__ in KEEPING_LIBRARY
-        if not keeps and is_a(function, FunctionType) and any(self._is_program_callable(v) for v in values):
+        if not keeps and is_a(function, FunctionType) and any(map(self._is_program_callable, values)):
             return self.prepare(function)(*arguments, **keywords)
         hands_on = function.__qualname__ == "Function.apply"  # to code of the program, which may have a number of NumPy's
         arguments = tuple([x if hands_on and is_symbolic(x) else self._for_library(x) for x in arguments])
@@ -346,14 +358,17 @@ class CallHandlers(Handlers):
         keywords = {k: self._for_library(v) for k, v in keywords.items()} if keywords else keywords
         values = (*arguments, *keywords.values())
         for value in values:
-            recorder.contents.read_content(value, deep=True)
-            recorder.admitted(value)
+            if type(value) not in PRIMITIVE_TYPES:
+                recorder.contents.read_content(value, deep=True)
+                recorder.admitted(value)
         recorder.inspect_all(values)
         result = recorder.containers.native(lambda: function(*arguments, **keywords))
         return recorder.made(result) if keeps or is_a(function, type) or is_a(result, (tuple, list, dict)) else result
 
     def _for_library(self, value: Any) -> Any:
         """An argument: a symbolic number as it is, but for one that stands for an array."""
+        if type(value) is Tensor or type(value) in PRIMITIVE_TYPES:
+            return value
         recorder = self.recorder
         value = recorder.sizes.for_library(as_text(value))
         is_number = is_symbolic(value) and not is_truth(value) and not recorder.arrays.is_array(value)

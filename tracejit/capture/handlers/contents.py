@@ -165,7 +165,8 @@ class ContentHandlers(Handlers):
     # -- whole contents
     def read_content(self, value: Any, *, deep: bool = False) -> None:
         """Something may look at everything in `value`: guard it, order included; with `deep`, in nested containers too."""
-        self._read_content(value, deep, set())
+        if type(value) not in _WITHOUT_CONTENT:
+            self._read_content(value, deep, set())
 
     def read_elements(self, value: Any, *, shortened: bool = False) -> None:
         """The program goes through `value`: guard how many elements there are, and what they are but for numbers, which stay symbolic.
@@ -445,7 +446,7 @@ class ContentHandlers(Handlers):
         """`value` for C code: symbolic numbers in it, and in containers of this run in it, replaced by guarded plain ones."""
         if is_symbolic(value):
             return concrete(value)
-        return value if type(value) in PRIMITIVE_TYPES else self._settled(value, set())
+        return value if type(value) in _WITHOUT_CONTENT else self._settled(value, set())
 
     def _settled(self, value: Any, seen: set[int]) -> Any:
         cls = type(value)

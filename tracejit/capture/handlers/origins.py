@@ -39,6 +39,9 @@ _STATELESS = frozenset(
 """Types of values that cannot change, and lead nowhere."""
 _PASSING: tuple[type, ...] = (BaseException, TracebackType, GeneratorType, *DICT_VIEWS)
 """Types of objects that Python itself makes as it goes along.  They are not kept: it matters when they go."""
+_NOT_KEPT: tuple[type, ...] = (*_PASSING, Tensor)
+_EXPLAINING: tuple[type, ...] = (*_PASSING, np.generic, np.dtype)
+_SHARED: tuple[type, ...] = (enum.Enum, type, ModuleType)
 
 
 def _is_shared(value: Any) -> bool:
@@ -78,7 +81,7 @@ class Origins:
         if self.stopped:
             return completed(value)
         cls = type(value)
-        if cls in _STATELESS or is_a(value, (*_PASSING, Tensor)) or self._is_iterator(cls) or self._is_known(value):
+        if cls in _STATELESS or issubclass(cls, _NOT_KEPT) or self._is_known(value) or self._is_iterator(cls):
             return value
         if _is_shared(value):
             return value
@@ -107,7 +110,7 @@ class Origins:
 
     def admitted(self, value: Any) -> Any:
         """`value`, on its way into instrumented code: the recording stops if nobody has said where it is from."""
-        if id(value) in self.values or self.stopped or self.explains(value):
+        if type(value) in _STATELESS or id(value) in self.values or self.stopped or self.explains(value):
             return value
         if is_a(value, Tensor):
             self.stop("tensor_origin", f"shape {list(value._array.shape)}")
@@ -120,9 +123,9 @@ class Origins:
 
     def _explains_itself(self, value: Any) -> bool:
         cls: Any = type(value)
-        if is_a(value, (*_PASSING, np.generic, np.dtype)) or self._is_iterator(cls) or _is_shared(value):
+        if issubclass(cls, _EXPLAINING) or self._is_iterator(cls) or _is_shared(value):
             return True
-        if is_a(value, (enum.Enum, type, ModuleType)):  # of which there is one, whatever leads to it
+        if issubclass(cls, _SHARED):  # of which there is one, whatever leads to it
             self.fixed(value)
             return True
         if cls is MethodType:

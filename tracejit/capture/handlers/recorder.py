@@ -129,8 +129,8 @@ class Recorder(Origins):
             tuple[type, str], tuple[Any, Expr]
         ] = {}  # functions and the like in classes, and their expressions
         self.class_misses: dict[
-            tuple[type, str], tuple[tuple[type, ...], list[Any]]
-        ] = {}  # what no class of an MRO has: the MRO, and the dictionaries of its classes
+            tuple[type, str], tuple[tuple[type, ...], list[Any], list[tuple[int, str]]]
+        ] = {}  # what no class of an MRO has: the MRO, the dictionaries of its classes, and the places where it would be
         self.plain_classes: dict[
             type, tuple[type, ...]
         ] = {}  # those whose instances are looked at in Python's own way -> their MRO
@@ -474,9 +474,10 @@ class Recorder(Origins):
     def inspect_all(self, values: Iterable[Any]) -> None:
         """The same for every tensor in nested local containers."""
         for value in values:
-            if is_a(value, Tensor):
+            cls = type(value)
+            if issubclass(cls, Tensor):
                 self.inspect(value)
-            elif is_a(value, (list, tuple)):
+            elif issubclass(cls, (list, tuple)):
                 self.inspect_all(value)
-            elif is_a(value, dict):
+            elif issubclass(cls, dict):
                 self.inspect_all(value.values())

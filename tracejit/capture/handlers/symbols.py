@@ -21,6 +21,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import RecordedNumber
 from tracejit.core.symbolic import BINARY, SYMBOLIC, without_symbols
 from tracejit.replay.ir import Arithmetic, Compare, Expr, Name, Unary
+from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -463,7 +464,7 @@ STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity, MethodOf)
 IMMUTABLE_HOLDERS = frozenset((*STAND_INS, tuple))
 """Types of values that are or hold stand-ins of numbers, and that cannot be changed in place."""
 """What each call has a number of its own for."""
-_PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), type, FunctionType, ModuleType))
+_PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), type, FunctionType, ModuleType, Tensor))
 """Types of values in which there are none."""
 _HEAP_TYPE = 1 << 9
 _LIBRARY = "tracejit."
