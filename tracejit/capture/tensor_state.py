@@ -117,8 +117,11 @@ class StateRecorder(Interpreter):
             shape = self.symbolic_shape(known)
         array = known._array
         dtype = FROM_NUMPY[array.dtype]
-        value = self._fresh(aval_of(array.shape, dtype) if shape is None else Aval(shape, dtype))
-        if shape is not None:
+        value = len(self.avals)
+        if shape is None:
+            self.avals[value] = aval_of(array.shape, dtype)
+        else:
+            self.avals[value] = Aval(shape, dtype)
             self.sized.add(value)
         self.values[id(tensor)] = value
         self.defined[value] = tensor

@@ -148,9 +148,8 @@ class RecordingInterpreter(StateRecorder):
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
         if attributes:
             attributes = {k: _attribute(v) for k, v in attributes.items()}
-        recorded = self._settled_operands(op, operands)
-        if recorded is not None:
-            return self._evaluated(op, operands, operands, recorded, attributes)
+        if (known := self._settled_operands(op, operands)) is not None:
+            return self._evaluated(op, operands, *known, attributes)
         kinds = set(map(type, operands))
         all_tensors = kinds <= _TENSORS or all(
             map(issubclass, kinds, repeat(Tensor))
@@ -178,21 +177,21 @@ class RecordingInterpreter(StateRecorder):
                 return op.in_float32(operands, attributes, reduced)
         if _STATIC_SCALARS in op.traits:
             operands = tuple(map(concrete, operands))
-        recorded = ()
+        recorded: tuple[Operand, ...] = ()
         if recordable:
             has_integers = not all_tensors and any(map(_is_integer, operands))
             bounds = _integer_bounds(op, operands, attributes) if has_integers else _ANY_INTEGER
-            known = self.values.get  # ids of tensors that live: those of nothing else are among them
-            recorded = tuple([self._operand(op, x, bounds) if (v := known(id(x))) is None else v for x in operands])
+            values = self.values
+            recorded = tuple([self._operand(op, x, bounds) if (v := values.get(id(x))) is None else v for x in operands])
         return self._evaluated(op, operands, operands if all_plain else tuple(map(plain, operands)), recorded, attributes)
 
-    def _settled_operands(self, op: Op, operands: tuple[Any, ...]) -> tuple[Operand, ...] | None:
-        """The operands as the graph has them where nothing is to be asked or done before: tensors that are known, all float32 or all
-        float64, and numbers that are constants of any operation.  None for others."""
-        if op.promotion is Promotion.BOOL or "condition first" in op.traits:
+    def _settled_operands(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Operand, ...]] | None:
+        """The operands as the eager interpreter gets them, and as the graph has them, where nothing is to be asked or done before: tensors
+        that are known, all float32 or all float64, and floats, those of the prologue too.  None for others."""
+        if not (op.is_plain or op.promotion is Promotion.NONE):
             return None
-        known, dtype = self.values.get, None
-        recorded: list[Operand] = []
+        known, dtype, has_numbers = self.values.get, None, False
+        recorded: list[Any] = []
         for x in operands:
             value = known(id(x))  # ids of tensors that live: those of nothing else are among them
             if value is not None:
@@ -201,13 +200,22 @@ class RecordingInterpreter(StateRecorder):
                 elif x._array.dtype is not dtype:
                     return None
                 recorded.append(value)
-            elif type(x) is float:
-                recorded.append(Literal(x))
             elif x is None:
                 recorded.append(None)
+            elif type(x) is float:
+                recorded.append(Literal(x))
+            elif type(x) is SymbolicNumber and x._late is None and type(x._value) is float:
+                has_numbers = True
+                recorded.append(x)
             else:
                 return None
-        return tuple(recorded) if dtype is _F32 or dtype is _F64 else None
+        if not (dtype is _F32 or dtype is _F64) or (has_numbers and _STATIC_SCALARS in op.traits):
+            return None
+        if not has_numbers:
+            return operands, tuple(recorded)
+        return tuple(map(plain, operands)), tuple(
+            [self._scalar(x, _ANY_INTEGER) if type(x) is SymbolicNumber else x for x in recorded]
+        )
 
     def _evaluated(
         self,
@@ -405,7 +413,10 @@ class RecordingInterpreter(StateRecorder):
         """attributes, line: those of the node."""
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
         shapes = self._symbolic_shapes(op, recorded, attributes, outputs) if self.recorder.sizes.are_noted else None
-        values = tuple(map(self._define, outputs) if shapes is None else map(self._define, outputs, repeat(None), shapes))
+        if shapes is None and not op.multiple:
+            values: tuple[int, ...] = (self._define(result),)
+        else:
+            values = tuple(map(self._define, outputs, repeat(None), shapes or repeat(None)))
         node = Node(op, recorded, attributes, values, line)
         self.nodes.append(node)
         if op.multiple and (made := next((x._node for x in outputs if x._node is not None), None)) is not None:

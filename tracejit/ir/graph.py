@@ -13,8 +13,8 @@ Guards are nodes too: `guard(value, expected)` has no output; it must hold befor
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Kind, Op
@@ -62,7 +62,7 @@ class Literal:
 Operand = int | Literal | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Node:
     """One application of a primitive.  `attributes` are sorted (name, value) pairs; `line` is the user's "file:line"."""
 
@@ -70,7 +70,22 @@ class Node:
     operands: tuple[Operand, ...]
     attributes: tuple[tuple[str, Hashable], ...]
     outputs: tuple[int, ...]
-    line: str = ""
+    line: str
+
+    def __init__(
+        self,
+        op: Op,
+        operands: tuple[Operand, ...],
+        attributes: tuple[tuple[str, Hashable], ...],
+        outputs: tuple[int, ...],
+        line: str = "",
+    ) -> None:
+        set_op, set_operands, set_attributes, set_outputs, set_line = _SETTERS  # what a dataclass does, for speed
+        set_op(self, op)
+        set_operands(self, operands)
+        set_attributes(self, attributes)
+        set_outputs(self, outputs)
+        set_line(self, line)
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -84,6 +99,9 @@ class Node:
         if kind is Kind.LOOP:
             return "may not end" in self.op.traits or any(node.may_exit for node in self.attrs["body"].graph.nodes)
         return kind is Kind.GUARD or self.op.may_exit
+
+
+_SETTERS: Final = tuple([getattr(Node, slot.name).__set__ for slot in fields(Node)])
 
 
 @dataclass(frozen=True, slots=True)
