@@ -8,6 +8,7 @@ what Python code of the program could have to say in it has been dealt with.
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import sys
@@ -50,6 +51,13 @@ _SHARED: tuple[type, ...] = (type, types.ModuleType)
 _STORED = Name("stored")
 """Stands for the expression of an attribute of a class that this run has set."""
 _ENUM_PROPERTIES = {"name": "_name_", "value": "_value_"}
+_METHODS_OF_CONTAINERS: dict[tuple[type, str], types.MethodDescriptorType] = {
+    (cls, name): method
+    for cls in (list, tuple, dict, set, frozenset, collections.deque, collections.defaultdict)
+    for name in dir(cls)
+    if type(method := getattr(cls, name)) is types.MethodDescriptorType
+}
+"""By the class and the name: no such class can change, nor has an instance attributes of its own."""
 _class_dict = type.__dict__["__dict__"].__get__
 _class_mro = type.__dict__["__mro__"].__get__
 
@@ -181,8 +189,12 @@ class AttributeHandlers(Handlers):
             if recorder.effects.changed and self._is_changed(owner, name):
                 recorder.stop("read_after_change", f"a {cls.__name__}")
             return self.instance_attribute(owner, name)
+        if (cls, name) in _METHODS_OF_CONTAINERS:
+            return _METHODS_OF_CONTAINERS[cls, name].__get__(owner, cls)
         if cls is SuperProxy:
             return self._super_attribute(owner, name)
+        if issubclass(cls, Tensor) and not recorder.effects.changed:
+            return self._tensor_attribute(owner, name)
         if recorder.arrays.is_array(owner) and (not recorder.is_outside(owner) or recorder.arrays.asks_contents(owner, name)):
             return recorder.arrays.array_attribute(owner, name)
         method = recorder.generators.generator_method(owner, name) or recorder.arrays.early_method(owner, name)

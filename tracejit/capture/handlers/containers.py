@@ -118,6 +118,8 @@ class ContainerHandlers(Handlers):
     # -- items
     def get_item(self, owner: Any, key: Any) -> Any:
         recorder = self.recorder
+        if type(key) in (str, int) and type(owner) in (dict, list, tuple):
+            return self.plain_item(owner, key)
         if is_a(owner, Tensor):
             recorder.inspect(owner)
             owner, key = self._with_positions(owner, recorder.number_calls.index_of(key))

@@ -59,6 +59,7 @@ DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defau
 CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, array.array)
 _LONG, _MOST = 8, 64
 _WITHOUT_CONTENT: frozenset[type] = frozenset({*PRIMITIVE_TYPES, Tensor, ObjectIdentity})
+_HOLDERS: tuple[type, ...] = (tuple, list, dict, set)
 _LIMITED = 32
 """A list or deque that may be kept from growing is recorded for each of its lengths up to this one."""
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
@@ -469,14 +470,14 @@ class ContentHandlers(Handlers):
 
     def for_place(self, value: Any) -> Any:
         """`value`, to be stored in a place: a symbolic number stays one, also in a container that this run made."""
-        if self._holds_identity(value, set()):
+        if type(value) in _HOLDERS and self._holds_identity(value, set()):
             self.recorder.stop("object_identity", f"a {type(value).__name__} with an id() in it, which is kept,")
             return released(value, self.recorder.is_outside)
         return value
 
     def _holds_identity(self, value: Any, seen: set[int]) -> bool:
         """Whether there is an id() in a container that this run made."""
-        if type(value) not in (tuple, list, dict, set) or self.recorder.is_outside(value) or id(value) in seen:
+        if type(value) not in _HOLDERS or self.recorder.is_outside(value) or id(value) in seen:
             return False
         seen.add(id(value))
         parts = [*value, *value.values()] if type(value) is dict else value

@@ -151,6 +151,8 @@ class OperatorHandlers(Handlers):
 
     def _identity_test(self, symbol: str, left: Any, right: Any) -> bool:
         recorder = self.recorder
+        if right is None and not is_symbolic(left):  # as mostly: of it there is one
+            return (left is None) is (symbol == "is")
         if any(is_answer(x) or is_truth(x) for x in (left, right)):
             left, right = concrete(left), concrete(right)
         if is_symbolic(left) or is_symbolic(right):
