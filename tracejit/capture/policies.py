@@ -323,6 +323,7 @@ def is_empty(slot: Any, owner: object) -> bool:
     return False
 
 
+@functools.lru_cache(4096)
 def is_name(text: str) -> bool:
     """Whether an attribute of this name can be written with a dot, and is then the one that is meant."""
     return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)

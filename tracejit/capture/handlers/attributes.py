@@ -80,11 +80,6 @@ def _looks_up_as_usual(cls: type) -> bool:
     return package in sys.stdlib_module_names or package in ("builtins", "numpy")
 
 
-def _stores_as_usual(cls: type) -> bool:
-    """The same of storing attributes."""
-    return not issubclass(cls, (type, types.ModuleType)) and _looks_up_as_usual(cls)
-
-
 def _is_descriptor(value: Any) -> bool:
     """Whether what is found in a class is asked what it is for an instance."""
     return any(hasattr(type(value), name) for name in ("__get__", "__set__", "__delete__"))
@@ -232,6 +227,10 @@ class AttributeHandlers(Handlers):
         if known is None or known[0] is not mro:
             known = self._usual[cls] = mro, _looks_up_as_usual(cls)
         return known[1]
+
+    def _stores_as_usual(self, cls: type) -> bool:
+        """The same of storing attributes."""
+        return not issubclass(cls, _SHARED) and self._looks_up_as_usual(cls)
 
     def referent(self, reference: Any) -> Any:
         """What a weak reference refers to."""
@@ -487,7 +486,7 @@ class AttributeHandlers(Handlers):
         store, _ = self.lookup(cls, "__setattr__")
         if type(store) is types.FunctionType and not is_a(owner, Tensor):
             recorder.calls.call(store, (owner, name, value), {})
-        elif _stores_as_usual(cls):
+        elif self._stores_as_usual(cls):
             self.plain_set_attribute(value, owner, name)
         elif is_a(owner, type) and self._is_plain_in_class(owner, name, value):
             recorder.fixed(owner)
@@ -551,7 +550,7 @@ class AttributeHandlers(Handlers):
         delete, _ = self.lookup(cls, "__delattr__")
         if type(delete) is types.FunctionType:
             self.recorder.calls.call(delete, (owner, name), {})
-        elif _stores_as_usual(cls) and type(name) is str:
+        elif self._stores_as_usual(cls) and type(name) is str:
             self.plain_delete_attribute(owner, name)
         else:
             self._stop_storing(owner, name)
