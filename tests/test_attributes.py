@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import types
+from collections import defaultdict, deque
 from typing import ClassVar
 
 import pytest
 
 import tracejit as T
+from tracejit.capture.handlers import attributes, builtin_calls, outside_calls, printing, readings, standard_calls
 from tracejit.config import override
 
 CALLS = 10
@@ -319,3 +321,18 @@ def test_a_class_that_gets_an_attribute_between_calls_is_another_one() -> None:
     for _ in range(CALLS):
         assert step(x).tolist() == [1000.0, 3000.0]
     assert step.stats.traces == 2
+
+
+def test_no_table_of_functions_has_a_method_of_a_container():
+    tables = (
+        builtin_calls._SPECIAL, outside_calls._HANDLERS, printing._TELLING, readings._HANDLERS, standard_calls._HANDLERS,
+    )  # fmt: skip
+    owners = [getattr(function, "__self__", None) for table in tables for function in table]
+    assert owners and not any(isinstance(owner, builtin_calls._CONTAINER_TYPES) for owner in owners)
+
+
+@pytest.mark.parametrize("cls", [list, tuple, dict, set, frozenset, deque, defaultdict])
+def test_methods_of_containers_are_those_that_python_finds(cls):
+    found = {name: method for (owner, name), method in attributes._METHODS_OF_CONTAINERS.items() if owner is cls}
+    assert found and all(getattr(cls, name) is method for name, method in found.items())
+    assert cls.__flags__ & (1 << 9) == 0 and cls().__class__.__dictoffset__ == 0
