@@ -177,16 +177,16 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        states = self.state
         with enable_grad() if self.defaults.get("differentiable", False) else no_grad():
             for group in self.param_groups:
                 members = []
                 for p in group["params"]:
                     gradient = p.grad
                     if gradient is not None:
-                        state = self.state.get(p)
+                        state = states.get(p)
                         if state is None:
-                            state = self.initial_state(p, group)
-                            self.state[p] = state
+                            state = states[p] = self.initial_state(p, group)
                         members.append((p, gradient, state))
                 self.update_group(members, group)
         return loss
