@@ -308,9 +308,8 @@ from tracejit.core.aside import aside
 
 def stop(*_): raise LookupError
 signal.signal(signal.SIGALRM, stop)
-signal.setitimer(signal.ITIMER_REAL, 0.05)
 try:
-    aside(lambda: (time.sleep(0.5), print("done", flush=True)))
+    aside(lambda: (signal.setitimer(signal.ITIMER_REAL, 0.05), time.sleep(0.5), print("done", flush=True)))
 except LookupError:
     print("ends", flush=True)
 """
