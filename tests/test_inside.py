@@ -9,7 +9,7 @@ import pytest
 
 import tracejit as tj
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.inside import Attribute, is_tuple, items_of, parts_of, places_in, put, put_along, remade
+from tracejit.capture.inside import Attribute, is_tuple, items_of, parts_of, paths_in, put, put_along, remade
 
 
 class Pair(NamedTuple):
@@ -72,7 +72,7 @@ def test_modules_have_parts() -> None:
 def test_places_lead_inside_and_something_else_can_be_put_there() -> None:
     recorder, bare = Recorder(), Bare(Pair(1.0, [{"k": 2.0}]))
     variables = {"x": bare, "y": (3.0, 4)}
-    numbers = {path: x for path, x in places_in(recorder, variables) if type(x) in (int, float)}
+    numbers = {path: x for path, x in paths_in(recorder, variables, []) if type(x) in (int, float)}
     inside = ("x", Attribute("value", None), 1, 0, "k")
     assert numbers == {("x", Attribute("value", None), 0): 1.0, inside: 2.0, ("y", 0): 3.0, ("y", 1): 4}
     before = bare.value
@@ -89,11 +89,11 @@ def test_nobody_compares_keys_that_are_objects() -> None:
         __hash__ = object.__hash__
 
     variables = {"x": {Key(): 1, "a": 2}}
-    assert [path for path, _ in places_in(Recorder(), variables)] == [("x", "a")]
+    assert [path for path, _ in paths_in(Recorder(), variables, [])] == [("x", "a")]
     assert put_along(Recorder(), variables["x"], ("a",), 3) == variables["x"] and variables["x"]["a"] == 3
 
 
 def test_a_container_that_holds_itself_is_gone_through_once() -> None:
     listed: list[Any] = [1]
     listed.append(listed)
-    assert [path for path, _ in places_in(Recorder(), {"x": listed})] == [("x", 0), ("x", 1)]
+    assert [path for path, _ in paths_in(Recorder(), {"x": listed}, [])] == [("x", 0), ("x", 1)]

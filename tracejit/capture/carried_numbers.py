@@ -2,7 +2,9 @@
 
 Floats in variables that a step assigns to (`time += dt`), and numbers inside of what variables lead to (`self.time += dt`,
 `State(x, state.steps + 1)`), are made numbers of the program at the beginning of the second step, if the first one has changed them: steps
-that follow compute with them as with any that are taken out of tensors (handlers/late.py), and the loop carries the tensors on.
+that follow compute with them as with any that are taken out of tensors (handlers/late.py), and the loop carries the tensors on.  Where all
+steps run after all, those inside are plain ones again, as far as they are the same in each call: whatever they decide, choose or name
+would be asked of the program otherwise.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tracejit.capture.handlers.in_program import WORD
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic, plain
-from tracejit.capture.inside import places_in, put_along
+from tracejit.capture.inside import Path, paths_in, put_along
 from tracejit.core.dtypes import float64, int64
 from tracejit.ops.creation import full
 from tracejit.tensor import Tensor
@@ -22,9 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CarriedNumbers"]
 
-Places = dict[tuple[Any, ...], Any]
-"""By (variable, places that lead inside)."""
-
 
 class CarriedNumbers:
     """Those of one loop."""
@@ -33,22 +33,47 @@ class CarriedNumbers:
         """names: of variables that steps assign to and hand on."""
         self._interpreter = interpreter
         self._names = tuple(names)
-        self._floats: Places = {}
-        self._inside: Places = {}
+        self._floats: dict[Path, Any] = {}
+        self._inside: dict[Path, Any] = {}
+        self._known: dict[int, Any] = {}  # numbers inside, by id, that were plain ones
 
-    def begin(self, variables: Mapping[str, Any], looked_at: Mapping[str, Any]) -> None:
-        """The first step begins.  looked_at: the variables that tell steps apart."""
-        self._floats, self._inside = self._floats_in(variables), self._numbers_in(looked_at)
+    def begin(self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], cells: Iterable[Any]) -> None:
+        """The first step begins.  looked_at: the variables that tell steps apart.  cells: what else the function finds."""
+        self._floats, self._inside = self._floats_in(variables), self._numbers_in(variables, looked_at, cells)
 
-    def carry(self, variables: dict[str, Any], looked_at: Mapping[str, Any]) -> bool:
+    def carry(self, variables: dict[str, Any], looked_at: Mapping[str, Any], cells: Iterable[Any]) -> bool:
         """The second step begins.  Whether there are such numbers; then they are in their places."""
-        inside = self._changed(self._numbers_in(looked_at), self._inside)
+        inside = self._changed(self._numbers_in(variables, looked_at, cells), self._inside)
         floats = self._floats_in(variables)
-        floats = {place: x for place, x in floats.items() if place in self._floats} if self._changed(floats, self._floats) else {}
-        for (name, *path), x in (floats | inside).items():
+        floats = {path: x for path, x in floats.items() if path in self._floats} if self._changed(floats, self._floats) else {}
+        for path, x in (floats | inside).items():
             number = self._interpreter.take_number(full(x, shape=(), dtype=float64 if type(plain(x)) is float else int64))
-            variables[name] = put_along(self._interpreter.recorder, variables[name], tuple(path), number)
+            self._put(variables, path, number)
+            if path in inside and not is_symbolic(x):
+                self._known[id(number)] = number
         return bool(floats or inside)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether numbers have been put inside that are the same in each call."""
+        return bool(self._known)
+
+    def give_up(self, variables: dict[str, Any], looked_at: Mapping[str, Any], cells: Iterable[Any]) -> None:
+        """All steps run: numbers that follow from those which `carry` has put inside are plain ones again."""
+        for path, x in self._paths_in(variables, looked_at, cells):
+            if is_late(x) and self._is_known(x):
+                self._put(variables, path, plain(x))
+        self._known.clear()
+
+    def _put(self, variables: dict[str, Any], path: Path, number: Any) -> None:
+        variables[path[0]] = put_along(self._interpreter.recorder, variables[path[0]], path[1:], number)
+
+    def _is_known(self, x: Any) -> bool:
+        """Whether a number is the same in each call."""
+        if not is_late(x):
+            return type(x) in (int, float, bool)
+        parts = x._late.parts
+        return id(x) in self._known or (x._late.expression is not None and bool(parts) and all(map(self._is_known, parts)))
 
     def tensors(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
         """The tensors of floats in variables."""
@@ -56,19 +81,27 @@ class CarriedNumbers:
         found = {name: x._late.in_program() for name, x in numbers.items() if type(x._value) is float}
         return {name: x for name, x in found.items() if x is not None}
 
-    def _floats_in(self, variables: Mapping[str, Any]) -> Places:
+    def _floats_in(self, variables: Mapping[str, Any]) -> dict[Path, Any]:
         """Floats, and those that are computed of numbers from outside before the program runs."""
-        numbers = {(name,): x for name in self._names if type(plain(x := variables.get(name))) is float}
-        return {place: x for place, x in numbers.items() if not is_late(x)}
+        numbers: dict[Path, Any] = {(name,): x for name in self._names if type(plain(x := variables.get(name))) is float}
+        return {path: x for path, x in numbers.items() if not is_late(x)}
 
-    def _numbers_in(self, looked_at: Mapping[str, Any]) -> Places:
-        """The same inside of what variables lead to, and integers."""
-        places = places_in(self._interpreter.recorder, looked_at)
-        return {place: x for place, x in places if type(plain(x)) in (int, float) and not is_late(x)}
+    def _numbers_in(self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], cells: Iterable[Any]) -> dict[Path, Any]:
+        """The same inside of what variables lead to, and integers that the program can hold."""
+        found = {path: x for path, x in self._paths_in(variables, looked_at, cells) if not is_late(x)}
+        return {
+            path: x for path, x in found.items() if type(n := plain(x)) is float or (type(n) is int and n.bit_length() <= WORD)
+        }
+
+    def _paths_in(
+        self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], cells: Iterable[Any]
+    ) -> list[tuple[Path, Any]]:
+        others = [x for name, x in variables.items() if name not in looked_at]
+        return paths_in(self._interpreter.recorder, looked_at, [*others, *cells])
 
     @staticmethod
-    def _changed(now: Places, before: Places) -> Places:
-        return {place: x for place, x in now.items() if place in before and not _is_same(x, before[place])}
+    def _changed(now: dict[Path, Any], before: dict[Path, Any]) -> dict[Path, Any]:
+        return {path: x for path, x in now.items() if path in before and not _is_same(x, before[path])}
 
 
 def _is_same(x: Any, y: Any) -> bool:

@@ -1,6 +1,6 @@
 """What is done in the place of steps of a loop that need not run (repeating.py): their operations, one by one, and no Python around them.
 
-What they make stands where the steps would have left it: in variables, tuples, lists and dictionaries.
+What they make stands where the steps would have left it: in variables, tuples, lists, dictionaries and objects.
 """
 
 from __future__ import annotations

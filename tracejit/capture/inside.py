@@ -1,14 +1,14 @@
 """What is inside of tuples, lists, dictionaries and objects that the call has made, by its places.
 
 Loops look at all that steps find (snapshots.py), put there what steps that did not run would have left (evaluated_steps.py), and have
-the program hold the numbers there that steps change (repeating.py).  A symbolic number in a named tuple or in an attribute is a plain one
-there, and known by its place (handlers/effects.py); here it is found and put like any other.
+the program hold the numbers there that steps change (carried_numbers.py).  A symbolic number in a named tuple or in an attribute is a
+plain one there, and known by its place (handlers/effects.py); here it is found and put like any other.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracejit.capture.handlers.symbols import stored
@@ -25,12 +25,27 @@ from tracejit.capture.policies import (
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["DICTIONARIES", "SEQUENCES", "is_tuple", "items_of", "parts_of", "places_in", "put", "put_along", "remade"]
+__all__ = [
+    "DICTIONARIES",
+    "SEQUENCES",
+    "Attribute",
+    "Path",
+    "is_tuple",
+    "items_of",
+    "parts_of",
+    "paths_in",
+    "put",
+    "put_along",
+    "remade",
+]
 
 SEQUENCES: Final = (list, deque)
 DICTIONARIES: Final = (dict, OrderedDict, defaultdict)
 _MOST: Final = 4096
-"""Places that are looked at."""
+"""Containers that are looked at."""
+
+Path = tuple[Any, ...]
+"""A variable, and the places that lead inside."""
 
 
 class Attribute(NamedTuple):
@@ -79,7 +94,10 @@ def parts_of(recorder: Recorder, x: Any) -> list[tuple[Any, Any]] | None:
     found: list[tuple[Any, Any]] = [
         (Attribute(name, None), known.get((id(instance), name), value)) for name, value in instance.items()
     ]
-    for name, slot in slots_of(cls):
+    slots = slots_of(cls)
+    if len({name for name, _ in slots}) < len(slots):  # some hide others, whose numbers go by the same name
+        return None
+    for name, slot in slots:
         if not is_empty(slot, x):
             found.append((Attribute(name, slot), known.get((id(x), name), slot.__get__(x))))
     return found
@@ -91,30 +109,42 @@ def put(recorder: Recorder, x: Any, place: Any, value: Any) -> None:
         x[place] = value
         return
     name, slot = place
-    instance = instance_dictionary(x)
     if slot is None:
-        instance[name] = stored(value)  # type: ignore[index]
+        instance_dictionary(x)[name] = stored(value)  # type: ignore[index]
     else:
         slot.__set__(x, stored(value))
-    recorder.effects.remember((id(instance if slot is None else x), name), value)
+    recorder.effects.note_attribute(x, name, value)
 
 
-def places_in(recorder: Recorder, variables: Mapping[str, Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """All places inside of what variables lead to, each as the places that lead there, with what is there.  There are none inside of what
-    was made outside or is found again, nor at keys of dictionaries that are objects, which code of the program compares."""
-    waiting: list[tuple[tuple[Any, ...], Any]] = [((name,), value) for name, value in variables.items()]
+def paths_in(recorder: Recorder, variables: Mapping[str, Any], others: Iterable[Any]) -> list[tuple[Path, Any]]:
+    """(the places that lead there, what is there) of all places inside of what variables lead to.  There are none inside of what was made
+    outside or is found again, nor at keys of dictionaries that are objects, which code of the program compares; nor inside of tuples
+    that stand in two places, since one that is made anew would be another one in each.  others: what else has references to tuples."""
+    waiting: list[tuple[Path, Any, tuple[int, ...]]] = [((), value, ()) for value in others]
+    waiting += [((name,), value, ()) for name, value in variables.items()]
     seen: dict[int, Any] = {}
-    while waiting and len(seen) < _MOST:
-        path, value = waiting.pop()
-        if recorder.is_outside(value) or id(value) in seen:
+    met: Counter[int] = Counter()  # tuples
+    found: list[tuple[Path, Any, tuple[int, ...]]] = []
+    while waiting:
+        path, value, inside = waiting.pop()
+        if recorder.is_outside(value):
             continue
-        parts = list(enumerate(items_of(recorder, value))) if is_tuple(value) else parts_of(recorder, value)
-        if parts is not None:
-            seen[id(value)] = value
-            for place, part in parts:
-                if type(place) in _PLACES:
-                    yield (*path, place), part
-                    waiting.append(((*path, place), part))
+        is_immutable = is_tuple(value)
+        if is_immutable:
+            met[id(value)] += 1
+            inside = (*inside, id(value))
+        parts = list(enumerate(items_of(recorder, value))) if is_immutable else parts_of(recorder, value)
+        if parts is None or id(value) in seen:
+            continue
+        if len(seen) == _MOST:
+            return []
+        seen[id(value)] = value
+        for place, part in parts:
+            known = (*path, place) if path and type(place) in _PLACES else ()
+            waiting.append((known, part, inside))
+            if known:
+                found.append((known, part, inside))
+    return [(path, part) for path, part, inside in found if all(met[k] == 1 for k in inside)]
 
 
 def put_along(recorder: Recorder, value: Any, path: tuple[Any, ...], new: Any) -> Any:

@@ -84,10 +84,11 @@ def loop_node(
     residuals = [v for v in wanted if v not in body.inputs and v not in outputs]
     body = replace(body, inputs=(*inputs, *body.inputs[carried:]), outputs=(*outputs, *collected, *residuals))
     if tracked:
+        after = [k for k, v in enumerate(outputs) if v in wanted and v not in outputs[:k] and v not in inputs]
         kinds = Saved(
             operands=tuple([k for k in range(carried, len(body.inputs)) if body.inputs[k] in wanted]),
-            before=tuple([k for k in range(len(kept)) if inputs[k] in wanted or outputs[k] in wanted]),
-            after=tuple([k for k, v in enumerate(outputs) if v in wanted and v not in outputs[:k] and v not in inputs]),
+            before=tuple([k for k in range(len(kept)) if inputs[k] in wanted or k in after]),
+            after=tuple(after),
             results=carried + len(collected),
             residuals=len(residuals),
         )

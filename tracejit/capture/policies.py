@@ -345,7 +345,8 @@ def has_plain_state(cls: Any) -> bool:
 def slots_of(cls: Any) -> list[tuple[str, Any]]:
     """Names and descriptors of the slots of instances."""
     classes = [base for base in cls.__mro__ if is_python_class(base)]
-    return [(v.__name__, v) for base in classes for v in vars(base).values() if is_a(v, types.MemberDescriptorType)]
+    found = [(base, v) for base in classes for v in vars(base).values() if is_a(v, types.MemberDescriptorType)]
+    return [(v.__name__, v) for base, v in found if v.__objclass__ is base]
 
 
 def is_user_instance(value: object) -> bool:

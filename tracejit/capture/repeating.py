@@ -16,18 +16,19 @@ that ran, and each number of steps is a recording.  So nothing of what a recordi
 
 A counter that steps compute with (`t * dt`) is, where there may be any number of them, an element of a tensor that the program has, and
 what is computed with it are operations of the program, as of other numbers that are taken from tensors (handlers/late.py).  Floats that
-steps hand on in variables (`time += dt`) are tensors that they carry on.  What else was computed of numbers in a step is nobody's after it,
-or the snapshots are not alike.
+steps hand on in variables (`time += dt`), and numbers that they change inside of objects and containers, are tensors that they carry on
+(carried_numbers.py).  What else was computed of numbers in a step is nobody's after it, or the snapshots are not alike.
 
 All steps run where one does more than compute and write to tensors of the call (guards, draws, numbers that leave, effects, hooks), where
-it changes anything but variables of the function, what is in lists and dictionaries, and lists that it appends to and does nothing else
-with, and where it may ask which step it is.
+it changes anything but variables of the function, what is in containers and objects of the call, and lists that it appends to and does
+nothing else with, and where it may ask which step it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise, starmap
+from types import CellType
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.beginnings import Beginning, Growing
@@ -301,29 +302,37 @@ class Loop:
         self._before = self._step = self._recorded = None
 
     def is_watched(self) -> bool:
-        return self._tries > 0 or (self._ends_itself and not self._at)
+        return self._tries > 0 or (self._ends_itself and not self._at) or self._carried.is_pending
 
     def repeats(self, variables: dict[str, Any]) -> bool:
         """Whether there are other values for the variables of the function: steps have been left out, so that the one that follows is the
-        last, or numbers have become those of the program.  Asked at the beginning of each step."""
+        last, or numbers have become those of the program, or plain ones again.  Asked at the beginning of each step."""
         recorder = self._interpreter.recorder
         recorder.native_depth += 1  # what is compared is no business of the program
         try:
             if not self._at:  # the first step may be another one
                 if isinstance(self._elements, AnyNumber):
-                    self._carried.begin(variables, self._looked_at(variables))
+                    self._carried.begin(*self._found(variables))
                 self._keep(variables)
                 return False
-            carries = self._at == 1 and isinstance(self._elements, AnyNumber)
-            has_changed = carries and self._carried.carry(variables, self._looked_at(variables))
-            if self._repeats(variables):
+            carries = self._at == 1 and self._tries and isinstance(self._elements, AnyNumber)
+            has_changed = bool(carries and self._carried.carry(*self._found(variables)))
+            if self._tries and self._repeats(variables):
                 return True
             has_changed |= self._takes_out_items()
+            if not self._tries and self._carried.is_pending:
+                self._carried.give_up(*self._found(variables))
+                has_changed = True
             if has_changed:
                 self.left = (self._elements[self._at], *[variables.get(name, UNBOUND) for name in self._names.stored])
             return has_changed
         finally:
             recorder.native_depth -= 1
+
+    def _found(self, variables: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
+        """The variables of the function, those that tell steps apart, and what is in those around it."""
+        cells = [c.cell_contents for c in self._cells.values() if c != CellType()]
+        return variables, self._looked_at(variables), cells
 
     def _takes_out_items(self) -> bool:
         """Have lists hold their items one by one, where the element of this step is one that the program is not to get as it is.  Whether

@@ -51,7 +51,17 @@ VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
 _OF_TENSORS: Final = frozenset(
     {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving", "sized"}
     | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "taken_out", "unrolled", "remarks", "rows", "views"}
-    | {"_prepared", "_followed", "_native", "_makers", "_known_strides", "_patched_writes", "_has_plain_writes", "of_objects"}
+    | {
+        "_prepared",
+        "_followed",
+        "_native",
+        "_makers",
+        "_known_strides",
+        "_patched_writes",
+        "_has_plain_writes",
+        "of_objects",
+        "opened",
+    }
 )
 """What is known of values, of numbers in them, of objects and functions that the call has made, and of loops: each step adds to it."""
 OF_READING: Final = frozenset(
@@ -103,9 +113,9 @@ class Snapshot:
         self.new: set[int] = set()
 
     def follows(self, before: Snapshot) -> bool:
-        """Whether this one is like `before`, with its containers in the same places, or others that were made in between: all that led to
-        one at that time has been gone through.  One may have been handed on since, `last = state`, if it was new in a place which has
-        another new one now."""
+        """Whether this one is like `before`, with its containers in the same places, or others that were made in between: they are none of
+        those that were found then, and code of a step finds nothing else.  One may have been handed on since, `last = state`, if it was
+        new in a place which has another new one now; nothing is known to have been new in the first of two that are compared."""
         if self.tokens != before.tokens:
             return False
         older = {id(x): k for k, x in enumerate(before.containers)}
@@ -154,7 +164,7 @@ def snapshot(
         if is_late(value):
             walk.tokens.append(Same(value))
         elif not walk.visit(value, False):
-            return f"{name!r} holds something whose state does not show (an object that the call has made, an iterator)"
+            return f"{name!r} holds something whose state does not show (an iterator, an object of C code, one with a __del__)"
     walk.tokens.append(_AROUND)
     for value in around:
         if not walk.visit(value, True):
@@ -199,7 +209,7 @@ class _Walk:
             tokens.append((cls, repr(x)))
             return []
         if is_symbolic(x):  # the same number is the same, whenever it was computed
-            number = None if x._late is None or not self._takes_numbers else x._late.in_program()
+            number = None if x._late is None or not self._takes_numbers else x._late.carried()
             if number is None:
                 tokens.append(Same(x) if x._late is not None else (cls, x._name))
                 return []
@@ -223,20 +233,23 @@ class _Walk:
             return [(y, True) for y in items_of(self._recorder, x)] if is_immutable and held else []
         self._seen[id(x)] = len(self._seen)
         if is_immutable:
-            tokens.append(len(x))
+            tokens.append(tuple.__len__(x))
             return [(y, held) for y in items_of(self._recorder, x)]
         if cls is set or cls is frozenset:
             tokens.append({(type(y), repr(y)) for y in x})
             return [] if all(type(y) in VALUES for y in x) else None
         if (parts := parts_of(self._recorder, x)) is not None:
             self.containers.append(x)
+            found = [(y, False) for _, y in parts]
             if cls in SEQUENCES:
-                tokens.append(len(x))
+                tokens.append((len(x), getattr(x, "maxlen", None)))
             elif cls in DICTIONARIES:
                 tokens.append([(type(key), repr(key)) if type(key) in VALUES else Same(key) for key in x])
+                found += [(key, True) for key in x if type(key) not in VALUES]
+                found.append((getattr(x, "default_factory", None), True))
             else:
                 tokens.append([name for (name, _), _ in parts])
-            return [(y, False) for _, y in parts]
+            return found
         tokens.append(Same(x))
         if cls is types.MethodType:
             return [(x.__func__, True), (x.__self__, True)]

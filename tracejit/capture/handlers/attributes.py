@@ -50,6 +50,8 @@ _STATELESS: tuple[type, ...] = (types.FunctionType, staticmethod, classmethod, p
 _SHARED: tuple[type, ...] = (type, types.ModuleType)
 _STORED = Name("stored")
 """Stands for the expression of an attribute of a class that this run has set."""
+_METHODS_OF_C: tuple[type, ...] = (types.MethodDescriptorType, types.WrapperDescriptorType)
+"""What a class of the program may have as a special method: `__getattr__ = dict.__getitem__`."""
 _ENUM_PROPERTIES = {"name": "_name_", "value": "_value_"}
 _METHODS_OF_CONTAINERS: dict[tuple[type, str], types.MethodDescriptorType] = {
     (cls, name): method
@@ -78,6 +80,11 @@ def _looks_up_as_usual(cls: type) -> bool:
         return False
     package = module_of(base).partition(".")[0]
     return package in sys.stdlib_module_names or package in ("builtins", "numpy")
+
+
+def _is_of_program(method: Any, name: str) -> bool:
+    """Whether a class of the program has given itself this special method."""
+    return type(method) is types.FunctionType or (is_a(method, _METHODS_OF_C) and method.__name__ != name)
 
 
 def _is_descriptor(value: Any) -> bool:
@@ -269,7 +276,7 @@ class AttributeHandlers(Handlers):
             return find(owner, name)
         except AttributeError:
             handler = self.lookup(type(owner), "__getattr__")[0] if fallback else ABSENT
-            if type(handler) is not types.FunctionType:
+            if type(handler) is not types.FunctionType and not is_a(handler, _METHODS_OF_C):
                 raise
         return self.recorder.calls.call(handler, (owner, name), {})
 
@@ -336,6 +343,8 @@ class AttributeHandlers(Handlers):
         if expression is None:
             if name == "__context__" and is_a(owner, BaseException):
                 recorder.read_handled()
+            if name == "__dict__" and type(value) is dict:
+                recorder.effects.open(value)
             return (
                 recorder.made(value) if type(value) is tuple or name == "__dict__" or is_a(owner, types.FunctionType) else value
             )
@@ -484,7 +493,7 @@ class AttributeHandlers(Handlers):
         owner, value = concrete(owner), recorder.contents.for_place(value)
         cls = type(owner)
         store, _ = self.lookup(cls, "__setattr__")
-        if type(store) is types.FunctionType and not is_a(owner, Tensor):
+        if _is_of_program(store, "__setattr__") and not is_a(owner, Tensor):
             recorder.calls.call(store, (owner, name, value), {})
         elif self._stores_as_usual(cls):
             self.plain_set_attribute(value, owner, name)
@@ -548,7 +557,7 @@ class AttributeHandlers(Handlers):
         owner = concrete(owner)
         cls = type(owner)
         delete, _ = self.lookup(cls, "__delattr__")
-        if type(delete) is types.FunctionType:
+        if _is_of_program(delete, "__delattr__"):
             self.recorder.calls.call(delete, (owner, name), {})
         elif self._stores_as_usual(cls) and type(name) is str:
             self.plain_delete_attribute(owner, name)

@@ -177,7 +177,9 @@ class EffectHandlers(Handlers):
         self.written: set[Place] = set()
         self.stored: dict[Place, Any] = {}
         self.numbered: dict[int, dict[Place, None]] = {}  # the places in `stored`, by what they are in
-        self.of_objects: set[int] = set()  # what places are in that belong to objects and named tuples which the call has made
+        # ids of named tuples and instances that the call has made, and of their dictionaries, which have places of numbers
+        self.of_objects: set[int] = set()
+        self.opened: set[int] = set()  # ids of dictionaries of such instances that the program has
         self.content_known: set[int] = set()  # containers whose whole content is guarded
         self.originals: dict[
             int, Any
@@ -284,10 +286,20 @@ class EffectHandlers(Handlers):
         place: Place = (id(owner) if slot else id(instance), name)
         if self.recorder.is_outside(owner):
             self.note_store(place, AttributeStore(owner, name, value))
+        elif place[0] in self.opened:
+            if value is not ABSENT:
+                instance[name] = value  # type: ignore[index]
         else:
             self.remember(place, value)
             self.of_objects.add(place[0])
             self.recorder.keep.append(owner)
+
+    def open(self, instance: dict[str, Any]) -> None:
+        """The program has the dictionary of an instance that the call has made: from here on it holds symbolic numbers itself, as any other
+        container of the call's."""
+        for place in self.numbered.pop(id(instance), ()):
+            instance[place[1]] = self.stored.pop(place)  # type: ignore[index]
+        self.opened.add(id(instance))
 
     # -- globals and cells
     def read_global(self, names: dict[str, Any], name: str, value: Any) -> Any:

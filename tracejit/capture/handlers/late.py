@@ -16,6 +16,9 @@ __all__ = ["MOST_ELEMENTS", "Access", "Late", "Program", "definitions", "is_answ
 MOST_ELEMENTS = 4096
 """How many elements of a tensor, or rows of an array, are values of their own."""
 
+_HELD = 63
+"""Bits of an integer that a tensor holds, and a sign."""
+
 Access = Callable[[Expr], Expr]
 """From the expression of a tensor to that of what Python takes out of it."""
 
@@ -88,6 +91,14 @@ class Late:
         if not self.made:
             self.tensor, self.made = self.make(), True
         return self.tensor
+
+    def carried(self) -> Any:
+        """The tensor, for steps of a loop that know no more of an integer in it than that it is there: they do the same, however it was
+        computed."""
+        tensor = self.in_program()
+        if tensor is not None and self.bits:
+            self.bits = _HELD
+        return tensor
 
 
 def is_late(value: Any) -> bool:
