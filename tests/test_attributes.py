@@ -336,3 +336,75 @@ def test_methods_of_containers_are_those_that_python_finds(cls):
     found = {name: method for (owner, name), method in attributes._METHODS_OF_CONTAINERS.items() if owner is cls}
     assert found and all(getattr(cls, name) is method for name, method in found.items())
     assert cls.__flags__ & (1 << 9) == 0 and cls().__class__.__dictoffset__ == 0
+
+
+class Kept: ...
+
+
+class Fields(dict):
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+def written_in_the_dictionary(x):
+    kept = Kept()
+    kept.n = x.shape[0]
+    kept.__dict__["n"] = 5
+    return kept.n, dict(vars(kept))
+
+
+def counted_in_the_dictionary(x):
+    kept = Kept()
+    kept.n = x.sum().item()
+    vars(kept)["n"] += 1
+    kept.__dict__.update(m=kept.n * 2)
+    return kept.n, kept.m
+
+
+def taken_out_of_the_dictionary(x):
+    kept = Kept()
+    kept.n = kept.m = x.shape[0]
+    found = vars(kept).pop("n")
+    vars(kept)["n"] = 7
+    kept.__dict__.setdefault("k", found)
+    return kept.n, kept.m, kept.k, found
+
+
+def stored_once_the_program_has_the_dictionary(x):
+    kept = Kept()
+    named = vars(kept)
+    kept.n, kept.m = x.shape[0], x.sum().item()
+    named["n"] += 1
+    del kept.m
+    return kept.n, dict(named), hasattr(kept, "m")
+
+
+def items_as_attributes(x):
+    fields = Fields(n=0)
+    fields.n += x.shape[0]
+    fields.m = 1
+    del fields.m
+    return dict(fields), fields.n
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        written_in_the_dictionary, counted_in_the_dictionary, taken_out_of_the_dictionary,
+        stored_once_the_program_has_the_dictionary, items_as_attributes,
+    ],
+)  # fmt: skip
+def test_attributes_and_items_of_the_dictionary_are_one(function):
+    compiled = T.compile(function)
+    for length in (3, 4, 5, 6, 6):
+        x = T.ones(length)
+        assert compiled(x) == function(x)
+    assert compiled.stats.compiled_calls and not compiled.reasons
+
+
+def test_an_error_of_a_method_of_c_code_is_the_one_of_eager_mode():
+    compiled = T.compile(lambda x: (Fields(n=0).nothing, x * 2))
+    for _ in range(2):
+        with pytest.raises(KeyError, match="nothing"):
+            compiled(T.ones(2))

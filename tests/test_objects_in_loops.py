@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 import weakref
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -333,15 +335,94 @@ def referred_to(xs: Any) -> Any:
     return state.h, reference() is None
 
 
+def a_number_in_it_is_long(xs: Any) -> Any:
+    state, listed = State(zeros(), 2**63), [14695981039346656037, zeros()]
+    for x in xs:
+        state = State(cell(state.h, x), state.c + 1)
+        listed[0] = (listed[0] ^ 7) * 1099511628211 % 2**64
+        listed[1] = cell(listed[1], state.h)
+    return state.h, state.c, listed
+
+
+def a_number_in_it_is_too_long_and_a_position(xs: Any) -> Any:
+    state, series = State(zeros(), 1), xs.detach()
+    for _ in range(xs.shape[0]):
+        state.c = state.c * 3
+        state.h = cell(state.h, series[state.c % 2])
+    return state.h, state.c
+
+
+def a_tuple_is_in_two_variables(xs: Any) -> Any:
+    state = best = Pair(zeros(), 0.0)
+    total = zeros()
+    for x in xs:
+        if best is state:
+            total = total + x
+        state = Pair(cell(state.h, x), state.c + 0.25)
+        best = state
+    return total, state.h, state.c, best is state
+
+
+class Odd(Pair):
+    __slots__ = ()
+    days = datetime.timedelta.days
+
+    def __len__(self) -> int:
+        raise AssertionError
+
+    __iter__ = __eq__ = __getitem__ = __len__  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+
+class OddObject:
+    days = datetime.timedelta.days
+
+    def __init__(self, h: Any) -> None:
+        self.h = h
+
+
+def odd_classes(xs: Any) -> Any:
+    state, other = Odd(zeros(), 1), OddObject(zeros())
+    for x in xs:
+        state = Odd(cell(state.h, x), 1)
+        other = OddObject(cell(other.h, state.h))
+    return state.h, other.h
+
+
+def factories_and_lengths(xs: Any) -> Any:
+    h, short, long = zeros(), deque([zeros()], 1), deque([zeros()], 2)
+    table = defaultdict(lambda h=h: h)
+    for x in xs:
+        h = cell(table["a"], x)
+        table = defaultdict(lambda h=h: h)
+        short, long = long, short
+        short.append(h)
+    return table["a"], len(short), len(long)
+
+
+def keys_that_change(xs: Any) -> Any:
+    h, table = zeros(), {State(1, 2): 0}
+    for x in xs:
+        h = cell(h, x)
+        for key in table:
+            key.rate += 1.0
+    return h, [key.rate for key in table]
+
+
+State.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
 @pytest.mark.parametrize(
     "function",
     [
         helped, helped_with_lists, all_are_kept, linked, a_number_in_it_has_more_and_more_bits,
         a_number_in_it_decides, a_number_in_it_is_a_key, other_objects_are_keys, a_function_has_it, referred_to, own_generator,
+        a_number_in_it_is_long, a_number_in_it_is_too_long_and_a_position, a_tuple_is_in_two_variables, odd_classes,
+        factories_and_lengths, keys_that_change,
     ],
 )  # fmt: skip
 def test_steps_that_tell_one_object_from_the_next_give_what_eager_ones_do(function: Callable[..., Any]) -> None:
-    agree(tj.compile(function), function, (12, 13, 31, 30, 31, 3, 0))
+    agree(tj.compile(function), function, (12, 13, 31, 55, 31, 3, 0))
 
 
 def test_steps_that_save_nothing_may_be_gone_back_through_twice() -> None:

@@ -63,9 +63,14 @@ def is_tuple(x: Any) -> bool:
     cls = type(x)
     if cls is tuple:
         return True
-    if builtin_base(cls) is not tuple or instance_dictionary(x) or hasattr(cls, "__del__"):
+    if builtin_base(cls) is not tuple or instance_dictionary(x) or _of_class(cls, "__del__") is not None:
         return False
-    return type(names := getattr(cls, "_fields", None)) is tuple and len(names) == tuple.__len__(x)
+    return type(names := _of_class(cls, "_fields")) is tuple and len(names) == tuple.__len__(x)
+
+
+def _of_class(cls: type, name: str) -> Any:
+    """What a class has under a name, or one that it inherits from; no metaclass is asked."""
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 def items_of(recorder: Recorder, x: tuple[Any, ...]) -> list[Any]:
@@ -88,7 +93,9 @@ def parts_of(recorder: Recorder, x: Any) -> list[tuple[Any, Any]] | None:
         return list(enumerate(x))
     if cls in DICTIONARIES:
         return list(x.items())
-    if not has_plain_state(cls) or hasattr(cls, "__del__") or any(is_library_module(module_of(base)) for base in cls.__mro__):
+    if not has_plain_state(cls) or _of_class(cls, "__del__") is not None:
+        return None
+    if any(is_library_module(module_of(base)) for base in cls.__mro__):
         return None
     instance, known = instance_dictionary(x) or {}, recorder.effects.stored
     found: list[tuple[Any, Any]] = [
