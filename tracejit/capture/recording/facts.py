@@ -20,7 +20,7 @@ __all__ = ["Earlier", "Fact", "Facts", "earlier_values", "parameters", "shown"]
 _LONGEST: Final = 60
 
 
-@dataclass(slots=True)  # not frozen: recordings make thousands, which takes twice as long then
+@dataclass(frozen=True, slots=True)
 class Fact:
     """`name` was found to be `value`.  kind: "value", "outcome" (of a comparison), "type", "object", "shape", "tensor", "mode" or "exit" (a
     value inside the program).  where: the user's "file:line", empty for what comes with the call."""
