@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 import tracejit as tj
+from tests.plain_objects import Bare, Ending, Kept, Pair, Slotted
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.inside import Attribute, is_tuple, items_of, parts_of, paths_in, put, put_along, remade
-
-
-class Pair(NamedTuple):
-    a: Any
-    b: Any
-
-
-class Kept(Pair):
-    """Instances have a dictionary."""
-
-
-class Bare:
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-class Slotted(Bare):
-    __slots__ = ("more",)
-
-
-class Ending(Bare):
-    def __del__(self) -> None: ...
 
 
 def test_named_tuples_are_tuples_unless_they_have_more() -> None:

@@ -37,13 +37,14 @@ class CarriedNumbers:
         self._inside: dict[Path, Any] = {}
         self._known: dict[int, Any] = {}  # numbers inside, by id, that were plain ones
 
-    def begin(self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], cells: Iterable[Any]) -> None:
-        """The first step begins.  looked_at: the variables that tell steps apart.  cells: what else the function finds."""
-        self._floats, self._inside = self._floats_in(variables), self._numbers_in(variables, looked_at, cells)
+    def begin(self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> None:
+        """The first step begins.  looked_at: the variables that tell steps apart.  others: what else the function
+        finds."""
+        self._floats, self._inside = self._floats_in(variables), self._numbers_in(looked_at, others)
 
-    def carry(self, variables: dict[str, Any], looked_at: Mapping[str, Any], cells: Iterable[Any]) -> bool:
+    def carry(self, variables: dict[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> bool:
         """The second step begins.  Whether there are such numbers; then they are in their places."""
-        inside = self._changed(self._numbers_in(variables, looked_at, cells), self._inside)
+        inside = self._changed(self._numbers_in(looked_at, others), self._inside)
         floats = self._floats_in(variables)
         floats = {path: x for path, x in floats.items() if path in self._floats} if self._changed(floats, self._floats) else {}
         for path, x in (floats | inside).items():
@@ -58,9 +59,9 @@ class CarriedNumbers:
         """Whether numbers have been put inside that are the same in each call."""
         return bool(self._known)
 
-    def give_up(self, variables: dict[str, Any], looked_at: Mapping[str, Any], cells: Iterable[Any]) -> None:
+    def give_up(self, variables: dict[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> None:
         """All steps run: numbers that follow from those which `carry` has put inside are plain ones again."""
-        for path, x in self._paths_in(variables, looked_at, cells):
+        for path, x in paths_in(self._interpreter.recorder, looked_at, others):
             if is_late(x) and self._is_known(x):
                 self._put(variables, path, plain(x))
         self._known.clear()
@@ -86,18 +87,12 @@ class CarriedNumbers:
         numbers: dict[Path, Any] = {(name,): x for name in self._names if type(plain(x := variables.get(name))) is float}
         return {path: x for path, x in numbers.items() if not is_late(x)}
 
-    def _numbers_in(self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], cells: Iterable[Any]) -> dict[Path, Any]:
+    def _numbers_in(self, looked_at: Mapping[str, Any], others: Iterable[Any]) -> dict[Path, Any]:
         """The same inside of what variables lead to, and integers that the program can hold."""
-        found = {path: x for path, x in self._paths_in(variables, looked_at, cells) if not is_late(x)}
+        found = {path: x for path, x in paths_in(self._interpreter.recorder, looked_at, others) if not is_late(x)}
         return {
             path: x for path, x in found.items() if type(n := plain(x)) is float or (type(n) is int and n.bit_length() <= WORD)
         }
-
-    def _paths_in(
-        self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], cells: Iterable[Any]
-    ) -> list[tuple[Path, Any]]:
-        others = [x for name, x in variables.items() if name not in looked_at]
-        return paths_in(self._interpreter.recorder, looked_at, [*others, *cells])
 
     @staticmethod
     def _changed(now: dict[Path, Any], before: dict[Path, Any]) -> dict[Path, Any]:

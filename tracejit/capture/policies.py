@@ -40,6 +40,7 @@ __all__ = [
     "CHANGING_METHODS",
     "COMPUTED_NUMBERS",
     "C_CALLABLES",
+    "C_METHODS",
     "DICT_VIEWS",
     "FRAME_FUNCTIONS",
     "IDENTITY_TYPES",
@@ -226,7 +227,8 @@ _CONVERTED_PACKAGES = (
 )
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE_TYPE = 1 << 8
-_C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+C_METHODS: tuple[type, ...] = (types.MethodDescriptorType, types.WrapperDescriptorType)
+"""What C code gives a class to be called with an instance; a class of the program may have it under another name."""
 
 
 @functools.cache
@@ -273,7 +275,7 @@ def is_python_class(cls: type) -> bool:
 def _of_c(value: Any, cls: type) -> bool:
     """Whether this attribute of `cls` is one that C code gave it."""
     kind = type(value)
-    if kind in _C_METHODS:
+    if kind in C_METHODS:
         return value.__objclass__ is cls
     if kind is types.BuiltinFunctionType:  # __new__ and static methods
         return value.__self__ is cls

@@ -330,9 +330,11 @@ class Loop:
             recorder.native_depth -= 1
 
     def _found(self, variables: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
-        """The variables of the function, those that tell steps apart, and what is in those around it."""
-        cells = [c.cell_contents for c in self._cells.values() if c != CellType()]
-        return variables, self._looked_at(variables), cells
+        """The variables of the function, those that tell steps apart, and what is in the others and in those around it."""
+        looked_at = self._looked_at(variables)
+        others = [x for name, x in variables.items() if name not in looked_at]
+        others += [c.cell_contents for c in self._cells.values() if c != CellType()]
+        return variables, looked_at, others
 
     def _takes_out_items(self) -> bool:
         """Have lists hold their items one by one, where the element of this step is one that the program is not to get as it is.  Whether

@@ -23,6 +23,7 @@ from tracejit.capture.handlers.effects import AttributeStore
 from tracejit.capture.handlers.symbols import SuperProxy, concrete, is_symbolic, stored
 from tracejit.capture.policies import (
     C_CALLABLES,
+    C_METHODS,
     KEEPING_NAMES,
     PRIMITIVE_TYPES,
     builtin_base,
@@ -50,8 +51,6 @@ _STATELESS: tuple[type, ...] = (types.FunctionType, staticmethod, classmethod, p
 _SHARED: tuple[type, ...] = (type, types.ModuleType)
 _STORED = Name("stored")
 """Stands for the expression of an attribute of a class that this run has set."""
-_METHODS_OF_C: tuple[type, ...] = (types.MethodDescriptorType, types.WrapperDescriptorType)
-"""What a class of the program may have as a special method: `__getattr__ = dict.__getitem__`."""
 _ENUM_PROPERTIES = {"name": "_name_", "value": "_value_"}
 _METHODS_OF_CONTAINERS: dict[tuple[type, str], types.MethodDescriptorType] = {
     (cls, name): method
@@ -84,7 +83,7 @@ def _looks_up_as_usual(cls: type) -> bool:
 
 def _is_of_program(method: Any, name: str) -> bool:
     """Whether a class of the program has given itself this special method."""
-    return type(method) is types.FunctionType or (is_a(method, _METHODS_OF_C) and method.__name__ != name)
+    return type(method) is types.FunctionType or (is_a(method, C_METHODS) and method.__name__ != name)
 
 
 def _is_descriptor(value: Any) -> bool:
@@ -276,7 +275,7 @@ class AttributeHandlers(Handlers):
             return find(owner, name)
         except AttributeError:
             handler = self.lookup(type(owner), "__getattr__")[0] if fallback else ABSENT
-            if type(handler) is not types.FunctionType and not is_a(handler, _METHODS_OF_C):
+            if type(handler) is not types.FunctionType and not is_a(handler, C_METHODS):
                 raise
         return self.recorder.calls.call(handler, (owner, name), {})
 

@@ -180,7 +180,7 @@ class CallHandlers(Handlers):
                 return method(recorder, function, arguments, keywords)
             if makes_records(function) and arguments:
                 return self._record(function, arguments[0], arguments[1:], keywords)
-            if function.__code__.co_filename != "<string>":
+            if function.__code__.co_filename != "<string>" and not draws(function):  # as it may in another call
                 self._followed[id(function)] = function
             return self.instrumented(function, arguments, keywords)
         if cls is MethodType:
