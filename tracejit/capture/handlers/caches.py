@@ -40,44 +40,59 @@ _MARK = _mark()
 
 
 def _is_as_expected() -> bool:
-    for most in (None, 4):
-        probe = functools.lru_cache(most)(lambda *arguments, **keywords: arguments)
+    for most, typed in ((None, False), (4, False), (None, True)):
+        probe = functools.lru_cache(most, typed)(lambda *arguments, **keywords: arguments)
         cache = _found(probe)
-        probe(1), probe("a"), probe(1.5), probe(2, k="b", a=1)
-        if cache is None or list(cache) != [1, "a", (1.5,), (2, _MARK, "k", "b", "a", 1)]:
+        calls: list[tuple[Any, dict[str, Any]]] = [((1,), {}), (("a",), {}), ((1.5,), {}), ((2,), {"k": "b", "a": 1})]
+        for values, keywords in calls:
+            probe(*values, **keywords)
+        if cache is None or list(cache) != [key_of(*call, typed) for call in calls]:
             return False
         probe.cache_clear()
         probe(3)
-        if list(cache) != [3]:
+        if list(cache) != [key_of((3,), {}, typed)]:
             return False
     return True
 
 
-_EXPECTED = _is_as_expected()
-
-
-def cache_of(function: Any) -> tuple[dict[Any, Any], int | None] | None:
-    """(the dictionary of what has been cached, the limit); None where it is not known, has keys of another kind, or is full."""
+def cache_of(function: Any) -> tuple[dict[Any, Any], int | None, bool] | None:
+    """(the dictionary of what has been cached, the limit, whether types are part of keys); None where it is not known, or is full."""
     parameters = function.cache_parameters()
-    cache = _found(function) if _EXPECTED and not parameters["typed"] else None
+    cache = _found(function) if _EXPECTED else None
     most = parameters["maxsize"]
-    return None if cache is None or (most is not None and len(cache) + 1 >= most) else (cache, most)
+    return None if cache is None or (most is not None and len(cache) + 1 >= most) else (cache, most, bool(parameters["typed"]))
 
 
-def key_of(values: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def key_of(values: tuple[Any, ...], keywords: dict[str, Any], typed: bool) -> Any:
     """The key of a call with these arguments."""
-    if len(values) == 1 and not keywords and type(values[0]) in (int, str):
+    if _is_bare(values, keywords, typed):
         return values[0]
-    return (*values, _MARK, *chain.from_iterable(keywords.items())) if keywords else values
+    named = (_MARK, *chain.from_iterable(keywords.items())) if keywords else ()
+    types = (*map(type, values), *map(type, keywords.values())) if typed else ()
+    return (*values, *named, *types)
 
 
 def key_expression(
-    values: tuple[Any, ...], given: list[Expr], keywords: dict[str, Expr], constant: Callable[[Any], Expr]
+    values: tuple[Any, ...],
+    keywords: dict[str, Any],
+    places: list[Expr],
+    typed: bool,
+    constant: Callable[[Any], Expr],
 ) -> Expr:
-    """The key of a call with these positional arguments, whose expressions are `given`, and keywords.  constant: of an object."""
-    if len(values) == 1 and not keywords and type(values[0]) in (int, str):
-        return given[0]
-    named = (
-        [constant(_MARK), *chain.from_iterable((Constant(name), value) for name, value in keywords.items())] if keywords else []
-    )
-    return tuple_of(*given, *named)
+    """The key of a call with these arguments; places: their expressions, those of keywords last.  constant: of an object."""
+    if _is_bare(values, keywords, typed):
+        return places[0]
+    given, of_keywords = places[: len(values)], places[len(values) :]
+    named = [constant(_MARK)] if keywords else []
+    for name, place in zip(keywords, of_keywords, strict=True):
+        named += [Constant(name), place]
+    types = [constant(type(value)) for value in (*values, *keywords.values())] if typed else []
+    return tuple_of(*given, *named, *types)
+
+
+def _is_bare(values: tuple[Any, ...], keywords: dict[str, Any], typed: bool) -> bool:
+    """Whether the key is the only argument itself."""
+    return not typed and len(values) == 1 and not keywords and type(values[0]) in (int, str)
+
+
+_EXPECTED = _is_as_expected()

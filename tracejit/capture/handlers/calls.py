@@ -221,31 +221,35 @@ class CallHandlers(Handlers):
         """A function from outside with an lru_cache.  The recorded call may run the function, which is then no part of the recording: later
         calls find what it has left in the cache, and count as hits when the program has run, or they miss."""
         recorder = self.recorder
-        arguments = tuple([concrete(a) if is_late(a) else a for a in arguments])
-        keywords = {k: concrete(v) if is_late(v) else v for k, v in keywords.items()}
-        given, named = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
+        arguments, keywords = tuple(map(self._as_key_part, arguments)), {k: self._as_key_part(v) for k, v in keywords.items()}
+        given, named = tuple(map(_unshared, arguments)), {k: _unshared(v) for k, v in keywords.items()}
         places = [a._name if is_symbolic(a) else recorder.contents.key_expression(a) for a in (*arguments, *keywords.values())]
         known = recorder.unwatched(lambda: cache_of(function))
         if known is None or None in places or not recorder.is_outside(function):
-            recorder.stop("unknown_callable", f"{CACHED.__name__} (with objects, types, or no room)")
+            recorder.stop("unknown_callable", f"{CACHED.__name__} (given what has no key, or without room)")
             return function(*given, **{k: stored(v) for k, v in keywords.items()})
-        cache, most = known
+        cache, most, typed = known
         try:
             value = recorder.unwatched(lambda: function(*given, **named))
         except Exception:
             recorder.stop("unknown_callable", f"{CACHED.__name__} (that raise)")
             raise
         found = [place for place in places if place is not None]
-        of_keywords = dict(zip(keywords, found[len(given) :], strict=True))
-        holder, key = recorder.constant(cache), key_expression(given, found[: len(given)], of_keywords, recorder.constant)
+        holder, key = recorder.constant(cache), key_expression(given, named, found, typed, recorder.constant)
         recorder.effects.note_hit(FunctionCall(function, arguments, keywords))
         called = f"{function.__name__}()"
         if most is None:
             recorder.miss_if(holder.lacks(key))
             return recorder.read(value, holder.at(key), called=called, symbolic=True)
-        other = holder.method("get", key).is_not(recorder.constant(cache[key_of(given, named)]))
+        other = holder.method("get", key).is_not(recorder.constant(cache[key_of(given, named, typed)]))
         recorder.miss_if(other.otherwise(holder.length().compared(">=", most)))
         return recorder.read(value, recorder.constant(value), called=called, symbolic=True)
+
+    def _as_key_part(self, value: Any) -> Any:
+        """An argument that is part of a key: a number from outside stays symbolic; sizes, and what tuples hold, decide."""
+        if is_symbolic(value) and not is_late(value) and not self.recorder.sizes.is_size(value):
+            return value
+        return self.recorder.contents.as_key(value)
 
     def _parts_of_partial(self, function: Any) -> None:
         recorder = self.recorder
@@ -532,6 +536,11 @@ class CallHandlers(Handlers):
             return cls(concrete(number)) if late is None else late
         sized = recorder.sizes.computed_by(cls, (number,))
         return recorder.define_number(Name(cls.__name__).call(number._name), result, check_type=False) if sized is None else sized
+
+
+def _unshared(value: Any) -> Any:
+    """An argument that a cache may keep, and hand out in later calls: not the tuple that this run has made."""
+    return tuple.__new__(type(value), map(_unshared, tuple.__iter__(value))) if is_a(value, tuple) else plain(value)
 
 
 def _dtype_of_data(cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> DType | None:

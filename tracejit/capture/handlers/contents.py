@@ -152,8 +152,8 @@ class ContentHandlers(Handlers):
             return recorder.number_expression(key)
         if type(key) is frozenset and all(type(part) in (str, int, bytes) for part in key):
             return recorder.constant(key)
-        if type(key) is tuple:
-            parts = [self.key_expression(part) for part in key]
+        if is_a(key, tuple) and type(key).__hash__ is tuple.__hash__ and type(key).__eq__ is tuple.__eq__:
+            parts = [self.key_expression(part) for part in tuple.__iter__(key)]
             return None if None in parts else tuple_of(*parts)
         if id(key) in recorder.sources and type(key).__hash__ is object.__hash__:
             return recorder.sources[id(key)]
