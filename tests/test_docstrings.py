@@ -30,7 +30,7 @@ MODULES: Final = [
     "nn.utils.prune", "optim", "optim.lr_scheduler", "optim.swa_utils", "autograd", "autograd.functional", "autograd.graph",
     "func", "utils.data", "utils.checkpoint", "distributions", "distributions.Distribution", "linalg", "special", "library",
     "amp", "random", "serialization", "vision.transforms", "vision.datasets", "nn.parallel", "optim.Optimizer",
-    "autograd.function", "autograd.anomaly", "Generator", "Size", "CompiledFunction", "cache", "config",
+    "autograd.function", "autograd.anomaly", "Generator", "Size", "CompiledFunction", "cache", "compiler", "config",
     "distributions.constraints", "vision.utils", "utils.tensorboard", "onnx", "accelerator", "distributed", "cuda", "cuda.amp",
     "backends.cuda", "backends.cudnn", "multiprocessing",
 ]  # fmt: skip
@@ -53,7 +53,7 @@ OURS_ALONE: Final = {
 """Examples of what PyTorch does not have, or does with what it has and this library has not; beside those of these modules and of
 files in other formats:"""
 MODULES_ALONE: Final = (
-    "vision.", "CompiledFunction.", "cache.", "config.", "autograd.anomaly.", "onnx.", "accelerator.", "distributed.", "cuda.",
+    "vision.", "CompiledFunction.", "cache.", "compiler.", "config.", "autograd.anomaly.", "onnx.", "accelerator.", "distributed.", "cuda.",
     "nn.parallel.",
 )  # fmt: skip
 

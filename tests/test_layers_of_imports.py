@@ -53,7 +53,7 @@ MEETING = [
     {"recorded_path"},
     {"settling", "symbolic_paths", "pieces"},
     {"compile", "cache"},
-    {"shadow"},
+    {"shadow", "compiler"},
 ]
 
 
@@ -72,7 +72,7 @@ def allowed_imports() -> dict[str, set[str]]:
         below = below | level
         for part in level:
             allowed[part] = below
-    allowed["compat"] = {"compat", "core"}
+    allowed["compat"] = {"compat", "core", "config"}
     allowed["examples"] = {"examples"}
     allowed["__init__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING, {"examples"})
     return allowed

@@ -34,7 +34,8 @@ class Config:
     `set_num_threads` says otherwise, read when the first such nest is met; 0: one for each processor core (TRACEJIT_NUM_THREADS).
     hot_calls: calls that a recorded path serves before the Python around its program becomes machine code, too; 0: never
     (TRACEJIT_HOT_CALLS).  compile_wait: seconds that a call waits for its program beyond its own run; what takes longer is compiled in the
-    background, while calls run eagerly; inf: calls wait however long it takes (TRACEJIT_COMPILE_WAIT)."""
+    background, while calls run eagerly; inf: calls wait however long it takes (TRACEJIT_COMPILE_WAIT).  enabled: False: compiled functions
+    run eagerly, and nothing is recorded (TRACEJIT_DISABLE=1)."""
 
     backend: str = "llvm"
     verify: bool = False
@@ -48,6 +49,13 @@ class Config:
     num_threads: int = 0
     compile_wait: float = 1.0
     max_sizes: int = 256
+    enabled: bool = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if self is globals().get("config"):
+            for action in _watched.get(name, ()):
+                action(value)
 
     def check(self) -> None:
         """Raises TypeError for a setting of another type than its default's, ValueError for one that is out of range."""
@@ -74,6 +82,15 @@ class Config:
                 raise ValueError(f"TRACEJIT_{name.upper()}: expected a positive integer, got {getattr(self, name)}")
 
 
+_watched: dict[str, list[Callable[[Any], object]]] = {}
+
+
+def watch(name: str, action: Callable[[Any], object]) -> None:
+    """Call action(value) with a setting's value, now and whenever it is set."""
+    _watched.setdefault(name, []).append(action)
+    action(getattr(config, name))
+
+
 _PARSED: dict[str, tuple[Callable[[str], Any], str]] = {
     "str": (str, "text"),
     "bool": ({"0": False, "1": True}.__getitem__, "0 or 1"),
@@ -81,26 +98,36 @@ _PARSED: dict[str, tuple[Callable[[str], Any], str]] = {
     "float": (float, "a number"),
 }
 
+_NEGATED = {"enabled": "TRACEJIT_DISABLE"}
+"""Settings whose variable says the opposite."""
+
 NO_SETTINGS = frozenset(("TRACEJIT_COMPAT_SCRIPT", "TRACEJIT_PROGRAMS"))
 """Variables of the environment that are not settings of the library: what compat tells its processes, and where tests find programs."""
 
 
+def _variable(setting: str) -> str:
+    """The variable of the environment that a setting is read from."""
+    return _NEGATED.get(setting, f"TRACEJIT_{setting.upper()}")
+
+
 def from_environment(environment: Mapping[str, str]) -> Config:
     """The settings of an environment.  Raises ValueError for a bad value; warns of a name that is no setting (of another version?)."""
-    names = {f"TRACEJIT_{field.name.upper()}" for field in fields(Config)}
+    names = {_variable(field.name) for field in fields(Config)}
     for name in environment:
         if name.startswith("TRACEJIT_") and name not in names | NO_SETTINGS:
             warnings.warn(f"{name}: there is no such setting; there are {', '.join(sorted(names))}", RuntimeWarning, stacklevel=2)
     values: dict[str, Any] = {}
     for field in fields(Config):
-        text = environment.get(f"TRACEJIT_{field.name.upper()}")
+        variable = _variable(field.name)
+        text = environment.get(variable)
         if text is None:
             continue
         kind, what = _PARSED[str(field.type)]
         try:
-            values[field.name] = kind(text)
+            value = kind(text)
         except (KeyError, ValueError):
-            raise ValueError(f"TRACEJIT_{field.name.upper()}: expected {what}, got {text!r}") from None
+            raise ValueError(f"{variable}: expected {what}, got {text!r}") from None
+        values[field.name] = not value if field.name in _NEGATED else value
     made = Config(**values)
     made.check()
     return made

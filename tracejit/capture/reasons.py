@@ -34,6 +34,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "frame_access": ("{}() looks at Python's frames", "Pass the names explicitly"),
     "impure_call": ("{} has effects or results that a recording cannot hold", "Move the call out of the compiled function"),
     "clock": ("{}", "Do what depends on the time outside the compiled function"),
+    "disabled": (
+        "{} is never compiled, by compiler.disable()",
+        "Call it outside the compiled function, or take compiler.disable() away",
+    ),
     "unknown_call": ("nothing is known about the C function {}", "Move the call out of the compiled function"),
     "unknown_callable": ("objects of type {} cannot be followed when called", "Call a Python function instead"),
     "construction": ("construction of {} cannot be followed", "Create the object outside the compiled function"),

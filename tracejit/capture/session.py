@@ -34,6 +34,7 @@ from tracejit.capture.tensors import RecordingInterpreter, Watch
 from tracejit.capture.tracebacks import without_handlers as _without_recorder
 from tracejit.core import dtypes
 from tracejit.core.collection import held_back
+from tracejit.core.compiler import disabled_name, is_disabled
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.interrupts import covers_its_entry
 from tracejit.cpython import call_hook
@@ -314,6 +315,8 @@ def hindrance(function: Any) -> reasons.Reason | None:
         return reasons.make("profiler_active", repr(sys.getprofile()))
     while type(function) is MethodType:
         function = function.__func__
+    if type(function) is FunctionType and is_disabled(function):
+        return reasons.make("disabled", disabled_name(function))
     if type(function) is FunctionType and function.__code__.co_filename != "<string>":
         if is_library_module(function.__globals__.get("__name__")):
             return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -15,7 +16,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from tracejit.compat.names import PACKAGES, PYTORCH_VERSION, module_for
+from tracejit.compat.names import PACKAGES, PYTORCH_VERSION, TURNING_OFF, module_for
+from tracejit.config import config
 from tracejit.core.missing import missing_names, nearest
 
 __all__ = ["install_as_torch", "uninstall"]
@@ -58,6 +60,7 @@ def _torch(name: str, module: ModuleType) -> ModuleType:
     out.__dict__.update(
         {"__version__": PYTORCH_VERSION, "__path__": [], "__all__": list(module.__all__), "__getattr__": missing_names(name)}
     )
+    out.__dict__["_dynamo"] = module.compiler
     return out
 
 
@@ -80,12 +83,16 @@ _finder = _Finder()
 def install_as_torch() -> ModuleType:
     """Make `import torch`, and `import torchvision`, mean tracejit in this process from now on; returns the module `torch`.
 
+    Where the environment turns torch.compile off (TORCH_COMPILE_DISABLE=1), compiled functions run eagerly.
+
     Raises RuntimeError if PyTorch itself has been imported already."""
     present = sys.modules.get("torch")
     if present is not None and getattr(present, "__version__", None) != PYTORCH_VERSION:
         raise RuntimeError("install_as_torch(): torch has been imported already; call this first")
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
+    if any(os.environ.get(name) == "1" for name in TURNING_OFF):
+        config.enabled = False
     return importlib.import_module("torch")
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["PACKAGES", "PYTORCH_VERSION", "module_for"]
+__all__ = ["PACKAGES", "PYTORCH_VERSION", "TURNING_OFF", "module_for"]
 
 PYTORCH_VERSION: Final = "2.13.0+tracejit"
 """The version of PyTorch whose names these are."""
 
 PACKAGES: Final = {"torch": "tracejit", "torchvision": "tracejit.vision"}
 
+TURNING_OFF: Final = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
+"""Variables of the environment, any of which being 1 turns torch.compile off."""
+
 _MODULES: Final = {
+    "torch._dynamo": "tracejit.compiler",
     "torch.autograd.variable": "tracejit.autograd",
     "torch.autograd.grad_mode": "tracejit.autograd",
     "torch.nn.modules": "tracejit.nn",

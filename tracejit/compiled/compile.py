@@ -71,6 +71,7 @@ from tracejit.core.aside import Work, begin_next, begun, is_crowded
 from tracejit.core.compiler import installed
 from tracejit.core.interpreter import pushed_anywhere
 from tracejit.core.locks import Ticket, Turn
+from tracejit.core.weak_table import WeakTable
 from tracejit.cpython.dispatcher import FRONT, SIZED, UNSERVED, dispatcher
 from tracejit.cpython.functions import Untranslatable
 from tracejit.cpython.size_table import Shapes, SizeTable
@@ -81,7 +82,7 @@ from tracejit.report.partings import Partings
 from tracejit.report.stats import Stats
 from tracejit.tensor import Tensor
 
-__all__ = ["CompiledFunction", "Entry", "FullGraphError", "compile"]
+__all__ = ["CompiledFunction", "Entry", "FullGraphError", "compile", "compiled_functions"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -98,6 +99,7 @@ else:
     _Partial = functools.partial
 
 _recording = Turn()
+_compiled: WeakTable[None] = WeakTable()
 _PARTED: Final = 6  # recordings that part at branches before a loop is blamed
 _FEW: Final = 8  # paths, all of which may be asked
 _MANY: Final = 64  # paths of one function
@@ -196,6 +198,7 @@ class CompiledFunction(_Partial[P, R]):
         self._may_be_cut = True
         self._is_outdated = False  # whether the paths do not know yet of an entry that has become machine code, or is to
         self.stats = Stats(self._settling)
+        _compiled[self] = None
 
     def _put_in_front(self, entry: Entry | None) -> None:
         paths = self._paths
@@ -942,6 +945,11 @@ def compile(
     if wait:
         compiled._patience.reasons.append(compile)
     return compiled
+
+
+def compiled_functions() -> list[CompiledFunction[..., Any]]:
+    """Those that there are in the process, those of pieces included."""
+    return _compiled.keys()
 
 
 declare_inlined(CompiledFunction)

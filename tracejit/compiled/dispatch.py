@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tracejit.capture.recording.entry import MISS, Exit
-from tracejit.core.interpreter import pushed_anywhere, state
+from tracejit.config import config, watch
+from tracejit.core.interpreter import ask_always, pushed_anywhere, state
 from tracejit.cpython.dispatcher import UNSERVED
 
 __all__ = ["compared", "dispatching", "leaving", "nothing_recorded"]
@@ -31,6 +32,8 @@ def dispatching(paths: list[Any]) -> Callable[..., Any]:
         if pushed_anywhere[0]:
             if state.top is not _EAGER:  # inside another recording, which follows the function itself
                 return UNSERVED
+            if state.compilation_off or not config.enabled:
+                return UNSERVED
             if compared[0] is not None:
                 return compared[0](paths[1].__self__, args, kwargs)
         result = paths[0](args, kwargs)
@@ -47,3 +50,15 @@ def leaving(paths: list[Any], entry: Any = None) -> Callable[..., Any]:
         return paths[1](args, {}, exit_taken.number, entry, exit_taken.counter)
 
     return leave
+
+
+_asks = [0]  # of this module: 1 while compilation is turned off by the configuration
+
+
+def _turn(enabled: bool) -> None:
+    more = int(not enabled) - _asks[0]
+    _asks[0] += more
+    ask_always(more)
+
+
+watch("enabled", _turn)

@@ -37,7 +37,7 @@ from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
 from tracejit.config import config
 from tracejit.core.weak_table import WeakTable
 
-__all__ = ["WINDOW", "Settling"]
+__all__ = ["WINDOW", "Settling", "forget_code"]
 
 WINDOW: Final = 64
 _RAISED: Final = 8
@@ -239,6 +239,11 @@ class _Kin:
 
 
 _kin: WeakTable[_Kin] = WeakTable()
+
+
+def forget_code() -> None:
+    """Forget how functions of the same code have fared."""
+    _kin.clear()
 
 
 def _code(function: Any) -> CodeType | None:

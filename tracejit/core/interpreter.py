@@ -135,7 +135,8 @@ class State(threading.local):
     """Per-thread state of the door.
 
     `top` is the innermost interpreter; `grad_enabled` whether operations go on the tape; `autocast` see
-    core/precision.py; `run_quietly` see core/floating.py."""
+    core/precision.py; `run_quietly` see core/floating.py; `compilation_off` how many calls are under way within which compiled functions
+    run eagerly (core/compiler.py)."""
 
     def __init__(self) -> None:
         self.base = _BASE[0]
@@ -143,6 +144,7 @@ class State(threading.local):
         self.grad_enabled = True
         self.autocast: Any = None
         self.run_quietly = quiet_runner()
+        self.compilation_off = 0
 
 
 _BASE: list[Interpreter] = [Interpreter()]

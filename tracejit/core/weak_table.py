@@ -36,6 +36,14 @@ class WeakTable(Generic[Known]):
         found = self._known.get(id(key))
         return None if found is None else found[1]
 
+    def clear(self) -> None:
+        """Forget all objects."""
+        self._known.clear()
+
+    def keys(self) -> list[Any]:
+        """The objects that live."""
+        return [key for reference, _ in list(self._known.values()) if (key := reference()) is not None]
+
     def ids(self) -> Container[int]:
         """The ids of the objects, for who looks at many."""
         return self._known

@@ -58,6 +58,7 @@ from tracejit.capture.policies import (
 )
 from tracejit.capture.syntax.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.syntax.locate import NotConvertible
+from tracejit.core.compiler import disabled_name, is_disabled
 from tracejit.core.dtypes import DType, default_dtype
 from tracejit.replay.ir import Name
 from tracejit.tensor import Tensor, fill
@@ -285,6 +286,9 @@ class CallHandlers(Handlers):
             return known[2]
         if not recorder.is_made(function):
             self._guard_function(function)
+        if is_disabled(function):
+            recorder.stop("disabled", disabled_name(function))
+            return function
         try:
             code = recorder.unwatched(lambda: convert(function.__code__, function.__globals__.get("__file__")))
         except NotConvertible as error:

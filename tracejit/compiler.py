@@ -1,0 +1,62 @@
+"""tracejit.compiler: what programs ask of the compiler beside `compile`.
+
+`TRACEJIT_DISABLE=1`, or `config.override(enabled=False)`, turns compilation off for the process; `disable` for a function.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from tracejit.capture.frame import current
+from tracejit.compiled.compile import compile, compiled_functions
+from tracejit.compiled.settling import forget_code
+from tracejit.core.compiler import calling_with, disabled
+from tracejit.core.missing import missing_names
+
+__all__ = ["compile", "disable", "is_compiling", "reset"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def disable(fn: F, recursive: bool = ..., *, reason: str | None = ...) -> F: ...
+@overload
+def disable(fn: None = None, recursive: bool = ..., *, reason: str | None = ...) -> Callable[[F], F]: ...
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """A function like `fn` that is never recorded; a decorator, with parentheses or without.
+
+    A compiled function that calls it runs eagerly, with the reason `disabled`: here a call is one program or none, where PyTorch would
+    compile what is before it and what is after it.  recursive: compiled functions that it calls run eagerly, too; if not, they are
+    compiled as ever.  reason: what explain() says of it.
+
+    A Module is given back, with a `forward` that is never recorded; a class, with such a `__call__`.  Raises TypeError for what cannot be
+    called."""
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if not callable(fn):
+        raise TypeError(f"disable(): expected a function or a callable object, got {type(fn).__name__}")
+    if isinstance(fn, type):
+        fn.__call__ = disabled(fn.__call__, recursive, reason)  # type: ignore[method-assign]
+        return fn
+    if type(fn).__call__ in calling_with:
+        fn.forward = disabled(fn.forward, recursive, reason)
+        return fn
+    return disabled(fn, recursive, reason)
+
+
+def is_compiling() -> bool:
+    """Whether a compiled function is being recorded, in this thread: what is recorded is what later calls do.  False in calls that run
+    eagerly."""
+    return current.recorder is not None
+
+
+def reset() -> None:
+    """Forget what all compiled functions have recorded, as `clear()` of each does: their next calls are first calls."""
+    forget_code()
+    for function in compiled_functions():
+        function.clear()
+
+
+__getattr__ = missing_names(__name__)
