@@ -47,7 +47,10 @@ def programs(name: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-@pytest.mark.parametrize("program", programs("torch_answers.txt") + programs("torch_shell.txt") + programs("torch_older.txt"))
+@pytest.mark.parametrize(
+    "program",
+    programs("torch_answers.txt") + programs("torch_shell.txt") + programs("torch_older.txt") + programs("torch_containers.txt"),
+)
 def test_a_program_gets_the_answer_that_pytorch_gives(program: str) -> None:
     expected, actual = answer(torch, program), answer(tracejit, program)
     assert repr(actual) == repr(expected)

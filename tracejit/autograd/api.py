@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tracejit.autograd.compiled import CompiledNode
 from tracejit.autograd.engine import GradientSink, hooks_after, run_backward
-from tracejit.autograd.tape import Node, edge_of, mark_written
+from tracejit.autograd.tape import Node, edge_of, is_tensor, mark_written
 from tracejit.core.floating import is_refusal, quietly
 from tracejit.core.interpreter import state
 from tracejit.core.overlap import refuse_overlap
@@ -19,7 +19,7 @@ from tracejit.ops.public.movement import stack
 
 __all__ = ["backward", "grad", "install"]
 
-_SEQUENCES, _ARRAYS = (tuple, list), (np.ndarray, np.generic)  # a union made at each call takes longer than the question
+_ARRAYS = (np.ndarray, np.generic)  # a union made at each call takes longer than the question
 _WRAP: list[Callable[[Any], Any]] = []
 
 
@@ -124,12 +124,12 @@ def backward(
     alone = None if create_graph or inputs is not None else _program(tensors)
     if alone is not None and _to_leaves(tensors, alone, grad_tensors, bool(retain_graph)):
         return
-    outputs = tuple(tensors) if isinstance(tensors, _SEQUENCES) else (tensors,)
-    gradients = None if grad_tensors is None else tuple(grad_tensors) if isinstance(grad_tensors, _SEQUENCES) else (grad_tensors,)
+    outputs = _as_tuple(tensors)
+    gradients = None if grad_tensors is None else _as_tuple(grad_tensors)
     edges, cotangents = _roots("backward", outputs, gradients)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is not None:
-        chosen = {id(x): x for x in (inputs if isinstance(inputs, tuple | list) else (inputs,))}.values()
+        chosen = {id(x): x for x in _as_tuple(inputs)}.values()
         if not chosen:
             raise RuntimeError("backward(): inputs must not be empty")
         for i, x in enumerate(chosen):
@@ -150,6 +150,11 @@ def backward(
         return
     sink = GradientSink(functools.partial(accumulate, create_graph=True) if create_graph else accumulate)
     run_backward(edges, cotangents, sink, retain_graph=retain, create_graph=create_graph, wrap=_WRAP[0])
+
+
+def _as_tuple(values: Any) -> tuple[Any, ...]:
+    """A tensor, or whatever gives tensors one by one (a list, a generator, a ParameterList), as a tuple of tensors."""
+    return (values,) if is_tensor(values) or not isinstance(values, Iterable) else tuple(values)
 
 
 def _gradients(root: Any, node: CompiledNode, wanted: tuple[Any, ...], gradient: Any, retain: bool) -> tuple[Any, ...] | None:
@@ -248,13 +253,11 @@ def grad(
 
     The results are row-major.  create_graph: they are themselves differentiable.
     allow_unused: None instead of an error for an input that plays no part."""
-    out = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
-    wanted = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    out = _as_tuple(outputs)
+    wanted = _as_tuple(inputs)
     if not wanted:
         raise RuntimeError("grad(): inputs must not be empty")
-    gradients = (
-        None if grad_outputs is None else tuple(grad_outputs) if isinstance(grad_outputs, tuple | list) else (grad_outputs,)
-    )
+    gradients = None if grad_outputs is None else _as_tuple(grad_outputs)
     if materialize_grads:
         if allow_unused is False:
             raise ValueError("grad(): expected allow_unused to be True or not passed when materialize_grads=True")

@@ -34,6 +34,8 @@ class Linear(Module):
     ** -0.5.  dtype: that of the parameters, the default dtype unless given; the input must have it.  Raises RuntimeError for
     another size or dtype."""
 
+    bias: Parameter | None
+
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: DType | None = None
     ) -> None:
@@ -42,7 +44,7 @@ class Linear(Module):
         self.in_features = in_features
         self.out_features = out_features
         self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
-        self.bias = Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -62,6 +64,8 @@ class Linear(Module):
 class Bilinear(Module):
     """sum_ij input1_i * weight_kij * input2_j + bias_k."""
 
+    bias: Parameter | None
+
     def __init__(
         self,
         in1_features: int,
@@ -76,7 +80,7 @@ class Bilinear(Module):
         self.in2_features = in2_features
         self.out_features = out_features
         self.weight = Parameter(empty(out_features, in1_features, in2_features, device=device, dtype=dtype))
-        self.bias = Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", Parameter(empty(out_features, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -3,6 +3,9 @@
 Parameters, buffers and submodules are ordinary instance attributes; what belongs to a module is found by looking through its
 `__dict__` in order: reading `self.weight` is a plain attribute read, which a recording can guard.  Only assigning looks at what is
 there: a parameter gives way to a parameter or None and to nothing else, likewise buffers and modules, so none is lost unnoticed.
+
+A submodule with the name of a method (`self.parameters = ParameterList(...)`) does not hide the method: its key in `__dict__` is the
+name and a dot, which no name of a member has.  Of members that are None, `_absent` tells the kind.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ class Module(Conversions, StateDicts):
 
     training: bool = True
     _buffer_names: dict[str, bool] | None = None  # name -> whether it is part of state_dict()
+    _absent: dict[str, str] | None = None  # name -> "parameter" or "module", of members that are None
+    _has_dotted_keys = False  # whether a submodule has the name of an attribute of the class
     _hooks: Hooks = None
 
     def __init__(self) -> None:
@@ -39,6 +44,8 @@ class Module(Conversions, StateDicts):
         members = self.__dict__
         if isinstance(value, Module | Parameter):
             self._check_initialised(f"cannot assign {'module' if isinstance(value, Module) else 'parameters'}")
+            if name not in members and hasattr(type(self), name) and self._assign_beside_class(name, value):
+                return
         present = members.get(name)
         if isinstance(present, Tensor | Module) or (present is None and name in members):
             self._check_replaced(name, present, value)
@@ -51,8 +58,30 @@ class Module(Conversions, StateDicts):
                 f"{what} before Module.__init__() call: {type(self).__name__}.__init__() must call super().__init__() first"
             )
 
+    def _assign_beside_class(self, name: str, value: Any) -> bool:
+        """Keep a module whose name the class has as well; False where a property takes it.  Raises KeyError for a parameter."""
+        attribute = getattr(type(self), name)
+        if isinstance(attribute, property) and attribute.fset is not None:
+            return False
+        if isinstance(value, Parameter):
+            raise KeyError(f"attribute '{name}' already exists")
+        self._has_dotted_keys = True
+        self.__dict__[name + "."] = value
+        return True
+
+    def _key(self, name: str) -> str:
+        """Where `__dict__` has the member of a name."""
+        return name + "." if self._has_dotted_keys and name + "." in self.__dict__ else name
+
+    def _note_absent(self, name: str, kind: str) -> None:
+        if self._absent is None:
+            self._absent = {}
+        self._absent[name] = kind
+
     def _check_replaced(self, name: str, present: Any, value: Any) -> None:
         """Raises TypeError where a value would take the place of a parameter, buffer or module that is of no such kind."""
+        if value is None and isinstance(present, Parameter | Module):
+            self._note_absent(name, "parameter" if isinstance(present, Parameter) else "module")
         if value is None or (isinstance(value, Parameter) and not isinstance(present, Module)):
             return
         if isinstance(present, Parameter):
@@ -151,9 +180,9 @@ class Module(Conversions, StateDicts):
             raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
         if name == "":
             raise KeyError(f'{kind} name can\'t be empty string ""')
-        if name not in self.__dict__ and hasattr(self, name):
+        present = self.__dict__.get(self._key(name))
+        if present is None and name not in self.__dict__ and hasattr(self, name):
             raise KeyError(f"attribute '{name}' already exists")
-        present = self.__dict__.get(name)
         if present is not None and not isinstance(present, Module if kind == "module" else Tensor):
             raise KeyError(f"attribute '{name}' already exists")
 
@@ -164,6 +193,8 @@ class Module(Conversions, StateDicts):
             raise TypeError(
                 f"cannot assign '{param.__class__.__name__}' object to parameter '{name}' (Parameter or None required)"
             )
+        if param is None:
+            self._note_absent(name, "parameter")
         self.__dict__[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -183,7 +214,9 @@ class Module(Conversions, StateDicts):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{module.__class__.__name__} is not a Module subclass")
         self._check_name("module", name)
-        self.__dict__[name] = module
+        if module is None:
+            self._note_absent(name, "module")
+        self.__dict__[self._key(name)] = module
 
     register_module = add_module
 
@@ -191,15 +224,29 @@ class Module(Conversions, StateDicts):
     def _parameters(self) -> Members:
         return Members(self, "parameter")
 
+    @_parameters.setter
+    def _parameters(self, members: Any) -> None:
+        Members(self, "parameter").replace(members)
+
     @property
     def _buffers(self) -> Members:
         return Members(self, "buffer")
+
+    @_buffers.setter
+    def _buffers(self, members: Any) -> None:
+        Members(self, "buffer").replace(members)
 
     @property
     def _modules(self) -> Members:
         return Members(self, "module")
 
+    @_modules.setter
+    def _modules(self, members: Any) -> None:
+        Members(self, "module").replace(members)
+
     def _own_modules(self) -> list[tuple[str, Module]]:
+        if self._has_dotted_keys:
+            return [(name.removesuffix("."), value) for name, value in self.__dict__.items() if isinstance(value, Module)]
         return [(name, value) for name, value in self.__dict__.items() if isinstance(value, Module)]
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -361,7 +408,7 @@ class Module(Conversions, StateDicts):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         extra_lines = extra.split("\n") if extra else []
-        child_lines = [f"({name}): " + repr(value).replace("\n", "\n  ") for name, value in self._own_modules()]
+        child_lines = [f"({name}): " + repr(value).replace("\n", "\n  ") for name, value in self._modules.items()]
         lines = extra_lines + child_lines
         name = self._get_name()
         if len(extra_lines) == 1 and not child_lines:

@@ -26,6 +26,9 @@ class LayerNorm(Module):
     None with elementwise_affine=False, bias with bias=False.  The output has the input's shape.  Raises RuntimeError for other
     trailing sizes."""
 
+    weight: Parameter | None
+    bias: Parameter | None
+
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
@@ -39,8 +42,12 @@ class LayerNorm(Module):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self.weight = Parameter(ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
-        self.bias = Parameter(zeros(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine and bias else None
+        self.register_parameter(
+            "weight", Parameter(ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
+        )
+        self.register_parameter(
+            "bias", Parameter(zeros(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine and bias else None
+        )
 
     def reset_parameters(self) -> None:
         """Weight one, bias zero."""
@@ -61,6 +68,8 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """input / sqrt(mean(input ** 2) + eps) over the trailing dimensions `normalized_shape`, then * weight."""
 
+    weight: Parameter | None
+
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
@@ -73,7 +82,9 @@ class RMSNorm(Module):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        self.weight = Parameter(ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
+        self.register_parameter(
+            "weight", Parameter(ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
+        )
 
     def reset_parameters(self) -> None:
         """Weight one."""
@@ -94,6 +105,9 @@ class GroupNorm(Module):
     weight (ones) and bias (zeros), (num_channels,), are None with affine=False.  Raises ValueError unless num_groups divides
     num_channels, RuntimeError for another number of channels."""
 
+    weight: Parameter | None
+    bias: Parameter | None
+
     def __init__(
         self,
         num_groups: int,
@@ -112,8 +126,8 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        self.weight = Parameter(ones(num_channels, device=device, dtype=dtype)) if affine else None
-        self.bias = Parameter(zeros(num_channels, device=device, dtype=dtype)) if affine and bias else None
+        self.register_parameter("weight", Parameter(ones(num_channels, device=device, dtype=dtype)) if affine else None)
+        self.register_parameter("bias", Parameter(zeros(num_channels, device=device, dtype=dtype)) if affine and bias else None)
 
     def reset_parameters(self) -> None:
         """Weight one, bias zero."""
@@ -137,6 +151,9 @@ class _RunningNorm(Module):
     running_var: Any
     num_batches_tracked: Any
 
+    weight: Parameter | None
+    bias: Parameter | None
+
     def __init__(
         self,
         num_features: int,
@@ -154,8 +171,8 @@ class _RunningNorm(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        self.weight = Parameter(ones(num_features, device=device, dtype=dtype)) if affine else None
-        self.bias = Parameter(zeros(num_features, device=device, dtype=dtype)) if affine and bias else None
+        self.register_parameter("weight", Parameter(ones(num_features, device=device, dtype=dtype)) if affine else None)
+        self.register_parameter("bias", Parameter(zeros(num_features, device=device, dtype=dtype)) if affine and bias else None)
         self.register_buffer("running_mean", zeros(num_features, device=device, dtype=dtype) if track_running_stats else None)
         self.register_buffer("running_var", ones(num_features, device=device, dtype=dtype) if track_running_stats else None)
         self.register_buffer("num_batches_tracked", tensor(0) if track_running_stats else None)

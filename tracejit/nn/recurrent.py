@@ -274,6 +274,9 @@ class GRU(RNNBase):
 class RNNCellBase(Module):
     """What the cells share: weight_ih, weight_hh, bias_ih, bias_hh."""
 
+    bias_ih: Parameter | None
+    bias_hh: Parameter | None
+
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: DType | None = None
     ) -> None:
@@ -284,8 +287,8 @@ class RNNCellBase(Module):
         gates = num_chunks * hidden_size
         self.weight_ih = Parameter(empty(gates, input_size, device=device, dtype=dtype))
         self.weight_hh = Parameter(empty(gates, hidden_size, device=device, dtype=dtype))
-        self.bias_ih = Parameter(empty(gates, device=device, dtype=dtype)) if bias else None
-        self.bias_hh = Parameter(empty(gates, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias_ih", Parameter(empty(gates, device=device, dtype=dtype)) if bias else None)
+        self.register_parameter("bias_hh", Parameter(empty(gates, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

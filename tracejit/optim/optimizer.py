@@ -7,6 +7,7 @@ Rates may be tensors of one element: they are then read as tensors.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -120,14 +121,16 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with hyperparameters of their own.  Raises TypeError or ValueError for what cannot be optimized."""
+        """Add parameters with hyperparameters of their own.  The dict becomes the group: defaults are entered into it.
+
+        Raises TypeError or ValueError for what cannot be optimized; then the dict is as it was."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {param_group.__class__.__name__}")
         given = param_group["params"]
         if isinstance(given, set):
             raise TypeError("optimizer parameters need to be organized in ordered collections; use a list instead of a set")
         parameters = [given] if isinstance(given, Tensor) else list(given)
-        group = {"params": parameters, **self.defaults, **param_group}
+        group = {**param_group, **{key: value for key, value in self.defaults.items() if key not in param_group}}
         if parameters and isinstance(parameters[0], tuple):
             group["param_names"] = [name for name, _ in parameters]
             parameters = [p for _, p in parameters]
@@ -147,6 +150,8 @@ class Optimizer:
         if isinstance(group.get("lr"), Tensor) and group["lr"].numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
         self.check(group)
+        param_group.update(group)
+        group = param_group
         self.param_groups.append(group)
         for p in parameters:
             if p.requires_grad:
@@ -227,7 +232,8 @@ class Optimizer:
         return out
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over state and hyperparameters; tensors are copied and converted to the dtype of their parameter.
+        """Take over state and hyperparameters.  Hyperparameters are copied; tensors are converted to the dtype of their parameter, and
+        shared with `state_dict` where they have it already.
 
         Raises ValueError unless groups have as many parameters as here."""
         state_dict = dict(state_dict)
@@ -254,7 +260,8 @@ class Optimizer:
                 self.state[number] = dict(state)
         # what the saved groups do not name was no hyperparameter yet, or is none of the program that saved them
         self.param_groups = [
-            {**self.defaults, **other, "params": own["params"]} for own, other in zip(self.param_groups, saved, strict=True)
+            {**self.defaults, **copy.deepcopy(other), "params": own["params"]}
+            for own, other in zip(self.param_groups, saved, strict=True)
         ]
         for hook in self._registered("load_state_dict_post"):
             hook(self)
@@ -305,8 +312,8 @@ def _taken_over(value: Any, parameter: Any, count: bool = False) -> Any:
         if count:
             number = value.item()
             return int(number) if float(number).is_integer() else number
-        return value.detach().clone().to(parameter.dtype if value.is_floating_point() else value.dtype)
-    if isinstance(value, list | tuple):
+        return value.to(parameter.dtype) if parameter.is_floating_point() else value
+    if isinstance(value, list | tuple | set):
         return type(value)(_taken_over(member, parameter) for member in value)
     if isinstance(value, dict):
         return {key: _taken_over(member, parameter) for key, member in value.items()}
