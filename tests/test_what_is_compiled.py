@@ -70,6 +70,11 @@ def cached(k):
     return tracejit.ones(3) * k
 
 
+@functools.lru_cache
+def flat(shape):
+    return (math.prod(shape),)
+
+
 @tracejit.compile
 def compiled(x):
     return x * 3

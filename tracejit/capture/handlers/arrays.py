@@ -30,13 +30,23 @@ from tracejit.core.dtypes import FROM_NUMPY, as_dtype
 from tracejit.cpython.call_hook import allow
 from tracejit.replay.ir import Constant, Expr, ListOf, Not, TupleOf
 from tracejit.tensor import Tensor
-from tracejit.tensor.construction import as_tensor, from_numpy, tensor
+from tracejit.tensor.construction import from_numpy, tensor
 from tracejit.tensor.sharing import shared_array
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["CALM", "CALM_METHODS", "KINDS", "OF_SEVERAL", "OPERATORS", "ArrayHandlers", "is_calm", "makes_tensors", "of_numpy"]
+__all__ = [
+    "CALM",
+    "CALM_METHODS",
+    "KINDS",
+    "OF_SEVERAL",
+    "OPERATORS",
+    "ArrayHandlers",
+    "is_calm",
+    "is_memory_of_tensor",
+    "of_numpy",
+]
 
 _CALM_NAMES = frozenset(
     {
@@ -136,12 +146,11 @@ CALM: frozenset[Any] = (
 )
 
 
-def makes_tensors(function: Any, arguments: tuple[Any, ...]) -> bool:
-    """Whether it makes a tensor of an array that the program can have as an input."""
-    if not arguments or type(arguments[0]) not in KINDS or function not in (from_numpy, as_tensor, tensor):
+def is_memory_of_tensor(value: Any) -> bool:
+    """Whether it is an array whose memory a tensor can share."""
+    if type(value) not in KINDS or not value.flags.writeable or value.dtype not in FROM_NUMPY:
         return False
-    array = arguments[0]
-    return array.flags.writeable and array.dtype in FROM_NUMPY and array.dtype is FROM_NUMPY[array.dtype].numpy
+    return value.dtype is FROM_NUMPY[value.dtype].numpy
 
 
 def is_calm(function: Any) -> bool:
@@ -224,7 +233,7 @@ class ArrayHandlers(Handlers):
 
     def as_operand(self, value: Any) -> Any:
         """The tensor that an array from outside becomes where it meets one; anything else as it is."""
-        if self.recorder.stopped or not makes_tensors(tensor, (value,)) or not self.recorder.is_outside(value):
+        if self.recorder.stopped or not is_memory_of_tensor(value) or not self.recorder.is_outside(value):
             return value
         return self.tensor_of_array(tensor, value)
 

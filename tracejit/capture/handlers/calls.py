@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.capture.frame import Frame
-from tracejit.capture.handlers.arrays import KINDS, makes_tensors, of_numpy
+from tracejit.capture.handlers.arrays import KINDS, of_numpy
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.caches import CACHED, cache_of, key_expression, key_of
+from tracejit.capture.handlers.constructions import construction
 from tracejit.capture.handlers.dataclass_methods import dataclass_method
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.generators import draws
@@ -344,17 +345,15 @@ class CallHandlers(Handlers):
             recorder.stop(refusal, f"{function.__name__}()")
         if (function.__module__, function.__name__) in SAVING:
             return recorder.outside_calls.saves(function, arguments, keywords)
-        if (
-            makes_tensors(function, arguments)
-            and recorder.is_outside(arguments[0])
-            and keywords.keys() <= {"dtype", "requires_grad"}
-        ):
-            return recorder.arrays.tensor_of_array(
-                function, *map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()}
-            )
-        of_numbers = recorder.number_calls.tensor_of_numbers(function, arguments, keywords)
-        if of_numbers is not None:
-            return of_numbers
+        made = construction(function, arguments, keywords)
+        if made is not None:
+            recorder.inspect_all(arguments)  # new_tensor() looks at a dtype
+            maker, data, options = made
+            result = recorder.arrays.tensor_of_arrays(maker, data, **options)
+            if result is None:
+                result = recorder.number_calls.tensor_of_numbers(maker, data, **options)
+            if result is not None:
+                return result
         values = (*arguments, *keywords.values())
         keeps = function.__qualname__ in KEEPING_LIBRARY
         if not keeps and is_a(function, FunctionType) and any(map(self._is_program_callable, values)):

@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracejit.capture.handlers.arrays import CALM, CALM_METHODS, KINDS, OF_SEVERAL, OPERATORS, ArrayHandlers
-from tracejit.capture.handlers.attempts import FAILED, attempt_without_warnings
+from tracejit.capture.handlers.arrays import (
+    CALM,
+    CALM_METHODS,
+    KINDS,
+    OF_SEVERAL,
+    OPERATORS,
+    ArrayHandlers,
+    is_memory_of_tensor,
+)
+from tracejit.capture.handlers.attempts import FAILED, attempt, attempt_without_warnings
 from tracejit.capture.handlers.late import MOST_ELEMENTS, Late, is_late
 from tracejit.capture.handlers.symbols import SymbolicNumber, bare, is_symbolic
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
@@ -25,7 +33,7 @@ from tracejit.core.dtypes import as_dtype
 from tracejit.core.op import REGISTRY
 from tracejit.replay.ir import Expr, ListOf, Name, TupleOf
 from tracejit.tensor import Tensor
-from tracejit.tensor.construction import tensor
+from tracejit.tensor.construction import as_tensor, from_numpy, tensor
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -34,7 +42,7 @@ __all__ = ["EarlyArrayHandlers"]
 
 _MOST = 64
 """Lists of so many numbers are put together one by one."""
-_NUMBERS = frozenset((int, float, bool, list, tuple))
+_ELEMENTS = frozenset((int, float, bool, list, tuple, *KINDS))
 _METHODS = CALM_METHODS | {"searchsorted", "take", "nonzero", "compress"}
 _FUNCTIONS: frozenset[Any] = CALM | OF_SEVERAL | OPERATORS | {
     operator.getitem, np.searchsorted, np.take, np.nonzero, np.unique, np.argwhere, np.bincount, np.digitize, np.flatnonzero,
@@ -104,11 +112,11 @@ class EarlyArrayHandlers(ArrayHandlers):
         self._drawn.add(id(_owner(array)))
 
     def _with_numbers(self, value: Any) -> Any:
-        """A list or tuple of numbers from outside with symbolic ones, nested ones too; anything else as it is."""
+        """A list or tuple of arrays and numbers from outside, nested ones too, the numbers symbolic; anything else as it is."""
         recorder = self.recorder
         if type(value) not in (list, tuple) or len(value) > _MOST:
             return value
-        if recorder.is_outside(value) and not all(type(item) in _NUMBERS for item in value):
+        if recorder.is_outside(value) and not all(type(item) in _ELEMENTS for item in value):
             return value
         items = list(map(self._with_numbers, recorder.contents.elements(value)))
         return value if all(map(operator.is_, items, value)) else recorder.made(type(value)(items))
@@ -124,17 +132,47 @@ class EarlyArrayHandlers(ArrayHandlers):
             return False
         return id(_owner(array)) in self._drawn - self._read_later
 
+    def tensor_of_arrays(self, function: Any, data: Any, dtype: Any = None, requires_grad: Any = False) -> Any:
+        """tensor(), as_tensor() or from_numpy() of an array from outside, or of nested lists and tuples with some; None for other data."""
+        if not self.is_outside_array(data):
+            return self._tensor_of_list(data, dtype, requires_grad) if type(data) in (list, tuple) else None
+        if is_memory_of_tensor(data):
+            return self.tensor_of_array(function, data, dtype, requires_grad=requires_grad)
+        if function is from_numpy or data.dtype.kind not in "biuf":
+            return None
+        if function is as_tensor:  # it shares the memory of one that can be written to
+            self.recorder.miss_if(self.recorder.sources[id(data)].get("flags").get("writeable"))
+        return self._copied_before(data, dtype, requires_grad)
+
     def tensor_of_array(self, function: Any, array: Any, dtype: Any = None, *, requires_grad: Any = False) -> Any:
-        recorder = self.recorder
         if function is not tensor or not self.is_outside_array(array) or id(_owner(array)) not in self._own:
             self.is_read_later(array)
             return super().tensor_of_array(function, array, dtype, requires_grad=requires_grad)
-        source = recorder.sources[id(array)]
-        recorder.miss_if(source.get("dtype").is_not(recorder.constant(array.dtype)))
-        made: Any = recorder.unwatched(lambda: tensor(array))
-        recorder.outside_tensor(made, recorder.constant(tensor).call(source))
-        copy = made if dtype is None else made.to(as_dtype(dtype, function.__name__))
-        return recorder.program.bind(REGISTRY["clone"], (copy,), {}).requires_grad_() if requires_grad else copy
+        return self._copied_before(array, dtype, requires_grad)
+
+    def _tensor_of_list(self, data: Any, dtype: Any, requires_grad: Any) -> Any:
+        """The same of a list or tuple of arrays from outside."""
+        data = self._with_numbers(data)
+        if self.recorder.stopped or not self._has_arrays(data) or not self._is_early(data):
+            return None
+        return self._copied_before(data, dtype, requires_grad)
+
+    def _has_arrays(self, value: Any) -> bool:
+        return any(map(self._has_arrays, value)) if type(value) in (list, tuple) else self.is_outside_array(value)
+
+    def _copied_before(self, data: Any, dtype: Any, requires_grad: Any) -> Any:
+        """A tensor of a copy of what arrays hold before the program."""
+        recorder = self.recorder
+        if self._holds_changed(data):
+            recorder.stop("read_after_change", "the memory that an array has")
+            return None
+        kind = None if dtype is None else as_dtype(dtype, "tensor")
+        made: Any = recorder.unwatched(lambda: tensor(bare(data), dtype=kind))
+        call = recorder.constant(attempt).call(
+            recorder.constant(tensor), self._early_argument(data), dtype=recorder.constant(kind)
+        )
+        recorder.outside_tensor(made, call)
+        return recorder.program.bind(REGISTRY["clone"], (made,), {}).requires_grad_() if requires_grad else made
 
     def memory_is_written(self) -> bool:
         """Whether the call has written to memory from outside so far."""
@@ -191,9 +229,7 @@ class EarlyArrayHandlers(ArrayHandlers):
         """The expression of an argument in the prologue."""
         recorder = self.recorder
         if type(value) in (tuple, list):
-            if recorder.is_outside(value):
-                recorder.contents.read_content(value, deep=True)
-            elements = tuple(map(self._early_argument, value))
+            elements = tuple(map(self._early_argument, recorder.contents.elements(value)))
             return TupleOf(elements) if type(value) is tuple else ListOf(elements)
         if type(value) is slice:
             return recorder.constant(slice).call(*map(self._early_argument, (value.start, value.stop, value.step)))

@@ -23,7 +23,7 @@ from tracejit.core.dtypes import FROM_NUMPY, as_dtype, bool_, default_dtype, int
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import REGISTRY
 from tracejit.replay.ir import Expr, ListOf, Name, TupleOf, tuple_of
-from tracejit.tensor.construction import as_tensor, tensor
+from tracejit.tensor.construction import tensor
 
 __all__ = ["NumberCallHandlers"]
 
@@ -184,15 +184,13 @@ class NumberCallHandlers(Handlers):
         return recorder.leaving.late_fsum(numbers, math.fsum(map(plain, numbers)))
 
     # -- tensors
-    def tensor_of_numbers(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """tensor() of numbers of which some are symbolic, in nested lists or tuples: the program puts them together; None for others."""
+    def tensor_of_numbers(self, function: Any, given: Any, dtype: Any = None, requires_grad: Any = False) -> Any:
+        """tensor() or as_tensor() of numbers of which some are symbolic, in nested lists or tuples: the program puts them together; None
+        for other data."""
         recorder = self.recorder
-        if function not in (tensor, as_tensor) or len(arguments) != 1 or not keywords.keys() <= {"dtype", "requires_grad"}:
-            return None
-        (given,) = arguments
         scalar: Any = plain(given) if is_late(given) and not given._late.of_program else None
         if is_a(scalar, np.generic) and scalar.dtype in FROM_NUMPY:  # it has the dtype that NumPy gave it
-            keywords = {**keywords, "dtype": keywords.get("dtype") or FROM_NUMPY[scalar.dtype]}
+            dtype = dtype or FROM_NUMPY[scalar.dtype]
             given = recorder.leaving.before(given)
         is_unread = self._is_unread(given)
         numbers: list[Any] = [*given] if is_unread else []
@@ -205,12 +203,12 @@ class NumberCallHandlers(Handlers):
         are_many = whole is None and len(numbers) > _MOST
         if any(type(plain(n)) is int and not -(2**63) <= plain(n) < 2**63 for n in numbers):
             return None  # it raises what is to be raised
-        dtype = keywords.get("dtype") or (default_dtype() if float in kinds else int64 if int in kinds else bool_)
+        dtype = dtype or (default_dtype() if float in kinds else int64 if int in kinds else bool_)
         dtype = as_dtype(dtype, function.__name__)
         if not (dtype.is_floating_point or kinds == {bool} or (dtype is int64 and float not in kinds)):
             return None
         if are_many:
-            return self._tensor_before(given, is_unread, dtype, recorder.operators.truth(keywords.get("requires_grad", False)))
+            return self._tensor_before(given, is_unread, dtype, recorder.operators.truth(requires_grad))
         bind, full = recorder.program.bind, REGISTRY["full"]
         if whole is not None:
             out = bind(REGISTRY["cast"], (whole,), {"dtype": dtype})
@@ -221,7 +219,7 @@ class NumberCallHandlers(Handlers):
             out = bind(REGISTRY["cat"], tuple(parts), {"dim": 0}) if shape else parts[0]
             out = out if filled is dtype else bind(REGISTRY["cast"], (out,), {"dtype": dtype})
             out = out if len(shape) <= 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
-        return out.requires_grad_() if recorder.operators.truth(keywords.get("requires_grad", False)) else out
+        return out.requires_grad_() if recorder.operators.truth(requires_grad) else out
 
     def _tensor_before(self, given: Any, is_unread: bool, dtype: Any, requires_grad: bool) -> Any:
         """The tensor of many numbers of the prologue, which makes it in each call; None where some are of the program."""
@@ -277,7 +275,7 @@ class NumberCallHandlers(Handlers):
             return key
         if recorder.is_outside(key) and not (recorder.effects.numbered.get(id(key)) or recorder.contents.has_varied(key)):
             return key
-        index = self.tensor_of_numbers(tensor, (key,), {})
+        index = self.tensor_of_numbers(tensor, key)
         return key if index is None else index
 
     def _as_integer(self, number: Any) -> Any:
