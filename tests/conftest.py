@@ -6,7 +6,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--torch-tests", default="", metavar="FILE", help="append the tests that are skipped for want of torch, one in a line"
     )
     parser.addoption("--numba", action="store_true", help="run all samples of the primitives by Numba, not the first of each")
+    parser.addoption(
+        "--sample",
+        type=int,
+        nargs="?",
+        const=8,
+        default=1,
+        metavar="N",
+        help="run every N-th test of each file (8th if N is not given)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the first of every N tests of each file, the same ones each time."""
+    every = config.getoption("--sample")
+    if every < 1:
+        raise pytest.UsageError(f"--sample must be at least 1, got {every}")
+    numbers: Counter[Path] = Counter()
+    kept: list[pytest.Item] = []
+    for item in items:
+        if numbers[item.path] % every == 0:
+            kept.append(item)
+        numbers[item.path] += 1
+    if len(kept) < len(items):
+        chosen = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = kept
 
 
 class _TorchTests:

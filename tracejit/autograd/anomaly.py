@@ -18,6 +18,7 @@ import numpy as np
 from tracejit.autograd.tape import Node
 from tracejit.core.dtypes import FLOATING_KINDS
 from tracejit.core.interpreter import Interpreter, is_recording, pushed, state
+from tracejit.core.own_files import is_own_frame
 
 __all__ = [
     "Watch",
@@ -45,8 +46,8 @@ class Watch(Interpreter):
     def made(self, node: Any) -> None:
         """A node may be new: note where the program is."""
         if isinstance(node, Node) and node not in self.places:
-            stack = [frame for frame in traceback.extract_stack() if _PACKAGE not in frame.filename.replace("\\", "/")]
-            self.places[node] = "".join(traceback.format_list(stack))
+            frames = [(frame, line) for frame, line in traceback.walk_stack(None) if not is_own_frame(frame)]
+            self.places[node] = "".join(traceback.StackSummary.extract(reversed(frames)).format())
 
     def note(self, event: str, *details: Any) -> None:
         """Nothing that happens is in the way."""
@@ -74,9 +75,6 @@ class Watch(Interpreter):
         else:
             text = f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{place}"
         warnings.warn(text, UserWarning, stacklevel=2)
-
-
-_PACKAGE = "/tracejit/"
 
 
 class _Mode(threading.local):

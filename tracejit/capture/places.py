@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from types import FrameType, FunctionType
 from typing import Any
 
-from tracejit.capture.own_files import PACKAGE
 from tracejit.capture.syntax.convert import INSTRUMENTED, is_instrumented
+from tracejit.core.own_files import is_own_frame
 
 __all__ = ["calling_frame", "frame_at", "instrumented_frames", "level_from_here", "may_be_error", "placed", "user_line"]
-
-_PACKAGE = __name__.split(".")[0]
 
 
 def instrumented_frames() -> Iterator[FrameType]:
@@ -38,9 +36,8 @@ def user_line(fallback: str = "") -> str:
     frame: FrameType | None = sys._getframe(1)
     innermost: FrameType | None = None
     while frame is not None:  # as in `instrumented_frames`: it is asked at each operation
-        code = frame.f_code
-        if id(code) in INSTRUMENTED:
-            if not code.co_filename.startswith(PACKAGE):
+        if id(frame.f_code) in INSTRUMENTED:
+            if not is_own_frame(frame):
                 return _line(frame)
             innermost = innermost or frame
         frame = frame.f_back
@@ -65,7 +62,7 @@ def frame_at(level: Any, innermost: FrameType | None = None) -> FrameType | None
 
 def _is_own(frame: FrameType) -> bool:
     """Whether it is a frame of capture's, or of the rest of the library as it runs natively: the program's are instrumented."""
-    return frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE and not is_instrumented(frame.f_code)
+    return is_own_frame(frame) and not is_instrumented(frame.f_code)
 
 
 def level_from_here(level: Any) -> Any:

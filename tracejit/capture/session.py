@@ -23,7 +23,6 @@ from tracejit.capture import reasons
 from tracejit.capture.frame import current
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import concrete, released
-from tracejit.capture.own_files import CAPTURE, PACKAGE
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.recording.entry import Recording
 from tracejit.capture.recording.facts import Earlier, parameters
@@ -37,6 +36,7 @@ from tracejit.core.collection import held_back
 from tracejit.core.compiler import disabled_name, is_disabled
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.interrupts import covers_its_entry
+from tracejit.core.own_files import CAPTURE, is_own_code
 from tracejit.cpython import call_hook
 from tracejit.cpython.size_table import sized_among
 from tracejit.replay.ir import Constant, Expr, ListOf, Name
@@ -141,7 +141,7 @@ class Session(Recorder):
             return False
         name = names.get("__name__", "")
         if is_library_module(name):
-            own = code.co_filename.startswith(PACKAGE)  # else its globals may be other ones next time
+            own = is_own_code(code)  # else its globals may be other ones next time
             if own or names is getattr(sys.modules.get(name), "__dict__", None):  # methods that dataclasses made
                 call_hook.allow(code, lasting=own)
             return False

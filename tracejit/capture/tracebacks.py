@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from tracejit.capture.own_files import CAPTURE, own_file, own_folder
+from tracejit.core.own_files import CAPTURE, own_file, own_folder
 
 __all__ = ["COMPILER", "without_dispatch", "without_handlers"]
 
