@@ -26,10 +26,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--sample",
         type=int,
         nargs="?",
-        const=8,
+        const=10,
         default=1,
         metavar="N",
-        help="run every N-th test of each file (8th if N is not given)",
+        help="run every N-th test of each file (10th if N is not given)",
     )
 
 
