@@ -158,7 +158,7 @@ def run_row(workload: Workload, peers: Mapping[str, Callable[[Workload], Side | 
         replayed = compiled_calls / calls if calls else 0.0
         if replayed < 1.0:
             notes.append(
-                f"{calls - compiled_calls} of {calls} timed calls ran eagerly: {_first_line(sides['compiled'].function.explain())}"
+                f"{calls - compiled_calls} of {calls} timed calls ran eagerly: {_first_line(sides['compiled'].function.explain(True))}"
             )
     medians = {name: statistics.median(samples) for name, samples in figures.items()}
     reference = "compiled" if workload.compiled else "eager"

@@ -83,7 +83,7 @@ def _measured(length: int, rolled: bool) -> tuple[float, float, float, float]:
     found = _gradients(compiled, parameters)
     built = time.perf_counter()
     assert compiled.stats.compiled_calls, compiled.explain()
-    assert ("  loop of " in compiled.explain()) == (length >= (10 if rolled else 100)), compiled.explain()
+    assert ("  loop of " in compiled.explain(verbose=True)) == (length >= (10 if rolled else 100)), compiled.explain()
     for a, b in zip(found, _gradients(step, parameters), strict=True):
         np.testing.assert_allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE * np.abs(b).max())
     later = _median(lambda: _gradients(compiled, parameters), 9)

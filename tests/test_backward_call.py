@@ -410,9 +410,11 @@ def test_subclasses_of_tensors_and_parameters_as_leaves_have_plain_gradients() -
 def test_what_stays_in_python_is_explained(hot_calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backward_call, "_LARGEST", 1)
     call = heated(product, leaf(1.0, 2.0), leaf(3.0, 4.0))
-    assert "backward calls: from Python, since what cannot be translated is a node of 2 edges (1 at most)" in call.explain()
+    assert "backward calls: from Python, since what cannot be translated is a node of 2 edges (1 at most)" in call.explain(
+        verbose=True
+    )
     monkeypatch.undo()
-    assert "backward calls: from Python" not in heated(product, leaf(1.0, 2.0), leaf(3.0, 4.0)).explain()
+    assert "backward calls: from Python" not in heated(product, leaf(1.0, 2.0), leaf(3.0, 4.0)).explain(verbose=True)
 
 
 def test_results_whose_graph_was_used_up_inside_have_a_node_each() -> None:

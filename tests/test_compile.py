@@ -251,7 +251,7 @@ def test_what_cannot_be_recorded_runs_eagerly_with_a_reason_and_a_line() -> None
     (reason,) = compiled.reasons
     assert reason.code == "unknown_call"
     assert "test_compile.py:" in reason.where
-    assert "getsizeof" in compiled.explain()
+    assert "getsizeof" in compiled.explain(verbose=True)
     assert compiled.stats.traces == 3
     with pytest.raises(RuntimeError, match="nothing was compiled"):
         compiled.graph()
@@ -267,7 +267,7 @@ def test_graph_source_and_explain_tell_about_the_program() -> None:
     assert parse(compiled.graph()).nodes
     assert "sin" in compiled.graph()
     assert "def " in compiled.source()
-    assert "path 0" in compiled.explain()
+    assert "path 0" in compiled.explain(verbose=True)
     compiled.clear()
     assert compiled.stats.calls == 0
     assert compiled(T.ones(3)).item() == pytest.approx(polynomial(T.ones(3)).item())
@@ -813,14 +813,14 @@ def test_calls_run_eagerly_and_are_not_recorded_while_their_program_is_compiled_
         assert function(x).item() == polynomial(x).item() and function(other).item() == polynomial(other).item()
     stats = function.stats
     assert (stats.calls, stats.eager_calls, stats.early_calls, stats.traces, stats.programs_compiled) == (6, 6, 5, 1, 0)
-    told = function.explain()
-    assert told.startswith("polynomial: compiling in the background; calls run eagerly meanwhile\n")
+    told = function.explain(verbose=True)
+    assert told.startswith("polynomial: is compiled in the background; calls run eagerly meanwhile.\n")
     assert "while a program was compiled in the background 5)" in told
     assert [reason.code for reason in function.reasons] == ["compiling"]
     held.go_on(function._arriving.work)
     assert function(x).item() == pytest.approx(polynomial(x).item(), rel=1e-6)
     assert (stats.calls, stats.compiled_calls, stats.traces, stats.programs_compiled) == (7, 1, 1, 1)
-    assert function.explain().startswith("polynomial: compiled: 1 path, 1 of 7 calls\n")
+    assert function.explain(verbose=True).startswith("polynomial: 1 of 7 calls ran compiled; 1 recording.\n")
 
 
 def test_no_more_is_recorded_while_many_programs_wait_for_the_background(held: Held) -> None:
@@ -844,7 +844,9 @@ def test_paths_go_on_serving_calls_while_another_one_is_compiled_in_the_backgrou
     for _ in range(3):
         assert function(T.ones(2)).tolist() == [2, 2] and function(-T.ones(2)).tolist() == [-2, -2]
     assert (function.stats.compiled_calls, function.stats.traces, function.stats.early_calls) == (3, 2, 2)
-    assert ": compiling in the background; compiled: 1 path, 3 of 7 calls\n" in function.explain()
+    assert ": 3 of 7 calls ran compiled; 2 recordings; one more path is compiled in the background.\n" in function.explain(
+        verbose=True
+    )
     held.go_on(function._arriving.work)
     for _ in range(2):
         assert function(T.ones(2)).tolist() == [2, 2] and function(-T.ones(2)).tolist() == [-2, -2]
@@ -878,7 +880,9 @@ def test_an_error_in_the_background_is_the_reason_of_the_calls_that_follow(monke
         pytest.warns(RuntimeWarning, match=r"could not compile polynomial .*ArithmeticError\('no program'\)"),
     ):
         assert function(T.ones(3)).item() == polynomial(T.ones(3)).item()
-    assert "[internal_error] the recorded program could not be compiled: ArithmeticError: no program" in function.explain()
+    assert "[internal_error] the recorded program could not be compiled: ArithmeticError: no program" in function.explain(
+        verbose=True
+    )
 
 
 def test_a_recording_for_which_there_is_no_program_is_a_reason_or_an_error_of_the_next_call(
@@ -965,7 +969,7 @@ def test_gradients_are_computed_by_the_interpreter_while_their_program_is_compil
     assert (stats.compiled_calls, stats.machine_calls) == (3, 3)
     [executable] = stats.executables
     [arriving] = executable._arriving.values()
-    assert "gradients by the interpreter, while their program is compiled in the background" in compiled.explain()
+    assert "gradients by the interpreter, while their program is compiled in the background" in compiled.explain(verbose=True)
     held.go_on(arriving.work)
     found += [gradient(compiled) for _ in range(2)]
     assert stats.machine_calls == 3 + 2 + 2 and not executable._arriving
@@ -1018,13 +1022,13 @@ def test_who_asks_about_a_function_finds_what_was_compiled_in_the_background(mon
     function, failing = T.compile(polynomial), T.compile(lambda x: x * 2)
     function(T.ones(3))
     held.go_on(function._arriving.work)
-    assert "def " in function.source() and "recorded: 1 path, which served no call yet" in function.explain()
+    assert "def " in function.source() and "no call has run compiled yet; 1 recording, " in function.explain(verbose=True)
     held._event.clear()
     monkeypatch.setattr(CompiledFunction, "_made", lambda *given: held._event.wait(60) and 1 // 0)
     failing(T.ones(3))
     held.go_on(failing._arriving.work)
     with override(verify=False), pytest.warns(RuntimeWarning, match="could not compile"):
-        assert "[internal_error] the recorded program could not be compiled: ZeroDivisionError" in failing.explain()
+        assert "[internal_error] the recorded program could not be compiled: ZeroDivisionError" in failing.explain(verbose=True)
 
 
 def test_explain_tells_that_a_backward_program_could_not_be_compiled_in_the_background(
@@ -1038,7 +1042,7 @@ def test_explain_tells_that_a_backward_program_could_not_be_compiled_in_the_back
     function(leaf(1, 2)).backward()
     [arriving] = function.stats.executables[0]._arriving.values()
     held.go_on(arriving.work)
-    assert "a backward program could not be compiled in the background: ZeroDivisionError" in function.explain()
+    assert "a backward program could not be compiled in the background: ZeroDivisionError" in function.explain(verbose=True)
 
 
 def test_what_changes_while_a_program_is_compiled_is_seen_by_its_guards(held: Held) -> None:
@@ -1182,7 +1186,7 @@ def test_an_entry_is_translated_in_the_background_while_it_serves_calls(monkeypa
             function.warm_up(T.ones(size))
         for size in (2, 3) * 5:
             assert function(T.ones(size)).tolist() == [2.0] * size
-        assert "it is being translated in the background" in function.explain()
+        assert "it is being translated in the background" in function.explain(verbose=True)
         going.set()
         while module._behind:
             time.sleep(0.01)

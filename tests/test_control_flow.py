@@ -235,7 +235,7 @@ def test_one_recording_of_a_while_loop_serves_every_number_of_steps(function: Ca
     finally:
         config.backend = before
     assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == len(COUNTS) - 1, compiled.explain()
-    assert compiled.stats.programs_compiled == 1 and "one path for each number of steps" not in compiled.explain()
+    assert compiled.stats.programs_compiled == 1 and "one path for each number of steps" not in compiled.explain(verbose=True)
 
 
 def test_newton_s_iteration_is_a_loop_whose_length_the_program_finds() -> None:
@@ -243,7 +243,7 @@ def test_newton_s_iteration_is_a_loop_whose_length_the_program_finds() -> None:
     for scale in (3.0, 1e3, 1e6, 17.0, 1e-3, 2.0):
         x = tj.tensor([2.0, 9.0], dtype=tj.float64) * scale
         assert results(compiled(x)) == results(newton(x))
-    assert compiled.stats.traces == 1 and "loop while a condition holds" in compiled.explain()
+    assert compiled.stats.traces == 1 and "loop while a condition holds" in compiled.explain(verbose=True)
 
 
 def test_a_while_loop_of_what_is_around_it_finds_that_as_it_is_now() -> None:
@@ -252,7 +252,7 @@ def test_a_while_loop_of_what_is_around_it_finds_that_as_it_is_now() -> None:
         BOX["scale"] = scale
         WEIGHTS.mul_(-0.5)
         assert results(compiled(tj.tensor(n))) == results(with_what_is_around(tj.tensor(n)))
-    assert "loop while a condition holds" in compiled.explain() and compiled.stats.traces <= 3, compiled.explain()
+    assert "loop while a condition holds" in compiled.explain(verbose=True) and compiled.stats.traces <= 3, compiled.explain()
 
 
 def test_recording_a_while_loop_does_not_grow_with_the_number_of_steps() -> None:
@@ -295,7 +295,7 @@ def test_a_gradient_through_a_while_loop_needs_a_path_for_each_number_of_steps_a
         for n in (5, 5, 3, 9, 0, 1, 5, 9):
             assert results(compiled(tj.tensor(n))) == results(function(tj.tensor(n)))
         assert compiled.stats.traces == traces and compiled.stats.compiled_calls == 8 - traces
-        assert ("what it carries on requires grad" in compiled.explain()) == (traces > 1)
+        assert ("what it carries on requires grad" in compiled.explain(verbose=True)) == (traces > 1)
 
 
 def counting_in_python(n: Any) -> Any:
@@ -370,7 +370,9 @@ def test_a_while_loop_whose_steps_do_more_is_as_eager_has_it_and_explain_says_wh
     for n in (5, 5, 3, 9, 0, 1, 2, 5, 9):
         assert results(compiled(tj.tensor(n))) == results(function(tj.tensor(n)))
     assert compiled.stats.compiled_calls, compiled.explain()
-    assert "while_loop() at " in compiled.explain() and "one path for each number of steps" in compiled.explain()
+    assert "while_loop() at " in compiled.explain(verbose=True) and "one path for each number of steps" in compiled.explain(
+        verbose=True
+    )
 
 
 def test_errors_of_a_compiled_while_loop_are_those_of_the_eager_call() -> None:

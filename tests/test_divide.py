@@ -136,7 +136,7 @@ def test_cut_nests_give_the_same_bits_whatever_the_number_of_threads_and_the_ren
                 T.set_num_threads(number)
                 results[backend, number] = arrays(compiled(*operands))
             assert compiled.stats.compiled_calls >= 1, compiled.explain()
-            assert "chunks" in compiled.explain(), compiled.explain()
+            assert "chunks" in compiled.explain(verbose=True), compiled.explain()
     first = results["llvm", 1]
     for key, others in results.items():
         for mine, other in zip(first, others, strict=True):
@@ -169,7 +169,7 @@ def test_loops_whose_iterations_depend_on_each_other_stay_whole(name: str) -> No
     (mine,), (eager,) = arrays(compiled(*operands)), arrays(function(*operands))
     np.testing.assert_allclose(mine, eager, rtol=1e-5, atol=1e-6)
     assert compiled.stats.compiled_calls == 1
-    text = compiled.explain()
+    text = compiled.explain(verbose=True)
     assert "in 5 chunks" not in text or "after the chunks" in text  # clearing the result may be cut
 
 
@@ -177,7 +177,7 @@ def test_large_scans_of_rows_are_cut() -> None:
     compiled, x = T.compile(lambda x: x.cumsum(dim=1)), normal(1000, 600)
     for _ in range(2):
         compiled(x)
-    assert compiled.explain().count("in 125 chunks") == 1
+    assert compiled.explain(verbose=True).count("in 125 chunks") == 1
 
 
 def test_a_large_nest_is_cut_and_a_small_one_is_not() -> None:
@@ -186,7 +186,7 @@ def test_a_large_nest_is_cut_and_a_small_one_is_not() -> None:
         compiled = T.compile(gelu)
         compiled(x)
         compiled(x)
-        assert ("chunks" in compiled.explain()) is chunks
+        assert ("chunks" in compiled.explain(verbose=True)) is chunks
 
 
 @pytest.mark.parametrize("n", [200_000, 200_001, 262_144, 1_000_003])
@@ -216,7 +216,7 @@ def test_the_first_exit_of_the_whole_loop_is_taken_and_eager_raises_its_error(th
 
     for _ in range(2):
         look_up(table, T.tensor(good))
-    assert "chunks" in look_up.explain()
+    assert "chunks" in look_up.explain(verbose=True)
     for where in (0, 200, 399):
         bad = good.copy()
         bad[where:] = 50 + where
@@ -238,7 +238,7 @@ def test_updates_in_place_are_cut() -> None:
     T.set_num_threads(3)
     for _ in range(2):
         update(step)
-    assert "chunks" in update.explain()
+    assert "chunks" in update.explain(verbose=True)
     np.testing.assert_allclose(parameter.numpy(), expected, rtol=1e-6, atol=1e-6)
 
 

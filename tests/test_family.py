@@ -96,7 +96,7 @@ def test_batches_of_other_sizes_need_no_machine_code_of_their_own() -> None:
 
     assert compiled_for(call, [64, 40, 51, 33, 60, 47, 38]) == [1, 1, 0, 0, 0, 0, 0]
     assert compiled_for(call, [64, 33, 51]) == [0, 0, 0] and step.stats.programs_compiled == 7
-    assert "machine code of other sizes" in step.explain()
+    assert "machine code of other sizes" in step.explain(verbose=True)
 
 
 def test_backward_programs_share_machine_code_too() -> None:
@@ -213,6 +213,6 @@ def test_chunks_for_threads_take_sizes_as_data() -> None:
             assert np.array_equal(f(x).numpy(), work(x).numpy())
 
         counts = compiled_for(call, [400_000, 500_000, 450_000, 620_001])
-        assert counts == [1, 1, 0, 0] and "chunks" in f.explain()
+        assert counts == [1, 1, 0, 0] and "chunks" in f.explain(verbose=True)
     finally:
         T.set_num_threads(threads)

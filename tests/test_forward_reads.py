@@ -95,5 +95,5 @@ def test_a_table_from_outside_is_changed_where_it_lies() -> None:
         outcomes.append(seen)
     assert outcomes[0] == outcomes[1]
     assert compiled.stats.traces == 1
-    written = [int(number) for number in re.findall(r"^  .*writes (\d+)", compiled.explain(), re.MULTILINE)]
+    written = [int(number) for number in re.findall(r"^  .*writes (\d+)", compiled.explain(verbose=True), re.MULTILINE)]
     assert len(written) > 3 and sum(written) < table.numpy().nbytes // 100

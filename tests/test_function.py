@@ -321,7 +321,7 @@ def test_compiled_functions_that_apply_one_run_eagerly_and_say_why() -> None:
             assert y.item() == 18.0
             assert x.grad.tolist() == [300.0, 300.0]
         assert function.stats.compiled_calls == 0
-        assert "Odd has a backward pass" in str(function.explain())
+        assert "Odd has a backward pass" in str(function.explain(verbose=True))
 
 
 def test_saved_tensor_hooks_see_what_a_function_saves() -> None:

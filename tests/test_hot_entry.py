@@ -42,9 +42,9 @@ def test_a_path_becomes_machine_code_when_it_has_served_so_many_calls() -> None:
     x = tj.ones(3)
     for _ in range(HOT):
         f(x)
-    assert f._front.machine is None and f"until {HOT} were served" in f.explain()
+    assert f._front.machine is None and f"until {HOT} were served" in f.explain(verbose=True)
     f(x)
-    assert f._front.machine is not None and "calls: from machine code" in f.explain()
+    assert f._front.machine is not None and "calls: from machine code" in f.explain(verbose=True)
     before = f.stats.compiled_calls
     assert f(x).tolist() == [3.0, 3.0, 3.0] and f.stats.compiled_calls == before + 1
 
@@ -54,7 +54,7 @@ def test_a_very_long_path_stays_in_python(monkeypatch: pytest.MonkeyPatch) -> No
     f = tj.compile(lambda x: x + 1)
     for _ in range(HOT + 3):
         assert f(tj.ones(2)).tolist() == [2.0, 2.0]
-    assert f._front.machine is None and "statements (10 at most)" in f.explain()
+    assert f._front.machine is None and "statements (10 at most)" in f.explain(verbose=True)
 
 
 def test_zero_hot_calls_leave_paths_in_python() -> None:
@@ -62,7 +62,7 @@ def test_zero_hot_calls_leave_paths_in_python() -> None:
         f = tj.compile(lambda x: x + 1)
         for _ in range(300):
             f(tj.ones(2))
-        assert f._front.machine is None and "calls: from Python" in f.explain()
+        assert f._front.machine is None and "calls: from Python" in f.explain(verbose=True)
 
 
 def test_functions_that_call_functions_with_cells_become_machine_code_and_see_what_is_in_them() -> None:
@@ -325,7 +325,7 @@ def test_a_translation_that_fails_does_not_interrupt_the_call(monkeypatch: pytes
     with override(verify=False), pytest.warns(RuntimeWarning, match="broken"):
         assert f(tj.ones(2)).tolist() == [2.0, 2.0]
     assert f(tj.ones(2)).tolist() == [2.0, 2.0]
-    assert owner.calls == HOT + 2 and total.tolist() == [HOT + 2.0] * 2 and "translation failed" in f.explain()
+    assert owner.calls == HOT + 2 and total.tolist() == [HOT + 2.0] * 2 and "translation failed" in f.explain(verbose=True)
 
 
 class Scale:

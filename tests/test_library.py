@@ -69,7 +69,7 @@ def test_a_compiled_function_replays_it_and_its_backward() -> None:
         for a, b in zip(compiled(x), step(x), strict=True):
             assert a.tolist() == b.tolist()
     assert compiled.stats.compiled_calls == 3
-    assert "tests_cube" in str(compiled.explain())
+    assert "tests_cube" in str(compiled.explain(verbose=True))
 
 
 def test_the_backward_pass_of_a_compiled_result_calls_it() -> None:

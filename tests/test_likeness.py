@@ -265,4 +265,4 @@ def test_the_explanation_counts_an_update_of_all_parameters_as_one_nest() -> Non
     step = training_step(optim.Adam)
     for _ in range(2):
         step(tracejit.ones(4, 6), tracejit.tensor([0, 2, 1, 0]))
-    assert ", 4 times: reads" in str(step.explain())
+    assert ", 4 times: reads" in str(step.explain(verbose=True))

@@ -440,4 +440,4 @@ def test_explain_tells_what_steps_hand_on() -> None:
     compiled = tj.compile(helped)
     for length in (12, 13):
         compiled(tj.ones(length, 2, 4, dtype=tj.float64))
-    assert "steps hand lists or objects that were there before from one place to another" in compiled.explain()
+    assert "steps hand lists or objects that were there before from one place to another" in compiled.explain(verbose=True)

@@ -577,7 +577,7 @@ def test_a_function_whose_steps_go_either_way_is_taken_to_pieces(function: Any, 
     assert compiled.stats.piecewise_calls >= 15, compiled.explain()
     assert compiled.stats.calls == 30
     assert compiled.explain().startswith(f"{function.__qualname__}: runs in pieces, since ")
-    assert f"  {function.__qualname__}, a step of line " in compiled.explain()
+    assert f"  {function.__qualname__}, a step of line " in compiled.explain(verbose=True)
     (part,) = compiled._pieces.parts
     assert part.stats.compiled_calls > 0.8 * part.stats.calls > 80, compiled.explain()
 

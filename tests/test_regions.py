@@ -112,7 +112,7 @@ def test_a_row_of_a_large_buffer_costs_a_row() -> None:
     for i in range(1, 5):
         compiled(i, T.ones(8))
     assert compiled.stats.compiled_calls == 3 and compiled.stats.traces == 1
-    found = re.search(r"reads (\d+) bytes, writes (\d+)", compiled.explain())
+    found = re.search(r"reads (\d+) bytes, writes (\d+)", compiled.explain(verbose=True))
     assert found is not None and int(found[2]) < 1000
     assert buffer[:6, 2].tolist() == [5.0, 5.0, 5.0, 5.0, 1.0, 0.0] and buffer[1:5, 3].tolist() == [1.0] * 4
 

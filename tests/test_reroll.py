@@ -462,7 +462,7 @@ def test_loops_of_python_are_loops_of_the_programs_forward_and_backward(function
             if b is not None:
                 np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
     assert compiled.stats.compiled_calls == 2, compiled.explain()
-    ahead, back = compiled.explain().split("backward for cotangents")
+    ahead, back = compiled.explain(verbose=True).split("backward for cotangents")
     assert re.search(r"loop of \d+ steps", ahead) and re.search(r"loop of \d+ steps", back), compiled.explain()
 
 
@@ -540,7 +540,7 @@ def test_a_loop_that_is_left_by_a_branch_is_a_loop_whenever_it_is_left() -> None
             np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6)
     counts = {until_small(x)[1] for x in starts}
     assert len(counts) == 4 and compiled.stats.traces == 4, compiled.explain()
-    text = compiled.explain()
+    text = compiled.explain(verbose=True)
     assert re.search(r"loop of \d+ steps", text) and "goes on only if the steps of a loop find at" in text
     assert re.search(r"what was recorded: left \d+ times, then on to path \d", text), text
 
@@ -559,7 +559,7 @@ def test_an_index_out_of_range_in_a_step_raises_what_eager_raises() -> None:
     for _ in range(3):
         tokens = tj.tensor(generator.integers(0, 6, COUNT))
         np.testing.assert_allclose(compiled(tokens).item(), states(tokens).item(), rtol=1e-9)
-    assert compiled.stats.compiled_calls == 2 and "loop of" in compiled.explain()
+    assert compiled.stats.compiled_calls == 2 and "loop of" in compiled.explain(verbose=True)
     tokens[COUNT // 2] = 6
     with pytest.raises(IndexError) as eager:
         states(tokens)
@@ -586,4 +586,4 @@ def test_sampling_in_each_step_is_a_loop() -> None:
             results.append(run(tj.linspace(0.0, 1.0, 8)))
         assert results[0][0].tolist() == results[1][0].tolist()
         np.testing.assert_allclose(results[0][1].numpy(), results[1][1].numpy(), rtol=1e-6)
-    assert compiled.stats.compiled_calls == 2 and "loop of" in compiled.explain(), compiled.explain()
+    assert compiled.stats.compiled_calls == 2 and "loop of" in compiled.explain(verbose=True), compiled.explain()

@@ -54,7 +54,7 @@ def length_of_loop(function: Callable[..., Any], *, calls: int = 4) -> int | Non
             else:
                 assert a == b
     assert compiled.stats.compiled_calls >= calls - 2, compiled.explain()
-    words = compiled.explain().split("loop of ")
+    words = compiled.explain(verbose=True).split("loop of ")
     return int(words[1].split()[0]) if len(words) > 1 else None
 
 
@@ -385,7 +385,7 @@ def test_numbers_from_outside_are_those_of_each_call() -> None:
         settings.rate = 0.1 * k + 0.05
         for a, b in zip(compiled(xs), function(xs), strict=True):
             assert np.allclose(a.numpy(), b.numpy(), rtol=1e-12)
-    assert compiled.stats.traces == 1 and "loop of" in compiled.explain()
+    assert compiled.stats.traces == 1 and "loop of" in compiled.explain(verbose=True)
 
 
 def test_what_a_step_adds_to_a_list_from_outside_is_added_in_each_call() -> None:
@@ -420,7 +420,7 @@ def test_a_tensor_of_a_step_that_the_program_has_kept_for_later_makes_it_eager_w
     compiled, xs = tj.compile(function), parameter(COUNT, 2, WIDTH).detach()
     for _ in range(3):
         assert compiled(xs).equal(function(xs))
-    assert "[tensor_origin]" in compiled.explain()
+    assert "[tensor_origin]" in compiled.explain(verbose=True)
 
 
 def test_memory_and_machine_code_do_not_grow_with_the_length() -> None:
@@ -545,7 +545,7 @@ def test_two_steps_run_of_however_many_if_they_do_the_same(function: Callable[..
         for _ in range(2):
             for a, b in zip(flatten(compiled(xs))[0], flatten(function(xs))[0], strict=True):
                 np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9, atol=1e-12)
-        assert f"loop of {length - 1} steps" in compiled.explain()
+        assert f"loop of {length - 1} steps" in compiled.explain(verbose=True)
         return max(compiled._entries[0].recording.graph.avals)
 
     assert values_met(COUNT) == values_met(100)

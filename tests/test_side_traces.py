@@ -74,7 +74,7 @@ def test_a_side_trace_computes_what_was_not_computed_and_gives_eagers_results(br
         assert first_product.outputs[0] not in trace.program.lowered.outputs
         assert "matmul" in trace.program.describe()
         assert trace.program.describe().count("matmul") < trace.executable.program.describe().count("matmul")
-    assert "a side trace computes" in compiled.explain()
+    assert "a side trace computes" in compiled.explain(verbose=True)
 
 
 @machine_code
@@ -237,7 +237,7 @@ def test_a_side_trace_that_saves_little_is_not_made_and_explain_says_so(monkeypa
     with T.no_grad():
         run_often(compiled, inputs())
     assert not sides(compiled)
-    assert "no side trace: it would save" in compiled.explain()
+    assert "no side trace: it would save" in compiled.explain(verbose=True)
 
 
 @machine_code

@@ -72,7 +72,7 @@ def test_explain_tells_of_paths_exits_passes_kernels_and_reasons() -> None:
     assert compiled.explain().endswith("not called yet")
     for loud in (False, False, True):
         compiled(T.ones(2, 2), loud)
-    text = compiled.explain()
+    text = compiled.explain(verbose=True)
     line = function.__code__.co_firstlineno + 3
     assert "path 0: " in text and "path 1" not in text
     assert f"goes on only if the value at {__file__}:{line} is True" in text
@@ -88,7 +88,7 @@ def test_explain_tells_how_often_a_path_was_left_where_and_for_which_other() -> 
     compiled, line = T.compile(function), function.__code__.co_firstlineno + 1
     for first, second in [(1, 1), (-1, 1), (-1, 1), (-1, -1), (1, -1), (1, -1), (1, -1)]:
         compiled(T.tensor([first, second]))
-    paths = compiled.explain().split("\npath ")[1:]
+    paths = compiled.explain(verbose=True).split("\npath ")[1:]
     place = f"goes on only if the value at {__file__}:"
     assert f"{place}{line} is True: left 3 times, then on to path 1" in paths[0]
     assert f"{place}{line + 1} is True: left 3 times, then on to path 3" in paths[0]
@@ -99,7 +99,7 @@ def test_explain_tells_in_which_sizes_paths_differ() -> None:
     compiled = T.compile(lambda x: x * 2 + x.shape[0], dynamic=False)
     for n in (3, 3, 4, 5, 5, 4, 3, 3):
         compiled(T.ones(n))
-    assert "\n  paths differ at x.shape[0]" in compiled.explain() and ": 3, 4, 5" in compiled.explain()
+    assert "\n  paths differ at x.shape[0]" in compiled.explain(verbose=True) and ": 3, 4, 5" in compiled.explain(True)
 
 
 def test_explain_tells_which_sizes_are_symbolic_and_where_the_program_asks_for_one() -> None:
@@ -111,7 +111,7 @@ def test_explain_tells_which_sizes_are_symbolic_and_where_the_program_asks_for_o
     compiled = T.compile(function)
     for rows, columns in ((4, 2), (5, 3), (6, 3)):
         compiled(T.ones(rows, columns))
-    said = compiled.explain()
+    said = compiled.explain(verbose=True)
     assert "a recording with symbolic sizes x.shape[0], where x.shape[0] > 3" in said and "1 paths came of it" not in said
     assert f"x.shape[1] == 3 at {__file__}:{function.__code__.co_firstlineno + 2}" in said
 
@@ -121,12 +121,14 @@ def test_explain_says_in_plain_words_how_far_a_recording_with_symbolic_sizes_goe
     said = []
     for n in (5, 7, 9):
         compiled(T.ones(n + 3), n)
-        said += [line for line in compiled.explain().splitlines() if "symbolic sizes" in line]
+        said += [line for line in compiled.explain(verbose=True).splitlines() if "symbolic sizes" in line]
     assert said and all("92233720" not in line for line in said)
     assert "x.shape[0], n, where x.shape[0] >= n: 2 paths came of it, machine code for 1 region of sizes" in said[-1]
     compiled = T.compile(lambda x: x * (2 if x.shape[0] > 5 else 3), dynamic=True)
     compiled(T.ones(4))
-    assert "x.shape[0], where x.shape[0] <= 5: it serves these sizes alone until a recording of other ones" in compiled.explain()
+    assert "x.shape[0], where x.shape[0] <= 5: it serves these sizes alone until a recording of other ones" in compiled.explain(
+        True
+    )
 
 
 def test_explain_and_source_include_backward_programs_once_they_exist() -> None:
@@ -135,9 +137,9 @@ def test_explain_and_source_include_backward_programs_once_they_exist() -> None:
     function(x)
     out = function(x)
     before = function.source()
-    assert "backward for" not in function.explain()
+    assert "backward for" not in function.explain(verbose=True)
     out.backward()
-    assert "backward for cotangents (True,)" in function.explain()
+    assert "backward for cotangents (True,)" in function.explain(verbose=True)
     assert function.source().startswith(before) and len(function.source()) > len(before)
 
 
@@ -170,8 +172,8 @@ def test_explain_tells_guards_that_make_calls_from_those_that_words_answer_for()
     model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
     quick = T.compile(model)
     quick(T.ones(2, 3)), quick(T.ones(2, 3))
-    held = re.search(r"guards: (\d+), of which (\d+) are asked only when", quick.explain())
-    assert held is not None and "guards that call functions" not in quick.explain()
+    held = re.search(r"guards: (\d+), of which (\d+) are asked only when", quick.explain(verbose=True))
+    assert held is not None and "guards that call functions" not in quick.explain(verbose=True)
     if c_api.supported():
         assert 0 < int(held[2]) < int(held[1])
     scales = logging.getLogger("tracejit.tests.explain")
@@ -182,4 +184,4 @@ def test_explain_tells_guards_that_make_calls_from_those_that_words_answer_for()
 
     slow(T.ones(2)), slow(T.ones(2))
     told = r"guards that call functions in each call \(1\):\n    if Logger.isEnabledFor\(v\d+, 10\) is not False: return MISS"
-    assert re.search(told, slow.explain())
+    assert re.search(told, slow.explain(verbose=True))

@@ -260,5 +260,5 @@ def test_explain_says_what_makes_each_number_of_steps_a_recording(function: Call
     compiled = tj.compile(function)
     for length in (40, 25, 60):
         compiled(parameter(length, 2, WIDTH, seed=length).detach())
-    said = [line for line in compiled.explain().splitlines() if "has a recording for each number of steps" in line]
+    said = [line for line in compiled.explain(verbose=True).splitlines() if "has a recording for each number of steps" in line]
     assert said and all(why in line and "test_steps_told_apart.py:" in line for line in said), compiled.explain()

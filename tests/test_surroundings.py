@@ -182,7 +182,7 @@ def test_threads_record_call_and_clear_one_function() -> None:
         sys.setswitchinterval(before)
     assert wrong == []
     assert function(T.ones(2), 2.0).tolist() == function.__wrapped__(T.ones(2), 2.0).tolist()
-    assert "calls" in function.explain()  # only now: the last thing a thread did may have been to clear
+    assert "calls" in function.explain(verbose=True)  # only now: the last thing a thread did may have been to clear
 
 
 def test_a_deep_recursion_through_compiled_functions_is_eagers() -> None:

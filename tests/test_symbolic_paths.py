@@ -741,7 +741,7 @@ def test_python_that_asks_for_the_number_itself_is_recorded_for_each_size() -> N
     for n in (5, 7, 9, 11, 9):
         np.testing.assert_allclose(compiled(*rows(n)).numpy(), (rows(n)[0] * n + math.sqrt(n)).numpy(), rtol=1e-6)
     assert compiled.stats.instances == 0 and asked == ["5", "7", "9", "11", "9"]
-    assert "a size is not symbolic, since the program asks which it is: x.shape[0] ==" in compiled.explain()
+    assert "a size is not symbolic, since the program asks which it is: x.shape[0] ==" in compiled.explain(verbose=True)
 
 
 def test_loops_over_one_size_leave_the_others_symbolic() -> None:
@@ -1261,7 +1261,7 @@ def test_explain_says_why_programs_are_made_for_each_size() -> None:
     compiled = T.compile(lambda x: x.sort().values * 2)
     for n in (5, 7, 9, 11):
         assert compiled(T.arange(n).flip(0)).tolist() == [2 * k for k in range(n)]
-    assert "programs with steps of Python are made for each size" in compiled.explain()
+    assert "programs with steps of Python are made for each size" in compiled.explain(verbose=True)
 
 
 def test_lengths_of_scans_and_batches_are_symbolic_together() -> None:
@@ -1428,7 +1428,7 @@ def test_sizes_that_change_apart_and_together_are_recorded_twice() -> None:
         x, y = (T.tensor(generator.normal(size=(batch, n, 8)).astype(np.float32)) for n in (source, target))
         np.testing.assert_allclose(compiled(x, y).numpy(), translate(x, y).numpy(), rtol=1e-3, atol=1e-5)
     assert compiled.stats.traces == 2, compiled.explain()
-    assert ", where source.shape[0] == target.shape[0]: " in compiled.explain()
+    assert ", where source.shape[0] == target.shape[0]: " in compiled.explain(verbose=True)
 
 
 def test_integers_and_sizes_are_symbolic_together() -> None:

@@ -343,7 +343,7 @@ def f(x):
 x = tracejit.tensor(np.linspace(0, 1, 300_000, dtype=np.float32))
 for _ in range(5):
     f(x)
-assert "chunks" in f.explain()
+assert "chunks" in f.explain(verbose=True)
 """
 
 

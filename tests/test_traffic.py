@@ -83,4 +83,4 @@ def test_two_passes_are_seen_as_two() -> None:
     compiled = tracejit.compile(lambda x: x / x.sum(0))
     compiled(x)
     compiled(x)
-    assert "1.50 times the least" in compiled.explain()
+    assert "1.50 times the least" in compiled.explain(verbose=True)

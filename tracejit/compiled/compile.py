@@ -80,6 +80,7 @@ from tracejit.report.debug import DebugLog, eager_reason, report_defect
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.partings import Partings
 from tracejit.report.stats import Stats
+from tracejit.report.summary import summary
 from tracejit.tensor import Tensor
 
 __all__ = ["CompiledFunction", "Entry", "FullGraphError", "compile", "compiled_functions"]
@@ -785,12 +786,14 @@ class CompiledFunction(_Partial[P, R]):
         self._look()
         return dict(self._reasons)
 
-    def explain(self) -> str:
-        """What happened to the calls of this function, in text: entries, programs, reasons."""
+    def explain(self, verbose: bool = False) -> str:
+        """What happened to the calls of this function, in text: a sentence, then a screen of counts, reasons and paths.  verbose: all of
+        them, with guards, exits, programs and passes."""
         self._look()
         parting, compiling = self._partings.foremost(), self._arriving is not None
         symbolic = self._symbolic.describe()
-        return explain_function(
+        told = explain_function if verbose else summary
+        return told(
             self._name(), self.stats, self._entries, self._reasons, parting, self._is_full(), compiling, symbolic, self._pieces
         )
 

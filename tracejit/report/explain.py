@@ -1,4 +1,5 @@
-"""What happened to a compiled function, as text: first the line that matters, then counts and reasons, then each path, its passes last."""
+"""All that happened to a compiled function, as text: first the sentence that matters (summary.py), then counts and reasons, then each path,
+its passes last."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from tracejit.ir.printer import to_text
 from tracejit.lowering.exits import exit_codes, node_code
 from tracejit.replay.ir import Call, Expr, Name, renamed, walk
 from tracejit.report.partings import Parting
+from tracejit.report.summary import headline
 from tracejit.runtime.source import Module
 
 __all__ = ["explain_function", "graph_text", "source_text"]
@@ -36,18 +38,11 @@ def explain_function(
     """entries: the recorded paths (recorded_path.Entry).  parting: the guard that keeps recordings apart, if there is one.  full: whether
     there are as many paths as there may be.  compiling: whether one more is compiled in the background.  symbolic: what there is to say of
     symbolic sizes.  pieces: those that the function runs in, if it does (compiled/pieces.py)."""
+    said = headline(stats, len(entries), reasons, parting, full, compiling, pieces)
     if not stats.calls:
-        return f"{name}: not called yet"
-    if pieces is None:
-        headline = _headline(stats, len(entries), reasons, parting, full)
-    else:
-        headline = f"runs in pieces, since {pieces.why}: steps of its loops are compiled, what is around them is not"
-    if compiling:
-        headline = (
-            f"compiling in the background; {headline}" if entries else "compiling in the background; calls run eagerly meanwhile"
-        )
-    lines = [f"{name}: {headline}", f"  {_counts(stats)}"]
-    if parting is not None and parting.name not in headline:
+        return f"{name}: {said}"
+    lines = [f"{name}: {said}", f"  {_counts(stats)}"]
+    if parting is not None and parting.name not in said:
         lines.append(f"  paths differ at {parting.name}{parting.place()}: {parting.some()}")
     lines += [f"  {line}" for line in symbolic]
     for reason, count in reasons.items():
@@ -81,7 +76,7 @@ def explain_function(
         ]
         passes += [f"passes of path {i}:", *[f"  # {stamp}" for stamp in executable.graph.history]]
     for piece in () if pieces is None else pieces.parts:
-        lines += [f"  {line}" for line in piece.explain().splitlines()]
+        lines += [f"  {line}" for line in piece.explain(verbose=True).splitlines()]
     return "\n".join([*lines, *passes])
 
 
@@ -150,22 +145,6 @@ def _guards(recording: Recording) -> list[str]:
 def _told(namespace: Mapping[str, Any], name: Name) -> Expr:
     """A variable, or what a name of the namespace stands for, where that has a name of its own."""
     return Name(getattr(namespace.get(name.name), "__qualname__", name.name))
-
-
-def _headline(stats: Any, paths: int, reasons: Mapping[Any, int], parting: Parting | None, full: bool) -> str:
-    """The one line that matters."""
-    served = stats.compiled_calls
-    if parting is not None and not served and not full:
-        often = "recorded on each call" if stats.traces == stats.calls else f"recorded {stats.traces} times for nothing"
-        return f"{often} because {parting.name}{parting.place()} changes ({parting.some()}). {parting.remedy()}"
-    if parting is not None and (full or 2 * served < stats.calls):
-        return f"{paths} paths: {parting.text()}"
-    if not paths and reasons:
-        return f"eager: {max(reasons, key=lambda reason: reasons[reason])}"
-    many = f"{paths} path{'s' if paths != 1 else ''}"
-    if served:
-        return f"compiled: {many}, {served} of {stats.calls} calls"
-    return f"recorded: {many}, which served no call yet"
 
 
 def _counts(stats: Any) -> str:

@@ -1,0 +1,143 @@
+"""What happened to a compiled function, for somebody who does not know how it works: a sentence, and no more than a screen of what is most.
+
+`explain(verbose=True)` has the rest (explain.py).
+"""
+
+from __future__ import annotations
+
+import linecache
+import os.path
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tracejit.capture.reasons import Reason
+from tracejit.config import config
+from tracejit.report.partings import Parting
+
+__all__ = ["headline", "line_named", "sentence", "summary"]
+
+_COLUMNS: Final = 120
+_LINES: Final = 40
+_PATHS, _REASONS, _SIZES, _PIECES = 6, 4, 3, 6  # of each at most so many
+_SHORT: Final = 360  # characters of one thing: three lines
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def line_named(where: str) -> str:
+    """The user's "file:line" in words, with the text of the line where it can be read; empty where there is none."""
+    file, _, line = where.rpartition(":")
+    if not file:
+        return ""
+    text = linecache.getline(file, int(line)).strip()
+    return f"line {line} of {os.path.basename(file)}" + (f", `{text}`" if text else "")
+
+
+def sentence(reason: Reason) -> str:
+    """Why a call runs eagerly, where, and what to do."""
+    place = line_named(reason.where)
+    return f"{reason.message}{f' ({place})' if place else ''}. {reason.remedy}."
+
+
+def headline(
+    stats: Any, paths: int, reasons: Mapping[Reason, int], parting: Parting | None, full: bool, compiling: bool, pieces: Any
+) -> str:
+    """The sentence.  paths: how many there are; for the others see `explain_function`."""
+    calls, served, recordings = stats.calls, stats.compiled_calls, counted(stats.traces, "recording")
+    if not config.enabled:
+        return "compilation is turned off (TRACEJIT_DISABLE=1, or config.enabled is False): calls run eagerly."
+    if not calls:
+        return "not called yet"
+    if pieces is not None:
+        return f"runs in pieces, since {pieces.why}: steps of its loops are compiled, what is around them is not."
+    if compiling and not paths:
+        return "is compiled in the background; calls run eagerly meanwhile."
+    ran = f"{served:,} of {counted(calls, 'call')} ran compiled"
+    if compiling:
+        return f"{ran}; {recordings}; one more path is compiled in the background."
+    if parting is not None and not served and not full:
+        often = "recorded on each call" if stats.traces == calls else f"recorded {stats.traces} times for nothing"
+        return f"{ran}: {often} because {parting.name}{parting.place()} changes ({parting.some()}). {parting.remedy()}."
+    if parting is not None and (full or 2 * served < calls):
+        return f"{ran}; {counted(paths, 'path')}: {parting.text()}."
+    if not paths and reasons:
+        return f"runs eagerly: {sentence(max(reasons, key=lambda reason: reasons[reason]))}"
+    if served and 2 * stats.direct_calls > calls:
+        return f"{ran}; it is left to Python, since trying its {counted(paths, 'path')} cost more than they saved."
+    if served or not paths:
+        return f"{ran}; {recordings}."
+    return f"no call has run compiled yet; {recordings}, and calls like those that were recorded will."
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    """The text in lines of a screen; where it is long, its first three."""
+    short = textwrap.shorten(text, _SHORT, placeholder=" ...") if len(text) > _SHORT else text
+    return textwrap.wrap(
+        short, _COLUMNS, initial_indent=indent, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _some(items: Sequence[str], most: int, what: str, indent: str = "  ") -> list[str]:
+    lines = [line for item in items[:most] for line in _wrapped(item, indent)]
+    return [*lines, f"{indent}... and {counted(len(items) - most, what)} more"] if len(items) > most else lines
+
+
+def _counts(stats: Any) -> str:
+    """What became of the calls."""
+    parts = [f"{stats.compiled_calls:,} compiled"]
+    parts += [f"{stats.piecewise_calls:,} in pieces"] if stats.piecewise_calls else []
+    eager = [f"{stats.traces:,} recorded"]
+    eager += [f"{stats.early_calls:,} while a program was compiled in the background"] if stats.early_calls else []
+    eager += [f"{stats.direct_calls:,} left to Python because trying had not paid"] if stats.direct_calls else []
+    parts.append(f"{stats.eager_calls:,} eager ({', '.join(eager)})")
+    return f"{counted(stats.calls, 'call')}: {', '.join(parts)}"
+
+
+def _path(k: int, entry: Any, entries: Sequence[Any]) -> str:
+    """One line about a path: what it served, how large it is, where it was left."""
+    served, *_ = entry.executable.counter
+    text = f"path {k}: served {counted(served, 'call')}, {counted(len(entry.executable.graph.nodes), 'operation')}"
+    left = sum(entry.executable.exits_taken.values())
+    if left:
+        bridges = sorted({entries.index(bridge) for bridge in entry.bridges.values() if bridge in entries})
+        onward = f", then on to path{'s' if len(bridges) > 1 else ''} {', '.join(map(str, bridges))}" if bridges else ""
+        text += f"; left {counted(left, 'time')} where a value decided otherwise{onward}"
+    return text
+
+
+def summary(
+    name: str,
+    stats: Any,
+    entries: Sequence[Any],
+    reasons: Mapping[Reason, int],
+    parting: Parting | None,
+    full: bool,
+    compiling: bool,
+    symbolic: Sequence[str],
+    pieces: Any,
+) -> str:
+    """A screen: the sentence, counts, reasons, sizes, the paths that served most.  For the arguments see `explain_function`."""
+    said = headline(stats, len(entries), reasons, parting, full, compiling, pieces)
+    lines = _wrapped(f"{name}: {said}")
+    if not stats.calls:
+        return "\n".join(lines)
+    lines += _wrapped(_counts(stats), "  ")
+    if parting is not None and parting.name not in said:
+        lines += _wrapped(f"paths differ at {parting.name}{parting.place()}: {parting.some()}", "  ")
+    often = sorted(reasons, key=lambda reason: -reasons[reason])
+    lines += _some([f"eager ({counted(reasons[reason], 'time')}): {reason}" for reason in often], _REASONS, "reason")
+    lines += _some(symbolic, _SIZES, "line")
+    order = sorted(range(len(entries)), key=lambda k: -entries[k].executable.counter[0])
+    lines += _some([_path(k, entries[k], entries) for k in order], _PATHS, "path")
+    if pieces is not None:
+        lines += _some([part.explain().partition("\n")[0] for part in pieces.parts], _PIECES, "piece")
+    return "\n".join([*_cut(lines), "explain(verbose=True) tells guards, exits, programs and passes."])
+
+
+def _cut(lines: Iterable[str]) -> list[str]:
+    found = list(lines)
+    return found if len(found) < _LINES else [*found[: _LINES - 2], f"  ... ({len(found) - _LINES + 2} lines more)"]
