@@ -184,3 +184,95 @@ def test_writes_to_other_memory_pin_no_slice() -> None:
     for k, i in enumerate((2, 3, 4, 0, 1, 5, 2, 0)):
         x = tj.tensor(np.random.default_rng(k).normal(size=(9, 2)), requires_grad=True)
         assert compiled(x, i).equal(changed(x, i))
+
+
+def batch(data: Any, count: int, length: int) -> Any:
+    """A batch of parts of a text, as language models are trained with."""
+    places = tj.randint(len(data) - length, (count,))
+    return tj.stack([data[i : i + length] for i in places]), tj.stack([data[i + 1 : i + 1 + length] for i in places])
+
+
+def test_a_batch_of_parts_at_drawn_places_is_recorded_once() -> None:
+    compiled, text = tj.compile(batch), tj.randint(65, (400,))
+    for seed in range(8):
+        tj.manual_seed(seed)
+        expected = batch(text, 4, 16)
+        tj.manual_seed(seed)
+        assert all(map(tj.equal, compiled(text, 4, 16), expected))
+    assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == 7, compiled.explain()
+
+
+def weighted(table: dict[str, Any], i: Any) -> Any:
+    weight = tj.ones(3, requires_grad=True)
+    (table["row"][i : i + 3] * weight).sum().backward()
+    return weight.grad
+
+
+def written_around(table: dict[str, Any], i: Any) -> Any:
+    part = table["row"][i : i + 5]
+    table["row"][3] = -i
+    return part * 2, part
+
+
+AT_COMPUTED_PLACES: dict[str, Callable[[dict[str, Any], Any], Any]] = {
+    "a view that leaves": lambda table, i: table["row"][i : i + 5],
+    "the tensor is written in between": written_around,
+    "a number that left": lambda table, i: table["row"][i.item() : i.item() + 4] * 2,
+    "ends computed apart": lambda table, i: table["row"][2 * i : 2 * (i + 2)] + table["row"][i % 4 : i % 4 + 4 : 1],
+    "two dimensions": lambda table, i: table["rows"][i % 3 : i % 3 + 1, i : i + 3] * table["rows"].t()[i : i + 3, 2],
+    "beside a position": lambda table, i: (table["rows"][i % 3, i : i + 2], table["rows"][..., i - 1 : i + 1]),
+    "a part of a part": lambda table, i: table["row"][i : i + 8][i % 2 : i % 2 + 3],
+    "places in another dtype": lambda table, i: table["row"][i.int() : i.int() + 2] + table["row"][i.view(1) : i.view(1) + 2],
+    "a gradient": weighted,
+}
+
+
+@pytest.mark.parametrize("name", AT_COMPUTED_PLACES)
+def test_a_part_at_a_place_that_the_program_computes_is_that_of_the_call(name: str) -> None:
+    program = AT_COMPUTED_PLACES[name]
+    tables = [{"row": tj.arange(40.0), "rows": tj.arange(60.0).view(3, 20)} for _ in range(2)]
+    compiled, kept = tj.compile(program), []
+    for i in (3, 7, 1, 12, 12, 2, 5, 9):
+        kept.append((compiled(tables[0], tj.tensor(i)), program(tables[1], tj.tensor(i))))
+    for table in tables:
+        table["row"] += 100  # parts that left are views
+    for ours, theirs in kept:
+        for a, b in zip(*[x if isinstance(x, tuple) else (x,) for x in (ours, theirs)], strict=True):
+            assert tj.equal(a, b) and a.stride() == b.stride()
+    assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == 7, compiled.explain()
+
+
+def test_a_computed_place_that_is_negative_or_beyond_the_end_gives_what_python_gives() -> None:
+    def part(x: Any, i: Any) -> Any:
+        return x[i : i + 3] * 2
+
+    compiled, x = tj.compile(part), tj.arange(8.0)
+    for i in (2, 4, -1, 3, -3, 6, 1, 9, 5, 0):
+        assert compiled(x, tj.tensor(i)).tolist() == part(x, tj.tensor(i)).tolist()
+    assert compiled.stats.compiled_calls >= 5
+
+
+def test_what_is_written_at_computed_places_is_recorded_for_each_of_them() -> None:
+    def added(data: Any, i: Any) -> Any:
+        part = data[i : i + 2]
+        part *= 2.0
+        return data.sum()
+
+    compiled, found, expected = tj.compile(added), tj.ones(6), tj.ones(6)
+    for k in range(24):
+        assert compiled(found, tj.tensor(k % 3)).item() == added(expected, tj.tensor(k % 3)).item()
+        assert found.tolist() == expected.tolist()
+    assert {reason.code for reason in compiled.reasons} == {"moving_part_written"}
+    assert compiled.stats.compiled_calls >= 18
+
+
+def test_parts_at_computed_places_are_shadowed_as_they_were_recorded() -> None:
+    def part(x: Any, i: Any) -> Any:
+        return x[i : i + 3].sin()
+
+    compiled, x = tj.compile(part), tj.arange(20.0)
+    compiled(x, tj.tensor(1))
+    with tj.shadow(every=1) as shadow:
+        for i in range(6):
+            compiled(x, tj.tensor(i))
+    assert shadow.compared == 6 and not shadow.differences

@@ -22,7 +22,7 @@ from datetime import datetime
 
 import numpy as np
 import tracejit
-from tracejit import autograd, data, eye, from_numpy, func, linalg, manual_seed, nn, no_grad, optim, randint, randn, save, tensor
+from tracejit import autograd, data, eye, from_numpy, func, linalg, manual_seed, nn, no_grad, optim, randint, randn, save, stack, tensor
 
 tracejit.manual_seed(0)
 random.seed(0)

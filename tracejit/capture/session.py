@@ -335,16 +335,18 @@ def record(
     dynamic: Collection[tuple[int, int]] = (),
     earlier: Earlier | None = None,
     keeps_items: bool = False,
+    slices_move: bool = False,
 ) -> tuple[Recording, Any]:
     """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).  watch: is shown each operation.  dynamic:
     dimensions of the tensors among the arguments (`tensors_among`), and integers (`integers_among`), that are symbolic sizes in what is
-    recorded.  earlier: what other recordings of the function have found.  keeps_items: see Recorder.
+    recorded.  earlier: what other recordings of the function have found.  keeps_items: see Recorder; slices_move: see
+    ContainerHandlers.
 
     What the function raises is raised as by an eager call: there is no recording then."""
     if sys.getprofile() is not None:
         return Recording(reasons.make("profiler_active", repr(sys.getprofile()))), function(*args, **kwargs)
     try:
-        return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items)
+        return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items, slices_move)
     except BaseException as error:
         _without_recorder(error)
         raise error  # from here: without_dispatch knows by this frame where it came from
@@ -374,6 +376,7 @@ def _recorded(
     dynamic: Collection[tuple[int, int]],
     earlier: Earlier | None,
     keeps_items: bool,
+    slices_move: bool,
 ) -> tuple[Recording, Any]:
     modes = state.grad_enabled, state.autocast
     hold = held_back()
@@ -386,6 +389,7 @@ def _recorded(
             run.begin()
             session.root(function)
             session.facts.earlier, session.keeps_items = earlier or {}, keeps_items
+            session.containers.slices_move = slices_move
             integers, places = session.named(int, args, kwargs)
             session.await_integers(places)
             positional, named = session.arguments(args, kwargs)

@@ -507,14 +507,17 @@ class CompiledFunction(_Partial[P, R]):
                 return UNSERVED
             dynamic = self._symbolic.dimensions(args, kwargs)
             integers = integers_among(args, kwargs)  # before the call changes what there is
+            slices_move = self._looks_back and not self._fullgraph
+            met = [(entry.recording.facts, entry.recording.moved) for entry in self._entries] if slices_move else []
             try:
-                earlier = (
-                    earlier_values((entry.recording.facts, entry.recording.moved) for entry in self._entries)
-                    if self._looks_back and not self._fullgraph
-                    else {}
-                )
                 recording, result = record(
-                    self.__wrapped__, args, kwargs, dynamic=dynamic, earlier=earlier, keeps_items=self._keeps_items
+                    self.__wrapped__,
+                    args,
+                    kwargs,
+                    dynamic=dynamic,
+                    earlier=earlier_values(met),
+                    keeps_items=self._keeps_items,
+                    slices_move=slices_move,
                 )
             except Exception as error:
                 self._note(make("raised", type(error).__name__))

@@ -43,6 +43,7 @@ from tracejit.capture.policies import (
     is_python_class,
     is_user_instance,
 )
+from tracejit.core.dtypes import int64
 from tracejit.core.interrupts import is_foreign
 from tracejit.ops.movement.views import permute, unfold
 from tracejit.replay.ir import Constant, Contains, Every, Expr, Not
@@ -105,14 +106,23 @@ def _are_known(numbers: Any) -> bool:
     return len(numbers) <= _FEW and all(type(x) is int or (type(x) is float and math.isfinite(x)) for x in numbers)
 
 
+def _is_plain_part(part: Any) -> bool:
+    """Whether a part of a key of a tensor is a slice, or takes one position of a dimension."""
+    if is_a(part, Tensor):
+        return not part._array.ndim and part._array.dtype.kind in "iu"
+    return type(part) is slice or type(plain(part)) is int
+
+
 class ContainerHandlers(Handlers):
     """`c[k]`, `c[k] = v`, `del c[k]`, `x in c`, `len(c)`.
 
-    windows: values of the graph that are all windows of a tensor, one of which is a part that begins elsewhere in other calls."""
+    windows: values of the graph that are all windows of a tensor, one of which is a part that begins elsewhere in other calls.
+    slices_move: whether a slice at a place that the program computes is such a part from the first recording on."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.windows: set[int] = set()
+        self.slices_move = False
         self._tables: dict[str, tuple[Any, ...]] = {}  # the items that the program looks up, by what they are
 
     # -- items
@@ -224,17 +234,37 @@ class ContainerHandlers(Handlers):
         if len(places) == 1 and len(parts) <= owner.ndim + 1:
             (k,) = places
             parts = (*parts[:k], *[slice(None)] * (owner.ndim + 1 - len(parts)), *parts[k + 1 :])
-        if self.recorder.stopped or owner._requires_grad or not all(type(x) is slice or type(plain(x)) is int for x in parts):
+        if self.recorder.stopped or owner._requires_grad or not all(map(_is_plain_part, parts)):
             return owner, key
         if len(parts) > owner.ndim:
             return owner, key
-        moving = [dim for dim, x in enumerate(parts) if type(x) is slice and self._moves(x, owner._array.shape[dim])]
-        if not moving:
-            return owner, key
         others = list(parts)
-        for dim in moving:
-            owner, others[dim] = self._window(owner, dim, parts[dim]), slice(None)
+        for dim, part in enumerate(parts):
+            if type(part) is slice and (window := self._window(owner, dim, part)) is not None:
+                owner, others[dim] = window, slice(None)
+        if all(map(operator.is_, others, parts)):
+            return owner, key
         return owner, tuple(others) if type(key) is tuple else others[0]
+
+    def _window(self, owner: Tensor, dim: int, part: slice) -> Tensor | None:
+        """The part of a dimension that a slice is, which begins elsewhere in other calls; None for one that does not."""
+        size, recorder = owner._array.shape[dim], self.recorder
+        places = self._places_in_program(part) if part.step in (None, 1) else None
+        if places is not None:
+            start, stop = places
+            if not self._moves_in_program(int(start._array), int(stop._array), size):
+                return None
+
+            def inside() -> Any:  # the window itself has an exit for what is beyond the end
+                length = recorder.program.take(stop - start)
+                recorder.program.take(start >= 0)
+                return self._window_at(owner, dim, length, start)
+
+            return self.native(inside)  # type: ignore[no-any-return]
+        if not self._moves(part, size):
+            return None
+        length = concrete(recorder.operators.binary("-", part.stop, part.start))
+        return self.native(lambda: self._window_at(owner, dim, length, part.start))  # type: ignore[no-any-return]
 
     def _moves(self, part: slice, size: int) -> bool:
         """Whether a slice has both its ends in a dimension, and begins elsewhere in other calls."""
@@ -248,17 +278,36 @@ class ContainerHandlers(Handlers):
         self.recorder.positions.update((start._name, stop._name))
         return self.recorder.facts.has_moved(start._name, plain(start), user_line())
 
-    def _window(self, owner: Tensor, dim: int, part: slice) -> Any:
-        length = concrete(self.recorder.operators.binary("-", part.stop, part.start))
+    def _window_at(self, owner: Tensor, dim: int, length: int, start: Any) -> Any:
+        """The part of a dimension that begins at a number or at a tensor int64 without dimensions."""
+        windows = unfold.of(owner, dim=dim, size=length, step=1, dilation=1)
+        self.windows.add(self.recorder.values[id(windows)])
+        window = windows[(*[slice(None)] * dim, start)]
+        last = window.ndim - 1
+        return permute.of(window, dims=(*range(dim), last, *range(dim, last)))
 
-        def found() -> Any:
-            windows = unfold.of(owner, dim=dim, size=length, step=1, dilation=1)
-            self.windows.add(self.recorder.values[id(windows)])
-            window = windows[(*[slice(None)] * dim, part.start)]
-            last = window.ndim - 1
-            return permute.of(window, dims=(*range(dim), last, *range(dim, last)))
+    def _places_in_program(self, part: slice) -> tuple[Tensor, Tensor] | None:
+        """The ends of a slice as tensors int64 without dimensions, where the program computes both; else None."""
+        start, stop = self._place_in_program(part.start), self._place_in_program(part.stop)
+        return None if start is None or stop is None else (start, stop)
 
-        return self.native(found)
+    def _place_in_program(self, place: Any) -> Tensor | None:
+        if is_late(place):
+            whole = type(plain(place)) is int and place._late.of_program and not is_answer(place)
+            return place._late.in_program() if whole else None  # type: ignore[no-any-return]
+        if not is_a(place, Tensor) or place._array.size != 1 or place._array.dtype.kind not in "iu":
+            return None
+        return self.native(lambda: place.reshape(()).to(int64))
+
+    def _moves_in_program(self, start: int, stop: int, size: int) -> bool:
+        """The same of a slice whose ends the program computes."""
+        facts, line = self.recorder.facts, user_line()
+        if not 0 <= start < stop <= size:
+            return False
+        facts.note("value", "a slice", str(start), line)
+        if self.slices_move:
+            facts.move("a slice", line)
+        return self.slices_move or facts.has_varied("a slice", start, line)
 
     def _tensor_key(self, key: Any) -> Any:
         """The key of an item of a tensor: a number that is a position may be another one in later calls."""

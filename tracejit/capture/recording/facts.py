@@ -126,12 +126,16 @@ class Facts:
         """Whether a number of the prologue had another value at this line when a call was recorded before."""
         return self.has_varied(self.numbers.get(number, "a number"), value, where)
 
+    def move(self, name: str, where: str) -> None:
+        """What the program calls so may have any other value in other calls: nothing is guarded."""
+        self.moved[name, where] = _ANYTHING_ELSE
+
     def has_varied(self, name: str, value: Any, where: str) -> bool:
         """The same of what the program calls so, and whose value was guarded then."""
         key = name, where
         if all(x == shown(value) for x in self.earlier.get(key, ())):
             return False
-        self.moved[key] = _ANYTHING_ELSE
+        self.move(*key)
         return True
 
     def note(self, kind: str, name: str, value: str, where: str = "") -> None:
