@@ -49,7 +49,11 @@ def programs(name: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "program",
-    programs("torch_answers.txt") + programs("torch_shell.txt") + programs("torch_older.txt") + programs("torch_containers.txt"),
+    programs("torch_answers.txt")
+    + programs("torch_shell.txt")
+    + programs("torch_older.txt")
+    + programs("torch_containers.txt")
+    + programs("torch_functions.txt"),
 )
 def test_a_program_gets_the_answer_that_pytorch_gives(program: str) -> None:
     expected, actual = answer(torch, program), answer(tracejit, program)

@@ -81,7 +81,10 @@ from tracejit.llvm.thread_pool import get_num_threads, set_num_threads
 from tracejit.random import Generator, default_generator
 from tracejit.serialization import load, save
 from tracejit.tensor import Size, Tensor, as_tensor, from_numpy, tensor
+from tracejit.tensor import in_place_functions as _in_place_functions
 from tracejit.tensor.dlpack import asarray, from_dlpack, frombuffer
+from tracejit.tensor.foreach import FOREACH as _FOREACH
+from tracejit.tensor.in_place_functions import *  # noqa: F403  (each name is listed there)
 from tracejit.tensor.legacy import (
     BFloat16Tensor,
     BoolTensor,
@@ -238,5 +241,7 @@ __all__ = [
 ]  # fmt: skip
 __all__ += [name for name in vars(functions) if not name.startswith("_")]
 __all__ += _top_level.__all__
+__all__ += [name for name in vars(_in_place_functions) if not name.startswith("_")]
+globals().update(_FOREACH)
 
 examples.attach(_sys.modules[__name__])

@@ -9,8 +9,7 @@ from tracejit.distributions import constraints
 from tracejit.distributions.bernoulli import FromProbsOrLogits
 from tracejit.distributions.distribution import Distribution, broadcast, tiny
 from tracejit.functional import logsigmoid
-from tracejit.functions import bernoulli, broadcast_tensors, rand, where
-from tracejit.ops.elementwise.incomplete import gammaincc
+from tracejit.functions import bernoulli, broadcast_tensors, poisson, rand
 
 __all__ = ["Binomial", "Geometric", "Poisson"]
 
@@ -39,16 +38,7 @@ class Poisson(Distribution):
 
     @no_grad()
     def sample(self, sample_shape: Any = ()) -> Any:
-        shape = self._extended_shape(sample_shape)
-        rate, u = self.rate.expand(shape).double(), rand(shape, dtype=self.rate.double().dtype)
-        low, high = rate * 0 - 1, rate + 40 * rate.sqrt() + 60  # P(X <= low) = 0 <= u < P(X <= high)
-        for _ in range(64):  # bisection: the least k with u < P(X <= k)
-            middle = ((low + high) / 2).floor()
-            above = u < where(rate > 0, gammaincc(middle.clamp(min=0) + 1, rate), 1.0) * (middle >= 0)
-            high, low = where(above, middle, high), where(above, low, middle)
-            if not bool((high - low > 1).any()):
-                break
-        return high.ceil().to(self.rate.dtype)
+        return poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Any:
         self._validate_sample(value)

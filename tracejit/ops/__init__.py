@@ -16,6 +16,7 @@ from tracejit.ops import (
     scan,
     scattering,
     sorting,
+    triangular_factors,
 )
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "scan",
     "scattering",
     "sorting",
+    "triangular_factors",
 ]

@@ -42,6 +42,7 @@ __all__ = [
     "solve",
     "solve_triangular",
     "svd",
+    "triangle",
     "well_conditioned",
 ]
 
@@ -145,7 +146,7 @@ def _(c: Any, g: Any) -> Any:
     return ga, sum_to(gb, c.avals[1].shape) if c.needs[1] else None
 
 
-def _triangle(x: Any, upper: bool, diagonal: float = 1.0) -> Any:
+def triangle(x: Any, upper: bool, diagonal: float = 1.0) -> Any:
     """One triangle of square matrices, the diagonal scaled."""
     n = x.shape[-1]
     dtype = from_numpy_dtype(x.dtype) if isinstance(x.dtype, np.dtype) else x.dtype
@@ -195,7 +196,7 @@ def _(c: Any, g: Any) -> Any:
     gb = solve_triangular.of(transpose_matrix(c.inputs[0]), g, upper=not upper, unitriangular=unit)
     ga = None
     if c.needs[0]:
-        ga = sum_to(-_triangle(matmul.of(gb, transpose_matrix(c.outputs[0])), upper, 0.0 if unit else 1.0), c.avals[0].shape)
+        ga = sum_to(-triangle(matmul.of(gb, transpose_matrix(c.outputs[0])), upper, 0.0 if unit else 1.0), c.avals[0].shape)
     return ga, sum_to(gb, c.avals[1].shape) if c.needs[1] else None
 
 
@@ -265,7 +266,7 @@ def cholesky(x: Any) -> Any:
 @cholesky.vjp(saves="out")
 def _(c: Any, g: Any) -> Any:
     transposed = transpose_matrix(c.outputs[0])
-    inner = _triangle(matmul.of(transposed, g), False, 0.5)
+    inner = triangle(matmul.of(transposed, g), False, 0.5)
     half = solve_triangular.of(transposed, inner, upper=True, unitriangular=False)
     full = transpose_matrix(solve_triangular.of(transposed, transpose_matrix(half), upper=True, unitriangular=False))
     return (full + transpose_matrix(full)) * 0.5
@@ -417,7 +418,7 @@ def _(c: Any, gq: Any, gr: Any) -> Any:
     if gq is not None:
         turn = matmul.of(transpose_matrix(gq), q)
         skew = -turn if skew is None else skew - turn
-    lower = _triangle(skew, False, 0.5)
+    lower = triangle(skew, False, 0.5)
     inner = matmul.of(q, lower + transpose_matrix(lower))
     if gq is not None:
         inner = inner + gq

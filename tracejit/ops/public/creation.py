@@ -13,6 +13,8 @@ from tracejit.ops import creation
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.mathematics import pow_
+from tracejit.ops.movement.versions import overwrite
+from tracejit.ops.movement.views import expand
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.movement import shape_of
 
@@ -90,6 +92,23 @@ def full_like(
     return _finish(
         creation.full(_number("full", fill_value), shape=tuple(input.shape), dtype=dtype or input.dtype), requires_grad
     )
+
+
+@public(method=False)
+def fill(input: Any, value: Any) -> Any:
+    """A tensor of the shape and dtype of `input` with every element `value`, a number or a tensor without dimensions.
+
+    The gradient reaches such a tensor; that of `input` is zero.  Raises RuntimeError for a tensor with dimensions."""
+    if hasattr(value, "ndim") and value.ndim:
+        raise RuntimeError(f"fill(): fill only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
+    contents = cast(value, dtype=input.dtype) if hasattr(value, "ndim") else creation.full(value, shape=(), dtype=input.dtype)
+    return overwrite(input, expand(contents, shape=tuple(input.shape)))
+
+
+@public(method=False)
+def scalar_tensor(s: Any, *, dtype: dtypes.DType | None = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """A number as a tensor without dimensions, of the default dtype unless `dtype` is given."""
+    return _filled("scalar_tensor", ((),), _number("scalar_tensor", s), dtype, device, requires_grad)
 
 
 @public(function=False)

@@ -467,3 +467,20 @@ def _integer(name: str, index: Any) -> Any:
 def _same_rank(name: str, input: Any, index: Any) -> None:
     if max(1, index.ndim) != max(1, input.ndim) and 0 not in index.shape:
         raise RuntimeError(f"{name}(): index must have as many dimensions as input, got {index.ndim} and {input.ndim}")
+
+
+@public(method=False)
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """The coordinates, one tensor for each dimension, of positions in a row-major tensor of `shape`.
+
+    Raises TypeError for positions that are no integers, ValueError for a negative size."""
+    if indices.dtype.category != dtypes.int64.category:
+        raise TypeError(f"unravel_index(): expected 'indices' to be integer dtype, but got {indices.dtype}")
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"unravel_index(): 'shape' cannot have negative values, but got {sizes}")
+    found, rest = [], indices
+    for size in reversed(sizes):
+        found.append(rest % size)
+        rest = rest // size
+    return tuple(reversed(found))

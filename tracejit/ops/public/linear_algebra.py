@@ -12,7 +12,7 @@ from tracejit.ops.decompositions import cholesky, det, inv
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.indexing import constant_index, index_select
 from tracejit.ops.linalg import transpose_matrix
-from tracejit.ops.movement.copies import cat
+from tracejit.ops.movement.copies import cat, clone
 from tracejit.ops.movement.versions import overwrite
 from tracejit.ops.movement.views import diagonal, reshape
 from tracejit.ops.public.derive import derive_unary, public
@@ -28,6 +28,8 @@ SVD = result_type("linalg_svd", "U", "S", "Vh")
 LegacySVD = result_type("svd", "U", "S", "V")
 Eigh = result_type("linalg_eigh", "eigenvalues", "eigenvectors")
 QR = result_type("linalg_qr", "Q", "R")
+LegacyQR = result_type("qr", "Q", "R")
+TriangularSolve = result_type("triangular_solve", "solution", "cloned_coefficient")
 Slogdet = result_type("linalg_slogdet", "sign", "logabsdet")
 LegacySlogdet = result_type("slogdet", "sign", "logabsdet")
 
@@ -143,11 +145,56 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803
 
 
 @in_float32
-def qr(a: Any, mode: str = "reduced") -> Any:
-    """Reduced QR decomposition.  Raises NotImplementedError for another mode."""
-    if mode != "reduced" and not (mode == "complete" and a.shape[-2] <= a.shape[-1]):
-        raise NotImplementedError(f"linalg.qr(): mode {mode!r} is not supported; use 'reduced'")
-    return QR(*decompositions.qr(a))
+def qr(A: Any, mode: str = "reduced") -> Any:  # noqa: N803  (PyTorch's name)
+    """QR decomposition of (*, m, n), k = min(m, n): "reduced" Q (*, m, k) and R (*, k, n); "complete" Q (*, m, m) and R (*, m, n); "r"
+    an empty Q and the reduced R.
+
+    Raises RuntimeError for another mode, and where a gradient through a complete Q with more rows than columns is asked for:
+    its last columns are any that complete a basis."""
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr(): received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+    q, r = decompositions.qr(A)
+    m, n = A.shape[-2:]
+    if mode == "r":
+        return QR(full(0, shape=(0,), dtype=A.dtype), r)
+    if mode == "complete" and m > n:
+        if q.requires_grad:
+            raise RuntimeError(
+                "linalg.qr(): The QR decomposition is not differentiable when mode='complete' and nrows > ncols; use mode='reduced', "
+                "or A.detach()"
+            )
+        q = cat(q, decompositions.orthogonal_complement(q), dim=A.ndim - 1)
+        r = cat(r, full(0, shape=(*A.shape[:-2], m - n, n), dtype=A.dtype), dim=A.ndim - 2)
+    return QR(q, r)
+
+
+@public("qr")
+def legacy_qr(input: Any, some: bool = True) -> Any:
+    """PyTorch's older form of linalg.qr(): reduced for `some`, else complete."""
+    return LegacyQR(*qr(input, "reduced" if some else "complete"))
+
+
+@public("cholesky")
+def legacy_cholesky(input: Any, upper: bool = False) -> Any:
+    """PyTorch's older form of linalg.cholesky()."""
+    return cholesky_(input, upper=upper)
+
+
+@public()
+@in_float32
+def triangular_solve(
+    input: Any,
+    A: Any,  # noqa: N803  (PyTorch's name)
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> Any:
+    """PyTorch's older form of linalg.solve_triangular(): (X with A @ X = input, A.mT @ X for `transpose`; a copy of A)."""
+    triangular = transpose_matrix(A) if transpose else A
+    found = solve_triangular(triangular, input, upper=upper is not transpose, unitriangular=unitriangular)
+    return TriangularSolve(found, clone(A))
 
 
 @in_float32
@@ -201,6 +248,12 @@ def multi_dot(tensors: Any) -> Any:
     for x in tensors[1:]:
         out = out @ x
     return out
+
+
+@public(method=False)
+def chain_matmul(*matrices: Any) -> Any:
+    """PyTorch's older form of linalg.multi_dot(): the matrices are arguments of their own."""
+    return matrices[0] if len(matrices) == 1 else multi_dot(matrices)
 
 
 @public()

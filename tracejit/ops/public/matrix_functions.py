@@ -133,7 +133,7 @@ def matrix_exp(input: Any) -> Any:
     return out
 
 
-@public(method=False)
+@public()
 def pinverse(input: Any, rcond: float = 1e-15) -> Any:
     """PyTorch's older name of linalg.pinv(), which counts less as 0."""
     return pinv(input, rcond)

@@ -205,6 +205,12 @@ def stack(tensors: Any, dim: int = 0) -> Any:
     return copies.cat(*(unsqueeze(x, at) for x in xs), dim=at)
 
 
+@public("detach", method=False)
+def detached(input: Any) -> Any:
+    """The same memory as a tensor that has no history and wants no gradient."""
+    return views.detach(input)
+
+
 @public()
 def narrow(input: Any, dim: int, start: int, length: int) -> Any:
     """`length` elements of `dim` from `start` on (a view).  Raises RuntimeError outside the dimension."""

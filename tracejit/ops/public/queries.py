@@ -74,6 +74,12 @@ def is_same_size(input: Any, other: Any) -> bool:
     return same(tuple(input.shape), tuple(other.shape))
 
 
+@public("get_device", method=False)
+def get_device(input: Any) -> int:
+    """The number of the device that a tensor is on: -1, which is the CPU."""
+    return int(input.get_device())
+
+
 @public(method=False)
 def result_type(tensor1: Any, tensor2: Any) -> dtypes.DType:
     """The dtype of what is computed from two operands, tensors or numbers."""

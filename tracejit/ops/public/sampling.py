@@ -12,6 +12,7 @@ from tracejit.core import dtypes
 from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import log1p
 from tracejit.ops.elementwise import arithmetic, comparison, mathematics, rounding
+from tracejit.ops.elementwise.incomplete import gammaincc
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import FUNCTIONS, public
 from tracejit.ops.public.random import Generator, exponential_of, floating, uniform_of
@@ -61,6 +62,26 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False, *, gene
     if num_samples == 1:
         return FUNCTIONS["argmin"](clocks, -1, keepdim=True)
     return FUNCTIONS["argsort"](clocks, -1, stable=True)[..., :num_samples]
+
+
+@public(method=False)
+def poisson(input: Any, generator: Generator | None = None) -> Any:
+    """How many events there are in a unit of time: a draw for each rate in `input`, of its shape and dtype.  The gradient is zero.
+
+    Raises RuntimeError for a negative rate."""
+    rate = arithmetic.cast(detach(input), dtype=dtypes.float64)
+    if bool(FUNCTIONS["any"](comparison.lt(rate, 0))):
+        raise RuntimeError("poisson(): invalid Poisson rate, expected rate to be non-negative")
+    u = uniform_of(tuple(input.shape), dtypes.float64, generator)
+    low, high = rate * 0 - 1, rate + 40 * mathematics.sqrt(rate) + 60  # P(X <= low) = 0 <= u < P(X <= high)
+    for _ in range(64):  # bisection: the least k with u < P(X <= k)
+        middle = rounding.floor((low + high) / 2)
+        below = gammaincc(FUNCTIONS["clamp"](middle, 0) + 1, rate)
+        above = u < comparison.where(rate > 0, below, 1.0) * (middle >= 0)
+        high, low = comparison.where(above, middle, high), comparison.where(above, low, middle)
+        if not bool(FUNCTIONS["any"](high - low > 1)):
+            break
+    return arithmetic.cast(rounding.ceil(high), dtype=input.dtype)
 
 
 @rounds_once
