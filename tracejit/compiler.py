@@ -14,8 +14,9 @@ from tracejit.compiled.compile import compile, compiled_functions
 from tracejit.compiled.settling import forget_code
 from tracejit.core.compiler import calling_with, disabled
 from tracejit.core.missing import missing_names
+from tracejit.report.performance import PerformanceWarning
 
-__all__ = ["compile", "disable", "is_compiling", "reset"]
+__all__ = ["PerformanceWarning", "compile", "disable", "is_compiling", "reset"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

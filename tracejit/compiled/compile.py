@@ -79,8 +79,9 @@ from tracejit.llvm.family import Family
 from tracejit.report.debug import DebugLog, eager_reason, report_defect
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.partings import Partings
+from tracejit.report.performance import COMPILED_ANEW, Advice, Warned, again_and_again, not_worth_it, raising, too_many
 from tracejit.report.stats import Stats
-from tracejit.report.summary import summary
+from tracejit.report.summary import sentence, summary
 from tracejit.tensor import Tensor
 
 __all__ = ["CompiledFunction", "Entry", "FullGraphError", "compile", "compiled_functions"]
@@ -108,6 +109,7 @@ _OFTEN: Final = 4  # calls of one size
 _EARNED: Final = 64
 _COUNTED: Final = 4096  # sizes
 _PASSING: Final = ("raised", "items_used")  # reasons that say nothing of the next recording of a call like this
+_SAID: Final = ("internal_error", "profiler_active")  # reasons that are warned of elsewhere
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, type)
 
 
@@ -198,6 +200,8 @@ class CompiledFunction(_Partial[P, R]):
         self._pieces: Pieces | None = None  # that it runs in, since paths for all of it are too many
         self._may_be_cut = True
         self._is_outdated = False  # whether the paths do not know yet of an entry that has become machine code, or is to
+        self._advice = Advice(function)
+        self._resting = 0  # calls that are to be left alone once the warning is given
         self.stats = Stats(self._settling)
         _compiled[self] = None
 
@@ -205,15 +209,16 @@ class CompiledFunction(_Partial[P, R]):
         paths = self._paths
         if self._pieces is not None:
             self._front, paths[0], paths[FRONT], paths[SIZED] = None, self._run_in_pieces, None, None
-            return
-        if entry is None:
+        elif entry is None:
             self._front, paths[0], paths[FRONT], paths[SIZED] = None, nothing_recorded, None, None
         elif len(self._by_sizes) > 1:
             self._front, paths[0], paths[FRONT], paths[SIZED] = entry, self._serve_sized, None, self._sized.items
         else:
             self._front, paths[0], paths[FRONT], paths[SIZED] = entry, entry.run, entry.machine, None
-        if self._is_outdated and entry is not None:
+        if self._is_outdated and self._front is not None:
             paths[0] = self._renewed
+        if self._advice.is_due:
+            paths[0], paths[FRONT], paths[SIZED] = self._warn_first, None, None
 
     def _put_in_front_of(self, sizes: Shapes, entry: Entry) -> None:
         """From now on the entry is tried first for arguments of these sizes."""
@@ -244,7 +249,11 @@ class CompiledFunction(_Partial[P, R]):
         self._put_in_front(None)
 
     def _leave_alone(self, calls: int) -> None:
-        """So many calls go to the function itself."""
+        """So many calls go to the function itself: from the next one on, or from the one on that gives the warning that is due."""
+        if self._advice.is_due:
+            self._resting = calls
+            self._put_in_front(self._front)
+            return
         paths = self._paths
         self._settling.leave_alone(calls)
         paths[0], paths[FRONT], paths[SIZED] = self._left_alone, None, None
@@ -441,6 +450,7 @@ class CompiledFunction(_Partial[P, R]):
             for entry in self._entries:
                 entry.uses_seen = entry.uses
             if lost and not self._fullgraph and (calls := settling.period()):
+                self._advise(not_worth_it(len(self._entries), self._partings.foremost()))
                 self._leave_alone(calls)
         finally:
             ticket.over = True
@@ -522,7 +532,10 @@ class CompiledFunction(_Partial[P, R]):
             except Exception as error:
                 self._note(make("raised", type(error).__name__))
                 if not self._fullgraph:
-                    self._pause(self._settling.raised())
+                    calls = self._settling.raised()
+                    if calls:
+                        self._advise(raising(error))
+                    self._pause(calls)
                 raise
             sizes = self._symbolic.met(recording, sizes, integers)  # from now on calls are told apart by more of their integers
             recording, symbolic = self._symbolic.noted(recording, sizes, dynamic, self._entries)
@@ -552,11 +565,15 @@ class CompiledFunction(_Partial[P, R]):
             return False
         if not self._fullgraph and (calls := self._settling.waits_for_kin()):
             self._leave_alone(calls)
+            if self._settling.is_first_to_wait():  # warned of now, since it may never be called again: nothing has been done yet
+                Warned(self.__wrapped__, COMPILED_ANEW).give(self._name())
             return False
         if self._has_room(sizes):
             return True
         if self._fullgraph:
             self._refuse(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
+        if not self._advice.is_noted:
+            self._advise(too_many(len(self._entries), self._partings.foremost()))
         if exited is not None and not exited.lost[0]:  # all entries were asked
             exited.lost[1] = max(FIRST_WAIT, min(2 * exited.lost[1], FIRST_WAIT << 10))
         return False
@@ -720,7 +737,12 @@ class CompiledFunction(_Partial[P, R]):
         self._rare_calls = 0
         if len(self._entries) == _MANY and len(self._by_sizes) > 1:
             self._note(make("many_sizes", f"{self._name()} has recorded paths for {len(self._by_sizes)} sizes of its arguments"))
-        if not self._take_to_pieces() and self._is_full():
+        if self._take_to_pieces():
+            return
+        if self._settling.is_wasteful():
+            parting = self._partings.foremost() or self._partings.latest
+            self._advise(again_and_again(stats, parting), "" if parting is None else parting.where)
+        if self._is_full():
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
 
     def _take_to_pieces(self) -> bool:
@@ -770,9 +792,30 @@ class CompiledFunction(_Partial[P, R]):
     def _refuse(self, reason: Reason, lasting: bool = True) -> None:
         self._note(reason)
         if not self._fullgraph:
-            self._pause(self._settling.failed(lasting))
+            calls = self._settling.failed(lasting)
+            if calls and reason.code not in _SAID:
+                which = " in calls that none of its recorded paths serves" if self._entries else ""
+                self._advise(f"runs eagerly{which}: {sentence(reason)}", reason.where)
+            self._pause(calls)
         if self._fullgraph and reason.code not in _PASSING:
             raise FullGraphError(f"{self._name()}: compiled with fullgraph=True, and this call is not one program: {reason}")
+
+    def _advise(self, text: str, where: str = "") -> None:
+        """The next call warns of this before anything of it is done, if nothing was warned of before."""
+        self._advice.note(text, where)
+        if self._advice.is_due:
+            self._put_in_front(self._front)
+
+    def _warn_first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Stands for the entry in front when there is something to warn of."""
+        calls, self._resting = self._resting, 0
+        warning = self._advice.taken()
+        self._put_in_front(self._front)
+        if calls:
+            self._leave_alone(calls)
+        if warning is not None and not self._advice.postpones(warning):
+            warning.give(self._name())
+        return self._paths[0](args, kwargs)
 
     def _note(self, reason: Reason) -> None:
         if len(self._reasons) < 64:
@@ -839,7 +882,8 @@ class CompiledFunction(_Partial[P, R]):
 
     def clear(self) -> None:
         """Forget all recorded paths and reasons; statistics start again."""
-        self._arriving, self._is_outdated = None, False
+        self._arriving, self._is_outdated, self._resting = None, False, 0
+        self._advice.clear()
         self._untranslated.clear()
         self._entries = ()
         self._by_sizes, self._sized = {}, SizeTable()

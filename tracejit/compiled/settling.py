@@ -161,6 +161,14 @@ class Settling:
             kin.last = None
         return FIRST_WAIT if kin.fruitless >= _FRUITLESS else 0
 
+    def is_first_to_wait(self) -> bool:
+        """Whether no function with its code has been told to wait before."""
+        kin = None if self._code is None else _kin.get(self._code)
+        if kin is None or kin.has_waited:
+            return False
+        kin.has_waited = True
+        return True
+
     def waited(self) -> None:
         """The calls to wait for are left alone."""
         self._wait = 0
@@ -231,10 +239,11 @@ class Settling:
 class _Kin:
     """The functions of one piece of code: how many in a row were recorded and served no call, and the counter of the last one's path."""
 
-    __slots__ = ("fruitless", "last")
+    __slots__ = ("fruitless", "has_waited", "last")
 
     def __init__(self) -> None:
         self.fruitless = 0
+        self.has_waited = False
         self.last: list[int] | None = None
 
 

@@ -15,11 +15,13 @@ It must not know of entries more than for which sizes they were recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from tracejit.autograd.compiled import Mask
 from tracejit.capture.recording.entry import Recording, calling
+from tracejit.capture.recording.facts import Fact
 from tracejit.capture.recording.rewinding import kept, put_back
 from tracejit.capture.recording.sized import SymbolicRecording, may_vary
 from tracejit.capture.session import tensors_among, tensors_and_integers_among
@@ -311,6 +313,7 @@ class SymbolicPaths:
             self._confirm(path.recording, plain, shapes)
         if made is not None:
             self._pinned = dict.fromkeys([*self._pinned, *made.env.pins()][-_MOST:])
+            plain = replace(plain, facts=(*plain.facts, *_pinned_sizes(made.env)))
         if made is None or not made.is_general:
             return plain, None
         known = next((path for path in self.paths if path.recording.is_trusted and path.is_of(plain, shapes)), None)
@@ -368,6 +371,17 @@ class SymbolicPaths:
             ):
                 return recording, path
         return None
+
+
+def _pinned_sizes(env: ShapeEnv) -> list[Fact]:
+    """The sizes that are one in all calls, for who compares recordings."""
+    found = []
+    for pin in env.pins():
+        relation, _, place = pin.partition(" at ")
+        name, sign, value = relation.partition(" == ")
+        if sign:
+            found.append(Fact("size", name, place, value))
+    return found
 
 
 def _counted(count: int, what: str) -> str:

@@ -30,6 +30,7 @@ _REMEDIES = {
     "type": "Pass values of one type",
     "object": "Make it once, outside, or pass its contents as tensors",
     "shape": "Pad to a few sizes, or raise TRACEJIT_MAX_SIZES and TRACEJIT_MAX_ENTRIES if there are no more than so many",
+    "size": "Pass it as a tensor, pad to a few sizes, or leave to the caller what needs the number itself",
     "tensor": "Pass tensors of one dtype and layout (contiguous())",
     "mode": "Call it in one mode, by the same arguments",
     "exit": "Keep the value in tensors (where, masks, clamp), or use it outside the compiled function",
@@ -38,13 +39,15 @@ _REMEDIES = {
 
 @dataclass(slots=True)
 class Parting:
-    """A guard at which recordings parted.  values: what it found, in order; count: recordings."""
+    """A guard at which recordings parted.  values: what it found, in order; count: recordings; latest: the last of
+    them found the second of these values, and the recording that it followed furthest the first."""
 
     kind: str
     name: str
     where: str
     values: list[str] = field(default_factory=list)
     count: int = 0
+    latest: tuple[str, str] = ("", "")
 
     def text(self) -> str:
         """What is not the same from recording to recording, and what to do about it."""
@@ -88,7 +91,7 @@ def _first_difference(facts: Sequence[Fact], others: Sequence[Sequence[Fact]]) -
     depth, before = -1, None
     for other in others:
         same = next((i for i, (a, b) in enumerate(zip(facts, other, strict=False)) if a != b), -1)
-        if same > depth:
+        if same >= max(depth, 0):  # of several the latest
             depth, before = same, other[same]
     if before is None:
         return None
@@ -98,7 +101,7 @@ def _first_difference(facts: Sequence[Fact], others: Sequence[Sequence[Fact]]) -
 
 
 def _without_sizes(facts: Sequence[Fact]) -> list[Fact]:
-    return [fact for fact in facts if fact.kind != "shape"]
+    return [fact for fact in facts if fact.kind not in ("shape", "size")]
 
 
 def _added(partings: dict[tuple[str, str], Parting], before: Fact, fact: Fact) -> Parting:
@@ -107,6 +110,7 @@ def _added(partings: dict[tuple[str, str], Parting], before: Fact, fact: Fact) -
     if not parting.count:
         parting.add(before.value)
     parting.add(fact.value)
+    parting.latest = before.value, fact.value
     return parting
 
 
@@ -115,14 +119,16 @@ class Partings:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Parting] = {}
+        self.latest: Parting | None = None  # that of the last recording
         self._branches: dict[tuple[str, str], Parting] = {}  # of recordings of whatever sizes
 
     def note(self, name: str, facts: Sequence[Fact], others: Iterable[Sequence[Fact]]) -> None:
         """A recording of function `name` with these facts was made, beside others: it parted from the one that it followed furthest."""
         compared = list(others)[-_COMPARED:]
         found = _first_difference(facts, compared)
-        if found is not None and _added(self._found, *found).count == ENOUGH:
-            parted(name, self._found[found[1].name, found[1].where].text())
+        self.latest = None if found is None else _added(self._found, *found)
+        if self.latest is not None and self.latest.count == ENOUGH:
+            parted(name, self.latest.text())
         branch = _first_difference(_without_sizes(facts), list(map(_without_sizes, compared)))
         if branch is not None and branch[1].kind in _BRANCHES:
             _added(self._branches, *branch)
@@ -140,4 +146,5 @@ class Partings:
     def clear(self) -> None:
         """Forget them."""
         self._found.clear()
+        self.latest = None
         self._branches.clear()

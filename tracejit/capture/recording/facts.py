@@ -22,8 +22,10 @@ _LONGEST: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """`name` was found to be `value`.  kind: "value", "outcome" (of a comparison), "type", "object", "shape", "tensor", "mode" or "exit" (a
-    value inside the program).  where: the user's "file:line", empty for what comes with the call."""
+    """`name` was found to be `value`.
+
+    kind: "value", "outcome" (of a comparison), "type", "object", "shape", "size" (a symbolic one that is one number in all calls),
+    "tensor", "mode" or "exit" (a value inside the program).  where: the user's "file:line", empty for what comes with the call."""
 
     kind: str
     name: str
