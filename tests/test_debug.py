@@ -187,3 +187,66 @@ def test_every_level_works_for_programs_of_all_kinds(tmp_path: Path) -> None:
     )
     reached = [line for line in said.stdout.splitlines() if line.startswith("level")]
     assert reached == [f"level {k}" for k in range(1, 6)], (said.returncode, said.stderr[-3000:])
+
+
+class Box:
+    def __init__(self) -> None:
+        self.mode = "plain"
+
+
+box = Box()
+
+
+def guarded(x: T.Tensor, n: int = 5, name: str = "first") -> T.Tensor:
+    y = x * 2 if n > 3 else x
+    return y.sum() if y.sum() > 0 and box.mode else y
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "text"),
+    [
+        ((T.ones(3),), {}, "the shape of x: expected [2], found [3]"),
+        ((T.ones(2, dtype=T.float64),), {}, "the dtype of x: expected tracejit.float32, found tracejit.float64"),
+        ((T.ones(4)[::2],), {}, "x._base: expected None, found a Tensor at "),
+        ((T.ones(2, requires_grad=True),), {}, "x._requires_grad: expected False, found True"),
+        ((T.ones(2), 2), {}, "n > 3: expected True, found False, since n is 2"),
+        ((T.ones(2), 2.5), {}, "type(n): expected int, found float"),
+        ((T.ones(2), 5, "second"), {}, "name: expected 'first', found 'second'"),
+        ((-T.ones(2), 5), {}, "the value at line {line} of test_debug.py, `return y.sum() if"),
+    ],
+)
+def test_the_guard_that_failed_is_named_with_both_values(
+    args: tuple[object, ...], kwargs: dict[str, object], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiled = T.compile(guarded, wait=True, dynamic=False)
+    compiled(T.ones(2), 5, "first")
+    with override(debug=1):
+        compiled(T.ones(2), 5, "first")
+        assert "guard" not in capsys.readouterr().err
+        compiled(*(*args, *(T.ones(2), 5, "first")[len(args) :]), **kwargs)
+    error = capsys.readouterr().err
+    line = guarded.__code__.co_firstlineno + 2
+    assert f"guarded: no recorded path serves the call, since a guard failed: {text.format(line=line)}" in error
+
+
+def test_the_guard_that_failed_is_named_where_the_call_is_not_recorded(capsys: pytest.CaptureFixture[str]) -> None:
+    compiled = T.compile(guarded, wait=True)
+    with override(debug=1, max_entries=1, max_sizes=1):
+        compiled(T.ones(2))
+        box.mode = "other"
+        try:
+            compiled(T.ones(2), name="first")
+            compiled(T.ones(2))
+        finally:
+            box.mode = "plain"
+    assert compiled.stats.traces == 1
+    error = capsys.readouterr().err
+    assert "since a guard failed: box.mode: expected 'plain', found 'other'" in error
+
+
+def test_calls_that_are_left_to_python_are_written_of(capsys: pytest.CaptureFixture[str]) -> None:
+    compiled = T.compile(lambda x: iter([x]))
+    with override(debug=1):
+        for _ in range(5):
+            compiled(T.ones(1))
+    assert "the next 64 calls are left to Python" in capsys.readouterr().err

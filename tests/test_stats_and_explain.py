@@ -185,3 +185,55 @@ def test_explain_tells_guards_that_make_calls_from_those_that_words_answer_for()
     slow(T.ones(2)), slow(T.ones(2))
     told = r"guards that call functions in each call \(1\):\n    if Logger.isEnabledFor\(v\d+, 10\) is not False: return MISS"
     assert re.search(told, slow.explain(verbose=True))
+
+
+def jittered(q: T.Tensor, steps: int, uniform: float) -> T.Tensor:
+    """A transition of a Hamiltonian Monte Carlo chain whose number of steps varies."""
+    start, p = q, T.ones(2) * uniform
+    for _ in range(steps):
+        q = q.detach().requires_grad_()
+        (g,) = T.autograd.grad((q * q).sum() + (q[0] * q[1]).sin(), q)
+        p = p - 0.1 * g
+        q = (q + 0.1 * p).detach()
+    return q if q.sum() > uniform else start
+
+
+def test_explain_fits_a_screen_and_opens_with_a_sentence() -> None:
+    chain, q = T.compile(jittered, wait=True), T.ones(2)
+    for k in range(60):
+        chain(q * (k % 3), 3 + k * 7 % 9, 0.01 * k)
+    text, all_of_it = chain.explain(), chain.explain(verbose=True)
+    served, calls = chain.stats.compiled_calls, chain.stats.calls
+    assert text.startswith(f"jittered: {served} of {calls} calls ran compiled") or "runs in pieces" in text
+    lines = text.splitlines()
+    assert len(lines) <= 40 and max(map(len, lines)) <= 120, text
+    assert lines[-1] == "explain(verbose=True) tells guards, exits, programs and passes."
+    assert all_of_it.splitlines()[0].startswith(lines[0][:80]) and len(all_of_it.splitlines()) > len(lines)
+
+
+def test_explain_says_in_a_sentence_why_a_function_runs_eagerly_and_what_to_do() -> None:
+    def step(x: T.Tensor) -> T.Tensor:
+        sys.getsizeof(print)
+        return x
+
+    compiled = T.compile(step)
+    for _ in range(3):
+        compiled(T.ones(1))
+    sentence = " ".join(line.strip() for line in compiled.explain().splitlines()[:3])
+    line = step.__code__.co_firstlineno + 1
+    place = f"(line {line} of test_stats_and_explain.py, `sys.getsizeof(print)`)"
+    assert f"step: runs eagerly: nothing is known about the C function sys.getsizeof() {place}. Move the call out of" in sentence
+
+
+def test_explain_says_what_most_calls_did() -> None:
+    function = T.compile(lambda x: x * 2 if x.sum() > 0 else x - 1, wait=True)
+    function(T.ones(2))
+    assert ": no call has run compiled yet; 1 recording, and calls like those" in function.explain()
+    for k in range(20):
+        function(T.ones(2) * (-1) ** k)
+    assert ": 19 of 21 calls ran compiled; 2 recordings.\n  21 calls: 19 compiled, 2 eager (2 recorded)\n" in function.explain()
+    onward = r"path 0: served 10 calls, \d operations; left \d+ times where a value decided otherwise, then on to path 1"
+    assert re.search(onward, function.explain())
+    with override(enabled=False):
+        assert ": compilation is turned off (TRACEJIT_DISABLE=1" in function.explain()
+    assert len(T.compile(lambda x: x).explain().splitlines()) == 1

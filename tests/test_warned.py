@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import tracejit as T
-from tracejit.compiler import PerformanceWarning
 import tracejit.functional as F
+from tracejit.compiler import PerformanceWarning
 
 
 def autocast_of_a_device_that_is_not_there(x: T.Tensor) -> T.Tensor:

@@ -24,11 +24,12 @@ _OTHER_NAMES: dict[str, str | None] = {"inductor": None, "aot_eager": None, "cud
 @dataclass(slots=True)
 class Config:
     """backend: what runs programs (TRACEJIT_BACKEND: llvm, numba, reference, interpret).  verify: run the verifier after every pass
-    (TRACEJIT_VERIFY=1).  debug: what is written to stderr, each level with those before it: 1 compiles and reasons, 2 kernel timings, 3 the
-    graph after each pass, 4 generated code, 5 guards and memory plan (TRACEJIT_DEBUG).  max_entries: recorded paths per function; beyond
-    it what fits none runs eagerly (TRACEJIT_MAX_ENTRIES).  max_sizes: for how many sizes of its arguments a function may have a path beside
-    those (TRACEJIT_MAX_SIZES).  max_failures: recordings in a row that came to nothing before a function is
-    recorded only now and then (TRACEJIT_MAX_FAILURES).  cache: keep machine code in files for later processes (TRACEJIT_CACHE=0: do not).
+    (TRACEJIT_VERIFY=1).  debug: what is written to stderr, each level with those before it: 1 compiles, reasons and guards that failed,
+    2 kernel timings, 3 the graph after each pass, 4 generated code, 5 guards and memory plan (TRACEJIT_DEBUG).  max_entries: recorded
+    paths per function; beyond it what fits none runs eagerly (TRACEJIT_MAX_ENTRIES).  max_sizes: for how many sizes of its arguments a
+    function may have a path beside those (TRACEJIT_MAX_SIZES).  max_failures: recordings in a row that came to nothing before a
+    function is recorded only now and then (TRACEJIT_MAX_FAILURES).
+    cache: keep machine code in files for later processes (TRACEJIT_CACHE=0: do not).
     cache_dir: where; empty means tracejit/ in the user's cache directory (TRACEJIT_CACHE_DIR).  cache_size: MiB that the files may
     have together (TRACEJIT_CACHE_SIZE).  num_threads: how many threads compute a large nest until
     `set_num_threads` says otherwise, read when the first such nest is met; 0: one for each processor core (TRACEJIT_NUM_THREADS).

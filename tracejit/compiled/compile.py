@@ -76,8 +76,9 @@ from tracejit.cpython.dispatcher import FRONT, SIZED, UNSERVED, dispatcher
 from tracejit.cpython.functions import Untranslatable
 from tracejit.cpython.size_table import Shapes, SizeTable
 from tracejit.llvm.family import Family
-from tracejit.report.debug import DebugLog, eager_reason, report_defect
+from tracejit.report.debug import DebugLog, eager_reason, left_alone, report_defect, unserved
 from tracejit.report.explain import explain_function, graph_text, source_text
+from tracejit.report.guards import exit_text, miss_text
 from tracejit.report.partings import Partings
 from tracejit.report.performance import COMPILED_ANEW, Advice, Warned, again_and_again, not_worth_it, raising, too_many
 from tracejit.report.stats import Stats
@@ -255,6 +256,7 @@ class CompiledFunction(_Partial[P, R]):
             self._put_in_front(self._front)
             return
         paths = self._paths
+        left_alone(self._name(), calls)
         self._settling.leave_alone(calls)
         paths[0], paths[FRONT], paths[SIZED] = self._left_alone, None, None
 
@@ -490,6 +492,8 @@ class CompiledFunction(_Partial[P, R]):
         """None of the entries `tried` served the call.  Records it, or answers UNSERVED if there is a reason not to."""
         stats = self.stats
         stats.unserved += 1
+        if tried and config.debug:
+            self._write_guard(args, kwargs, tried, exited, number)
         if tried and exited is None:
             stats.guard_misses += 1
         if self._arriving is not None or (is_crowded() and self._patience() < math.inf):
@@ -543,6 +547,17 @@ class CompiledFunction(_Partial[P, R]):
         finally:
             ticket.over = True
         return result
+
+    def _write_guard(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: tuple[Entry, ...], exited: Entry | None, number: int
+    ) -> None:
+        """Why none of the entries serves the call: the guard of the one that was left, or of the one in front."""
+        if exited is not None:
+            text = exit_text(exited.executable.graph, number)
+        else:
+            front = self._front if self._front in tried else None
+            text = miss_text((front or tried[-1]).recording, self.__wrapped__, args, kwargs)
+        unserved(self._name(), text)
 
     def _make_instance(self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: tuple[Entry, ...], sizes: Shapes) -> bool:
         """Put a path for a call of these sizes in place, if a recording of others says what it does.  Whether there is one now."""

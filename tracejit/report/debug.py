@@ -1,7 +1,8 @@
 """What TRACEJIT_DEBUG writes to stderr while functions are compiled and run.
 
-Level 1: what was compiled, and why calls run eagerly.  2: the times of the steps of each program, measured when it runs first.  3: the
-graph after each pass.  4: the generated code of each program.  5: the generated entry (guards and effects) and the memory plan.
+Level 1: what was compiled, why calls run eagerly, and which guard failed where no recorded path serves a call.  2: the times of the steps
+of each program, measured when it runs first.  3: the graph after each pass.  4: the generated code of each program.  5: the generated
+entry (guards and effects) and the memory plan.
 Each level includes those before it.
 
 What the library itself got wrong is a warning, whatever the level (`report_defect`).
@@ -25,7 +26,7 @@ from tracejit.runtime.host import HostProgram
 from tracejit.runtime.program import Program
 from tracejit.runtime.source import LoweredProgram
 
-__all__ = ["DebugLog", "eager_reason", "parted", "report_defect"]
+__all__ = ["DebugLog", "eager_reason", "left_alone", "parted", "report_defect", "unserved"]
 
 
 def _write(name: str, text: str) -> None:
@@ -37,6 +38,17 @@ def eager_reason(name: str, reason: Any) -> None:
     """A recording of function `name` came to nothing."""
     if config.debug >= 1:
         _write(name, f"runs eagerly: {reason}")
+
+
+def unserved(name: str, text: str) -> None:
+    """No recorded path of function `name` serves a call, which is recorded anew or runs eagerly; text: the guard that failed."""
+    _write(name, f"no recorded path serves the call, since a guard failed: {text}")
+
+
+def left_alone(name: str, calls: int) -> None:
+    """So many calls of function `name` go to the function itself."""
+    if config.debug >= 1:
+        _write(name, f"the next {calls} calls are left to Python, since trying to serve them does not pay")
 
 
 def parted(name: str, text: str) -> None:
