@@ -16,7 +16,7 @@ import pytest
 from scipy.special import ndtr
 
 import tracejit
-from benchmarks import compare, depth, first_call, goals, numba_functions, numba_rows, plot, rows, table
+from benchmarks import busy, compare, depth, first_call, goals, numba_functions, numba_rows, plot, rows, table
 from benchmarks.__main__ import main
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, as_arrays, relative_difference, unchanged
@@ -314,3 +314,29 @@ def test_a_later_call_of_a_deep_model_is_not_part_of_its_stages() -> None:
     counted = dict(stages.seconds)
     compiled(tracejit.ones(3))
     assert counted and dict(stages.seconds) == counted
+
+
+def test_steps_are_timed_alone_and_beside_a_process_that_is_ended_afterwards(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    states: list[bool] = []
+
+    def popen(*given: Any, **options: Any) -> Any:
+        process = real(*given, **options)
+        if given[0][0] == sys.executable:
+            started.append(process)
+        return process
+
+    def note() -> None:
+        states.append(any(process.poll() is None for process in started))
+        time.sleep(0.001)
+
+    real = subprocess.Popen
+    monkeypatch.setattr(busy.subprocess, "Popen", popen)
+    monkeypatch.setattr(busy, "_SECONDS", 0.01)
+    monkeypatch.setattr(busy, "_sides", lambda: {"a step": note})
+    busy.main(["--rounds", "2"])
+    assert len(started) == 2 and all(process.poll() is not None for process in started)
+    assert [state for i, state in enumerate(states) if i == 0 or state != states[i - 1]] == [False, True, False, True]
+    assert "a step" in capsys.readouterr().out

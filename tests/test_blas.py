@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tracejit.core import dtypes
+from tracejit.core import products as eager
 from tracejit.core.dtypes import DType
-from tracejit.llvm import blas
+from tracejit.llvm import blas, products
 from tracejit.llvm.operations import Code
 
 LIBRARIES = {"numpy": blas._from_numpy, "scipy": blas._from_scipy}
@@ -57,7 +58,8 @@ def gemm(
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     # Names are global to the process: these may stand for the other library already.
-    for symbol, address in blas.symbols(library).items():
+    given = blas.symbols(library) | (products.symbols() if library.governed else {})
+    for symbol, address in given.items():
         text = text.replace(f"@{symbol}(", f"@{symbol}_{library.cblas}(")
         llvm.add_symbol(f"{symbol}_{library.cblas}", address)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), llvm.Target.from_default_triple().create_target_machine())
@@ -93,28 +95,31 @@ def test_numpys_own_library_gives_matmuls_bits(m: int, n: int, k: int) -> None:
     a, b = generator.normal(size=(m, k)).astype(np.float32), generator.normal(size=(k, n)).astype(np.float32)
     c = np.full((m, n), np.nan, np.float32)
     gemm(library, dtypes.float32, a, b, c, (False, False), 1.0, 0.0)
-    np.testing.assert_array_equal(c, a @ b)
+    np.testing.assert_array_equal(c, eager.matmul(a, b))
 
 
 @pytest.mark.parametrize(
-    ("sizes", "second_turned", "expected"),
+    ("sizes", "name", "alone"),
     [
-        (("16", "512", "128"), False, True),
-        (("%m", "512", "128"), False, True),
-        (("16", "256", "128"), False, False),
-        (("16", "512", "128"), True, False),
+        (("16", "64", "64"), "gemm", True),
+        (("16", "512", "128"), "gemm", False),
+        (("%m", "16", "16"), "gemm", False),
+        (("1", "64", "64"), "gemv", True),
+        (("1", "512", "128"), "gemv", False),
+        (("512", "1", "%k"), "gemv", False),
+        (("1", "1", "4096"), "dot", True),
+        (("1", "1", "20000"), "dot", False),
     ],
 )
-@pytest.mark.parametrize("thin", [False, True])
-def test_products_that_may_be_thin_are_computed_in_pieces_where_that_pays(
-    thin: bool, sizes: tuple[str, str, str], second_turned: bool, expected: bool
+@pytest.mark.parametrize("threads", [None, (1, 2)])
+def test_products_that_openblas_may_share_among_its_threads_go_to_the_library_s_own(
+    threads: tuple[int, int] | None, sizes: tuple[str, str, str], name: str, alone: bool
 ) -> None:
     code = Code()
-    library = blas.Blas("test", True, {}, thin)
-    blas.emit_gemm(code, library, dtypes.float32, (False, second_turned), sizes, [("%a", "512")] * 3, 1.0, 0.0)
-    called = "tracejit_thin_tracejit_blas_sgemm" if thin and expected else "tracejit_blas_sgemm"
-    assert f"call void @{called}(" in code.lines[-1]
-    assert set(code.declarations) == {"tracejit_blas_sgemm", called}
+    library = blas.Blas("test", True, {}, num_threads=threads)
+    blas.emit_gemm(code, library, dtypes.float32, (False, False), sizes, [("%a", "512")] * 3, 1.0, 0.0)
+    called = f"tracejit_blas_s{name}" if alone or not library.governed else blas.routine("s", name)
+    assert set(code.declarations) == {called}
 
 
 def test_other_dtypes_are_refused() -> None:

@@ -31,7 +31,7 @@ class Config:
     function is recorded only now and then (TRACEJIT_MAX_FAILURES).
     cache: keep machine code in files for later processes (TRACEJIT_CACHE=0: do not).
     cache_dir: where; empty means tracejit/ in the user's cache directory (TRACEJIT_CACHE_DIR).  cache_size: MiB that the files may
-    have together (TRACEJIT_CACHE_SIZE).  num_threads: how many threads compute a large nest until
+    have together (TRACEJIT_CACHE_SIZE).  num_threads: how many threads compute a large nest or product until
     `set_num_threads` says otherwise, read when the first such nest is met; 0: one for each processor core (TRACEJIT_NUM_THREADS).
     hot_calls: calls that a recorded path serves before the Python around its program becomes machine code, too; 0: never
     (TRACEJIT_HOT_CALLS).  compile_wait: seconds that a call waits for its program beyond its own run; what takes longer is compiled in the

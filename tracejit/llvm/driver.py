@@ -31,7 +31,7 @@ from tracejit.core.locks import lock_held_over_forks
 from tracejit.core.symbolic import SymInt, by_origin, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_symbols
 from tracejit.cpython import frame_check, interrupted
-from tracejit.llvm import blas, machine_code, object_cache, operations, thread_pool
+from tracejit.llvm import blas, machine_code, object_cache, operations, products, thread_pool
 from tracejit.llvm.family import Kin
 from tracejit.llvm.linked import linked
 from tracejit.llvm.operations import Code, lane_type
@@ -532,6 +532,8 @@ def _imports(writer: _ProgramWriter) -> dict[str, int]:
         found[name + "f"] = libm.address(name, dtypes.float32, arity)
     if writer.uses_blas:
         found |= blas.symbols(blas.blas())
+        if any(blas.routine(letter, name) in writer.declarations for letter in "sd" for name in ("gemm", "gemv", "dot")):
+            found |= products.symbols()
     if writer.interruptible:
         found[interrupted.INTERRUPTED], _ = _interrupted()
     if writer.uses_pool:

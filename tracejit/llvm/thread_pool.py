@@ -1,8 +1,8 @@
-"""A pool of threads for the chunks of one nest at a time, in machine code.
+"""A pool of threads for the chunks of one nest or product at a time, in machine code.
 
 `tracejit_parallel(function, arguments, count)` calls `i64 function(ptr arguments, i64 k)` for every chunk k < count, on this thread
 and on workers, and returns when all are done: 0, or the status of the lowest chunk whose status was not 0.  A program calls it by its
-symbol (`symbols()`); what the chunks are is the program's business (divide.py), and does not depend on the number of threads.
+symbol (`symbols()`); what the chunks are is the caller's business (divide.py, products.py), and does not depend on the number of threads.
 
 Workers are threads of the C library that never touch Python, so they need no GIL: the caller keeps it, if it has it.  They are made
 when they are first needed.  Chunks are taken one by one with an atomic counter.  A caller never waits for the pool, nor for a worker
@@ -35,7 +35,7 @@ from tracejit.config import config
 from tracejit.llvm import machine_code, object_cache, thread_pool_code
 from tracejit.llvm.thread_pool_code import BYTES, FIELDS, FUNCTIONS, IDLE, LOCK, MOST, PARALLEL, POOL, WORK
 
-__all__ = ["PARALLEL", "get_num_threads", "set_num_threads", "supported", "symbols"]
+__all__ = ["PARALLEL", "get_num_threads", "memory", "set_num_threads", "supported", "symbols"]
 
 _memory = (ctypes.c_char * (BYTES + 64))()
 _base = -(-ctypes.addressof(_memory) // 64) * 64  # no field crosses a cache line
@@ -85,10 +85,10 @@ def _default() -> int:
 
 
 def get_num_threads() -> int:
-    """How many threads compute one large nest, the calling one included; 1 where the system has no POSIX threads.
+    """How many threads compute one large nest or product, the calling one included; 1 where the system has no POSIX threads.
 
     Until `set_num_threads` is called: TRACEJIT_NUM_THREADS, else OMP_NUM_THREADS, else the number of processor cores that the process
-    may use.  Matrix products have BLAS' own threads."""
+    may use."""
     if not supported():
         return 1
     if _threads.value == 0:
@@ -97,7 +97,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(number: int) -> None:
-    """Compute large nests with this many threads from now on.  Results do not depend on it.
+    """Compute large nests and products with this many threads from now on, eager ones, too.  Results do not depend on it.
 
     Raises RuntimeError for what is no positive integer."""
     if isinstance(number, bool) or not hasattr(type(number), "__index__"):
@@ -150,6 +150,11 @@ def _linked() -> int:
     for immortal in (owner, _memory):  # workers outlive what Python forgets when it ends
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
     return address
+
+
+def memory() -> int:
+    """The address of the pool's memory, whose layout is FIELDS."""
+    return _base
 
 
 def symbols() -> dict[str, int]:

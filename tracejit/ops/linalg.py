@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from tracejit.core import products
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
 from tracejit.core.shapes import broadcast_shapes, equal
@@ -41,7 +40,7 @@ def _matmul_rule(a: Aval, b: Aval) -> Aval:
     Kind.CONTRACTION,
     _matmul_rule,
     traits=("checked",),
-    ufunc=np.matmul,
+    ufunc=products.matmul,
     samples=cases(
         (floats(2, 3), floats(3, 4, seed=1)), (floats(3, 2).T, floats(4, 3, seed=1).T), (floats(2, 2, 3), floats(3, 2, seed=1)),
         (floats(3, 1, 2, 2), floats(2, 2, 1, seed=1)), (floats(2, 0), floats(0, 3)), (floats(0, 2), floats(2, 3)),
@@ -84,7 +83,7 @@ def _matmul_add_rule(a: Aval, b: Aval, c: Aval) -> Aval:
 )  # fmt: skip
 def matmul_add(a: Any, b: Any, c: Any) -> Any:
     """a @ b + c, of floating-point numbers.  Where c is one matrix, all products of a batch are added to it."""
-    product = np.matmul(a, b)
+    product = products.matmul(a, b)
     return (product if product.ndim == c.ndim else product.sum(tuple(range(product.ndim - 2)))) + c
 
 

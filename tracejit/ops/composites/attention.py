@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core import products
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import bool_, int64
 from tracejit.core.shapes import broadcast_shapes, equal
@@ -93,7 +94,7 @@ def attention(query: Any, key: Any, value: Any, mask: Any, scale: float, causal:
 
     mask: None, bools (True takes part) or addends, as broadcast.  causal: position i sees positions up to i.  What sees nothing has
     weights 0."""
-    weights = np.matmul(query * scale, _turned(key))
+    weights = products.matmul(query * scale, _turned(key))
     if causal:
         mask = np.tri(weights.shape[-2], weights.shape[-1], dtype=np.bool_)
     if mask is not None:
@@ -105,7 +106,7 @@ def attention(query: Any, key: Any, value: Any, mask: Any, scale: float, causal:
     total = summed(weights, (weights.ndim - 1,))
     total[total == 0] = 1
     weights /= total
-    return np.matmul(weights, value), weights
+    return products.matmul(weights, value), weights
 
 
 @attention.vjp(saves=("1 2 out1", "0 2 out1", "out1", "2 out1"))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tracejit.core import products
 from tracejit.core.aval import Aval
 from tracejit.core.shapes import product, size_range
 from tracejit.ops.declare import composite
@@ -158,7 +159,7 @@ class _Layout:
             for at in np.ndindex(*self.kernel)
         ]
         for block in self.blocks(flat.itemsize):
-            windows = np.matmul(matrix, flat[block]).reshape(-1, self.channels, *self.kernel, self.places)
+            windows = products.matmul(matrix, flat[block]).reshape(-1, self.channels, *self.kernel, self.places)
             images = out[block]
             for at, start in ways:
                 part = images[:, :, start : start + self.places]
@@ -194,7 +195,7 @@ def convolution(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: 
     rows = np.empty((layout.batch, groups, weight.shape[0] // groups, product(layout.rows)), x.dtype)
     matrix, places = _grouped(weight, groups), rows[..., : layout.places]
     for block in layout.blocks(x.itemsize):
-        np.matmul(matrix, layout.columns(x[block]), out=places[block])
+        products.matmul(matrix, layout.columns(x[block]), places[block])
     out = layout.kept(rows)
     if bias is not None:
         return out + bias.reshape(-1, *(1,) * len(steps))
@@ -213,7 +214,7 @@ def _(c: Any, g: Any) -> Any:
         if c.needs[1]:
             parts = np.empty((layout.batch, layout.groups, layout.inner, flat.shape[2]), flat.dtype)
             for block in layout.blocks(flat.itemsize):  # the faster way round: more rows than columns
-                np.matmul(layout.columns(c.inputs[0][block]), flat[block].swapaxes(-1, -2), out=parts[block])
+                products.matmul(layout.columns(c.inputs[0][block]), flat[block].swapaxes(-1, -2), parts[block])
             g_weight = np.ascontiguousarray(np.add.reduce(parts, axis=0).swapaxes(-1, -2)).reshape(weight.shape)
     elif c.needs[0] or c.needs[1]:
         gx, g_weight = _gradients(c, g)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from tracejit.core import products
 from tracejit.core.aval import Aval
 from tracejit.core.shapes import equal
 from tracejit.core.unbroadcast import sum_to
@@ -36,7 +35,7 @@ def _addmm_rule(bias: Aval, a: Aval, b: Aval) -> Aval:
 )  # fmt: skip
 def addmm(bias: Any, a: Any, b: Any) -> Any:
     """a @ b + bias for matrices of one dtype, and a bias of that dtype that broadcasts to the product."""
-    out = np.matmul(a, b)
+    out = products.matmul(a, b)
     out += bias
     return out
 
@@ -84,7 +83,7 @@ def _column(x: Any) -> Any:
 )
 def dot(a: Any, b: Any) -> Any:
     """The inner product of two vectors of one length and dtype."""
-    return np.matmul(a, b)
+    return products.matmul(a, b)
 
 
 @dot.vjp(saves=("1", "0"))
@@ -111,7 +110,7 @@ def _mv_rule(a: Aval, vector: Aval) -> Aval:
 )
 def mv(a: Any, vector: Any) -> Any:
     """The product of a matrix and a vector of one dtype."""
-    return np.matmul(a, vector)
+    return products.matmul(a, vector)
 
 
 @mv.vjp(saves=("1", "0"))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import Aval
+from tracejit.core.products import dot_of
 from tracejit.ops.composites.over_time import (
     began_with,
     columns_of,
@@ -82,7 +83,7 @@ def lstm(projected: Any, hidden: Any, cell: Any, columns: Any, backwards: bool) 
     way = slice(None, None, -1 if backwards else 1)
     parts = [gates[way, k] for k in range(4)]
     # a step is a dozen passes over a few kilobytes: what is around them counts
-    add, multiply, exp, tanh_, reciprocal, dot = np.add, np.multiply, np.exp, np.tanh, np.reciprocal, np.dot
+    add, multiply, exp, tanh_, reciprocal, dot = np.add, np.multiply, np.exp, np.tanh, np.reciprocal, dot_of(hidden, columns)
     for x, entry, forget, third, leave, c, out in zip(gates[way], *parts, cells[way], outputs[way], strict=True):
         dot(hidden, columns, given)
         add(x, added, x)
@@ -136,7 +137,7 @@ def _gradients_of_arrays(c: Any, g: Any, g_cells: Any, g_gates: Any) -> tuple[An
     way = slice(None, None, 1 if backwards else -1)
     parts = [x[way] for x in (through, factors[:, :3], factors[:, 3], factors, _by_gate(out), out, forget)]
     received: list[Any] = [(None,) * length if x is None else x[way] for x in (g, g_cells, added)]
-    add, multiply, dot = np.add, np.multiply, np.dot  # see `lstm`
+    add, multiply, dot = np.add, np.multiply, dot_of(dh, rows)  # see `lstm`
     for slope, first, last, all_four, by_gate, given, keep, gh, gc, more in zip(*parts, *received, strict=True):
         if gh is not None:
             add(dh, gh, dh)

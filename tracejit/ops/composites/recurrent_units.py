@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.aval import Aval
+from tracejit.core.products import dot_of
 from tracejit.ops.composites.over_time import (
     began_with,
     columns_of,
@@ -59,9 +60,9 @@ def elman(projected: Any, hidden: Any, columns: Any, backwards: bool, relu: bool
     last step to the first one."""
     states = np.array(projected, order="C")
     columns = np.ascontiguousarray(columns)
-    given = np.empty(hidden.shape, projected.dtype)
+    given, dot = np.empty(hidden.shape, projected.dtype), dot_of(hidden, columns)
     for x in states[:: -1 if backwards else 1]:
-        np.dot(hidden, columns, given)
+        dot(hidden, columns, given)
         np.add(x, given, x)
         if relu:
             np.maximum(x, 0, out=x)
@@ -77,7 +78,7 @@ def _elman_gradients_of_arrays(c: Any, g: Any) -> tuple[Any, Any, Any]:
     backwards, relu = c.attributes["backwards"], c.attributes["relu"]
     slopes = states <= 0 if relu else 1 - states * states
     out, rows = np.empty(states.shape, states.dtype), np.ascontiguousarray(columns.T)
-    dh = np.zeros(hidden.shape, states.dtype)
+    dh, dot = np.zeros(hidden.shape, states.dtype), dot_of(hidden, rows)
     way = slice(None, None, 1 if backwards else -1)
     for gh, slope, given in zip(g[way], slopes[way], out[way], strict=True):
         np.add(dh, gh, dh)
@@ -86,7 +87,7 @@ def _elman_gradients_of_arrays(c: Any, g: Any) -> tuple[Any, Any, Any]:
             given[slope] = 0
         else:
             np.multiply(dh, slope, given)
-        np.dot(given, rows, dh)
+        dot(given, rows, dh)
     return out, dh, of_columns(states, hidden, out, backwards) if c.needs[2] else None
 
 
@@ -161,12 +162,12 @@ def gru(projected: Any, hidden: Any, columns: Any, offset: Any, backwards: bool)
     states = np.empty((length, batch, n), projected.dtype)
     kept = np.empty((length, batch, 4 * n), projected.dtype)
     columns = np.ascontiguousarray(columns)
-    given, one = np.empty((batch, 3 * n), projected.dtype), np.ones((), projected.dtype)
+    given, one, dot = np.empty((batch, 3 * n), projected.dtype), np.ones((), projected.dtype), dot_of(hidden, columns)
     way = slice(None, None, -1 if backwards else 1)
     both, reset, update, new, inner = (kept[way, :, i * n : j * n] for i, j in ((0, 2), (0, 1), (1, 2), (2, 3), (3, 4)))
     first, last = (projected[way, :, i * n : j * n] for i, j in ((0, 2), (2, 3)))
     for xs, x, b, r, z, m, i, out in zip(first, last, both, reset, update, new, inner, states[way], strict=True):
-        np.dot(hidden, columns, given)
+        dot(hidden, columns, given)
         np.add(given, offset, given)
         np.add(xs, given[:, : 2 * n], b)
         np.negative(b, b)
@@ -194,7 +195,7 @@ def _gru_gradients_of_arrays(c: Any, g: Any) -> tuple[Any, Any, Any, Any]:
     to_reset = inner * reset * (1 - reset)  # from what the new state is the tanh of
     out = np.empty((*states.shape[:2], 3 * n), states.dtype)
     turned, rows = np.empty_like(out), np.ascontiguousarray(columns.T)
-    dh, keep = np.zeros(hidden.shape, states.dtype), np.empty(hidden.shape, states.dtype)
+    dh, keep, dot = np.zeros(hidden.shape, states.dtype), np.empty(hidden.shape, states.dtype), dot_of(hidden, rows)
     way = slice(None, None, 1 if backwards else -1)
     parts = [x[way] for x in (g, to_new, to_update, to_reset, reset, update, out, turned)]
     for gh, by_new, by_update, by_reset, r, z, o, t in zip(*parts, strict=True):
@@ -206,7 +207,7 @@ def _gru_gradients_of_arrays(c: Any, g: Any) -> tuple[Any, Any, Any, Any]:
         t[:, : 2 * n] = o[:, : 2 * n]
         np.multiply(last, r, t[:, 2 * n :])
         np.multiply(dh, z, keep)
-        np.dot(t, rows, dh)
+        dot(t, rows, dh)
         np.add(dh, keep, dh)
     g_columns = of_columns(states, hidden, turned, backwards) if c.needs[2] else None
     return out, dh, g_columns, turned.sum((0, 1)) if c.needs[3] else None

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core import products
+
 __all__ = ["dotted", "summed"]
 
 Dims = tuple[int, ...]
@@ -43,7 +45,7 @@ def summed(x: Any, dims: Dims) -> Any:
     before, count = _row(x, dims)
     if count == 1:
         return _SUM(x, dims, x.dtype, None, True)
-    return _rest(np.matmul(x.reshape(-1, count), _ONES[x.dtype][:count]), x, dims, before)
+    return _rest(products.matmul(x.reshape(-1, count), _ONES[x.dtype][:count]), x, dims, before)
 
 
 def dotted(x: Any, y: Any, dims: Dims) -> Any:

@@ -1,0 +1,129 @@
+"""Products of NumPy arrays on the library's own threads.
+
+NumPy's OpenBLAS has threads of its own, which wait spinning for each other: beside another busy process a product takes ten times as
+long.  So eager mode has large products computed as compiled programs have (`llvm/products.py`, which installs itself here by `set_policy`),
+and what else OpenBLAS would share among its threads on one thread.  Small products go to NumPy at once.
+
+Until a policy is installed, and where there is none for this BLAS, all of them go to NumPy.  This module knows arrays only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+__all__ = ["Policy", "dot_of", "matmul", "on_one_thread", "set_policy"]
+
+_SMALL: Final = 100_000
+"""Multiplications up to which OpenBLAS computes a product of matrices on the calling thread (from 262,144 on it has several)."""
+_SMALL_VECTORS: Final = 4096
+"""The same of products with vectors (9,216 and 10,000)."""
+_LARGE: Final = 1 << 24
+"""Multiplications from which a product may be computed by several threads."""
+_LARGE_MATRIX: Final = 1 << 20
+"""Elements of a matrix from which its product with a vector may be computed by several threads."""
+
+
+class Policy(ABC):
+    """How products are computed that are not small."""
+
+    on_one_thread: Callable[..., Any]
+    """`on_one_thread(function, *arguments)` calls the function while NumPy's BLAS computes on the calling thread only."""
+
+    @abstractmethod
+    def multiply(self, a: Any, b: Any, out: Any) -> bool:
+        """Compute the product of two matrices of more than one row and column into a third; False where they do not lie as BLAS reads
+        them."""
+
+    @abstractmethod
+    def multiply_by_vector(self, matrix: Any, vector: Any, out: Any) -> bool:
+        """The same of a matrix and a vector, into a vector."""
+
+
+_install: list[Callable[[], Policy | None]] = []
+_policy: Policy | None = None
+
+
+def set_policy(make: Callable[[], Policy | None]) -> None:
+    """Have products computed by what `make()` gives, once one asks for it."""
+    _install[:] = [make]
+
+
+def _policy_of_process() -> Policy | None:
+    global _policy
+    if _policy is None and _install:
+        _policy = _install[0]()
+        _install.clear()
+    return _policy
+
+
+def on_one_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """`function(*arguments)`, while NumPy's BLAS has no other threads than those that call it."""
+    policy = _policy or _policy_of_process()
+    return function(*arguments) if policy is None else policy.on_one_thread(function, *arguments)
+
+
+def dot_of(a: Any, b: Any) -> Callable[[Any, Any, Any], Any]:
+    """`np.dot(a, b, out)` for matrices that are like these two."""
+    if a.shape[0] * b.size <= (_SMALL if a.shape[0] > 1 else _SMALL_VECTORS):
+        return np.dot
+    return lambda a, b, out: on_one_thread(np.dot, a, b, out)
+
+
+def matmul(a: Any, b: Any, out: Any = None) -> Any:
+    """np.matmul of arrays."""
+    columns = b.shape[-1]
+    work = a.size * columns
+    if out is None and work <= _SMALL and (work <= _SMALL_VECTORS or (a.ndim > 1 < b.ndim and a.shape[-2] > 1 < columns)):
+        return np.matmul(a, b)
+    if a.ndim < 2 or b.ndim < 2 or a.shape[-2] == 1 or columns == 1:
+        if max(a.size, b.size) <= _SMALL_VECTORS:
+            return np.matmul(a, b, out)
+        return _with_vector(a, b, out)
+    work = a.shape[-2] * a.shape[-1] * columns  # of one of a batch
+    if work <= _SMALL:
+        return np.matmul(a, b, out)
+    if work < _LARGE:
+        return on_one_thread(np.matmul, a, b, out)
+    return _large(a, b, out)
+
+
+def _with_vector(a: Any, b: Any, out: Any) -> Any:
+    """Where one operand is a vector, a row or a column, or each of a batch is."""
+    if max(a.size, b.size) >= _LARGE_MATRIX and a.ndim <= 2 and b.ndim <= 2 and a.shape[-1] == b.shape[0]:
+        policy = _policy or _policy_of_process()
+        rows, columns = a.shape[0] if a.ndim == 2 else 1, b.shape[1] if b.ndim == 2 else 1
+        if policy is not None and (rows == 1) != (columns == 1):
+            result = np.empty(a.shape[:-1] + b.shape[1:], np.result_type(a, b)) if out is None else out
+            matrix, vector = (b.T, a) if rows == 1 else (a, b)
+            if policy.multiply_by_vector(matrix, vector.reshape(-1), result.reshape(-1)):
+                return result
+    return on_one_thread(np.matmul, a, b, out)
+
+
+def _large(a: Any, b: Any, out: Any) -> Any:
+    policy = _policy or _policy_of_process()
+    if policy is None:
+        return np.matmul(a, b, out)
+    if a.ndim == b.ndim == 2:
+        if _is_square_of_one(a, b) or a.shape[1] != b.shape[0]:
+            return policy.on_one_thread(np.matmul, a, b, out)
+        result = np.empty((a.shape[0], b.shape[1]), np.result_type(a, b)) if out is None else out
+        return result if policy.multiply(a, b, result) else policy.on_one_thread(np.matmul, a, b, out)
+    if a.shape[-1] != b.shape[-2]:
+        return np.matmul(a, b, out)  # which says so
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if out is None:
+        out = np.empty((*batch, a.shape[-2], b.shape[-1]), np.result_type(a, b))
+    a, b = np.broadcast_to(a, (*batch, *a.shape[-2:])), np.broadcast_to(b, (*batch, *b.shape[-2:]))
+    for at in np.ndindex(batch):
+        _large(a[at], b[at], out[at])
+    return out
+
+
+def _is_square_of_one(a: Any, b: Any) -> bool:
+    """Whether one operand is the other one transposed: NumPy computes half of such a product, and mirrors it."""
+    return a.ctypes.data == b.ctypes.data and a.shape == b.shape[::-1] and a.strides == b.strides[::-1]

@@ -1,0 +1,551 @@
+"""Products of matrices under the library's own threads: what programs and eager mode call instead of a BLAS that has threads.
+
+OpenBLAS' threads spin while they wait, for each other and for work: beside another busy process a product takes ten times as long as it
+does alone.  So OpenBLAS computes on the thread that calls it (its number of threads is 1 while a product of ours runs, and what it was
+before from then on), and large products are cut into tiles of the result, which the pool's threads (thread_pool.py) take as they come
+free.  What is below LARGE runs on the calling thread.
+
+Tiles follow from the sizes alone, and have all terms of their elements: so results do not depend on the number of threads.  With some
+kernels (`_SAME_IN_TILES`) an element has the same bits in a tile and in the whole, since the sides of tiles are multiples of what kernels
+hold in registers and tiles are large enough for OpenBLAS to compute them as it computes the whole: there one thread computes the whole.
+
+Tiles of few rows, and such products as one thread computes, go by way of thin_products.py.  `symbols()` are the functions that programs
+link: those of the BLAS (`blas.symbols`) by the name of `blas.routine(letter, name)`, with the same arguments.  `core/products.py` is told
+how eager mode gets to them.  A BLAS without a number of threads that can be set is called as it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from tracejit.core import dtypes, products
+from tracejit.core.aside import done_aside
+from tracejit.core.dtypes import DType
+from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
+from tracejit.llvm import blas, machine_code, object_cache, thin_products, thread_pool
+from tracejit.llvm.operations import lane_type
+from tracejit.llvm.thread_pool_code import FIELDS, PARALLEL, POOL
+
+__all__ = ["symbols"]
+
+LARGE: Final = 1 << 24
+"""Multiplications of a product of matrices that is cut: some 150 us of one thread."""
+_TILE: Final = 1 << 23
+"""Multiplications of a tile at least.  Below 7.4 million OpenBLAS has other kernels, which round in other places."""
+_EDGE: Final = 256
+"""Rows and columns of a tile, about.  OpenBLAS packs the operands of each tile, which costs a tenth of this size's time."""
+LARGE_MATRIX: Final = 1 << 20
+"""Elements of a matrix whose product with a vector is cut, on one thread, too: there tiles have other bits than the whole."""
+_STRIP: Final = 1 << 18
+"""Elements of a part of it at least."""
+_SIDE: Final = 32
+"""Rows and columns that tiles are multiples of: what any kernel holds in registers."""
+_SAME_IN_TILES: Final = frozenset(("Cooperlake", "SapphireRapids", "SkylakeX"))
+"""What OpenBLAS calls the processors whose kernels give an element the same bits in a tile and in the whole: there one thread computes the
+whole, which spares it packing.  On others it computes the tiles."""
+_TILES: Final = 128
+"""Tiles at most: OpenBLAS has memory for twice as many threads as it was built for, 64 in NumPy's."""
+
+_STATE: Final = "tracejit_blas_state"
+_ENTER, _LEAVE = "tracejit_blas_enter", "tracejit_blas_leave"
+_TABLE: Final = "tracejit_products"  # of their addresses
+_GET, _SET = "tracejit_blas_get_num_threads", "tracejit_blas_set_num_threads"
+_words: Final = (
+    ctypes.c_int64 * 3
+)()  # whether a thread is at the other two; how many products run; OpenBLAS' number of threads before
+_making = threading.Lock()
+
+# OpenBLAS' number of threads is the process's: the first product to begin sets it, the last one to end gives it back.
+_THREADS_OF_BLAS: Final = f"""
+@{_STATE} = external global [3 x i64]
+declare i32 @{_GET}()
+declare void @{_SET}(i32)
+declare i32 @sched_yield()
+
+define internal void @lock() {{
+entry:
+  br label %look
+look:
+  %swap = cmpxchg ptr @{_STATE}, i64 0, i64 1 acquire monotonic
+  %mine = extractvalue {{ i64, i1 }} %swap, 1
+  br i1 %mine, label %done, label %wait
+wait:
+  %ignored = call i32 @sched_yield()
+  br label %look
+done:
+  ret void
+}}
+
+define void @{_ENTER}() {{
+entry:
+  call void @lock()
+  %running = load i64, ptr getelementptr (i64, ptr @{_STATE}, i64 1)
+  %more = add i64 %running, 1
+  store i64 %more, ptr getelementptr (i64, ptr @{_STATE}, i64 1)
+  %others = icmp ne i64 %running, 0
+  br i1 %others, label %done, label %first
+first:
+  %before = call i32 @{_GET}()
+  %wide = sext i32 %before to i64
+  store i64 %wide, ptr getelementptr (i64, ptr @{_STATE}, i64 2)
+  %one = icmp eq i32 %before, 1
+  br i1 %one, label %done, label %set
+set:
+  call void @{_SET}(i32 1)
+  br label %done
+done:
+  store atomic i64 0, ptr @{_STATE} release, align 8
+  ret void
+}}
+
+define void @{_LEAVE}() {{
+entry:
+  call void @lock()
+  %running = load i64, ptr getelementptr (i64, ptr @{_STATE}, i64 1)
+  %fewer = sub i64 %running, 1
+  store i64 %fewer, ptr getelementptr (i64, ptr @{_STATE}, i64 1)
+  %before = load i64, ptr getelementptr (i64, ptr @{_STATE}, i64 2)
+  %last = icmp eq i64 %fewer, 0
+  %several = icmp ne i64 %before, 1
+  %restore = and i1 %last, %several
+  br i1 %restore, label %look, label %done
+look:
+  %now = call i32 @{_GET}()
+  %ours = icmp eq i32 %now, 1
+  br i1 %ours, label %set, label %done
+set:
+  %number = trunc i64 %before to i32
+  call void @{_SET}(i32 %number)
+  br label %done
+done:
+  store atomic i64 0, ptr @{_STATE} release, align 8
+  ret void
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Routine:
+    """Text of one function: its parameters, (type, name) each, and the call of the BLAS for what is in these names."""
+
+    letter: str
+    name: str
+    parameters: tuple[tuple[str, str], ...]
+    result: str = "void"
+
+    @property
+    def of_blas(self) -> str:
+        return f"tracejit_blas_{self.letter}{self.name}"
+
+    def call(self, symbol: str = "", **instead: str) -> str:
+        given = ", ".join(f"{kind} {instead.get(name, f'%{name}')}" for kind, name in self.parameters)
+        return f"call {self.result} @{symbol or self.of_blas}({given})"
+
+    def head(self) -> str:
+        given = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
+        return f"define {self.result} @{blas.routine(self.letter, self.name)}({given})"
+
+    def declaration(self) -> str:
+        return f"declare {self.result} @{self.of_blas}({', '.join(kind for kind, _ in self.parameters)})"
+
+    def stores(self, *more: str) -> str:
+        """All parameters, and more integers, to words of %block."""
+        named = [*self.parameters, *(("i64", name) for name in more)]
+        return "\n".join(
+            f"  %at.{name} = getelementptr i64, ptr %block, i64 {i}\n  store {kind} %{name}, ptr %at.{name}"
+            for i, (kind, name) in enumerate(named)
+        )
+
+    def loads(self, *more: str) -> str:
+        """The same back from there."""
+        named = [*self.parameters, *(("i64", name) for name in more)]
+        return "\n".join(
+            f"  %at.{name} = getelementptr i64, ptr %block, i64 {i}\n  %{name} = load {kind}, ptr %at.{name}"
+            for i, (kind, name) in enumerate(named)
+        )
+
+
+def _gemm(number: str) -> tuple[tuple[str, str], ...]:
+    sizes = [("i64", name) for name in ("m", "n", "k")]
+    return (
+        ("i32", "order"), ("i32", "turned.a"), ("i32", "turned.b"), *sizes, (number, "alpha"), ("ptr", "a"), ("i64", "lda"),
+        ("ptr", "b"), ("i64", "ldb"), (number, "beta"), ("ptr", "c"), ("i64", "ldc"),
+    )  # fmt: skip
+
+
+def _gemv(number: str) -> tuple[tuple[str, str], ...]:
+    return (
+        ("i32", "order"), ("i32", "turned"), ("i64", "rows"), ("i64", "columns"), (number, "alpha"), ("ptr", "a"), ("i64", "lda"),
+        ("ptr", "x"), ("i64", "x.step"), (number, "beta"), ("ptr", "y"), ("i64", "y.step"),
+    )  # fmt: skip
+
+
+def _dot() -> tuple[tuple[str, str], ...]:
+    return ("i64", "n"), ("ptr", "x"), ("i64", "x.step"), ("ptr", "y"), ("i64", "y.step")
+
+
+def _rounded(name: str, value: str, parts: str) -> str:
+    """The length of each of so many parts of a value but for the last one, a multiple of _SIDE."""
+    return f"""  %{name}.beyond = add i64 %{value}, %{parts}
+  %{name}.last = sub i64 %{name}.beyond, 1
+  %{name}.even = udiv i64 %{name}.last, %{parts}
+  %{name}.more = add i64 %{name}.even, {_SIDE - 1}
+  %{name} = and i64 %{name}.more, {-_SIDE}"""
+
+
+def _parts(name: str, value: str, length: str) -> str:
+    return f"""  %{name}.beyond = add i64 %{value}, %{length}
+  %{name}.last = sub i64 %{name}.beyond, 1
+  %{name} = udiv i64 %{name}.last, %{length}"""
+
+
+def _alone(r: _Routine, dtype: DType, thin: bool) -> tuple[str, str]:
+    """(text before, name) of the function that computes a product on this thread."""
+    if not thin:
+        return "", r.of_blas
+    helper, text = thin_products.helper(dtype, r.of_blas)
+    name = f"alone_{r.letter}gemm"
+    return (
+        f"""{text}
+define internal void @{name}({", ".join(f"{kind} %{name}" for kind, name in r.parameters)}) {{
+  %straight = icmp eq i32 %turned.b, {blas.NO_TRANSPOSE}
+  br i1 %straight, label %near, label %packed
+near:
+  {r.call(helper)}
+  ret void
+packed:
+  {r.call()}
+  ret void
+}}
+""",
+        name,
+    )
+
+
+def _gemm_text(dtype: DType, thin: bool, same: bool) -> str:
+    number, letter = lane_type(dtype), "s" if dtype is dtypes.float32 else "d"
+    r = _Routine(letter, "gemm", _gemm(number))
+    before, alone = _alone(r, dtype, thin)
+    words = len(r.parameters) + 3
+    return f"""
+{r.declaration()}
+{before}
+define internal i64 @tile_{letter}gemm(ptr %block, i64 %tile) {{
+{r.loads("tile.rows", "tile.columns", "across")}
+  %i = udiv i64 %tile, %across
+  %j = urem i64 %tile, %across
+  %row = mul i64 %i, %tile.rows
+  %column = mul i64 %j, %tile.columns
+  %rows.left = sub i64 %m, %row
+  %columns.left = sub i64 %n, %column
+  %rows = call i64 @llvm.smin.i64(i64 %rows.left, i64 %tile.rows)
+  %columns = call i64 @llvm.smin.i64(i64 %columns.left, i64 %tile.columns)
+  %a.straight = icmp eq i32 %turned.a, {blas.NO_TRANSPOSE}
+  %a.step = select i1 %a.straight, i64 %lda, i64 1
+  %a.offset = mul i64 %row, %a.step
+  %a.here = getelementptr {number}, ptr %a, i64 %a.offset
+  %b.straight = icmp eq i32 %turned.b, {blas.NO_TRANSPOSE}
+  %b.step = select i1 %b.straight, i64 1, i64 %ldb
+  %b.offset = mul i64 %column, %b.step
+  %b.here = getelementptr {number}, ptr %b, i64 %b.offset
+  %c.row = mul i64 %row, %ldc
+  %c.offset = add i64 %c.row, %column
+  %c.here = getelementptr {number}, ptr %c, i64 %c.offset
+  {r.call(alone, m="%rows", n="%columns", a="%a.here", b="%b.here", c="%c.here")}
+  ret i64 0
+}}
+
+{r.head()} {{
+entry:
+  call void @{_ENTER}()
+  %elements = mul i64 %n, %k
+  %total = mul i64 %elements, %m
+  %large = icmp uge i64 %total, {LARGE}
+  %threads = load atomic i64, ptr getelementptr (i8, ptr @{POOL}, i64 {FIELDS["threads"]}) monotonic, align 8
+  %several = icmp ugt i64 %threads, {1 if same else 0}
+  %may = and i1 %large, %several
+  br i1 %may, label %count, label %alone
+count:
+  %useful = udiv i64 %total, {_TILE}
+  %most = call i64 @llvm.smin.i64(i64 %useful, i64 {_TILES})
+  %m.up = add i64 %m, {_EDGE // 2}
+  %m.edges = udiv i64 %m.up, {_EDGE}
+  %down.first = call i64 @llvm.smax.i64(i64 %m.edges, i64 1)
+  %n.up = add i64 %n, {_EDGE // 2}
+  %n.edges = udiv i64 %n.up, {_EDGE}
+  %across.first = call i64 @llvm.smax.i64(i64 %n.edges, i64 1)
+  br label %look
+look:
+  %down.wanted = phi i64 [ %down.first, %count ], [ %down.next, %halve ]
+  %across.wanted = phi i64 [ %across.first, %count ], [ %across.next, %halve ]
+  %wanted = mul i64 %down.wanted, %across.wanted
+  %many = icmp ugt i64 %wanted, %most
+  br i1 %many, label %halve, label %cut
+halve:
+  %taller = icmp uge i64 %down.wanted, %across.wanted
+  %down.up = add i64 %down.wanted, 1
+  %down.half = lshr i64 %down.up, 1
+  %across.up = add i64 %across.wanted, 1
+  %across.half = lshr i64 %across.up, 1
+  %down.next = select i1 %taller, i64 %down.half, i64 %down.wanted
+  %across.next = select i1 %taller, i64 %across.wanted, i64 %across.half
+  br label %look
+cut:
+{_rounded("tile.rows", "m", "down.wanted")}
+{_rounded("tile.columns", "n", "across.wanted")}
+{_parts("down", "m", "tile.rows")}
+{_parts("across", "n", "tile.columns")}
+  %tiles = mul i64 %down, %across
+  %some = icmp ugt i64 %tiles, 1
+  br i1 %some, label %share, label %alone
+share:
+  %block = alloca [{words} x i64]
+{r.stores("tile.rows", "tile.columns", "across")}
+  %status = call i64 @{PARALLEL}(ptr @tile_{letter}gemm, ptr %block, i64 %tiles)
+  br label %end
+alone:
+  {r.call(alone)}
+  br label %end
+end:
+  call void @{_LEAVE}()
+  ret void
+}}
+"""
+
+
+def _gemv_text(dtype: DType) -> str:
+    number, letter = lane_type(dtype), "s" if dtype is dtypes.float32 else "d"
+    r = _Routine(letter, "gemv", _gemv(number))
+    words = len(r.parameters) + 1
+    return f"""
+{r.declaration()}
+define internal i64 @strip_{letter}gemv(ptr %block, i64 %strip) {{
+{r.loads("length")}
+  %first = mul i64 %strip, %length
+  %straight = icmp eq i32 %turned, {blas.NO_TRANSPOSE}
+  %extent = select i1 %straight, i64 %rows, i64 %columns
+  %left = sub i64 %extent, %first
+  %part = call i64 @llvm.smin.i64(i64 %left, i64 %length)
+  %rows.here = select i1 %straight, i64 %part, i64 %rows
+  %columns.here = select i1 %straight, i64 %columns, i64 %part
+  %a.step = select i1 %straight, i64 %lda, i64 1
+  %a.offset = mul i64 %first, %a.step
+  %a.here = getelementptr {number}, ptr %a, i64 %a.offset
+  %y.offset = mul i64 %first, %y.step
+  %y.here = getelementptr {number}, ptr %y, i64 %y.offset
+  {r.call(rows="%rows.here", columns="%columns.here", a="%a.here", y="%y.here")}
+  ret i64 0
+}}
+
+{r.head()} {{
+entry:
+  call void @{_ENTER}()
+  %total = mul i64 %rows, %columns
+  %large = icmp uge i64 %total, {LARGE_MATRIX}
+  br i1 %large, label %cut, label %alone
+cut:
+  %straight = icmp eq i32 %turned, {blas.NO_TRANSPOSE}
+  %extent = select i1 %straight, i64 %rows, i64 %columns
+  %useful = udiv i64 %total, {_STRIP}
+  %most = call i64 @llvm.smin.i64(i64 %useful, i64 {_TILES})
+{_rounded("length", "extent", "most")}
+{_parts("strips", "extent", "length")}
+  %some = icmp ugt i64 %strips, 1
+  br i1 %some, label %share, label %alone
+share:
+  %block = alloca [{words} x i64]
+{r.stores("length")}
+  %status = call i64 @{PARALLEL}(ptr @strip_{letter}gemv, ptr %block, i64 %strips)
+  br label %end
+alone:
+  {r.call()}
+  br label %end
+end:
+  call void @{_LEAVE}()
+  ret void
+}}
+"""
+
+
+def _dot_text(dtype: DType) -> str:
+    number, letter = lane_type(dtype), "s" if dtype is dtypes.float32 else "d"
+    r = _Routine(letter, "dot", _dot(), number)
+    return f"""
+{r.declaration()}
+{r.head()} {{
+  call void @{_ENTER}()
+  %total = {r.call()}
+  call void @{_LEAVE}()
+  ret {number} %total
+}}
+"""
+
+
+_ROUTINES: Final = tuple(blas.routine(letter, name) for name in ("gemm", "gemv", "dot") for letter in "sd")
+
+
+def text(thin: bool, same: bool) -> str:
+    """All functions.  thin: whether products of few rows are computed in pieces (thin_products.py).  same: whether tiles have the bits of
+    the whole, so that one thread need not cut it."""
+    floating = dtypes.float32, dtypes.float64
+    parts = [part for dtype in floating for part in (_gemm_text(dtype, thin, same), _gemv_text(dtype), _dot_text(dtype))]
+    head = f"""
+@{POOL} = external global i8
+declare i64 @{PARALLEL}(ptr, ptr, i64)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+"""
+    return "\n".join([head, _THREADS_OF_BLAS, *parts])
+
+
+# --- linked
+
+
+@cache
+def _linked() -> dict[str, int]:
+    """Addresses of all functions by name; the code is never unloaded."""
+    library = blas.blas()
+    assert library.num_threads is not None
+    named = (_ENTER, _LEAVE, *_ROUTINES)
+    table = f"@{_TABLE} = constant [{len(named)} x ptr] [{', '.join(f'ptr @{name}' for name in named)}]\n"
+    code = text(library.processor in thin_products.PROCESSORS, library.processor in _SAME_IN_TILES) + table
+    imports = blas.symbols(library) | thread_pool.symbols()
+    imports |= {POOL: thread_pool.memory(), _STATE: ctypes.addressof(_words)}
+    imports |= dict(zip((_GET, _SET), library.num_threads, strict=True))
+    key = hashlib.sha256(f"{machine_code.identity()}\n{code}".encode()).hexdigest()
+    (address, owner), _ = object_cache.load_or_make(
+        key, lambda object_code: machine_code.link(object_code, imports, _TABLE), lambda: machine_code.assemble(code)
+    )
+    for immortal in (owner, _words):  # workers outlive what Python forgets when it ends
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
+    return dict(zip(named, (ctypes.c_void_p * len(named)).from_address(address), strict=True))
+
+
+def symbols() -> dict[str, int]:
+    """The names under which programs call them."""
+    with _making:
+        return {name: address for name, address in _linked().items() if name in _ROUTINES}
+
+
+def _reset_in_child() -> None:
+    """The child has no other thread that was in the middle of a product."""
+    global _making
+    _making = threading.Lock()
+    running, before = _words[1:]
+    _words[:2] = [0, 0]
+    functions = blas.blas().num_threads
+    if running and functions is not None:
+        ctypes.CFUNCTYPE(None, ctypes.c_int)(functions[1])(before)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_in_child)
+
+
+# --- eager mode
+
+_CALL: Final = "tracejit_on_one_thread"
+_CALL_TEXT: Final = f"""
+declare void @{_ENTER}()
+declare void @{_LEAVE}()
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+define ptr @{_CALL}(ptr %self, ptr %arguments, i64 %count) {{
+  %function = load ptr, ptr %arguments
+  %given = getelementptr ptr, ptr %arguments, i64 1
+  %number = sub i64 %count, 1
+  call void @{_ENTER}()
+  %result = call ptr @PyObject_Vectorcall(ptr %function, ptr %given, i64 %number, ptr null)
+  call void @{_LEAVE}()
+  ret ptr %result
+}}
+"""
+
+
+class _Eager(products.Policy):
+    """Eager mode's way to the same functions."""
+
+    def __init__(self, addresses: dict[str, int]) -> None:
+        call = "PyObject_Vectorcall"
+        known = {call: ctypes.cast(getattr(ctypes.pythonapi, call), ctypes.c_void_p).value or 0}
+        imports = known | {name: addresses[name] for name in (_ENTER, _LEAVE)}
+        address, owner = machine_code.link(machine_code.assemble(_CALL_TEXT), imports, _CALL)
+        self.on_one_thread = builtin_function("on_one_thread", address, FASTCALL, owner)
+        self._gemm: dict[Any, Callable[..., None]] = {}
+        self._gemv: dict[Any, Callable[..., None]] = {}
+        for letter, number in (("s", ctypes.c_float), ("d", ctypes.c_double)):
+            matrix = (ctypes.c_void_p, ctypes.c_int64)
+            gemm = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 3, *[ctypes.c_int64] * 3, number, *matrix, *matrix, number, *matrix)
+            gemv = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 2, *[ctypes.c_int64] * 2, number, *matrix, *matrix, number, *matrix)
+            self._gemm[np.dtype(number)] = gemm(addresses[blas.routine(letter, "gemm")])
+            self._gemv[np.dtype(number)] = gemv(addresses[blas.routine(letter, "gemv")])
+
+    def multiply(self, a: Any, b: Any, out: Any) -> bool:
+        gemm = self._gemm.get(out.dtype)
+        if gemm is None or not a.dtype == b.dtype == out.dtype:
+            return False
+        left, right, result = _stored(a), _stored(b), _stored(out)
+        if left is None or right is None or result is None or result[0]:
+            return False
+        gemm(
+            blas.ROW_MAJOR, *(blas.TRANSPOSE if turned else blas.NO_TRANSPOSE for turned, _ in (left, right)), a.shape[0], b.shape[1],
+            a.shape[1], 1.0, a.ctypes.data, left[1], b.ctypes.data, right[1], 0.0, out.ctypes.data, result[1],
+        )  # fmt: skip
+        return True
+
+    def multiply_by_vector(self, matrix: Any, vector: Any, out: Any) -> bool:
+        gemv = self._gemv.get(out.dtype)
+        if gemv is None or not matrix.dtype == vector.dtype == out.dtype:
+            return False
+        stored, steps = _stored(matrix), [_step(x) for x in (vector, out)]
+        if stored is None or 0 in steps:
+            return False
+        turned, leading = stored
+        gemv(
+            blas.ROW_MAJOR, blas.TRANSPOSE if turned else blas.NO_TRANSPOSE, *matrix.shape[:: -1 if turned else 1],
+            1.0, matrix.ctypes.data, leading, vector.ctypes.data, steps[0], 0.0, out.ctypes.data, steps[1],
+        )  # fmt: skip
+        return True
+
+
+def _step(x: Any) -> int:
+    """The elements from one of a vector to the next; 0 where BLAS cannot read it."""
+    (stride,) = x.strides
+    return stride // x.itemsize if x.flags.aligned and stride > 0 and stride % x.itemsize == 0 else 0
+
+
+def _stored(x: Any) -> tuple[bool, int] | None:
+    """(whether it is stored transposed, the elements from row to row as it is stored) of a matrix that BLAS can read."""
+    rows, columns = x.shape
+    down, across = x.strides
+    size = x.itemsize
+    if not x.flags.aligned or down % size or across % size:
+        return None
+    if across == size and down >= columns * size:
+        return False, down // size
+    if down == size and across >= rows * size:
+        return True, across // size
+    return None
+
+
+def _policy() -> products.Policy | None:
+    """Eager mode's policy, made when a product first asks for it: None where the BLAS goes its own way."""
+    if not blas.blas().governed:
+        return None
+
+    def made() -> products.Policy:
+        with _making:
+            return _Eager(_linked())
+
+    return done_aside(made)
+
+
+products.set_policy(_policy)
