@@ -178,6 +178,14 @@ def test_a_program_that_catches_the_warnings_of_each_call_gets_those_of_the_call
     assert len(given(lambda k: eager(x), 300)) == 1
 
 
+def test_a_function_without_a_file_or_a_module_is_warned_of_where_it_says_it_stands() -> None:
+    scope: dict[str, Any] = {}
+    exec("class Other:\n    def __init__(self, f): self.f = f\n    def __call__(self, v): return self.f(v)", scope)
+    other = T.compile(scope["Other"](lambda v: v))  # its class has no file, nor have its globals a name
+    (warning,) = given(lambda k: other(x))
+    assert "runs eagerly: no source text for" in str(warning.message) and warning.filename == "<string>"
+
+
 def test_fullgraph_raises_and_does_not_warn() -> None:
     @T.compile(fullgraph=True)
     def eager(v: T.Tensor) -> T.Tensor:

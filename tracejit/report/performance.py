@@ -60,7 +60,7 @@ class Warned:
             PerformanceWarning,
             file,
             int(line),
-            module=own.get("__name__"),
+            module=own.get("__name__") or file.removesuffix(".py"),
             registry=own.setdefault("__warningregistry__", {}),
         )
 
