@@ -72,15 +72,14 @@ def hook_registered_inside():
 
 
 @program(reason="outside_graph")
-def backward_of_an_outside_graph():
-    def fn(y):
+def backward_of_an_outside_graph_to_a_gradient_that_is_read():
+    def fn(y, a):
         y.backward()
-        return 1
+        return a.grad * 2
 
     def go(f):
         a = x(1, 2).requires_grad_()
-        f((a + 1).sum())
-        return a.grad
+        return f((a + 1).sum(), a)
 
     return fn, [go, go], None
 

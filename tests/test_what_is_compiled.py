@@ -43,6 +43,8 @@ class Box:
 box = Box()
 d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
 d.update(row=tracejit.ones(2, 3)[0], table=tracejit.zeros(9, 3), log=np.zeros(9), places=[0, 2], flags=[True, False, True])
+leaf = tracejit.ones(3, requires_grad=True)
+d["cast"] = leaf.to(tracejit.float64)
 numbers = array.array("d", [0.5])
 iterator = iter(range(100))
 file = io.StringIO()
@@ -92,7 +94,7 @@ def moved(point):
 
 
 def observed():
-    state = [w, w.grad, *model.parameters(), losses, box.total, box.seen]
+    state = [w, w.grad, leaf.grad, *model.parameters(), losses, box.total, box.seen]
     state += [Box.made, sorted(map(str, box.names)), sorted(d), d["count"], d.get("last")]
     return state, d["row"], d["table"], d["log"].tolist(), tracejit.get_rng_state()
 

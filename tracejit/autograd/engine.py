@@ -68,11 +68,12 @@ class _Pass:
 
     allowed: the nodes on a path from the roots to a wanted value; None for a pass to all leaves.  leading: for those that stand for several
     steps, the outputs from which there is one.  hooked: places whose hooks have run, of
-    nodes that were taken apart afterwards.  errors: NumPy's error state outside the pass."""
+    nodes that were taken apart afterwards.  errors: NumPy's error state outside the pass.  boundary: nodes that the pass does not enter;
+    what they have received is in `left`."""
 
     __slots__ = (
-        "allowed", "create_graph", "errors", "heap", "hooked", "leading", "leaves", "pending", "recording", "retain_graph", "sink",
-        "tensors", "wrap",
+        "allowed", "boundary", "create_graph", "errors", "heap", "hooked", "leading", "leaves", "left", "pending", "recording",
+        "retain_graph", "sink", "tensors", "wrap",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +98,8 @@ class _Pass:
         self.errors = read_errors()
         self.allowed: set[Node] | None = None
         self.leading: dict[Node, frozenset[int]] = {}
+        self.boundary: set[Node] = set()
+        self.left: list[tuple[Place, Any]] = []
         if sink.leaf is None:
             self.allowed = set()
             self.allow(sorted(_reachable(roots), key=_sequence))
@@ -208,10 +211,13 @@ class _Pass:
                 self.deliver(*root, g)
         heap, pending, leaves, allowed, tensors = self.heap, self.pending, self.leaves, self.allowed, self.tensors
         retain, plain, deliver = self.retain_graph, not tensors, self.deliver
-        watched = watch()
+        watched, boundary = watch(), self.boundary
         while heap:
             node = heappop(heap)[1]
             slots: Any = pending.pop(node)
+            if boundary and node in boundary:
+                self.left += [((node, index), g) for index, g in enumerate(slots) if g is not None]
+                continue
             selective: Any = node if node.is_selective else None
             if selective is not None and not selective.expanded and not self.is_whole(selective, slots):
                 self.take_apart(selective)
@@ -378,7 +384,8 @@ def run_backward(
     recording = state.top is not state.base
     work = _Pass(roots, sink, retain_graph, create_graph, recording, wrap)
     if recording:
-        state.top.note("backward", *work.ways(roots), sink.leaf is not None)
+        to_all = sink.leaf is not None and not create_graph
+        state.top.note("backward", *work.ways(roots), sink.leaf is not None, work.boundary if to_all else None)
     for g in cotangents:
         sink.handed[id(g._array)] = g._array
     if work.tensors:
@@ -388,5 +395,7 @@ def run_backward(
             work.run(roots, cotangents)
         finally:
             state.grad_enabled = previous
+        if work.left:
+            state.top.note("backward left", work.left, retain_graph)
     else:
         quietly(work.run, roots, [g._array for g in cotangents])

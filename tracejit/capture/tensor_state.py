@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import DataStorage
+from tracejit.capture.earlier_graph import EarlierGraph
 from tracejit.capture.handlers.effects import DataStore
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import plain
@@ -85,6 +86,7 @@ class StateRecorder(Interpreter):
         # How many of these are backward passes that add nothing to `.grad`, and tensors of the call that become leaves.
         self.gradients = 0
         self.leaves: list[int] = []  # the values that these tensors had
+        self.earlier_graph = EarlierGraph(recorder)
         self.last_backward = 0  # how many nodes were there when the last backward pass began
 
     # -- values
@@ -304,13 +306,17 @@ class StateRecorder(Interpreter):
         if recorder.stopped:
             return
         if event == "backward":
-            through, reached, accumulates = details
+            through, reached, accumulates, boundary = details
             self.gradients += not accumulates
             self.backward_ran, self.last_backward = True, len(self.nodes)
             self.reached.update([node for node in reached if node.sequence < self.first_sequence])
-            for node in through:
-                if node.sequence < self.first_sequence:
-                    recorder.stop("outside_graph", node.name())
+            earlier = [node for node in through if node.sequence < self.first_sequence]
+            if earlier and (boundary is None or not self.earlier_graph.may_be_entered(earlier)):
+                recorder.stop("outside_graph", earlier[0].name())
+            elif earlier:
+                boundary.update(earlier)
+        elif event == "backward left":
+            self.earlier_graph.enter(*details)
         elif event == "data assigned":
             self._assign_data(*details)
         elif event == "leaf begun":

@@ -105,9 +105,10 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     if goes_on and interpreter.hooked:
         recorder.stop("tensor_state", "a hook on a tensor of the call, which a backward pass that follows would run,")
     hooks = _places_of_hooks(recorder, interpreter)
+    of_tape = interpreter.earlier_graph.guards([interpreter.inputs[inputs[fact.index]] for fact in written])
     if recorder.stopped:
         return Recording(recorder.reason)
-    guards = _guards(recorder, hooks)
+    guards = [*_guards(recorder, hooks), *of_tape]
     asked = _asked_for(recorder, guards)
     distinct = [*[s.variable for s in recorder.tensors.values()], *recorder.paths]
     if any(isinstance(effect, FunctionCall) for effect in recorder.effects.in_order):
