@@ -73,16 +73,16 @@ def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) 
 @rounds_once
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """input where positive, alpha * (exp(input) - 1) elsewhere."""
-    negative = input <= 0
-    return placed(input, where(negative, expm1(where(negative, input, 0.0)) * alpha, input), inplace)
+    positive = input > 0  # so that NaN takes the curve, and keeps its gradient NaN
+    return placed(input, where(positive, input, expm1(where(positive, 0.0, input)) * alpha), inplace)
 
 
 @rounds_once
 def selu(input: Any, inplace: bool = False) -> Any:
     """The self-normalising scaled elu of Klambauer et al. (2017), https://arxiv.org/abs/1706.02515."""
-    negative = input <= 0
-    curve = expm1(where(negative, input, 0.0)) * (_SELU_ALPHA * _SELU_SCALE)
-    return placed(input, where(negative, curve, input * _SELU_SCALE), inplace)
+    positive = input > 0
+    curve = expm1(where(positive, 0.0, input)) * (_SELU_ALPHA * _SELU_SCALE)
+    return placed(input, where(positive, input * _SELU_SCALE, curve), inplace)
 
 
 @rounds_once
@@ -90,8 +90,8 @@ def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """input where positive, alpha * (exp(input / alpha) - 1) elsewhere.  Raises RuntimeError for alpha == 0."""
     if alpha == 0:
         raise RuntimeError("celu(): alpha must not be 0")
-    negative = input <= 0
-    return placed(input, where(negative, expm1(where(negative, input, 0.0) / alpha) * alpha, input), inplace)
+    positive = input > 0
+    return placed(input, where(positive, input, expm1(where(positive, 0.0, input) / alpha) * alpha), inplace)
 
 
 @rounds_once

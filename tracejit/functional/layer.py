@@ -72,11 +72,13 @@ def embedding(
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Any:
     """The rows of `weight` (V, D) at the indices `input` (int64 or int32, any shape).
 
     padding_idx: that row gets no gradient.  max_norm: rows looked up whose norm is larger are first scaled to it, in place.
-    scale_grad_by_freq: gradients are divided by how often their row occurs.  Raises IndexError for indices outside [0, V)."""
+    scale_grad_by_freq: gradients are divided by how often their row occurs.  Gradients are dense, whatever
+    `sparse` says.  Raises IndexError for indices outside [0, V)."""
     if input.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"embedding(): expected input to be int64 or int32, got {input.dtype.name}")
     if weight.ndim != 2:

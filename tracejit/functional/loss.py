@@ -22,7 +22,8 @@ from tracejit.ops.composites.softmax import nll_loss as likelihood
 from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import maximum, minimum, where
-from tracejit.ops.elementwise.mathematics import abs_, exp, log, log1p, relu
+from tracejit.ops.elementwise.logarithmic import xlogy
+from tracejit.ops.elementwise.mathematics import abs_, exp, log, log1p
 from tracejit.ops.movement.views import expand, reshape
 from tracejit.ops.public.reduce import all_
 from tracejit.ops.public.softmax import log_softmax
@@ -74,7 +75,9 @@ def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: fl
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
     size = abs_(input - target)
-    return reduced("smooth_l1_loss", where(size < beta, size * size * 0.5 / beta, size - beta * 0.5), reduction)
+    near = size < beta
+    square = where(near, size, 0.0)  # whose derivative is 0, and not NaN, where the difference is infinite
+    return reduced("smooth_l1_loss", where(near, square * square * 0.5 / beta, size - beta * 0.5), reduction)
 
 
 @in_float32
@@ -84,7 +87,9 @@ def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float
     if delta <= 0:
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
     size = abs_(input - target)
-    return _averaged("huber_loss", where(size <= delta, size * size * 0.5, (size - delta * 0.5) * delta), weight, reduction)
+    near = size <= delta
+    square = where(near, size, 0.0)  # whose derivative is 0, and not NaN, where the difference is infinite
+    return _averaged("huber_loss", where(near, square * square * 0.5, (size - delta * 0.5) * delta), weight, reduction)
 
 
 @in_float32
@@ -268,8 +273,7 @@ def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool
     if log_target:
         loss = exp(target) * (target - input)
     else:
-        zero = target == 0.0
-        loss = where(zero, 0.0, target * log(where(zero, 1.0, target))) - target * input
+        loss = xlogy(target, target) - target * input
     if reduction == "batchmean":
         return sum_of_all(loss) / loss.shape[0] if loss.ndim else sum_of_all(loss)
     return reduced("kl_div", loss, reduction)
@@ -313,7 +317,7 @@ def gaussian_nll_loss(
 @in_positions("input", "target", "margin", "size_average", "reduce", "reduction")
 def hinge_embedding_loss(input: Any, target: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """input where target is 1, max(0, margin - input) where it is -1."""
-    loss = where(target != 1, relu(margin - input), 0.0) + where(target != -1, input, 0.0)
+    loss = where(target != 1, (margin - input).clamp(0), 0.0) + where(target != -1, input, 0.0)
     return reduced("hinge_embedding_loss", loss, reduction)
 
 

@@ -20,6 +20,7 @@ from tracejit.ops.elementwise.comparison import maximum
 from tracejit.ops.elementwise.mathematics import rsqrt
 from tracejit.ops.movement.copies import clone, pad
 from tracejit.ops.movement.views import detach, expand, reshape, slice_
+from tracejit.ops.public.keywords import write_out
 from tracejit.ops.public.norms import pdist, vector_norm
 
 __all__ = [
@@ -192,8 +193,10 @@ def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float 
 
 
 @rounds_once
-def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
-    """input / max(its p-norm along `dim`, eps)."""
+def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None) -> Any:
+    """input / max(its p-norm along `dim`, eps).  `out`: a tensor that gets the result, which has no gradient then."""
+    if out is not None:
+        return write_out("normalize", out, normalize(input, p, dim, eps))
     dims = (normalise_dim("normalize", dim, input.ndim),) if input.ndim else ()
     return input / maximum(vector_norm(input, p, dims, True), eps)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tracejit.core.dtypes import float64, int64
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
@@ -38,12 +40,14 @@ def interpolate(
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
 ) -> Any:
     """Resize the spatial dimensions of (N, C, L), (N, C, H, W) or (N, C, D, H, W) to `size` or by scale_factor.
 
     mode: "nearest", "nearest-exact", "area" (means of nearly equal parts), "linear", "bilinear", "trilinear" for one, two, three
     dimensions, or "bicubic" for two (Keys, 1981, with -0.75).  align_corners, of the linear modes and "bicubic": the corner elements, not
-    their corners, keep their places.
+    their corners, keep their places.  antialias, of "bilinear" and "bicubic": in a smaller image each element is a mean of
+    all that fall to it, weighted as Pillow's resize() does (Keys' cubic with -0.5).
 
     Raises ValueError for wrong combinations, NotImplementedError for other modes."""
     rank = input.ndim - 2
@@ -53,6 +57,10 @@ def interpolate(
         raise ValueError(f"interpolate(): align_corners applies to the linear modes and 'bicubic' only, not to {mode!r}")
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate(): exactly one of size and scale_factor should be defined")
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError(
+            "interpolate(): Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
     spatial = tuple(input.shape[2:])
     size, scale_factor = settled(size), settled(scale_factor)
     repeats = [0] * rank  # of elements, where no position is rounded
@@ -70,7 +78,10 @@ def interpolate(
         return adaptive_avg_pool("interpolate", rank, input, target)
     out = input
     for i in range(rank):
-        if mode in _SMOOTH:
+        if antialias:
+            step = (spatial[i] - 1) / (target[i] - 1) if align_corners and target[i] > 1 else 0.0 if align_corners else steps[i]
+            out = _averaged(out, i + 2, target[i], step, mode == "bicubic")
+        elif mode in _SMOOTH:
             smooth = _cubic if mode == "bicubic" else _linear
             out = smooth(out, i + 2, target[i], steps[i], bool(align_corners))
         elif repeats[i]:
@@ -86,6 +97,27 @@ def _each_repeated(x: Any, dim: int, times: int) -> Any:
     shape = tuple(x.shape)
     spread = x.unsqueeze(dim + 1).expand(*shape[: dim + 1], times, *shape[dim + 1 :])
     return spread.reshape(*shape[:dim], shape[dim] * times, *shape[dim + 1 :])
+
+
+def _averaged(x: Any, dim: int, target: int, step: float, cubic: bool) -> Any:
+    """Means of the elements around each place along one dimension: a product with a matrix of weights."""
+    size = x.shape[dim]
+    width = max(step, 1.0)
+    reach = (2.0 if cubic else 1.0) * width
+    weights = np.zeros((target, size))
+    for i in range(target):
+        centre = step * (i + 0.5)
+        first = max(int(centre - reach + 0.5), 0)
+        last = min(int(centre + reach + 0.5), size)
+        distance = np.abs((np.arange(first, last) - centre + 0.5) / width)
+        weight = np.where(distance < 1, 1 - distance, 0.0)
+        if cubic:
+            near = (1.5 * distance - 2.5) * distance * distance + 1.0
+            far = -0.5 * (((distance - 5.0) * distance + 8.0) * distance - 4.0)
+            weight = np.where(distance < 1, near, np.where(distance < 2, far, 0.0))
+        weights[i, first:last] = weight / weight.sum()
+    matrix = cast(indexing.constant_value(weights), dtype=x.dtype)
+    return (x.transpose(dim, -1) @ matrix.transpose(0, 1)).transpose(dim, -1)
 
 
 def _linear(x: Any, dim: int, target: int, step: float, align_corners: bool) -> Any:

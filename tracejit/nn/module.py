@@ -132,24 +132,36 @@ class Module(Conversions, StateDicts):
         watched = BackwardHooks(self, *backward) if any(backward) else None
         if watched is not None:
             args = watched.mark_inputs(args)
-        out = (self.forward if forward is None else forward)(*args, **kwargs)
+        function = self.forward if forward is None else forward
+        always = hooks_at(self._hooks, "after always")
+        out = self._call_with_always(function, args, kwargs) if always else function(*args, **kwargs)
         for hook in self._hooks or ():
-            if hook.when == "after":
+            if hook.when in ("after", "after always"):
                 changed = hook.function(self, args, kwargs, out) if hook.with_kwargs else hook.function(self, args, out)
                 if changed is not None:
                     out = changed
         return out if watched is None else watched.mark_outputs(out)
 
+    def _call_with_always(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """forward(), after whose error the hooks registered with always_call are called with the output None."""
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            for hook in self._hooks or ():
+                if hook.when == "after always":
+                    hook.function(self, args, kwargs, None) if hook.with_kwargs else hook.function(self, args, None)
+            raise
+
     def _register_hook(self, when: str, hook: Callable[..., Any], prepend: bool, with_kwargs: bool) -> RemovableHandle:
         return register(self, "_hooks", Hook(when, hook, with_kwargs), prepend)
 
     def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
         """Call hook(module, args, output) after forward(), or with_kwargs hook(module, args, kwargs, output).
 
-        A result other than None replaces the output."""
-        return self._register_hook("after", hook, prepend, with_kwargs)
+        A result other than None replaces the output.  always_call: also where forward() raises, with None for the output."""
+        return self._register_hook("after always" if always_call else "after", hook, prepend, with_kwargs)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -276,9 +288,9 @@ class Module(Conversions, StateDicts):
         for name, value in self._own_modules():
             yield from value.named_modules(seen, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
-        """This module and all below it."""
-        for _, module in self.named_modules():
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """This module and all below it; shared ones once unless remove_duplicate is false."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def _named_tensors(

@@ -37,6 +37,15 @@ ndarray = np.ndarray
 _new_tuple = tuple.__new__
 
 
+def _channels_come_last(shape: tuple[int, ...], strides: Any, name: str) -> bool:
+    """Whether (N, C, H, W) or (N, C, D, H, W) lies in memory as (N, H, W, C) or (N, D, H, W, C)."""
+    if len(shape) != {"channels_last": 4, "channels_last_3d": 5}[name]:
+        return False
+    order = (0, *range(2, len(shape)), 1)
+    expected = contiguous(tuple(shape[i] for i in order))
+    return all(shape[i] == 1 or strides[i] == step for i, step in zip(order, expected, strict=True))
+
+
 class Tensor:
     """A multi-dimensional array of one dtype that may remember how it was computed.
 
@@ -254,8 +263,10 @@ class Tensor:
         shape = None if strides is None else self._aval.shape
         return None if strides is None or shape is None or not is_symbolic((shape, strides)) else (shape, strides)
 
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie in row-major order."""
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the elements lie in row-major order; in the order of another memory format, such as channels_last, if it is given."""
+        if memory_format is not None and memory_format._name not in ("contiguous_format", "preserve_format"):
+            return _channels_come_last(tuple(self.shape), self.stride(), memory_format._name)
         layout = self._symbolic_layout() if strides_of else None  # asked by each reshape, where nobody records
         if layout is not None and self._array.size:
             shape, strides = layout

@@ -136,9 +136,9 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     return self
 
 
-def resize_as_(self: Tensor, other: Tensor) -> Tensor:
+def resize_as_(self: Tensor, the_template: Tensor) -> Tensor:
     """Give this tensor the shape of another one, as resize_() does."""
-    return resize_(self, tuple(other.shape))
+    return resize_(self, tuple(the_template.shape))
 
 
 def set_(self: Tensor, source: Tensor) -> Tensor:

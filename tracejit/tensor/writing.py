@@ -87,8 +87,8 @@ def set_item(self: Tensor, key: Any, value: Any) -> None:
     setitem(self, key, value, write_into, replace_contents)
 
 
-def copy_(self: Tensor, source: Any) -> Tensor:
-    """Copy the elements of `source`, broadcast and converted, into this tensor."""
+def copy_(self: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
+    """Copy the elements of `source`, broadcast and converted, into this tensor.  non_blocking changes nothing."""
     return replace_contents(self, source)
 
 

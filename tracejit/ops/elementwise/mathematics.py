@@ -18,6 +18,7 @@ from tracejit.ops.samples import binary, unary
 
 __all__ = [
     "abs_",
+    "deviation",
     "exp",
     "exp2",
     "expm1",
@@ -137,6 +138,18 @@ def sqrt(x: Any) -> Any:
 @sqrt.vjp(saves="out")
 def _(c: Any, g: Any) -> Any:
     return g / (c.outputs[0] * 2.0)
+
+
+@elementwise(lambda b, x: b.sqrt(x), promotion=FLOAT, samples=unary(0.3, 3.0))
+def deviation(x: Any) -> Any:
+    """Elementwise square root of a variance: its derivative is 0 at 0, where all values are the same, as PyTorch's std() has it."""
+    return np.sqrt(x)
+
+
+@deviation.vjp(saves="out")
+def _(c: Any, g: Any) -> Any:
+    (out,) = c.outputs
+    return where.of(out == 0, 0.0, g / (out * 2.0))
 
 
 @elementwise(lambda b, x: 1.0 / b.sqrt(x), promotion=FLOAT, samples=unary(0.3, 3.0))
@@ -266,19 +279,19 @@ def _signed_integer_power(x: Any, y: Any) -> Any:
     return np.where(y < 0, reciprocal, np.power(x, np.maximum(y, 0))).astype(y.dtype)
 
 
-def power(x: Any, y: Any) -> Any:
+def power(input: Any, exponent: Any) -> Any:
     """Elementwise power, of two tensors or a tensor and a number, as PyTorch computes it: where the exponent is the number 0.5 or -0.5 by
     square roots (-0.0 at -0.0, NaN at minus infinity), else as C99 defines it.
 
     Raises RuntimeError for integers raised to a negative Python integer and for two tensors of bools."""
-    y = settled(y)
-    if isinstance(y, float) and y * 2 % 2 == 1:
-        y = float(y)  # a constant of a recording: the exponents of its derivatives are halves, too
-        if y in (0.5, -0.5):
-            return pow_half(x, exponent=y)
-    if isinstance(y, bool) and getattr(x, "dtype", None) is bool_:
-        return logical_or(x, not y)
-    return pow_(x, y)
+    exponent = settled(exponent)
+    if isinstance(exponent, float) and exponent * 2 % 2 == 1:
+        exponent = float(exponent)  # a constant of a recording: the exponents of its derivatives are halves, too
+        if exponent in (0.5, -0.5):
+            return pow_half(input, exponent=exponent)
+    if isinstance(exponent, bool) and getattr(input, "dtype", None) is bool_:
+        return logical_or(input, not exponent)
+    return pow_(input, exponent)
 
 
 @elementwise(

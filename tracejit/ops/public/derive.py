@@ -21,7 +21,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 METHODS: dict[str, Callable[..., Any]] = {}
 IN_PLACE: dict[str, Callable[..., Any]] = {}
 
-_TRANSLATED = frozenset(("dim", "dims", "keepdim", "dtype", "device", "other"))
+_TRANSLATED = frozenset(("dim", "dims", "keepdim", "dtype", "device", "other", "indices_or_sections", "L"))
 _NO_ATTRIBUTES: dict[str, Any] = {}
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,7 +16,7 @@ from tracejit.core.shapes import minus, product
 from tracejit.core.symbolic import pinned
 from tracejit.core.warned import warn
 from tracejit.ops.creation import full
-from tracejit.ops.elementwise import arithmetic, bitwise, comparison, mathematics, rounding, special, trigonometry
+from tracejit.ops.elementwise import arithmetic, bitwise, comparison, logarithmic, mathematics, rounding, special, trigonometry
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import nonzero_tuple
 from tracejit.ops.movement.copies import clone
@@ -116,7 +116,7 @@ def sub(input: Any, other: Any, behind: Any = None, *, alpha: float = 1) -> Any:
 
 
 @public()
-def rsub(input: Any, other: Any, *, alpha: float = 1) -> Any:
+def rsub(input: Any, other: Any, alpha: float = 1) -> Any:
     """other - alpha * input."""
     return sub(other, input, alpha=alpha)
 
@@ -232,7 +232,7 @@ def logit(input: Any, eps: float | None = None) -> Any:
     x = as_floating(input)
     if eps is not None:
         x = clamp(x, eps, minus(1.0, eps))
-    return mathematics.log(x / (1.0 - x))
+    return logarithmic.logit(x)
 
 
 @public(in_place=True)
@@ -240,11 +240,7 @@ def xlogy(input: Any, other: Any) -> Any:
     """input * log(other), 0 where input is 0 (NaN where other is)."""
     if not is_tensor(other):
         other = full(other, shape=(), dtype=common_dtype((input, other), Promotion.FLOAT))
-    # where log(other) is finite the product is 0 by itself, and its derivative by `input` the logarithm
-    usual = comparison.logical_and(comparison.gt(other, 0), comparison.lt(other, math.inf))
-    unused = comparison.eq(input, 0) & ~(usual | rounding.isnan(other))
-    safe = comparison.where(unused, 1.0, other)
-    return input * mathematics.log(safe)
+    return logarithmic.xlogy(input, other)
 
 
 def _isnan(x: Any) -> Any:

@@ -225,8 +225,10 @@ def _without_leading_ones(value: Any, rank: int) -> Any:
 
 
 @public()
-def gather(input: Any, dim: int, index: Any) -> Any:
-    """out[i][j][k] = input[i][index[i][j][k]][k] for dim=1, and likewise.  Raises IndexError for positions outside [0, size)."""
+def gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    """out[i][j][k] = input[i][index[i][j][k]][k] for dim=1, and likewise.  Raises IndexError for positions outside [0, size).
+
+    Gradients are dense, whatever sparse_grad says."""
     index = _integer("gather", index)
     _same_rank("gather", input, index)
     at = normalise_dim("gather", dim, input.ndim)

@@ -20,7 +20,9 @@ __all__ = ["entry_of", "write_out"]
 
 _OTHER_NAMES: Final = {
     "axis": ("dim", "dims"), "keepdims": ("keepdim",), "x": ("input",), "a": ("input",), "x1": ("input",), "self": ("input",),
-    "x2": ("other",),
+    "x2": ("other",), "axis0": ("dim0",), "axis1": ("dim1",), "split_size": ("split_size_or_sections",), "input2": ("L",),
+    "indices": ("indices_or_sections",), "sections": ("indices_or_sections",), "tensor_indices_or_sections": ("indices_or_sections",),
+    "element": ("elements",), "test_element": ("test_elements",),
 }  # fmt: skip
 _PLACES: Final = ("device", "layout", "pin_memory", "memory_format", "requires_grad")
 

@@ -185,7 +185,8 @@ def lp_pool(
     if any(high):
         counts = _counts(tuple(input.shape[-rank:]), outputs, size, step, (0,) * rank, False, float64)
         total = total * cast(product(size) / counts, dtype=input.dtype)
-    return total ** (1 / norm_type)
+    nothing = total == 0  # where the gradient is 0, as in PyTorch
+    return where(nothing, 0.0, where(nothing, 1.0, total) ** (1 / norm_type))
 
 
 def _targets(name: str, rank: int, input: Any, output_size: Any) -> tuple[int, ...]:

@@ -272,23 +272,36 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: dtypes.DType 
 
 
 @public(method=False)
-def rand_like(input: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+def rand_like(
+    input: Any, *, generator: Generator | None = None, dtype: dtypes.DType | None = None, requires_grad: bool = False
+) -> Any:
     """Numbers drawn uniformly from [0, 1), of the shape and dtype of `input`."""
-    return _finish(uniform_of(tuple(input.shape), floating("rand_like", dtype or input.dtype), None), requires_grad)
+    return _finish(uniform_of(tuple(input.shape), floating("rand_like", dtype or input.dtype), generator), requires_grad)
 
 
 @public(method=False)
-def randn_like(input: Any, *, dtype: dtypes.DType | None = None, requires_grad: bool = False) -> Any:
+def randn_like(
+    input: Any, *, generator: Generator | None = None, dtype: dtypes.DType | None = None, requires_grad: bool = False
+) -> Any:
     """Standard normal numbers of the shape and dtype of `input`."""
-    return _finish(_normal(tuple(input.shape), floating("randn_like", dtype or input.dtype), None), requires_grad)
+    return _finish(_normal(tuple(input.shape), floating("randn_like", dtype or input.dtype), generator), requires_grad)
 
 
 @public(method=False)
-def randint_like(input: Any, low: int, high: int | None = None, *, dtype: dtypes.DType | None = None) -> Any:
-    """Integers drawn uniformly from [low, high), or [0, low), of the shape and dtype of `input`."""
-    below, above = (0, low) if high is None else (low, high)
+def randint_like(
+    input: Any,
+    low: int | None = None,
+    high: int | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: dtypes.DType | None = None,
+) -> Any:
+    """Integers drawn uniformly from [low, high), or [0, low), of the shape and dtype of `input`.  Raises TypeError without a bound."""
+    if low is None and high is None:
+        raise TypeError("randint_like(): expected a bound, randint_like(input, high) or randint_like(input, low, high)")
+    below, above = (0, low) if high is None else (low or 0, high)
     below, above = operand("randint_like", "low", below), operand("randint_like", "high", above)
-    return arithmetic.cast(_integers(below, above, tuple(input.shape), None), dtype=dtype or input.dtype)
+    return arithmetic.cast(_integers(below, above, tuple(input.shape), generator), dtype=dtype or input.dtype)
 
 
 @public(method=False)

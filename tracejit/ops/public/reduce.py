@@ -10,7 +10,7 @@ from tracejit.core.shapes import equal, normalise_dim, normalise_dims, product
 from tracejit.ops import reduce as primitives
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
-from tracejit.ops.elementwise.mathematics import exp, log, sqrt
+from tracejit.ops.elementwise.mathematics import deviation, exp, log
 from tracejit.ops.elementwise.rounding import isnan
 from tracejit.ops.movement.views import detach, reshape
 from tracejit.ops.public.derive import public
@@ -85,8 +85,8 @@ def var(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool
 @public()
 @rounds_once
 def std(input: Any, dim: Dim = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1) -> Any:
-    """Standard deviation over `dim`: the square root of var()."""
-    return sqrt(var(input, dim, unbiased, keepdim, correction=correction))
+    """Standard deviation over `dim`: the square root of var().  The gradient is 0 where it is 0."""
+    return deviation(var(input, dim, unbiased, keepdim, correction=correction))
 
 
 @public()
@@ -123,8 +123,9 @@ def nansum(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.
 
 @public()
 @rounds_once
-def nanmean(input: Any, dim: Dim = None, keepdim: bool = False) -> Any:
-    """Mean of the elements that are not NaN."""
+def nanmean(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
+    """Mean of the elements that are not NaN, computed in `dtype` if given."""
+    input = input if dtype is None else cast(input, dtype=dtype)
     missing = isnan(input)
     count = sum_(cast(missing == False, dtype=input.dtype), dim, keepdim)  # noqa: E712  (elementwise)
     return sum_(where(missing, 0.0, input), dim, keepdim) / count

@@ -31,13 +31,13 @@ def _along(op: Any, input: Any, dim: int, dtype: dtypes.DType | None) -> Any:
 
 @public()
 @rounds_once
-def softmax(input: Any, dim: int, *, dtype: dtypes.DType | None = None) -> Any:
+def softmax(input: Any, dim: int, dtype: dtypes.DType | None = None) -> Any:
     """exp(input) / sum(exp(input)) along `dim`, computed in `dtype` if given.  Raises RuntimeError for integer input without a dtype."""
     return _along(primitives.softmax, input, dim, dtype)
 
 
 @public()
 @rounds_once
-def log_softmax(input: Any, dim: int, *, dtype: dtypes.DType | None = None) -> Any:
+def log_softmax(input: Any, dim: int, dtype: dtypes.DType | None = None) -> Any:
     """log(softmax(input)) along `dim` without its rounding error.  Raises RuntimeError for integer input without a dtype."""
     return _along(primitives.log_softmax, input, dim, dtype)

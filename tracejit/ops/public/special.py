@@ -8,7 +8,14 @@ from typing import Any
 
 from tracejit.core.op import Op
 from tracejit.core.shapes import integer, size_range
-from tracejit.ops.elementwise import arithmetic, bessel, comparison, incomplete, mathematics, orthogonal, rounding, special
+from tracejit.ops.elementwise import (
+    arithmetic,
+    bessel,
+    incomplete,
+    logarithmic,
+    orthogonal,
+    special,
+)
 from tracejit.ops.public.derive import FUNCTIONS, binary, derive_unary, public, unary
 from tracejit.ops.public.elementwise import as_floating
 from tracejit.ops.public.keywords import write_out
@@ -86,20 +93,14 @@ def ndtr(input: Any) -> Any:
 
 def entr(input: Any) -> Any:
     """-x * log(x): 0 at 0, minus infinity below."""
-    x = as_floating(input)
-    inside = comparison.gt(x, 0)
-    outside = comparison.where(comparison.lt(x, 0), -math.inf, comparison.where(rounding.isnan(x), x, 0.0))
-    return comparison.where(inside, -x * mathematics.log(comparison.where(inside, x, 1.0)), outside)
+    return logarithmic.entr(as_floating(input))
 
 
 def xlog1py(input: Any, other: Any) -> Any:
     """input * log1p(other), 0 where input is 0 (NaN where other is)."""
     if not hasattr(other, "dtype"):
         return FUNCTIONS["xlogy"](input, other + 1.0)
-    input, other = _pair(input, other)
-    usual = comparison.logical_and(comparison.gt(other, -1), comparison.lt(other, math.inf))
-    unused = comparison.eq(input, 0) & ~(usual | rounding.isnan(other))
-    return input * mathematics.log1p(comparison.where(unused, 0.0, other))
+    return logarithmic.xlog1py(*_pair(input, other))
 
 
 @public(method=False)
