@@ -7,13 +7,19 @@ between them, nor between the first of them and the caller's.
 
 from __future__ import annotations
 
+import functools
 import linecache
+import math
+import operator
 import re
 import runpy
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from wrong_programs import CALLBACKS, CALLS, CAUGHT, NESTED
 
@@ -387,3 +393,34 @@ def test_an_error_is_the_eager_one(statements, hot_calls):
             expected = outcome(eager)
             assert outcome(compiled) == expected
             assert state(function) == state(eager)
+
+
+def of_c_code(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        return repr(function(*arguments))
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [np.sin, np.add, np.matmul, np.clip, np.sum, np.linalg.inv, np.fft.fft, np.where, np.zeros, np.frompyfunc(abs, 1, 1),
+     functools.partial(np.sin), operator.add, operator.neg, operator.getitem, math.sin, len, sum, isinstance, getattr, int, sorted],
+    ids=repr,
+)  # fmt: skip
+def test_functions_of_c_code_raise_what_they_raise_in_eager_mode_however_they_are_called(function: Callable[..., Any]) -> None:
+    for arguments in ((), (1,), ("x",), (1, 2, 3, 4, 5), (T.ones(2),), (np.ones(2), 1), (None, None)):
+        compiled = T.compile(function)
+        wanted = [of_c_code(function, arguments) for _ in range(4)]
+        assert [of_c_code(compiled, arguments) for _ in range(4)] == wanted, arguments
+
+
+def test_warnings_of_a_function_of_numpy_that_is_compiled_itself_name_the_line_that_calls_it() -> None:
+    compiled = T.compile(np.log)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        compiled(np.zeros(2))
+        compiled(np.zeros(2))
+    told = [warning for warning in found if warning.category is RuntimeWarning]
+    here = test_warnings_of_a_function_of_numpy_that_is_compiled_itself_name_the_line_that_calls_it.__code__.co_firstlineno
+    assert [(warning.filename, warning.lineno - here) for warning in told] == [(__file__, 4), (__file__, 5)]

@@ -27,8 +27,13 @@ def instrumented_frames() -> Iterator[FrameType]:
 
 
 def calling_frame() -> FrameType:
-    """The innermost frame of instrumented code."""
-    return next(instrumented_frames())
+    """The innermost frame of instrumented code; where there is none, since the compiled function is one of C code, that which calls it."""
+    found = next(instrumented_frames(), None)
+    if found is None:
+        found = sys._getframe(1)
+        while found.f_back is not None and is_own_frame(found):
+            found = found.f_back
+    return found
 
 
 def user_line(fallback: str = "") -> str:

@@ -43,6 +43,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "construction": ("construction of {} cannot be followed", "Create the object outside the compiled function"),
     "implicit_python": ("Python code ran behind C code: {}", "Call it directly, or move it out of the compiled function"),
     "profiler_active": ("a profiler is active: {}", "Recording needs sys.setprofile for itself; stop the profiler"),
+    "recursion_limit": (
+        "the call is deep in recursion: {} are left",
+        "Call it less deep in recursion, or raise the limit (sys.setrecursionlimit); later calls are recorded where there is room",
+    ),
     "interrupted": ("the program went on after an interrupt: {}", "Nothing: a call that is not interrupted is recorded"),
     "external_iterator": ("{} from outside is consumed", "Pass a list or a tensor instead of an iterator"),
     "container": (

@@ -37,6 +37,7 @@ from tracejit.core.compiler import disabled_name, is_disabled
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.interrupts import covers_its_entry
 from tracejit.core.own_files import CAPTURE, is_own_code
+from tracejit.core.recursion import frames_left, room
 from tracejit.cpython import call_hook
 from tracejit.cpython.size_table import sized_among
 from tracejit.replay.ir import Constant, Expr, ListOf, Name
@@ -55,6 +56,7 @@ __all__ = [
 T = TypeVar("T")
 
 _TRANSPARENT_MODULES = frozenset({"abc", "_py_abc", "enum", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
+_LEAST_FRAMES, _FRAMES = 64, 400  # that there have to be for a recording; that it makes room for
 _EAGER_DEPENDENCIES = frozenset({"numpy", "scipy"})
 
 
@@ -313,6 +315,8 @@ def hindrance(function: Any) -> reasons.Reason | None:
     """What is known to stand in the way of a recording before `function` has run."""
     if sys.getprofile() is not None:
         return reasons.make("profiler_active", repr(sys.getprofile()))
+    if frames_left() < _LEAST_FRAMES:
+        return reasons.make("recursion_limit", f"less than {_LEAST_FRAMES} frames of {sys.getrecursionlimit()}")
     while type(function) is MethodType:
         function = function.__func__
     if type(function) is FunctionType and is_disabled(function):
@@ -346,7 +350,8 @@ def record(
     if sys.getprofile() is not None:
         return Recording(reasons.make("profiler_active", repr(sys.getprofile()))), function(*args, **kwargs)
     try:
-        return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items, slices_move)
+        with room(_FRAMES):
+            return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items, slices_move)
     except BaseException as error:
         _without_recorder(error)
         raise error  # from here: without_dispatch knows by this frame where it came from

@@ -514,8 +514,11 @@ class CompiledFunction(_Partial[P, R]):
         try:
             if not _recording.take(ticket) or self._arriving is not None:
                 return UNSERVED
-            stats.traces += 1
             reason = hindrance(self.__wrapped__)
+            if reason is not None and reason.code == "recursion_limit":  # of this call, and not of the next one
+                self._note(reason)
+                return UNSERVED
+            stats.traces += 1
             if reason is not None:
                 self._refuse(reason, lasting=reason.code != "profiler_active")
                 return UNSERVED

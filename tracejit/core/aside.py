@@ -18,6 +18,8 @@ know; in the background they may.  The thread is unknown to `threading`: no hook
 the work, so its priority is nobody else's, and a process that is about to fork has no more threads than the program made, but for
 the background.
 
+Work has room for its calls, whatever recursion limit the program has set (core/recursion.py).
+
 Work inside such work, and where no thread can be started (a process that ends), is done at once.  It must not know what the work is.
 """
 
@@ -36,6 +38,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from tracejit.core.collection import held_back
 from tracejit.core.interrupts import covers_its_entry, is_foreign
+from tracejit.core.recursion import room
 
 __all__ = ["Answer", "Work", "aside", "begin_next", "begun", "done_aside", "is_crowded"]
 
@@ -46,6 +49,7 @@ _NICENESS: Final = (
 _ROUND: Final = 0.1  # seconds between two looks for what does not wake a thread that waits: exceptions that other threads send
 _MOST_BEHIND: Final = 32  # works that wait for their turn
 _SOON: Final = 1e-3  # seconds until a thread begins
+_FRAMES: Final = 900  # that work may have, whatever the program has set: about what there are by default
 _STACK: Final = 8 << 20  # bytes at least: as much as a main thread has
 
 
@@ -105,8 +109,9 @@ class Work(Generic[T]):
         _place.work = self
         _running.add(self)
         self._thread = threading.get_native_id()
-        self.answer = Answer(action)
-        del action
+        with room(_FRAMES):
+            self.answer = Answer(action)
+            del action
         _place.work = None
         return self.close()
 

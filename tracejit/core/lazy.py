@@ -8,8 +8,11 @@ projects only: the modules of this one import each other at the top.
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
 from typing import Any
+
+from tracejit.core.aside import done_aside
 
 __all__ = ["lazy_module"]
 
@@ -18,10 +21,17 @@ class _LazyModule(ModuleType):
     """A module that is imported when an attribute is first asked for or set; it has none of its own."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self.__name__), name)
+        return getattr(_imported(self.__name__), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(importlib.import_module(self.__name__), name, value)
+        setattr(_imported(self.__name__), name, value)
+
+
+def _imported(name: str) -> ModuleType:
+    """The module.  It is imported aside: an interrupt, or too deep a recursion, would leave it half made."""
+    if name in sys.modules:
+        return importlib.import_module(name)
+    return done_aside(lambda: importlib.import_module(name))
 
 
 def lazy_module(name: str) -> Any:

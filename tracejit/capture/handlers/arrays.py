@@ -26,6 +26,7 @@ from tracejit.capture.handlers.protected import is_protected
 from tracejit.capture.handlers.symbols import SymbolicNumber, bare, plain
 from tracejit.capture.places import calling_frame, may_be_error, placed
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.core.dtypes import FROM_NUMPY, as_dtype
 from tracejit.cpython.call_hook import allow
 from tracejit.replay.ir import Constant, Expr, ListOf, Not, TupleOf
@@ -307,6 +308,10 @@ class ArrayHandlers(Handlers):
         if _is_silent(function):
             return function
         frame = calling_frame()
+        if not is_instrumented(frame.f_code):
+            self.recorder.stop(
+                "impure_call", f"a warning of {getattr(function, '__name__', 'NumPy')}(), at the line of whoever calls it,"
+            )
         key = function, frame.f_code, frame.f_lineno
         if key not in self._of_lines:
             self._of_lines[key] = placed(function, frame)

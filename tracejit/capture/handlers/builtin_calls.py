@@ -164,6 +164,9 @@ class BuiltinCallHandlers(Handlers):
         if is_a(owner, BaseException):
             return self._call_descriptor(getattr(builtin_base(type(owner)), function.__name__), (owner, *arguments), keywords)
         bound: Any = recorder.standard_calls.standard_method(owner, function.__name__)
+        if bound is None:  # a function that is known, called as it cannot be: it raises what is to be raised
+            recorder.stop("unknown_call", f"{function.__name__}(), with {len(arguments)} arguments and {len(keywords)} by name")
+            return function(*arguments, **keywords)
         return bound(owner, *arguments)
 
     def _container_method(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
