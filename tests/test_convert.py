@@ -317,8 +317,8 @@ text that begins further left
 )
 def test_a_definition_is_found_from_its_own_lines(function, monkeypatch):
     code = inspect.unwrap(function).__code__
-    whole = locating._in_file(code.co_filename, code)
-    monkeypatch.setattr(locating, "_parse", lambda filename: pytest.fail(f"{filename} was parsed as a whole"))
+    whole = locating._in_file(linecache.getlines(code.co_filename), code)
+    monkeypatch.setattr(locating, "_parse", lambda filename, text: pytest.fail(f"{filename} was parsed as a whole"))
     found = locate(code)
     assert ast.dump(found.node, include_attributes=True) == ast.dump(whole.node, include_attributes=True)
     assert (found.class_name, found.flags) == (whole.class_name, whole.flags)

@@ -74,6 +74,7 @@ def allowed_imports() -> dict[str, set[str]]:
             allowed[part] = below
     allowed["compat"] = {"compat", "core", "config"}
     allowed["examples"] = {"examples"}
+    allowed["__pyinstaller"] = {"__pyinstaller"}
     allowed["__init__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING, {"examples"})
     return allowed
 

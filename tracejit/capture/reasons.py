@@ -27,7 +27,7 @@ class Reason:
 
 # code -> (message; `{}` stands for the detail, remedy)
 CATALOGUE: dict[str, tuple[str, str]] = {
-    "no_source": ("no source text for {}", "Define the function in a file"),
+    "no_source": ("no source text for {}", "Define the function in a file, or give its text: compile(..., source=text)"),
     "source_changed": ("the source text no longer matches the running code: {}", "Restart, or import the module again"),
     "ambiguous_source": ("two functions share a line and cannot be told apart: {}", "Put them on separate lines"),
     "unsupported_syntax": ("{} cannot be recorded", "Rewrite it with plain statements, or move it out of the compiled function"),

@@ -325,7 +325,7 @@ def hindrance(function: Any) -> reasons.Reason | None:
         if is_library_module(function.__globals__.get("__name__")):
             return None
         try:
-            convert(function.__code__, function.__globals__.get("__file__"))
+            convert(function.__code__, function.__globals__)
         except NotConvertible as error:
             return reasons.make(error.code, error.detail, f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}")
     return None

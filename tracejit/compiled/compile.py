@@ -53,10 +53,12 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
+from tracejit.capture.function_sources import modules_by_value, sources_reached, use_source
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import INTERRUPTED, MISS, Exit, Recording
 from tracejit.capture.recording.facts import Earlier, earlier_values
 from tracejit.capture.session import declare_inlined, hindrance, integers_among, record
+from tracejit.capture.syntax.sources import give_source
 from tracejit.capture.tensors import Watch
 from tracejit.capture.tracebacks import without_dispatch
 from tracejit.compiled.dispatch import dispatching, leaving, nothing_recorded
@@ -945,13 +947,19 @@ class CompiledFunction(_Partial[P, R]):
         return getattr(self.__wrapped__, name)
 
     def __reduce__(self) -> Any:
-        """Copies and pickles are of the function; what was recorded is of this process.  A decorated function is found by its name."""
+        """Copies and pickles are of the function; what was recorded is of this process.  A decorated function is found by its name, unless
+        the pickler takes functions of its module by value: then their source goes along."""
         function = self.__wrapped__
         module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
         found: Any = sys.modules.get(module) if isinstance(module, str) else None
         for part in name.split(".") if isinstance(name, str) else ():
             found = getattr(found, part, None)
-        return name if found is self else (compile, (function,))
+        modules = modules_by_value()
+        if found is self and module not in modules:
+            return name
+        wait = compile in self._patience.reasons
+        options = {"fullgraph": self._fullgraph, "dynamic": self._symbolic.dynamic, "backend": self._backend, "wait": wait}
+        return _restored, (function, options, sources_reached(function, modules))
 
     def __repr__(self) -> str:
         return f"<compiled {self._name()}: {self.stats}>"
@@ -967,16 +975,17 @@ _MODES: Final = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-
 @overload
 def compile(
     function: Callable[P, R], /, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ..., mode: str | None = ...,
-    options: dict[str, Any] | None = ..., disable: bool = ..., wait: bool = ...,
+    options: dict[str, Any] | None = ..., disable: bool = ..., wait: bool = ..., source: str | None = ...,
 ) -> CompiledFunction[P, R]: ...  # fmt: skip
 @overload
 def compile(
     function: None = None, /, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ..., mode: str | None = ...,
-    options: dict[str, Any] | None = ..., disable: bool = ..., wait: bool = ...,
+    options: dict[str, Any] | None = ..., disable: bool = ..., wait: bool = ..., source: str | None = ...,
 ) -> Callable[[Callable[P, R]], CompiledFunction[P, R]]: ...  # fmt: skip
 def compile(
     function: Any = None, /, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str | None = None,
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, wait: bool = False,
+    source: str | None = None,
 ) -> Any:  # fmt: skip
     """Compile a function, a method (in its class body), or a Module (any callable object).
 
@@ -995,17 +1004,23 @@ def compile(
     backend: "llvm", "numba", "reference" or "interpret"; PyTorch's "eager" means the last, its "inductor" what is configured.
     disable: the function itself is returned.
     wait: calls wait for their programs, forward and backward, however long it takes.
+    source: the text in which the definition stands, for functions that exec() or a pipe has defined: Python does not keep it.  Other
+    functions of that text are found there, too.
 
-    Raises TypeError for what cannot be called, ValueError for an unknown backend, RuntimeError for an unknown mode."""
+    Raises TypeError for what cannot be called, ValueError for an unknown backend or a source without the definition that runs, RuntimeError
+    for an unknown mode."""
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"compile(): mode must be one of {', '.join(_MODES)}, got {mode!r}")
     chosen = backend_named(backend)
     if function is None:
         return functools.partial(
-            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable, wait=wait
-        )
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable, wait=wait,
+            source=source,
+        )  # fmt: skip
     if not callable(function):
         raise TypeError(f"compile(): expected a function or a callable object, got {type(function).__name__}")
+    if source is not None:
+        use_source(function, source)
     if disable or isinstance(function, CompiledFunction):
         return function
     compiled = CompiledFunction(function)
@@ -1013,6 +1028,13 @@ def compile(
     if wait:
         compiled._patience.reasons.append(compile)
     return compiled
+
+
+def _restored(function: Any, options: dict[str, Any], sources: tuple[str, ...]) -> Any:
+    """A compiled function, from what was pickled of it."""
+    for text in sources:
+        give_source(text)
+    return compile(function, **options)
 
 
 def compiled_functions() -> list[CompiledFunction[..., Any]]:

@@ -59,7 +59,7 @@ def in_pieces(function: Any, partings: Sequence[Parting], compiled: Callable[[Fu
     places = [parting.where.rpartition(":") for parting in partings]
     lines = [int(line) if file == code.co_filename else None for file, _, line in places]
     try:
-        found = cut(code, whole.__globals__.get("__file__"), lines, whole.__globals__)
+        found = cut(code, lines, whole.__globals__)
     except (NotConvertible, RecursionError):
         return None
     if found is None:

@@ -291,7 +291,7 @@ class CallHandlers(Handlers):
             recorder.stop("disabled", disabled_name(function))
             return function
         try:
-            code = recorder.unwatched(lambda: convert(function.__code__, function.__globals__.get("__file__")))
+            code = recorder.unwatched(lambda: convert(function.__code__, function.__globals__))
         except NotConvertible as error:
             recorder.stop(error.code, error.detail)
             return function

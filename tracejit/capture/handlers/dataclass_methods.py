@@ -23,13 +23,18 @@ __all__ = ["dataclass_method"]
 Method = Callable[["Recorder", FunctionType, tuple[Any, ...], dict[str, Any]], Any]
 _SYMBOLS = {"__eq__": "==", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 _ASSIGNING = frozenset({"object", "__setattr__", "__dataclass_builtins_object__", "__post_init__"})
+_GENERATED = "__create_fn__.<locals>."  # the function in which dataclasses define what they generate
 _FIELD_BY_FIELD = sys.version_info >= (3, 13)  # before, __eq__ compared tuples of the fields
 
 
 def dataclass_method(function: FunctionType, arguments: tuple[Any, ...]) -> Method | None:
     """How to do what `function`, called with these arguments, would do; None for what is no generated method of a dataclass."""
     code, name = function.__code__, function.__name__
-    if code.co_filename != "<string>" or not arguments or (name not in ("__init__", "__hash__") and name not in _SYMBOLS):
+    if (
+        not code.co_qualname.startswith(_GENERATED)
+        or not arguments
+        or (name not in ("__init__", "__hash__") and name not in _SYMBOLS)
+    ):
         return None
     cls = next((cls for cls in type(arguments[0]).__mro__ if vars(cls).get(name) is function), None)
     if cls is None or "__dataclass_fields__" not in vars(cls):

@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from tracejit.capture.syntax.compiling import compile_again
 from tracejit.capture.syntax.expressions import CAPTURE
-from tracejit.capture.syntax.locate import Located, NotConvertible, locate, nested_codes, source_extent
+from tracejit.capture.syntax.locate import Located, NotConvertible, give_source_of, locate, source_extent
 from tracejit.capture.syntax.rewrite import CELLS, Rewriter
+from tracejit.capture.syntax.sources import nested_codes
 from tracejit.core.weak_table import WeakTable
 
-__all__ = ["CAPTURE", "INSTRUMENTED", "compiled_as", "convert", "is_instrumented"]
+__all__ = ["CAPTURE", "INSTRUMENTED", "compiled_as", "convert", "convert_with_source", "is_instrumented"]
 
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -33,20 +34,40 @@ def is_instrumented(code: CodeType) -> bool:
     return id(code) in INSTRUMENTED
 
 
-def convert(code: CodeType, module_file: str | None = None) -> CodeType:
-    """Instrumented code for `code`.  Raises NotConvertible; the answer is remembered either way."""
-    known = _converted.get(code)
-    if known is None:
-        try:
-            known = _convert(code, module_file)
-        except NotConvertible as error:
-            known = error.code, error.detail
-        except RecursionError:
-            known = "unsupported_syntax", f"the deeply nested source of {code.co_qualname}"
-        _converted[code] = known
+def convert(code: CodeType, names: dict[str, Any] | None = None) -> CodeType:
+    """Instrumented code for `code`.  names: the globals of its function, which tell where modules come from.  Raises NotConvertible; the
+    answer is remembered either way."""
+    known = _converted.get(code) or _convert_first(code, names)
     if isinstance(known, tuple):
         raise NotConvertible(*known)
     return known
+
+
+def _convert_first(code: CodeType, names: dict[str, Any] | None) -> CodeType | tuple[str, str]:
+    known: CodeType | tuple[str, str]
+    try:
+        known = _convert(code, names)
+    except NotConvertible as error:
+        known = error.code, error.detail
+    except RecursionError:
+        known = "unsupported_syntax", f"the deeply nested source of {code.co_qualname}"
+    _converted[code] = known
+    return known
+
+
+def convert_with_source(code: CodeType, text: str, names: dict[str, Any]) -> None:
+    """From now on `code` is converted from a text, in which other code of its file is looked for, too.  Raises ValueError where the text
+    has no definition that compiles to `code`."""
+    give_source_of(code, text, names)
+    _convert_again(code, names)
+
+
+def _convert_again(code: CodeType, names: dict[str, Any]) -> None:
+    """Try again what could not be converted: `code`, and functions inside it."""
+    if isinstance(_converted.get(code), tuple):
+        _convert_first(code, names)
+    for inner in nested_codes(code):
+        _convert_again(inner, names)
 
 
 def _without_annotations(arguments: ast.arguments) -> None:
@@ -99,10 +120,10 @@ def _remember(code: CodeType) -> None:
             _remember(inner)
 
 
-def _convert(code: CodeType, module_file: str | None) -> CodeType:
+def _convert(code: CodeType, names: dict[str, Any] | None) -> CodeType:
     if code.co_flags & _ASYNCHRONOUS:
         raise NotConvertible("unsupported_syntax", "a coroutine or asynchronous generator")
-    located = locate(code, module_file)
+    located = locate(code, names)
     node = located.node
     rewriter = Rewriter(code, located.class_name, node)
     _without_annotations(node.args)

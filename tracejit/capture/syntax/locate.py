@@ -3,7 +3,10 @@
 Its text is parsed and compiled again; a function is accepted only if some code object of that compilation *equals* the running
 one, so that text edited since it was imported is never mistaken for the program.  First only the lines of the definition are tried,
 in a frame that stands for what is around them; where that does not give an equal code object, the whole file, which takes ten times as
-long.  Lambdas of one line are told apart by the positions of their instructions.  This module knows nothing of recordings.
+long.  Lambdas of one line are told apart by the positions of their instructions.  A definition in a text that the program has given is
+moved to the place that the code remembers, and compared there.  Where texts come from is the business of sources.py.
+
+This module knows nothing of recordings.
 """
 
 from __future__ import annotations
@@ -14,20 +17,30 @@ import copy
 import functools
 import itertools
 import keyword
-import linecache
 import operator
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, Final
 
 from tracejit.capture.syntax.compiling import compile_again
-from tracejit.capture.syntax.parts import children
+from tracejit.capture.syntax.parts import children, walk
+from tracejit.capture.syntax.sources import (
+    describe_missing,
+    give_source,
+    given_sources,
+    last_line,
+    lines_of,
+    nested_codes,
+    sources,
+)
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.weak_table import WeakTable
 
-__all__ = ["FunctionNode", "Located", "NotConvertible", "declare", "locate", "nested_codes", "source_extent"]
+__all__ = [
+    "FunctionNode", "Located", "NotConvertible", "declare", "give_source_of", "locate", "nested_codes", "source_extent", "source_of",
+]  # fmt: skip
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -78,12 +91,8 @@ _IMPORTED: Final = re.compile(r"(\w+)(?:\.\w+)*(?:\s+as\s+(\w+))?\s*(?:,|$)")
 _imports: dict[str, tuple[list[str], str]] = {}
 _STARRED: Final = 0x4 | 0x8  # *args, **kwargs
 _REMEMBERED: Final = 32  # files
+_LONG: Final = 100_000  # characters that are pickled with a function
 _ENDS: Final = 8  # lines at which a definition is tried to end, before the whole file is parsed
-
-
-def nested_codes(code: CodeType) -> Iterator[CodeType]:
-    """The code objects directly inside `code`."""
-    return (constant for constant in code.co_consts if isinstance(constant, CodeType))
 
 
 def _collect_codes(code: CodeType, into: dict[tuple[str, int], list[CodeType]]) -> None:
@@ -101,13 +110,10 @@ def _collect_definitions(node: ast.AST, class_name: str | None, into: dict[int, 
         _collect_definitions(child, child.name if isinstance(child, ast.ClassDef) else class_name, into)
 
 
-def _parse(filename: str) -> _File:
-    text = "".join(linecache.getlines(filename))
+def _parse(filename: str, text: str) -> _File:
     known = _files.get(filename)
     if known is not None and known.text == text:
         return known
-    if not text:
-        raise NotConvertible("no_source", filename)
     try:
         parsed = _File(text)
         parsed.read(filename, 0)
@@ -168,12 +174,6 @@ def _meaning_of_constant(code: CodeType) -> tuple[Any, ...]:
     return code.co_code, repr(code.co_consts), *arguments  # 1 is equal to 1.0
 
 
-def _last_line(code: CodeType) -> int:
-    """The last line of the instructions of a definition."""
-    lines = (end for _, end, _, _ in code.co_positions() if end is not None)
-    return max((*lines, *map(_last_line, nested_codes(code))), default=code.co_firstlineno)
-
-
 def _class_around(code: CodeType) -> str | None:
     """The name of the innermost class that a definition stands in, from its qualified name."""
     *around, _ = code.co_qualname.split(".")
@@ -224,16 +224,16 @@ def _ends(lines: Sequence[str], first: int, last: int) -> Iterator[int]:
     yield len(lines)
 
 
-def _in_excerpt(filename: str, code: CodeType) -> Located | None:
+def _in_excerpt(lines: list[str], code: CodeType) -> Located | None:
     """The definition, from its own lines alone; None if that cannot be done, which says nothing."""
-    lines = linecache.getlines(filename)
+    filename = code.co_filename
     first = code.co_firstlineno - 1
     if code.co_name == "<lambda>" or not 0 <= first < len(lines) or not lines[first].strip():
         return None
     frame = _frame(filename, lines, code)
     if frame is None:
         return None
-    for end in itertools.islice(_ends(lines, first, _last_line(code)), _ENDS):
+    for end in itertools.islice(_ends(lines, first, last_line(code)), _ENDS):
         excerpt = _File("".join([*frame, *lines[first:end]]))
         try:
             excerpt.read(filename, code.co_flags & _FUTURE)
@@ -248,10 +248,11 @@ def _in_excerpt(filename: str, code: CodeType) -> Located | None:
     return None
 
 
-def _in_file(filename: str, code: CodeType) -> Located | None:
-    """The definition, from the whole file; None if no definition there is that of the code.  Raises NotConvertible where there is no
-    source, or several definitions fit."""
-    parsed = _parse(filename)
+def _in_file(lines: list[str], code: CodeType) -> Located | None:
+    """The definition, from the whole file; None if no definition there is that of the code.  Raises NotConvertible where it does not
+    parse, or several definitions fit."""
+    filename = code.co_filename
+    parsed = _parse(filename, "".join(lines))
     if not _matches(parsed, code):
         return None
     candidates = parsed.named(code)
@@ -272,23 +273,135 @@ def declare(code: CodeType, located: Located) -> None:
     _declared[code] = located
 
 
-def locate(code: CodeType, module_file: str | None = None) -> Located:
+def locate(code: CodeType, names: dict[str, Any] | None = None) -> Located:
     """The definition that `code` was compiled from.
 
-    `module_file` replaces the file name of frozen standard library modules.  Raises NotConvertible when there is no source,
-    when it no longer matches, or when it is ambiguous.
-    """
+    names: the globals of its function, which tell where modules come from.  Raises NotConvertible when there is no source, when it no
+    longer matches, or when it is ambiguous."""
+    return _located(code, names or {})[0]
+
+
+def _located(code: CodeType, names: dict[str, Any]) -> tuple[Located, str]:
+    """The definition, and a text with it."""
     declared = _declared.get(code)
     if declared is not None:
-        return copy.deepcopy(declared)
-    filename = module_file if code.co_filename.startswith("<frozen") and module_file else code.co_filename
-    found = _in_excerpt(filename, code) or _in_file(filename, code)
+        return copy.deepcopy(declared), ""
+    problem: NotConvertible | None = None
+    for lines in sources(code, names):
+        try:
+            found = _in_excerpt(lines, code) or _in_file(lines, code)
+        except NotConvertible as error:
+            problem = problem or error
+            continue
+        if found is not None:
+            return found, "".join(lines)
+        problem = problem or NotConvertible("source_changed", f"{code.co_filename} line {code.co_firstlineno}")
+    for text in given_sources(code):
+        found = _in_excerpt(lines_of(text), code) or _in_given(text, code, names)
+        if found is not None:
+            return found, text
+    raise problem or NotConvertible("no_source", describe_missing(code))
+
+
+def give_source_of(code: CodeType, text: str, names: dict[str, Any]) -> None:
+    """From now on `code`, and other code of its file, is looked for in a text.  Raises ValueError, and nothing has changed, where the text
+    has no definition that compiles to `code`."""
+    found = _in_given(text, code, names)
     if found is None:
-        linecache.checkcache(filename)
-        found = _in_excerpt(filename, code) or _in_file(filename, code)
-    if found is None:
-        raise NotConvertible("source_changed", f"{filename} line {code.co_firstlineno}")
-    return found
+        raise ValueError(
+            f"no definition in source= compiles to the code of {code.co_qualname}, defined in {code.co_filename} line {code.co_firstlineno}"
+        )
+    give_source(text, code.co_filename)
+    declare(code, found)
+
+
+def source_of(code: CodeType, names: dict[str, Any]) -> str:
+    """A text in which `code` is found where it is given: its file, or the definition alone if that is long.  Raises NotConvertible as
+    `locate` does."""
+    located, text = _located(code, names)
+    excerpt = "".join(lines_of(text)[code.co_firstlineno - 1 : located.node.end_lineno]) if len(text) > _LONG else ""
+    return excerpt if excerpt and _in_given(excerpt, code, names) is not None else text
+
+
+def _in_given(text: str, code: CodeType, names: dict[str, Any]) -> Located | None:
+    """The definition, from a text in which it may stand on other lines, and be indented less or more, than where `code` was compiled; None
+    if no definition there is that of the code."""
+    tree = _parsed(text, code)
+    if tree is None:
+        return None
+    definitions: dict[int, list[tuple[FunctionNode, str | None]]] = {}
+    _collect_definitions(tree, None, definitions)
+    imports = [part for part in tree.body if isinstance(part, ast.Import | ast.ImportFrom)]
+    own = [(part.asname or part.name).partition(".")[0] for statement in imports for part in statement.names]
+    modules = [name for name in code.co_names if isinstance(names.get(name), ModuleType)]
+    for first, found in definitions.items():
+        for node, _ in found:
+            if code.co_name == ("<lambda>" if isinstance(node, ast.Lambda) else node.name):
+                ast.increment_lineno(node, code.co_firstlineno - first)
+                if any(_compiles_to(code, node, imported) for imported in (own, modules, [])):
+                    return Located(node, _class_around(code), code.co_flags & _FUTURE)
+                ast.increment_lineno(node, first - code.co_firstlineno)
+    return None
+
+
+def _parsed(text: str, code: CodeType) -> ast.Module | None:
+    """The syntax tree of a text, whose first line may be indented; None where it does not parse."""
+    for head in ("", "if True:\n"):
+        try:
+            tree = compile_again(head + text, code.co_filename, "exec", ast.PyCF_ONLY_AST | code.co_flags & _FUTURE)
+        except (SyntaxError, ValueError) as error:
+            if is_foreign(error):
+                raise
+        else:
+            assert isinstance(tree, ast.Module)
+            return tree
+    return None
+
+
+def _compiles_to(code: CodeType, node: FunctionNode, imported: Sequence[str]) -> bool:
+    """Whether a definition, on the lines of `code`, compiles to it; it may be moved to the columns of `code` for that.  imported: names
+    that imports at the top of the file bind."""
+    made = _compiled_alone(code, node, imported)
+    if made is None or made == code:
+        return made is not None
+    before, after = (next(iter(sorted(_real_positions(x))), (0, 0, 0, 0)) for x in (made, code))
+    columns = after[1] - before[1]
+    if columns == 0 or before[0] != after[0]:
+        return False
+    _move_right(node, columns)
+    if _compiled_alone(code, node, imported) == code:
+        return True
+    _move_right(node, -columns)
+    return False
+
+
+def _move_right(node: ast.AST, columns: int) -> None:
+    for part in walk(node):
+        if isinstance(part, ast.expr | ast.stmt | ast.arg | ast.keyword | ast.alias | ast.excepthandler | ast.pattern):
+            part.col_offset += columns
+            part.end_col_offset = (part.end_col_offset or 0) + columns
+
+
+def _compiled_alone(code: CodeType, node: FunctionNode, imported: Sequence[str]) -> CodeType | None:
+    """A definition, compiled inside of what `code` was inside of: a class for private names and super(), a function for free variables."""
+    inner: ast.stmt = ast.Expr(node) if isinstance(node, ast.Lambda) else node
+    name = _class_around(code)
+    if name is not None:
+        inner = ast.ClassDef(name, [], [], [inner], [])
+    if "<locals>" in code.co_qualname:
+        free = [ast.arg(variable) for variable in code.co_freevars if variable != "__class__"]
+        inner = ast.FunctionDef("around", ast.arguments([], free, None, [], [], None, []), [inner], [])
+    imports: list[ast.stmt] = [ast.Import([ast.alias(x)]) for x in imported if x != "*"]
+    module = ast.fix_missing_locations(ast.Module([*imports, inner], []))
+    try:
+        top = compile_again(module, code.co_filename, "exec", code.co_flags & _FUTURE)
+    except (SyntaxError, ValueError) as error:
+        if is_foreign(error):
+            raise
+        return None
+    codes: dict[tuple[str, int], list[CodeType]] = {}
+    _collect_codes(top, codes)
+    return next(iter(codes.get((code.co_name, code.co_firstlineno), ())), None)
 
 
 def _matches(parsed: _File, code: CodeType) -> bool:

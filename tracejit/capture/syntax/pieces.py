@@ -62,14 +62,12 @@ class _NoPiece(Exception):
     """A body stays as it is."""
 
 
-def cut(
-    code: CodeType, module_file: str | None, lines: Sequence[int | None], names: Container[str] = ()
-) -> tuple[CodeType, list[Piece]] | None:
+def cut(code: CodeType, lines: Sequence[int | None], names: dict[str, Any] | None = None) -> tuple[CodeType, list[Piece]] | None:
     """A function in pieces: its code, with free variables for them after its own, and the pieces.  lines: in which something differs from
     call to call; the innermost loops around them are taken, or all loops that are in no other one where one of them is None, or in another
-    function.  names: of what is global to the function.  None where there is no such loop, or all bodies have to stay as they are.  Raises
+    function.  names: the globals of the function.  None where there is no such loop, or all bodies have to stay as they are.  Raises
     NotConvertible as `locate` does."""
-    located = locate(code, module_file)
+    located = locate(code, names)
     node = located.node
     if not isinstance(node, ast.FunctionDef) or any(isinstance(part, _SUSPENDING) for part in walk(node)):
         return None
@@ -80,7 +78,7 @@ def cut(
     if any(line is None or _is_elsewhere(node, line) for line in lines):
         chosen += [loop for loop in loops if not any(x is loop for x in chosen)]
     inside = [x for loop in chosen for statement in loop.body for x in walk(statement)]
-    cutter = _Cutter(code, located, names)
+    cutter = _Cutter(code, located, names or ())
     pieces: list[Piece] = []
     for k, loop in enumerate(chosen):
         if not any(x is loop for x in (*chosen[:k], *inside)):
