@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tracejit as T
+from tracejit.tensor import construction
 
 
 def test_python_floats_become_the_default_dtype_and_integers_int64() -> None:
@@ -46,11 +48,61 @@ def test_tensor_copies_and_from_numpy_shares() -> None:
     assert array.tolist() == [6, 1, 1]
 
 
-def test_a_read_only_array_cannot_be_shared() -> None:
-    array = np.zeros(3)
+WRITES = {
+    "add_": lambda x: x.add_(1),
+    "+=": lambda x: x.__iadd__(1),
+    "an item": lambda x: x.__setitem__(0, 5),
+    "a mask": lambda x: x.__setitem__(x > 0, 5),
+    "a view": lambda x: x.view(3, 1).t()[0].zero_(),
+    "out=": lambda x: T.add(x, 1, out=x),
+    "copy_": lambda x: x.detach().copy_(T.ones(3, dtype=T.float64)),
+    "index_add_": lambda x: x.index_add_(0, T.tensor([0]), T.ones(1, dtype=T.float64)),
+    "uniform_": lambda x: x.uniform_(),
+    "an optimizer": lambda x: step_of(x.requires_grad_()),
+}
+
+
+def step_of(parameter: T.Tensor) -> None:
+    (parameter * 2).sum().backward()
+    T.optim.SGD([parameter], lr=0.1).step()
+
+
+@pytest.fixture
+def read_only() -> np.ndarray[Any, Any]:
+    array = np.array([1.0, 2.0, 3.0])
     array.flags.writeable = False
-    with pytest.raises(ValueError, match="read-only"):
-        T.from_numpy(array)
+    return array
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.filterwarnings("ignore:from_numpy")
+def test_tensors_on_read_only_memory_are_read_and_not_written(name: str, compiled: bool, read_only: np.ndarray[Any, Any]) -> None:
+    write = T.compile(WRITES[name]) if compiled else WRITES[name]
+    for _ in range(3 if compiled else 0):  # recorded with what can be written to
+        write(T.from_numpy(read_only.copy()))
+    x = T.from_numpy(read_only)
+    version = x._version
+    with pytest.raises(RuntimeError, match="read-only array, which from_numpy"):
+        write(x)
+    assert x.tolist() == read_only.tolist() == [1.0, 2.0, 3.0] and x._version == version
+    assert (x * 2).sum().item() == 12.0 and np.shares_memory(x.detach().numpy(), read_only)
+    write(x.detach().clone())
+
+
+@pytest.mark.filterwarnings("ignore:from_numpy")
+def test_compiled_functions_make_tensors_of_read_only_memory(read_only: np.ndarray[Any, Any]) -> None:
+    double = T.compile(lambda array: T.from_numpy(array) * 2)
+    for array in (read_only, read_only, read_only.copy(), read_only, read_only + 1):
+        assert double(array).tolist() == (array * 2).tolist()
+    assert double.stats.compiled_calls >= 3 and not double.reasons
+
+
+def test_the_warning_of_read_only_memory_comes_once(read_only: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(construction, "_warned", [])
+    with pytest.warns(UserWarning, match=r"from_numpy\(\): the array is read-only, and so is the tensor") as told:
+        T.from_numpy(read_only), T.from_numpy(read_only)
+    assert len(told) == 1 and told[0].filename == __file__
 
 
 def test_views_share_memory_with_their_base() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import detach, reshape
 from tracejit.tensor.base import Tensor, wrap
-from tracejit.tensor.contents import to_array
+from tracejit.tensor.contents import require_numbers, to_array
 
 __all__ = ["as_tensor", "from_numpy", "tensor"]
 
 ndarray = np.ndarray
+_warned: list[bool] = []
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
@@ -68,10 +70,25 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor that shares the memory of `array`.  Raises TypeError for an unsupported dtype, ValueError for a read-only array."""
+    """A tensor that shares the memory of `array`.
+
+    Of a read-only array (as `to_numpy()` of pandas gives) it is one that cannot be written to: in-place operations raise RuntimeError.
+    A warning says so once in a process.  Raises TypeError for other dtypes than tensors have."""
     if not isinstance(array, ndarray):
         raise TypeError(f"from_numpy(): expected a numpy.ndarray, got {array.__class__.__name__}")
+    require_numbers("from_numpy", array, array)
     canonical = dtypes.from_numpy_dtype(array.dtype).numpy
     if not array.flags.writeable:
-        raise ValueError("from_numpy(): the array is read-only, but tensors can be written to; pass array.copy()")
+        _warn_of_read_only()
     return state.top.share_array(array, canonical)  # type: ignore[no-any-return]
+
+
+def _warn_of_read_only() -> None:
+    if not _warned:
+        _warned.append(True)
+        warnings.warn(
+            "from_numpy(): the array is read-only, and so is the tensor: in-place operations on it raise; pass array.copy() to write "
+            "to it. This is said once",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -16,7 +16,7 @@ from tracejit.core.numbers import plain_number
 from tracejit.ops.public.movement import shape_of
 from tracejit.tensor.size import Size
 
-__all__ = ["contents", "is_data_of", "number_in", "to_array"]
+__all__ = ["contents", "is_data_of", "number_in", "require_numbers", "to_array"]
 
 ndarray = np.ndarray
 
@@ -44,10 +44,29 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     if dtype is not None and array.dtype != dtype.numpy:
         array = quietly(dtypes.converted, array, dtype)
     if array.dtype not in FROM_NUMPY:
-        if array.dtype == object or array.dtype.kind in "US":
-            raise _no_number(data)
+        if isinstance(data, list | tuple) or not hasattr(type(data), "__array__"):
+            if array.dtype == object or array.dtype.kind in "US":
+                raise _no_number(data)
+        else:
+            require_numbers("tensor", data, array)
         dtypes.from_numpy_dtype(array.dtype)
     return dtypes.canonical(array)
+
+
+def require_numbers(name: str, data: Any, array: np.ndarray[Any, Any]) -> None:
+    """Raise TypeError for an array, or for what NumPy makes an array of, whose dtype is that of dates, texts or objects."""
+    kind = array.dtype.kind
+    if kind in "biufcV":
+        return
+    source = f"{data.__class__.__name__} of dtype {array.dtype}"
+    columns = dict(getattr(data, "dtypes", {})) if hasattr(data, "columns") else {}
+    if odd := [f"{column!r} ({dtype})" for column, dtype in columns.items() if getattr(dtype, "kind", "O") not in "biuf"]:
+        source = f"{data.__class__.__name__} with the column{'s' * (len(odd) > 1)} {', '.join(odd)}"
+    elif kind == "O" and array.size:
+        wrong = next((x for x in array.flat if not isinstance(x, bool | int | float | np.generic)), array.flat[0])
+        source += f" holding {wrong.__class__.__name__}"
+    how = "int64" if kind in "mM" else "float64"
+    raise TypeError(f"{name}(): expected numbers, got {source}; convert it first, e.g. with .astype({how!r}), or leave it out")
 
 
 def contents(name: str, data: tuple[Any, ...], dtype: DType) -> np.ndarray[Any, Any]:
@@ -89,15 +108,21 @@ def _only(tensor: Any) -> Any:
 
 
 def _has_doubles(data: Any) -> bool:
-    """Whether nested sequences hold what is float64 by itself: NumPy's scalars and arrays.  Floats of Python are of the default dtype."""
+    """Whether nested sequences, of which NumPy makes an array of float64, hold what has a dtype by itself: its scalars, and arrays.  Floats
+    of Python are of the default dtype."""
     if not isinstance(data, list | tuple):
-        return isinstance(data, np.float64 | ndarray) and data.dtype == np.float64
+        return isinstance(data, np.float64) or _is_array(type(data))
     for kind in set(map(type, data)):
         if issubclass(kind, np.float64):
             return True
-        if issubclass(kind, list | tuple | ndarray):
-            return any(_has_doubles(x) for x in data if isinstance(x, list | tuple | ndarray))
+        if issubclass(kind, list | tuple) or _is_array(kind):
+            return any(_has_doubles(x) for x in data if isinstance(x, list | tuple) or _is_array(type(x)))
     return False
+
+
+def _is_array(kind: type) -> bool:
+    """Whether it is an array, or what NumPy takes for one: a column or table of pandas, an array of another library."""
+    return hasattr(kind, "__array__") and not issubclass(kind, np.generic)
 
 
 def _leaves(data: Any) -> list[Any]:

@@ -403,6 +403,11 @@ def _record(
 def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Tensor:
     target, value = operands
     array = target._array
+    if not array.flags.writeable:
+        raise RuntimeError(
+            f"in-place: the tensor of shape {list(target.shape)} shares the memory of a read-only array, which from_numpy() was given; "
+            "write to a clone() of it"
+        )
     grad = state.grad_enabled and (target._requires_grad or value._requires_grad)
     if grad and target._requires_grad and target._node is None and target._base is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()")

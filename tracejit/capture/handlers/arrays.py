@@ -29,7 +29,7 @@ from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.core.dtypes import FROM_NUMPY, as_dtype
 from tracejit.cpython.call_hook import allow
-from tracejit.replay.ir import Constant, Expr, ListOf, Not, TupleOf
+from tracejit.replay.ir import Constant, Expr, ListOf, TupleOf
 from tracejit.tensor import Tensor
 from tracejit.tensor.construction import from_numpy, tensor
 from tracejit.tensor.sharing import shared_array
@@ -147,9 +147,9 @@ CALM: frozenset[Any] = (
 )
 
 
-def is_memory_of_tensor(value: Any) -> bool:
-    """Whether it is an array whose memory a tensor can share."""
-    if type(value) not in KINDS or not value.flags.writeable or value.dtype not in FROM_NUMPY:
+def is_memory_of_tensor(value: Any, read_only: bool = False) -> bool:
+    """Whether it is an array whose memory a tensor can share.  read_only: one that cannot be written to will do."""
+    if type(value) not in KINDS or not (read_only or value.flags.writeable) or value.dtype not in FROM_NUMPY:
         return False
     return value.dtype is FROM_NUMPY[value.dtype].numpy
 
@@ -223,7 +223,8 @@ class ArrayHandlers(Handlers):
         """from_numpy, as_tensor or tensor of an array from outside: that of each call, whose memory is an input of the program."""
         recorder = self.recorder
         source, kind = recorder.sources[id(array)], recorder.constant(array.dtype)
-        recorder.miss_if(source.get("dtype").is_not(kind).otherwise(Not(source.get("flags").get("writeable"))))
+        writeable = source.get("flags").get("writeable")
+        recorder.miss_if(source.get("dtype").is_not(kind).otherwise(writeable.is_not(array.flags.writeable)))
         made: Any = recorder.unwatched(lambda: from_numpy(array))
         recorder.outside_tensor(made, recorder.constant(from_numpy).call(source))
         if dtype is not None and made.dtype is not as_dtype(dtype, function.__name__):

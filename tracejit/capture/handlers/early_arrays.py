@@ -136,7 +136,7 @@ class EarlyArrayHandlers(ArrayHandlers):
         """tensor(), as_tensor() or from_numpy() of an array from outside, or of nested lists and tuples with some; None for other data."""
         if not self.is_outside_array(data):
             return self._tensor_of_list(data, dtype, requires_grad) if type(data) in (list, tuple) else None
-        if is_memory_of_tensor(data):
+        if is_memory_of_tensor(data, function is from_numpy):
             return self.tensor_of_array(function, data, dtype, requires_grad=requires_grad)
         if function is from_numpy or data.dtype.kind not in "biuf":
             return None
