@@ -307,17 +307,48 @@ import signal, sys, time
 from tracejit.core.aside import aside
 
 def stop(*_): raise LookupError
+def work():
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        time.sleep(float(sys.argv[1]))
+        print("done", flush=True)
+    except SystemExit:
+        print("over", flush=True)
+        raise
 signal.signal(signal.SIGALRM, stop)
 try:
-    aside(lambda: (signal.setitimer(signal.ITIMER_REAL, 0.05), time.sleep(0.5), print("done", flush=True)))
+    aside(work)
 except LookupError:
     print("ends", flush=True)
 """
 
 
-def test_a_process_that_ends_waits_for_work_that_was_given_up() -> None:
-    said = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60)
-    assert (said.returncode, said.stdout.split(), said.stderr) == (0, ["ends", "done"], "")
+@pytest.mark.parametrize(("seconds", "words"), [(0.1, ["ends", "done"]), (0.8, ["ends", "over"])])
+def test_a_process_that_ends_waits_for_what_cannot_be_interrupted_and_drops_the_rest(seconds: float, words: list[str]) -> None:
+    said = subprocess.run([sys.executable, "-c", SCRIPT, str(seconds)], capture_output=True, text=True, timeout=60)
+    assert (said.returncode, said.stdout.split(), said.stderr) == (0, words, "")
+
+
+STUBBORN = """
+import atexit, time
+from tracejit.core.aside import begun, leave_where_the_process_ends
+
+leave_where_the_process_ends()  # nothing ends
+def work():
+    while True:
+        try:
+            [sum(range(1000)) for _ in range(100)]
+        except SystemExit:
+            if time.perf_counter() - START > 0.6:
+                leave_where_the_process_ends()
+begun(work, 0.05)
+START = time.perf_counter()
+"""
+
+
+def test_work_that_takes_no_notice_of_the_end_meets_it_again() -> None:
+    said = subprocess.run([sys.executable, "-c", STUBBORN], capture_output=True, text=True, timeout=60)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
 
 
 ENDING = """

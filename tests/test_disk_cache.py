@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -450,3 +451,54 @@ def test_the_directory_is_the_users_own(place: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("XDG_CACHE_HOME", "relative")
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
         assert cache.info().directory == str(tmp_path / "home" / ".cache" / "tracejit")
+
+
+LONG = """
+import random, sys
+import tracejit as T
+random.seed(0)
+ways = [random.randrange(5) for _ in range(400)]
+functions = [T.tanh, T.sin, T.relu, T.sigmoid, T.cos]
+w = T.ones(32, 32, requires_grad=True)
+@T.compile
+def f(x):
+    for k in ways:
+        x = functions[k](x @ w + x)
+    return x.sum()
+for _ in range(int(sys.argv[1])):
+    f(T.ones(3, 32))
+print(f.stats.compiled_calls, T.cache.info().refused, flush=True)
+"""
+
+
+def last_seconds(directory: Path, calls: int, wait: str) -> tuple[str, float]:
+    """What a process prints whose program is large, and how long it is there after that."""
+    script = directory / "long.py"
+    script.write_text(LONG)
+    root = str(Path(T.__file__).parent.parent)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": root,
+        "TRACEJIT_CACHE_DIR": str(directory / "files"),
+        "TRACEJIT_COMPILE_WAIT": wait,
+    }
+    command = [sys.executable, script, str(calls)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        begun = time.monotonic()
+        _, errors = process.communicate(timeout=120)
+        seconds = time.monotonic() - begun
+    assert (process.returncode, errors) == (0, "")
+    return said.strip(), seconds
+
+
+def test_a_process_does_not_wait_at_its_end_for_what_compiles_in_the_background_and_leaves_whole_files(tmp_path: Path) -> None:
+    dropped = []
+    for wait in ("0", "0.2", "0.6"):  # in the passes, in the code generator's start, between two of its functions
+        said, seconds = last_seconds(tmp_path, 1, wait)
+        assert said == "0 0"
+        dropped.append(seconds)
+    said, usual = last_seconds(tmp_path, 2, "inf")
+    assert said == "1 0"  # no file was refused
+    assert min(dropped) < usual + 0.5

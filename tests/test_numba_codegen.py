@@ -101,3 +101,21 @@ def test_another_numba_is_another_identity(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "numba")
     assert numba_codegen.identity.__wrapped__() == 'version = "99"\n'
+
+
+def test_a_long_text_is_compiled_in_parts_and_computes_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = [
+        f"define internal i64 @step{k}(i64 %x) noinline nounwind {{\n  %y = add i64 %x, {k}\n  ret i64 %y\n}}" for k in range(20)
+    ]
+    calls = [f"  %x{k + 1} = call i64 @step{k}(i64 %x{k})" for k in range(20)]
+    program = f"define internal i64 @{machine_code.PROGRAM}(i64 %x0, i64 %b) {{\n" + "\n".join(calls) + "\n  ret i64 %x20\n}"
+    text = "\n".join(["declare i64 @labs(i64)", *functions, program])
+    monkeypatch.setattr(machine_code, "_PART", 300)
+    assert len(machine_code._parts(text)) > 4
+    assert machine_code.load(machine_code.compile_text(text), {})(5, 0) == 5 + sum(range(20))
+
+
+@pytest.mark.parametrize("wrong", [b"", b"x", bytes(8), b"\1" + bytes(7), b"\1" + bytes(14) + b"\1", b"\xff" * 64])
+def test_bytes_that_are_no_object_files_are_refused(wrong: bytes) -> None:
+    with pytest.raises(RuntimeError, match=f"these {len(wrong)} bytes are no object files"):
+        machine_code.load(wrong, {})

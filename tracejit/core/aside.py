@@ -3,14 +3,18 @@
 In the main thread CPython runs signal handlers between any two instructions, and what they raise is raised there.  In the middle of
 compiling that would leave objects of other libraries half made, and a handler's exception could not be told from one of the work.  So
 such work runs in a thread that has no handlers, and `aside` waits for it; what interrupts the waiting is raised by `aside`, what the
-work raised is in its answer.  Work that was given up goes on to its end, and nobody learns of it; a process that ends waits for it.
+work raised is in its answer.  Work that was given up goes on to its end, and nobody learns of it.
+
+A process that ends drops what still goes on: none of it may run on when other libraries have begun to tear themselves down.  Work may come
+to its end within `_GRACE`; then its thread meets SystemExit, in its Python code wherever it is (PyThreadState_SetAsyncExc), and between
+two stretches of machine code where it asks (`leave_where_the_process_ends`).  The process waits until it has.
 
 `begun` waits for a time, and what takes longer goes on in the background.  While something does, what is begun waits for its turn there
 and nobody waits for it: a call that leads to many works is held up by one of them.  Threads there have a lower priority once they get
 to work inside their work, which is where machine code is made without the GIL; before that they may have the GIL when others want it, and
 a thread that the system hardly runs would keep it.  It is not the lowest, since a fork and the end of the process wait for them.  Of works
 for which several threads have waited one at a time goes on from there, in the order in which they came to the background.  While many wait
-for their turn nobody should add to them (`is_crowded`).  When the process ends none goes on, and none begins.  A forked child has not got
+for their turn nobody should add to them (`is_crowded`).  When the process ends none begins.  A forked child has not got
 the threads: what was in the background is lost there.
 
 While somebody waits nothing is collected (core/collection.py), so that finalizers do not run in a thread that the program does not
@@ -28,6 +32,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import contextlib
+import ctypes
 import math
 import os
 import sys
@@ -40,7 +45,7 @@ from tracejit.core.collection import held_back
 from tracejit.core.interrupts import covers_its_entry, is_foreign
 from tracejit.core.recursion import room
 
-__all__ = ["Answer", "Work", "aside", "begin_next", "begun", "done_aside", "is_crowded"]
+__all__ = ["Answer", "Work", "aside", "begin_next", "begun", "done_aside", "is_crowded", "leave_where_the_process_ends"]
 
 T = TypeVar("T")
 _NICENESS: Final = (
@@ -48,6 +53,7 @@ _NICENESS: Final = (
 )
 _ROUND: Final = 0.1  # seconds between two looks for what does not wake a thread that waits: exceptions that other threads send
 _MOST_BEHIND: Final = 32  # works that wait for their turn
+_GRACE: Final = 0.2  # seconds in which a work may come to its end when the process does
 _SOON: Final = 1e-3  # seconds until a thread begins
 _FRAMES: Final = 900  # that work may have, whatever the program has set: about what there are by default
 _STACK: Final = 8 << 20  # bytes at least: as much as a main thread has
@@ -82,8 +88,8 @@ class Work(Generic[T]):
     """Something that a thread does.  Once it is finished the thread has nothing of it any more."""
 
     __slots__ = (
-        "_action", "_awakened", "_depth", "_forks", "_guard", "_thread", "_yields", "answer", "behind", "finished", "waiting",
-        "when_lost",
+        "_action", "_awakened", "_depth", "_forks", "_guard", "_python_thread", "_thread", "_yields", "answer", "behind", "finished",
+        "waiting", "when_lost",
     )  # fmt: skip
 
     def __init__(self, action: Callable[[], T], when_lost: Callable[[], None] | None = None) -> None:
@@ -93,6 +99,7 @@ class Work(Generic[T]):
         self._awakened.acquire()
         self._guard = _thread.allocate_lock()  # of what is known of its thread
         self._thread: int | None = None
+        self._python_thread: int | None = None
         self._yields = False
         self._depth = 0  # of the work inside work that it has got to
         self._forks = _forks[0]
@@ -107,6 +114,7 @@ class Work(Generic[T]):
         if action is None:
             return None
         _place.work = self
+        self._python_thread = threading.get_ident()
         _running.add(self)
         self._thread = threading.get_native_id()
         with room(_FRAMES):
@@ -199,6 +207,12 @@ class Work(Generic[T]):
                 return
             ahead.wait()
 
+    def leave(self) -> None:
+        """Its thread, if it is still at it, meets SystemExit when it executes Python code next."""
+        with self._guard:  # so it has not come to its end, and the thread is no other work's
+            if not self.finished and self._python_thread is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._python_thread), ctypes.py_object(SystemExit))
+
     def come_outside(self) -> None:
         """The work inside it is done."""
         self._depth -= 1
@@ -258,6 +272,12 @@ def begin_next() -> None:
     ahead = next((work for work in list(_behind) if not work.finished), None)
     if ahead is not None and not _ending[0] and not ahead.has_begun:
         ahead.begin()
+
+
+def leave_where_the_process_ends() -> None:
+    """Between two stretches of work that nothing interrupts.  Raises SystemExit in a thread that does work, when the process ends."""
+    if _ending[0] and _place.work is not None:
+        raise SystemExit
 
 
 def is_crowded() -> bool:
@@ -321,9 +341,14 @@ def _forked() -> None:
 def _finish() -> None:
     """Code that other libraries run when the process is gone must not meet work that was given up."""
     _ending[0] = True
+    deadline = time.monotonic() + _GRACE
     for work in list(_running):
-        while not work.wait():
-            continue
+        work.wait_until(deadline)
+    for work in list(_running):
+        work.leave()
+    for work in list(_running):
+        while not work.wait() and not work.finished:
+            work.leave()  # it may have met it where Python takes no notice, as in a finalizer
 
 
 if hasattr(os, "register_at_fork"):

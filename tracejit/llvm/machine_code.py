@@ -1,6 +1,7 @@
 """LLVM text to relocatable object code, and object code to a Python function.
 
-`compile_text(text)` gives the bytes of an object file for this machine, made by Numba's code generator (numba_codegen.py);
+`compile_text(text)` gives the bytes of object files for this machine, made by Numba's code generator (numba_codegen.py): several of a long
+text, since nothing can interrupt LLVM, and a process that is about to end waits for what it is in the middle of;
 `load(object_code, imports)` links them into the process and returns a callable of two integers.  Every process loads the same way, the one
 that compiled too; so what an earlier process left behind runs without Numba, whose import takes longer than most programs take to compile.
 
@@ -16,9 +17,11 @@ from __future__ import annotations
 import ctypes
 import itertools
 import platform
+import re
+import struct
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -26,6 +29,7 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
+from tracejit.core.aside import leave_where_the_process_ends
 from tracejit.core.locks import hold_over_forks, lock_held_over_forks
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.llvm import numba_codegen
@@ -33,9 +37,10 @@ from tracejit.llvm import numba_codegen
 __all__ = ["PROGRAM", "assemble", "compile_text", "identity", "link", "load"]
 
 PROGRAM: Final = "tracejit_program"  # the text defines `i64 @tracejit_program(i64 frame, i64 arrays)`
-FORMAT: Final = 3  # of what is made from the text: the entry and the options below
+FORMAT: Final = 4  # of what is made from the text: the entry and the options below
 
 _ENTRY: Final = "tracejit_entry"
+_PART: Final = 24_000  # characters of a text that LLVM gets at once, unless one function has more: 0.1 s of its work
 _BACKEND_LEVEL: Final = 3  # of instruction selection and scheduling; no passes run over the text, which leaves little to gain
 LIBRARIES: Final = 64  # a linker takes half a millisecond to make
 _PYTHON: Final = ("PyErr_BadArgument", "PyErr_Occurred", "PyLong_AsLongLong", "PyLong_FromLongLong")
@@ -197,7 +202,15 @@ def link(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[i
     """The address of a function in `assemble`'s object code, and the owner of the code.  imports: C symbol -> address; C's own are known.
 
     Raises RuntimeError if it is no object code for this machine or a symbol is unknown."""
-    library = llvm.JITLibraryBuilder().add_object_img(object_code).add_current_process().export_symbol(symbol)
+    return _link((object_code,), imports, symbol)
+
+
+def _link(files: Sequence[bytes], imports: Mapping[str, int], symbol: str) -> tuple[int, Any]:
+    """The same of several object files."""
+    library = llvm.JITLibraryBuilder()
+    for object_code in files:
+        library.add_object_img(object_code)
+    library.add_current_process().export_symbol(symbol)
     for name, address in imports.items():
         library.import_symbol(name, address)
     with _lock:
@@ -208,8 +221,65 @@ def link(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[i
 
 
 def compile_text(text: str) -> bytes:
-    """Object code of a module that defines PROGRAM.  Raises RuntimeError for a text that LLVM does not take."""
-    return numba_codegen.compile_module(text + _ENTRY_TEXT, _target_options())
+    """Object code of a module that defines PROGRAM, of functions and declarations only, each of which begins a line.  Raises RuntimeError
+    for a text that LLVM does not take."""
+    files = []
+    for part in _parts(text + _ENTRY_TEXT):
+        leave_where_the_process_ends()
+        files.append(numba_codegen.compile_module(part, _target_options()))
+    return _packed(files)
+
+
+def _parts(text: str) -> list[str]:
+    """Texts of modules which together have the functions of this one, and none of which is long unless one function is."""
+    if len(text) <= _PART:
+        return [text]
+    _, *functions = re.split(r"(?m)^(?=define )", text)
+    declarations = {name: line for line, name in re.findall(r"(?m)^(declare .*?@([\w.$]+)\(.*)$", text)}
+    groups: list[list[str]] = []
+    room = 0
+    for function in functions:
+        function = re.sub(r"(?m)^declare .*\n?", "", function).replace("define internal ", "define ", 1)
+        opening = function[: function.index("\n")]
+        declarations[_defined(function)] = opening.replace("define ", "declare ", 1).rstrip(" {")
+        if len(function) > room:
+            groups.append([])
+            room = _PART
+        groups[-1].append(function)
+        room -= len(function)
+    parts = []
+    for group in groups:
+        body = "".join(group)
+        defined = set(map(_defined, group))
+        called = sorted(set(re.findall(r"@([\w.$]+)", body)) - defined)
+        parts.append("\n".join([*(declarations[name] for name in called if name in declarations), body]))
+    return parts
+
+
+def _defined(function: str) -> str:
+    """The name of a function in a text that begins with it."""
+    found = re.match(r"define .*?@([\w.$]+)\(", function)
+    assert found is not None
+    return found[1]
+
+
+def _packed(files: Sequence[bytes]) -> bytes:
+    """Object files as one."""
+    return struct.pack(f"<{len(files) + 1}Q", len(files), *map(len, files)) + b"".join(files)
+
+
+def _unpacked(content: bytes) -> list[bytes]:
+    """The object files again.  Raises RuntimeError where they are none."""
+    (number,) = struct.unpack_from("<Q", content.ljust(8, b"\0"))
+    begin = 8 * (number + 1)
+    lengths = struct.unpack_from(f"<{number}Q", content, 8) if 0 < begin <= len(content) else ()
+    if not lengths or begin + sum(lengths) != len(content):
+        raise RuntimeError(f"these {len(content)} bytes are no object files")
+    files = []
+    for length in lengths:
+        files.append(content[begin : begin + length])
+        begin += length
+    return files
 
 
 def load(object_code: bytes, imports: Mapping[str, int]) -> Callable[..., int]:
@@ -217,6 +287,6 @@ def load(object_code: bytes, imports: Mapping[str, int]) -> Callable[..., int]:
     imports: C symbol -> address; C's own are known.
 
     The function keeps its code alive.  Raises RuntimeError if it is no object code for this machine or a symbol is unknown."""
-    address, owner = link(object_code, {**_python_symbols(), **imports}, _ENTRY)
+    address, owner = _link(_unpacked(object_code), {**_python_symbols(), **imports}, _ENTRY)
     function: Callable[..., int] = builtin_function("program", address, FASTCALL, owner)
     return function
