@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tracejit
 from tracejit.config import override
+from tracejit.utils.tensorboard import SummaryWriter
 
 PROGRAM = """
 import torch
@@ -295,3 +298,19 @@ def test_a_process_that_fails_is_reported_by_spawn(tmp_path: Path) -> None:
         "        print(error)\n"
     )
     assert run("-m", "tracejit.compat", str(script), cwd=tmp_path).stdout.strip() == "process 0 terminated with exit code 3"
+
+
+def test_texts_of_types_begin_with_the_name_that_the_program_imports() -> None:
+    program = "import torch; x = torch.ones(2); print(torch.float32, x.shape, x.type(), torch.strided, torch.torch is torch)"
+    done = run("-m", "tracejit.compat", "-c", program)
+    assert done.stdout.strip() == "torch.float32 torch.Size([2]) torch.FloatTensor torch.strided True", done.stderr
+
+
+def test_a_writer_takes_arrays_and_tensors_of_one_element_as_numbers(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path) as writer:
+        writer.add_scalar("return", np.array([1.5], np.float32), np.int64(1))
+        writer.add_scalar("loss", tracejit.ones(1, requires_grad=True), tracejit.tensor(2))
+        with pytest.raises(ValueError, match=r"expected one number, got an array of shape \[2\]"):
+            writer.add_scalar("both", np.zeros(2))
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [(line["tag"], line["value"], line["step"]) for line in lines] == [("return", 1.5, 1), ("loss", 1.0, 2)]

@@ -6,6 +6,7 @@ Needs torch and expecttest (for torch.testing's operator database); skipped with
 from __future__ import annotations
 
 import inspect
+import itertools
 import types
 import warnings
 from collections.abc import Iterator
@@ -160,3 +161,45 @@ def test_an_operator_agrees_with_torch_on_its_samples(op: Any, layout: str) -> N
             compare(op, sample.noncontiguous() if layout == "strided" else sample)
             tried += 1
     assert tried
+
+
+MEMORY_DIFFERS = {
+    "dropout3d": "whether an input is given back as it is",
+    "sum_to_size": "whether what is there already is copied",
+    "to": "memory formats have no effect",
+}  # fmt: skip
+EVERYTHING = [
+    op for op in op_db if not op.name.startswith("_") and "fft" not in op.name and op.name.split(".")[-1] not in MEMORY_DIFFERS
+]
+
+
+def shared(result: Any, inputs: list[Any]) -> list[int]:
+    """Which inputs have the memory of a result."""
+    place = result.untyped_storage().data_ptr()
+    return [i for i, x in enumerate(inputs) if x.numel() and x.untyped_storage().data_ptr() == place]
+
+
+@pytest.mark.parametrize("op", EVERYTHING, ids=identify)
+def test_a_result_lies_in_memory_as_pytorchs_does(op: Any) -> None:
+    """It shares memory with the same inputs, and what is row-major there, and so can be viewed in any shape, is row-major here."""
+    try:
+        function = counterpart(op)
+    except AttributeError:
+        pytest.skip("there is no such function")
+    torch.manual_seed(0)
+    dtype = torch.float64 if op.supports_dtype(torch.float64, "cpu") else torch.int64
+    for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), SAMPLES):
+        try:
+            wanted = list(leaves(op(sample.input, *sample.args, **sample.kwargs), torch.Tensor))
+            everything = translated([sample.input, list(sample.args), sample.kwargs])
+            actual = list(leaves(function(everything[0], *everything[1], **everything[2]), tracejit.Tensor))
+        except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
+            continue  # what is not supported, or in other dtypes
+        given = list(leaves([sample.input, list(sample.args), sample.kwargs], torch.Tensor))
+        own = list(leaves(everything, tracejit.Tensor))
+        if [x.stride() for x in own] != [x.stride() for x in given]:
+            continue  # gaps are not copied
+        for a, w in zip(actual, wanted, strict=False):
+            if tuple(a.shape) == tuple(w.shape) and w.numel():
+                assert not w.is_contiguous() or a.is_contiguous(), (w.stride(), a.stride())
+                assert shared(a, own) == shared(w, given)

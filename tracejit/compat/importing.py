@@ -19,6 +19,7 @@ from typing import Any
 from tracejit.compat.names import PACKAGES, PYTORCH_VERSION, TURNING_OFF, module_for
 from tracejit.config import config
 from tracejit.core.missing import missing_names, nearest
+from tracejit.core.naming import call_package
 
 __all__ = ["install_as_torch", "uninstall"]
 
@@ -58,7 +59,13 @@ def _torch(name: str, module: ModuleType) -> ModuleType:
     out = ModuleType(name, module.__doc__)
     out.__dict__.update({key: value for key, value in vars(module).items() if not key.startswith("__")})
     out.__dict__.update(
-        {"__version__": PYTORCH_VERSION, "__path__": [], "__all__": list(module.__all__), "__getattr__": missing_names(name)}
+        {
+            "torch": out,
+            "__version__": PYTORCH_VERSION,
+            "__path__": [],
+            "__all__": list(module.__all__),
+            "__getattr__": missing_names(name),
+        }
     )
     out.__dict__["_dynamo"] = module.compiler
     return out
@@ -83,6 +90,8 @@ _finder = _Finder()
 def install_as_torch() -> ModuleType:
     """Make `import torch`, and `import torchvision`, mean tracejit in this process from now on; returns the module `torch`.
 
+    Texts of dtypes, sizes and the like then begin with torch, too: `str(torch.float32)` is "torch.float32".
+
     Where the environment turns torch.compile off (TORCH_COMPILE_DISABLE=1), compiled functions run eagerly.
 
     Raises RuntimeError if PyTorch itself has been imported already."""
@@ -93,11 +102,13 @@ def install_as_torch() -> ModuleType:
         sys.meta_path.insert(0, _finder)
     if any(os.environ.get(name) == "1" for name in TURNING_OFF):
         config.enabled = False
+    call_package("torch")
     return importlib.import_module("torch")
 
 
 def uninstall() -> None:
     """Take back what install_as_torch() did: later imports find what is installed.  Modules that were imported keep what they have."""
+    call_package(None)
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
         for name in [n for n in sys.modules if n.partition(".")[0] in PACKAGES]:

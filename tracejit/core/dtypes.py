@@ -16,6 +16,7 @@ import numpy as np
 
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.lazy import lazy_module
+from tracejit.core.naming import package_name
 
 __all__ = [
     "ALL",
@@ -85,7 +86,7 @@ class DType:
         return found
 
     def __repr__(self) -> str:
-        return f"tracejit.{self.name}"
+        return f"{package_name()}.{self.name}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _by_name, (self.name,)

@@ -18,8 +18,6 @@ from tracejit.tensor import Size, Tensor, tensor
 
 __all__ = ["Distribution", "broadcast", "probabilities_and_logits", "tiny"]
 
-_validates = [True]
-
 
 def tiny(like: Tensor) -> float:
     """The least step from 1 in the dtype of a tensor: what probabilities keep from 0 and 1."""
@@ -42,12 +40,14 @@ class Distribution:
     has_enumerate_support = False
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {}
     support: Any = None
+    _validate_args = True
 
     def __init__(
         self, batch_shape: tuple[int, ...] = (), event_shape: tuple[int, ...] = (), validate_args: bool | None = None
     ) -> None:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
-        self._validate_args = _validates[0] if validate_args is None else validate_args
+        if validate_args is not None:
+            self._validate_args = validate_args
         if self._validate_args:
             for name, constraint in self.arg_constraints.items():
                 if name in self.__dict__ and not isinstance(constraint, _Dependent):
@@ -63,7 +63,7 @@ class Distribution:
         """Whether arguments are checked where nothing else is said."""
         if value not in (True, False):
             raise ValueError(f"set_default_validate_args(): expected True or False, got {value}")
-        _validates[0] = value
+        Distribution._validate_args = value
 
     @property
     def batch_shape(self) -> Size:

@@ -12,6 +12,7 @@ from typing import Any
 from tracejit.core.dtypes import int64
 from tracejit.core.precision import in_float32, rounds_once
 from tracejit.core.shapes import float_product, integer, minus
+from tracejit.core.warned import warn
 from tracejit.functional.activation import logsigmoid
 from tracejit.functional.normalisation import cosine_similarity, pairwise_distance
 from tracejit.functional.support import in_positions, reduced, sum_of_all
@@ -37,6 +38,16 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _warn_of_broadcasting(input: Any, target: Any) -> None:
+    """Warn where the sizes differ: each element is then compared with many, which is nearly always a mistake."""
+    if tuple(input.shape) != tuple(target.shape):
+        warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely lead to "
+            "incorrect results due to broadcasting. Please ensure they have the same size.",
+            stacklevel=5,
+        )
+
+
 def _weighted(loss: Any, weight: Any) -> Any:
     return loss if weight is None else loss * weight
 
@@ -44,7 +55,8 @@ def _weighted(loss: Any, weight: Any) -> Any:
 @in_float32
 @in_positions("input", "target", "size_average", "reduce", "reduction", "weight")
 def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
-    """(input - target) ** 2."""
+    """(input - target) ** 2.  Warns where the sizes differ."""
+    _warn_of_broadcasting(input, target)
     difference = input - target
     return _averaged("mse_loss", difference * difference, weight, reduction)
 
@@ -52,7 +64,8 @@ def mse_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = 
 @in_float32
 @in_positions("input", "target", "size_average", "reduce", "reduction", "weight")
 def l1_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = None) -> Any:
-    """|input - target|."""
+    """|input - target|.  Warns where the sizes differ."""
+    _warn_of_broadcasting(input, target)
     return _averaged("l1_loss", abs_(input - target), weight, reduction)
 
 
@@ -74,6 +87,7 @@ def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: fl
         raise RuntimeError(f"smooth_l1_loss(): beta must not be negative, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
+    _warn_of_broadcasting(input, target)
     size = abs_(input - target)
     near = size < beta
     square = where(near, size, 0.0)  # whose derivative is 0, and not NaN, where the difference is infinite
@@ -86,6 +100,7 @@ def huber_loss(input: Any, target: Any, *, reduction: str = "mean", delta: float
     """0.5 * d ** 2 where d = |input - target| <= delta, delta * (d - 0.5 * delta) elsewhere.  Raises RuntimeError for delta <= 0."""
     if delta <= 0:
         raise RuntimeError(f"huber_loss(): delta must be positive, got {delta}")
+    _warn_of_broadcasting(input, target)
     size = abs_(input - target)
     near = size <= delta
     square = where(near, size, 0.0)  # whose derivative is 0, and not NaN, where the difference is infinite

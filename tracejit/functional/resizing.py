@@ -16,6 +16,7 @@ from tracejit.ops.creation import arange
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.rounding import floor
 from tracejit.ops.movement import views
+from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import permute
 from tracejit.ops.public.convolution import padded, per_dimension, windows
 from tracejit.ops.public.pooling import adaptive_avg_pool
@@ -250,6 +251,8 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     r = upscale_factor
     if input.ndim < 3 or r < 1 or input.shape[-3] % (r * r):
         raise RuntimeError(f"pixel_shuffle(): expected a number of channels divisible by {r * r}, got shape {list(input.shape)}")
+    if r == 1:
+        return clone(input)  # of which the rest would give a view
     *lead, channels, height, width = input.shape
     n = len(lead)
     blocks = input.reshape(*lead, channels // (r * r), r, r, height, width)
@@ -263,6 +266,8 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     r = downscale_factor
     if input.ndim < 3 or r < 1 or input.shape[-2] % r or input.shape[-1] % r:
         raise RuntimeError(f"pixel_unshuffle(): expected height and width divisible by {r}, got shape {list(input.shape)}")
+    if r == 1:
+        return clone(input)  # of which the rest would give a view
     *lead, channels, height, width = input.shape
     n = len(lead)
     blocks = input.reshape(*lead, channels, height // r, r, width // r, r)

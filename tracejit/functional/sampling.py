@@ -130,4 +130,4 @@ def grid_sample(
             rows = rows * where(known, weight, 0.0).unsqueeze(-1)
         total = rows if total is None else total + rows
     assert total is not None
-    return transpose(total, 1, 2).reshape(batch, channels, *inner)
+    return transpose(total, 1, 2).reshape(batch, channels, *inner).contiguous()

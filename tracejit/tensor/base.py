@@ -486,6 +486,13 @@ def share(x: Tensor, y: Tensor) -> None:
     rebound()
 
 
+def become(x: Tensor, view: Tensor) -> None:
+    """Make a view `x` another view of the same root: with its place in memory, and on the tape."""
+    x._array, x._chain, x._seen, x._storage = view._array, view._chain, view._seen, view._storage
+    x._node, x._index, x._requires_grad = view._node, view._index, view._requires_grad
+    rebound()
+
+
 def begin_on(x: Tensor, y: Tensor) -> None:
     """Make `x`, new or not, a leaf on the memory of `y`."""
     fill(x, y._array)

@@ -12,6 +12,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import DType
+from tracejit.core.naming import package_name
 from tracejit.ops.public.creation import zeros
 from tracejit.tensor.base import Tensor
 from tracejit.tensor.construction import from_numpy, tensor
@@ -57,7 +58,7 @@ class LegacyType(type):
         return from_numpy(source) if isinstance(source, np.ndarray) and np.may_share_memory(array, source) else tensor(array)
 
     def __repr__(cls) -> str:
-        return f"<class 'tracejit.{cls.__name__}'>"
+        return f"<class '{package_name()}.{cls.__name__}'>"
 
 
 def _legacy(name: str, dtype: DType) -> LegacyType:

@@ -13,9 +13,10 @@ import numpy as np
 from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import DType, as_dtype
 from tracejit.core.interpreter import state
+from tracejit.core.naming import package_name
 from tracejit.core.shapes import broadcast_shapes as broadcasted
 from tracejit.ops.public import METHODS
-from tracejit.tensor.base import Tensor, share, storage_of, wrap
+from tracejit.tensor.base import Tensor, become, share, storage_of, wrap
 from tracejit.tensor.construction import tensor
 from tracejit.tensor.contents import contents
 from tracejit.tensor.rebinding import rebound
@@ -31,7 +32,7 @@ class Layout:
         self._name = name
 
     def __repr__(self) -> str:
-        return f"tracejit.{self._name}"
+        return f"{package_name()}.{self._name}"
 
 
 class MemoryFormat(Layout):
@@ -172,12 +173,17 @@ def _renamed(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """The form in place of a function that gives a view: the tensor becomes that view."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if self._base is not None or (self.requires_grad and (state.grad_enabled or self._node is not None)):
-            raise RuntimeError(f"{name}(): a view, or a tensor that requires grad, keeps its shape; use {name[:-1]}()")
+        is_view = self._base is not None
+        on_tape = self.requires_grad and (state.grad_enabled or self._node is not None)
+        if on_tape and (not is_view or self.is_leaf):
+            raise RuntimeError(f"{name}(): a tensor that requires grad, and is no view, keeps its shape; use {name[:-1]}()")
         view = function(self, *args, **kwargs)
         state.top.note(name, self, view)
-        self._array = view._array
-        rebound()
+        if is_view:
+            become(self, view)
+        else:
+            self._array = view._array
+            rebound()
         return self
 
     method.__name__ = method.__qualname__ = name

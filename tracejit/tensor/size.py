@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core.naming import package_name
 from tracejit.core.symbolic import SYMBOLIC, pinned
 
 __all__ = ["Size"]
@@ -72,4 +73,4 @@ class Size(tuple[int, ...]):
         return n
 
     def __repr__(self) -> str:
-        return f"tracejit.Size({list(self)})"
+        return f"{package_name()}.Size({list(self)})"

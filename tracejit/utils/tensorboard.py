@@ -11,7 +11,17 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 __all__ = ["SummaryWriter"]
+
+
+def _number(name: str, value: Any) -> float:
+    """A number, or an array or tensor of one element, as a number.  Raises ValueError for more elements."""
+    array = np.asarray(value.detach() if hasattr(value, "detach") else value)
+    if array.size != 1:
+        raise ValueError(f"SummaryWriter.{name}(): expected one number, got an array of shape {list(array.shape)}")
+    return float(array.reshape(()))
 
 
 class SummaryWriter:
@@ -29,7 +39,7 @@ class SummaryWriter:
             "kind": kind,
             "tag": tag,
             "value": value,
-            "step": None if step is None else int(step),
+            "step": None if step is None else int(_number("add", step)),
             "time": time.time(),
             **more,
         }
@@ -50,12 +60,12 @@ class SummaryWriter:
         self, tag: str, scalar_value: Any, global_step: Any = None, walltime: float | None = None, **options: Any
     ) -> None:
         """One number."""
-        self._write("scalar", tag, float(scalar_value), global_step)
+        self._write("scalar", tag, _number("add_scalar", scalar_value), global_step)
 
     def add_scalars(self, main_tag: str, tag_scalar_dict: Any, global_step: Any = None, walltime: float | None = None) -> None:
         """Several numbers."""
         for tag, value in tag_scalar_dict.items():
-            self._write("scalar", f"{main_tag}/{tag}", float(value), global_step)
+            self._write("scalar", f"{main_tag}/{tag}", _number("add_scalars", value), global_step)
 
     def add_text(self, tag: str, text_string: str, global_step: Any = None, walltime: float | None = None) -> None:
         """A text."""
@@ -65,7 +75,7 @@ class SummaryWriter:
         """Hyperparameters and what came of them."""
         self._write("hparams", "", {key: str(value) for key, value in hparam_dict.items()}, None)
         for key, value in metric_dict.items():
-            self._write("scalar", key, float(value), None)
+            self._write("scalar", key, _number("add_hparams", value), None)
 
     def add_image(self, tag: str, img_tensor: Any, *args: Any, **options: Any) -> None:
         """Writes nothing."""

@@ -45,8 +45,8 @@ def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence
 
 @public()
 def ravel(input: Any) -> Any:
-    """All elements in one dimension."""
-    return reshape(input, -1)
+    """All elements in one dimension: a view of a tensor in row-major order, a copy of others."""
+    return reshape(input if input.is_contiguous() else copies.clone(input), -1)
 
 
 @public()

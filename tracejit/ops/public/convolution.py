@@ -174,6 +174,8 @@ def transposed_convolution(
     for i in range(rank):
         if crop[i]:
             out = views.slice_(out, dim=2 + i, start=crop[i], stop=out.shape[2 + i] - crop[i], step=1)
+    if any(crop):
+        out = copies.clone(out)  # the result has memory of its own, and no more of it than it needs
     return _with_bias(out, bias, rank)
 
 

@@ -8,6 +8,7 @@ from tracejit.core.precision import in_float32
 from tracejit.ops.creation import eye, full
 from tracejit.ops.decompositions import LinAlgError
 from tracejit.ops.linalg import matmul, transpose_matrix
+from tracejit.ops.movement.copies import clone
 from tracejit.ops.public.derive import FUNCTIONS, public
 from tracejit.ops.public.linear_algebra import qr, solve_triangular, svd
 from tracejit.ops.public.movement import expand
@@ -109,7 +110,7 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
 
     Raises RuntimeError for shapes that do not fit, LinAlgError for a zero on the diagonal of U."""
     if not left:
-        return transpose_matrix(lu_solve(LU, pivots, transpose_matrix(B), adjoint=not adjoint))
+        return clone(transpose_matrix(lu_solve(LU, pivots, transpose_matrix(B), adjoint=not adjoint)))
     if not hasattr(pivots, "dtype"):
         raise TypeError(f"lu_solve(): argument 'pivots' must be Tensor, not {pivots.__class__.__name__}")
     p = permutation_matrix(pivots, LU.shape[-1], LU.dtype)
@@ -159,7 +160,7 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None)
         return u, s, matmul(basis, transpose_matrix(vh))
     basis = _range_of(A, q, niter, shift)
     u, s, vh = svd(matmul(transpose_matrix(basis), centred), full_matrices=False)
-    return matmul(basis, u), s, transpose_matrix(vh)
+    return matmul(basis, u), s, clone(transpose_matrix(vh))
 
 
 @public(method=False)

@@ -8,6 +8,7 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.devices import device as Device
 from tracejit.core.devices import require_cpu
+from tracejit.core.naming import package_name
 from tracejit.core.numbers import settled
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import broadcast_shapes, integer, largest, normalise_dim, normalise_dims, position, product, size_range
@@ -340,7 +341,7 @@ def to(
 def type_(input: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor in another dtype, given as one or by its older name, "FloatTensor"; without one, the older name of its own dtype."""
     if dtype is None:
-        return "tracejit." + next(name for name, kind in dtypes.LEGACY.items() if kind is input.dtype)
+        return f"{package_name()}." + next(name for name, kind in dtypes.LEGACY.items() if kind is input.dtype)
     if isinstance(dtype, str):
         package, _, name = dtype.rpartition(".")
         if package not in ("torch", "tracejit", "") or name not in dtypes.LEGACY:

@@ -222,7 +222,7 @@ def adaptive_avg_pool(name: str, rank: int, input: Any, output_size: Any) -> Any
         order = (*(d for d in range(x.ndim) if d != dim), dim)
         back = tuple(order.index(d) for d in range(x.ndim))
         x = views.permute(linalg.matmul(views.permute(x, dims=order), _averages(size, outputs, x.dtype)), dims=back)
-    return copies.clone(x) if x is input else x
+    return copies.clone(x) if x is input or not x.is_contiguous() else x
 
 
 def _averages(size: int, outputs: int, dtype: DType) -> Any:

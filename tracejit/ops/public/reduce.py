@@ -12,6 +12,7 @@ from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.mathematics import deviation, exp, log
 from tracejit.ops.elementwise.rounding import isnan
+from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, reshape
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.movement import shape_of
@@ -99,7 +100,7 @@ def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: dt
 def _scan(op: Any, input: Any, dim: int, dtype: dtypes.DType | None) -> Any:
     at = normalise_dim(op.name, dim, input.ndim)
     x = _widened(input, dtype)
-    return op(x, dim=at) if input.ndim else reshape(x, shape=())
+    return op(x, dim=at) if input.ndim else clone(reshape(x, shape=()))
 
 
 @public(in_place=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
+from tracejit.core.naming import package_name
+
 __all__ = ["result_type"]
 
 
 def _text(self: Any) -> str:
     fields = ",\n".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
-    return f"tracejit.return_types.{type(self).__name__}(\n{fields})"
+    return f"{package_name()}.return_types.{type(self).__name__}(\n{fields})"
 
 
 def result_type(name: str, *fields: str) -> Any:

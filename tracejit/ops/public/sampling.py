@@ -61,7 +61,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False, *, gene
     clocks = exponential_of(tuple(input.shape), dtypes.float64, generator) / weights
     if num_samples == 1:
         return FUNCTIONS["argmin"](clocks, -1, keepdim=True)
-    return FUNCTIONS["argsort"](clocks, -1, stable=True)[..., :num_samples]
+    return FUNCTIONS["argsort"](clocks, -1, stable=True)[..., :num_samples].clone()
 
 
 @public(method=False)

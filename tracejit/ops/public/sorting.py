@@ -15,6 +15,7 @@ from tracejit.ops.creation import full
 from tracejit.ops.elementwise import comparison, rounding
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import gather
+from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, reshape, select, slice_
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.reduce import require_elements
@@ -35,7 +36,7 @@ def _at_positions(kind: Any, input: Any, dim: int, indices: Any, keepdim: bool) 
     values = gather(input, indices, dim=dim)
     if keepdim or not input.ndim:
         return kind(values, indices)
-    return kind(select(values, 0, dim=dim), select(indices, 0, dim=dim))
+    return kind(select(values, 0, dim=dim), select(indices if indices.is_contiguous() else clone(indices), 0, dim=dim))
 
 
 def _extreme(kind: Any, op: Any, position: Any, pairwise: Any, input: Any, dim: Any, keepdim: bool) -> Any:
@@ -105,6 +106,8 @@ def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     if not input.ndim:
         return Topk(input + 0 if k else input, argsort(input))
     indices = slice_(argsort(input, at, largest), dim=at, start=0, stop=k, step=1)
+    if k < size:
+        indices = clone(indices)  # without the positions of the others
     return Topk(gather(input, indices, dim=at), indices)
 
 

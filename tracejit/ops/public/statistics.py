@@ -8,6 +8,7 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.shapes import integer, normalise_dim, size_range
 from tracejit.ops.elementwise import arithmetic
+from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import FUNCTIONS, public
 from tracejit.ops.public.return_types import result_type
@@ -237,7 +238,7 @@ def histogram(input: Any, bins: Any, *, range: Sequence[float] | None = None, we
         low, high = _range("histogram", flat, low, high, 0.5)
         edges = F["linspace"](low, high, bins + 1, dtype=input.dtype)
     else:
-        edges = bins
+        edges = clone(bins)
     count = edges.shape[0] - 1
     place = F["searchsorted"](edges, flat, right=True) - 1
     place = F["where"](F["eq"](flat, edges[-1]), count - 1, place)
