@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import operator
 import os
@@ -197,7 +198,7 @@ def test_no_call_is_hidden_by_what_cpython_has_specialised(form: str) -> None:
     assert sys.getprofile() is None
 
 
-def test_a_profiler_that_a_frame_begins_is_left_alone() -> None:
+def test_a_profiler_that_a_frame_begins_is_left_alone(rendering: str) -> None:
     def profile(*_: object) -> None:
         pass
 
@@ -208,7 +209,7 @@ def test_a_profiler_that_a_frame_begins_is_left_alone() -> None:
     watch.begin()
     try:
         begins()
-        assert watch.profiler() is profile and sys.getprofile() is profile
+        assert watch.profiler() is (profile if rendering == "Python" else None) and sys.getprofile() is profile
     finally:
         sys.setprofile(None)
         watch.end()
@@ -320,23 +321,64 @@ def test_threads_are_watched_each_by_its_own_check() -> None:
     assert all({x for x in found[k] if x[0] == "f" and x[1:].isdigit()} == {f"f{k}"} for k in range(len(functions)))
 
 
-def test_under_a_trace_function_the_watch_is_one_in_python() -> None:
-    def trace(frame: Any, event: str, argument: Any) -> Any:
-        seen.append(frame.f_code.co_name)
+def trace_function(told: Any) -> Iterator[None]:
+    before = sys.gettrace()
+    sys.settrace(told)
+    yield
+    sys.settrace(before)
+
+
+def profile_function(told: Any) -> Iterator[None]:
+    sys.setprofile(told)
+    yield
+    sys.setprofile(None)
+
+
+def monitoring(told: Any) -> Iterator[None]:
+    tools: Any = sys.monitoring  # type: ignore[attr-defined]
+    tools.use_tool_id(3, "test")
+    tools.register_callback(3, tools.events.PY_START, functools.partial(told, None))
+    tools.set_events(3, tools.events.PY_START)
+    yield
+    tools.set_events(3, 0)
+    tools.free_tool_id(3)
+
+
+@pytest.mark.parametrize("tool", [trace_function, profile_function, monitoring])
+def test_frames_of_tools_are_not_asked_about_and_those_of_the_program_are(tool: Any, rendering: str) -> None:
+    if tool is monitoring and sys.version_info < (3, 12):
+        pytest.skip("there is no sys.monitoring")
+    if rendering == "Python" and tool is not trace_function:
+        pytest.skip("a thread has one profile function")
+
+    def told(frame: Any, event: Any, argument: Any) -> Any:
+        noted(event if frame is None else frame.f_code)
         return None
+
+    def noted(code: CodeType) -> None:
+        seen.append(code.co_name)
 
     def work() -> None:
         threads.append(call_hook.watched_threads())
         inner()
 
     inner, seen, threads = fresh("inner"), [], []
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    context = contextlib.contextmanager(tool)
+    with context(told):
         names = asked_about(work)
+    assert "inner" in names and "inner" in seen and not {"told", "noted"} & {*names}
+    assert threads == [int(rendering != "Python")] and call_hook.obstacle() is None
+
+
+def test_a_profiler_stands_in_the_way_where_its_frames_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_hook, "_TOOL_OFFSET", None)
+    assert call_hook.obstacle() is None
+    told = lambda *_: None
+    sys.setprofile(told)
+    try:
+        assert call_hook.obstacle() is told
     finally:
-        sys.settrace(before)
-    assert "inner" in names and "inner" in seen and "trace" not in names and threads == [0]
+        sys.setprofile(None)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

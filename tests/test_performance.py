@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -197,3 +200,22 @@ def test_fullgraph_raises_and_does_not_warn() -> None:
             eager(x)
 
     assert not given(call, 10)
+
+
+@pytest.mark.parametrize("module", ["cProfile", "profile", "trace", None])
+def test_compiled_functions_stay_compiled_under_profilers(module: str | None, tmp_path: Path) -> None:
+    script = tmp_path / "profiled.py"
+    script.write_text(
+        "import sys\n"
+        "import tracejit as T\n"
+        "def inner(x):\n    return x * 2\n"
+        "step = T.compile(lambda x: inner(x).tanh().sum(), wait=True)\n"
+        + ("told = lambda *_: None\nsys.setprofile(told)\nsys.settrace(told)\n" if module is None else "")
+        + "results = {step(T.ones(3)).item() for _ in range(20)}\n"
+        "print('calls', step.stats.compiled_calls, step.stats.traces, len(results))\n"
+    )
+    options = {"trace": ["--count", "--coverdir", str(tmp_path)]}.get(module or "", [])
+    command = [sys.executable, *(["-m", module, *options] if module else []), str(script)]
+    paths = os.pathsep.join([os.getcwd(), *sys.path])
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=True)
+    assert "calls 19 1 1\n" in done.stdout and "Warning" not in done.stderr, done.stdout[-2000:] + done.stderr

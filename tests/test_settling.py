@@ -13,7 +13,9 @@ import pytest
 import tracejit as T
 from tracejit import nn, optim
 from tracejit.compiled.settling import WINDOW
+from tracejit.compiler import PerformanceWarning
 from tracejit.config import override
+from tracejit.cpython import call_hook
 
 CALLS = 6000
 """By then a function that serves nothing has been tried five times, and is left alone for 4,096 calls and more."""
@@ -290,12 +292,14 @@ def test_errors_now_and_then_do_not_stop_recordings() -> None:
     assert compiled.stats.compiled_calls == 99 and compiled.stats.traces < 20
 
 
-def test_a_profiler_that_is_gone_is_forgotten_soon() -> None:
+def test_a_profiler_that_is_gone_is_forgotten_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_hook, "_TOOL_OFFSET", None)  # where profilers stand in the way
     compiled = T.compile(lambda x: x * 2)
     sys.setprofile(lambda *_: None)
     try:
-        for _ in range(CALLS):
-            compiled(T.ones(1))
+        with pytest.warns(PerformanceWarning, match="runs eagerly: a profiler is active"):
+            for _ in range(CALLS):
+                compiled(T.ones(1))
     finally:
         sys.setprofile(None)
     assert compiled.stats.traces > 50

@@ -313,8 +313,8 @@ class _Run:
 
 def hindrance(function: Any) -> reasons.Reason | None:
     """What is known to stand in the way of a recording before `function` has run."""
-    if sys.getprofile() is not None:
-        return reasons.make("profiler_active", repr(sys.getprofile()))
+    if (profiler := call_hook.obstacle()) is not None:
+        return reasons.make("profiler_active", repr(profiler))
     if frames_left() < _LEAST_FRAMES:
         return reasons.make("recursion_limit", f"less than {_LEAST_FRAMES} frames of {sys.getrecursionlimit()}")
     while type(function) is MethodType:
@@ -347,8 +347,8 @@ def record(
     ContainerHandlers.
 
     What the function raises is raised as by an eager call: there is no recording then."""
-    if sys.getprofile() is not None:
-        return Recording(reasons.make("profiler_active", repr(sys.getprofile()))), function(*args, **kwargs)
+    if (profiler := call_hook.obstacle()) is not None:
+        return Recording(reasons.make("profiler_active", repr(profiler))), function(*args, **kwargs)
     try:
         with room(_FRAMES):
             return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items, slices_move)

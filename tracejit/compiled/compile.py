@@ -112,7 +112,6 @@ _OFTEN: Final = 4  # calls of one size
 _EARNED: Final = 64
 _COUNTED: Final = 4096  # sizes
 _PASSING: Final = ("raised", "items_used")  # reasons that say nothing of the next recording of a call like this
-_SAID: Final = ("internal_error", "profiler_active")  # reasons that are warned of elsewhere
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, type)
 
 
@@ -813,7 +812,7 @@ class CompiledFunction(_Partial[P, R]):
         self._note(reason)
         if not self._fullgraph:
             calls = self._settling.failed(lasting)
-            if calls and reason.code not in _SAID:
+            if calls and reason.code != "internal_error":  # which is warned of elsewhere
                 which = " in calls that none of its recorded paths serves" if self._entries else ""
                 self._advise(f"runs eagerly{which}: {sentence(reason)}", reason.where)
             self._pause(calls)

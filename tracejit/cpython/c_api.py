@@ -25,7 +25,7 @@ __all__ = [
     "CALLED", "CELL", "DICTIONARIES", "DICTIONARY", "FLAGS", "FRAME_CODE", "FRAME_GLOBALS", "FUNCTIONS", "ITEMS", "LISTS",
     "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER", "REFERENT", "SIZE", "TUPLES", "TYPE", "VERIFIED",
     "address_of_new", "attributes_of", "declaration", "dictionary_version", "hides_frames", "immortal_objects", "mro_offset",
-    "new_array", "profiler_offset", "slot_offsets", "supported", "symbols", "unsupported", "word",
+    "new_array", "profiler_offset", "slot_offsets", "supported", "symbols", "tool_offset", "unsupported", "word",
 ]  # fmt: skip
 
 VERIFIED: Final = ((3, 11), (3, 12), (3, 13))
@@ -199,23 +199,61 @@ class _Slotted:
 
 @cache
 def profiler_offset() -> int:
-    """Where the state of a thread keeps what sys.getprofile() says, which has to be None now.  Raises RuntimeError where no place, or more
-    than one, does."""
-    state = ctypes.pythonapi.PyThreadState_Get
-    state.restype, state.argtypes = ctypes.c_void_p, ()
+    """Where the state of a thread keeps what sys.getprofile() says.  Raises RuntimeError where no place, or more than one, does."""
+    address, present = _thread_state(), sys.getprofile()
 
     def profile(*_: object) -> None:
         pass
 
-    address = int(state())
     try:
-        sys.setprofile(profile)
-        places = [i for i in range(0, _THREAD_SIZE, 8) if word(address + i) == id(profile)]
+        if present is None:
+            sys.setprofile(profile)
+        looked_for = id(profile if present is None else present)
+        places = [i for i in range(0, _THREAD_SIZE, 8) if word(address + i) == looked_for]
     finally:
-        sys.setprofile(None)
+        if present is None:
+            sys.setprofile(None)
+    if present is not None and present is sys.gettrace():  # the same object for both: that of the trace function comes after it
+        places = places[:1]
     if len(places) != 1:
         raise RuntimeError(f"the profile function of a thread: found at offsets {places}, expected one place")
     return places[0]
+
+
+@cache
+def tool_offset() -> int | None:
+    """Where the state of a thread has a 32-bit number that is not 0 while a trace or profile function runs, or what sys.monitoring calls.
+    None where no place, or more than one, is like that, or a trace function is on now."""
+    if sys.gettrace() is not None:
+        return None
+    address, inside = _thread_state(), []
+
+    def numbers() -> list[int]:
+        return list((ctypes.c_int32 * (_THREAD_SIZE // 4)).from_buffer_copy(ctypes.string_at(address, _THREAD_SIZE)))
+
+    def trace(*_: object) -> Any:
+        inside.append(numbers())
+        return trace
+
+    def traced() -> None:
+        pass
+
+    before = numbers()
+    try:
+        sys.settrace(trace)
+        traced()
+    finally:
+        sys.settrace(None)
+    after = numbers()
+    places = [4 * i for i in range(len(before)) if before[i] == after[i] == 0 and all(found[i] == 1 for found in inside)]
+    return places[0] if inside and len(places) == 1 else None
+
+
+def _thread_state() -> int:
+    """The address of the state of this thread."""
+    state = ctypes.pythonapi.PyThreadState_Get
+    state.restype, state.argtypes = ctypes.c_void_p, ()
+    return int(state())
 
 
 @cache

@@ -12,8 +12,11 @@ or for the `__init__` of a new instance.  Instrumented code has neither subscrip
 come upon objects of the program's are instrumented as well; the others have tensors and numbers.  Frames of all other code are evaluated
 without specialised instructions, as `check` says.
 
-Where machine code may not look at objects (c_api.supported), and where a trace function is on, whose own frames are none of the program's,
-it is a profile function in Python.
+Frames of a trace or profile function, and of what sys.monitoring calls, are none of the program's: CPython says when one runs
+(c_api.tool_offset).  So compiled functions are recorded under profilers, debuggers and measures of coverage as well.
+
+Where machine code may not look at objects (c_api.supported), it is a profile function in Python, as well as where a trace function was on
+when this module was imported and is on now.  Then a thread that has a profile function cannot be watched (`obstacle`).
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from tracejit.core.interrupts import covers_its_entry
 from tracejit.cpython import c_api
 from tracejit.llvm.linked import linked
 
-__all__ = ["Watch", "allow", "forget", "watched_threads"]
+__all__ = ["Watch", "allow", "forget", "obstacle", "watched_threads"]
 
 Check = Callable[[CodeType, dict[str, Any]], bool]
 
@@ -253,6 +256,8 @@ answered:
 """Whether code is known, and what the check says of code that is not: 1 where its frame is to be run without specialised instructions, -1
 with an exception.  The check is called with no exception set, and may end the watch."""
 
+_TOOL_OFFSET: Final = c_api.tool_offset() if c_api.supported() else None
+
 _EVALUATE_TEXT: Final = f"""
 define internal ptr @evaluate(ptr %state, ptr %frame, i32 %throw) {{
 entry:
@@ -260,7 +265,13 @@ entry:
   %thread = ptrtoint ptr %state to i64
   %at = call ptr @find(i64 %thread)
   %is.watched = icmp ne ptr %at, null
-  br i1 %is.watched, label %look, label %go
+  br i1 %is.watched, label %watched, label %go
+watched:
+  %tool.at = getelementptr i8, ptr %state, i64 {_TOOL_OFFSET or 0}
+  %tools = load i32, ptr %tool.at
+  %of.tool = icmp ne i32 %tools, 0
+  %is.of.tool = and i1 %of.tool, {"false" if _TOOL_OFFSET is None else "true"}
+  br i1 %is.of.tool, label %go, label %look
 look:
   %code.at = getelementptr i8, ptr %frame, i64 {c_api.FRAME_CODE}
   %code = load ptr, ptr %code.at
@@ -367,6 +378,11 @@ def _linked() -> Callable[..., int]:
     return function
 
 
+def obstacle() -> Any:
+    """The profile function because of which this thread cannot be watched; None where it can."""
+    return sys.getprofile() if _TOOL_OFFSET is None or not c_api.supported() else None
+
+
 def watched_threads() -> int:
     """How many threads are watched by machine code."""
     function = _machine_code()
@@ -382,7 +398,7 @@ class Watch:
     __slots__ = ("_begin", "_check", "_profile", "end")
 
     def __init__(self, check: Check) -> None:
-        function = None if sys.gettrace() is not None else _machine_code()
+        function = None if _TOOL_OFFSET is None and sys.gettrace() is not None else _machine_code()
         self._check = check  # machine code does not hold it
         self._profile = None if function is not None else _profile_function(check)
         self._begin: Callable[[], object]
@@ -398,8 +414,8 @@ class Watch:
             raise RuntimeError(f"{_THREADS} threads are watched, which is as many as can be: record fewer calls at the same time")
 
     def profiler(self) -> Any:
-        """The profile function of this thread, if it is not the watch's own."""
-        found = sys.getprofile()
+        """The profile function of this thread, if it has taken the place of the watch's own."""
+        found = None if self._profile is None else sys.getprofile()
         return None if found is self._profile else found
 
     @covers_its_entry
