@@ -182,3 +182,99 @@ def test_an_output_that_requires_no_gradient_has_no_node() -> None:
     for constant, grown in (function(leaf(1.0)), call(leaf(1.0))):
         assert not constant.requires_grad and constant.grad_fn is None and constant.is_leaf
         assert grown.requires_grad and not grown.is_leaf
+
+
+class Noisy(T.nn.Module):
+    """A linear layer with noise on its weights, which `draw` writes through `.data` in each call."""
+
+    def __init__(self, draw: Callable[[Noisy], object]) -> None:
+        super().__init__()
+        self.draw = draw
+        self.weight = T.nn.Parameter(T.randn(4, 4))
+        self.scale = T.nn.Parameter(T.full((4, 4), 0.1))
+        self.register_buffer("noise", T.zeros(4, 4))
+
+    def forward(self, x: T.Tensor) -> T.Tensor:
+        self.draw(self)
+        return (x @ (self.weight + self.scale * self.noise.t())).tanh() * self.noise.exp()[:2]
+
+
+def _rows(module: Noisy) -> None:
+    module.noise.data[0].copy_(T.randn(4))
+    module.noise.data[1:].mul_(0.5).add_(0.25)
+
+
+DRAWS = {
+    "drawn": lambda m: m.noise.data.normal_(),
+    "copied": lambda m: m.noise.data.copy_(T.randn(4, 4)),
+    "rows": _rows,
+    "on the weight": lambda m: m.weight.data.add_(0.01 * T.randn(4, 4)),
+    "twice": lambda m: (m.noise.data.fill_(1.0), m.noise.data.add_(T.randn(4, 4))),
+}
+PASSES: dict[str, Callable[[Noisy, Callable[..., T.Tensor], T.Tensor], object]] = {
+    "after the call": lambda m, call, x: call(x).sum().backward(),
+    "after two calls": lambda m, call, x: (call(x).sum() + call(2 * x).pow(2).sum()).backward(),
+    "after a write from outside": lambda m, call, x: _backward_after_write(m, call(x).sum(), x),
+    "twice, with a write between": lambda m, call, x: _backward_after_write(m, call(x).sum(), x, retain_graph=True),
+    "of a gradient": lambda m, call, x: T.autograd.grad(call(x).sum(), x, create_graph=True)[0].pow(2).sum().backward(),
+}
+
+
+def _backward_after_write(module: Noisy, loss: T.Tensor, x: T.Tensor, retain_graph: bool = False) -> None:
+    if retain_graph:
+        loss.backward(retain_graph=True)
+    module.noise.data.mul_(1.5)
+    module.weight.data.mul_(0.75)
+    loss.backward()
+
+
+@pytest.mark.parametrize("then", PASSES)
+@pytest.mark.parametrize("draw", DRAWS)
+def test_a_backward_pass_reads_what_was_written_through_data_as_it_is_then(draw: str, then: str) -> None:
+    results = []
+    for is_compiled in (False, True):
+        T.manual_seed(0)
+        module = Noisy(DRAWS[draw])
+        call = T.compile(module, wait=True) if is_compiled else module
+        rounds = []
+        for _ in range(4):
+            module.zero_grad()
+            x = T.linspace(-1, 1, 8).reshape(2, 4).requires_grad_()
+            PASSES[then](module, call, x)
+            rounds.append([x.grad, module.weight.grad, module.scale.grad, module.weight, module.noise])
+            rounds[-1] = [t.detach().numpy().copy() for t in rounds[-1]]
+        results.append(rounds)
+    assert call.stats.compiled_calls >= 3, call.explain()
+    for eager, found in zip(*results, strict=True):
+        for expected, value in zip(eager, found, strict=True):
+            np.testing.assert_allclose(value, expected, rtol=2e-5, atol=1e-6)
+
+
+WRITES: dict[str, Callable[[T.Tensor, T.Tensor, T.Tensor], T.Tensor]] = {
+    "after it was saved": lambda x, w, n: (x * n, n.data.mul_(2.0))[0],
+    "and of what was written": lambda x, w, n: (n.data.copy_(noise := w.detach() * 2), x * n + x * noise)[1],
+    "and of a result": lambda x, w, n: ((y := x.tanh()).data.mul_(2.0), y * n)[1],
+    "of another tensor's contents": lambda x, w, n: (n.data.copy_(w.detach()), x * n)[1],
+    "and in plain sight": lambda x, w, n: (n.mul_(2), n.data.mul_(2.0), x * n)[2],
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*runs eagerly")
+@pytest.mark.parametrize("way", WRITES)
+def test_where_a_pass_would_read_something_else_than_eager_mode_the_call_is_eager(way: str) -> None:
+    results = []
+    for is_compiled in (False, True):
+        x, w, n = leaf(1, 2), leaf(3, 4), T.tensor([5.0, 6.0])
+        call = T.compile(WRITES[way], wait=True) if is_compiled else WRITES[way]
+        rounds = []
+        for _ in range(3):
+            x.grad = None
+            first, second = call(x, w, n), call(x, w, n)
+            try:
+                (first.sum() + second.sum()).backward()
+            except RuntimeError as error:
+                rounds.append(type(error))
+            else:
+                rounds.append(x.grad.tolist())
+        results.append(rounds)
+    assert results[0] == results[1]

@@ -12,7 +12,7 @@ does (passes/partition.py).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tracejit.autograd.compiled import CompiledNode
@@ -24,8 +24,6 @@ from tracejit.passes.backward import gradient_operands
 from tracejit.passes.memory import memory_roots
 from tracejit.passes.partition import Partition, saved_values
 from tracejit.passes.paths import Step
-from tracejit.passes.residual_stacks import Kept
-from tracejit.runtime.slab import unpack
 
 __all__ = ["EagerTape"]
 
@@ -37,12 +35,18 @@ CHANGED = -1
 class EagerTape:
     """The tapes of the calls of one program.
 
-    in_slab: what its calls left.  edges: for each edge of its nodes, the value of the graph whose gradient goes there.  positions: of the
-    tensor inputs among those of the call."""
+    residuals: gives what a call left, of the arrays of its inputs and its slab.  edges: for each edge of its nodes, the value of the
+    graph whose gradient goes there.  positions: of the tensor inputs among those of the call."""
 
-    def __init__(self, split: Partition, in_slab: Kept, edges: Sequence[int], positions: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        split: Partition,
+        residuals: Callable[[Sequence[Any], Any], list[Any]],
+        edges: Sequence[int],
+        positions: Mapping[int, int],
+    ) -> None:
         self.split = split
-        self.in_slab = in_slab
+        self.residuals = residuals
         self.graph = split.graph
         self.edges = edges
         self.positions = positions
@@ -110,8 +114,7 @@ class _Making:
             return {}
         values, wanted = self.tape.contents(call.freed)
         arrays = tuple(itertools.chain.from_iterable(call.arrays))
-        in_slab = self.tape.in_slab
-        residuals = in_slab.residuals(unpack(in_slab.avals, call.slab)) if split.residuals else []
+        residuals = self.tape.residuals(arrays, call.slab) if split.residuals else []
         direct = [self.numbers[v] if v in self.numbers else arrays[self.tape.positions[v]] for v in split.direct_inputs]
         found = dict(zip(values, interpret(wanted, [*residuals, *direct]), strict=True))
         for v, position in self.tape.positions.items():

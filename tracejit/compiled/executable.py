@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
+import numpy as np
+
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode, ConsumedNode, Mask, Visit
 from tracejit.autograd.tape import Storage, move_retained, next_sequence
 from tracejit.capture.reasons import Reason, make
@@ -55,6 +57,7 @@ from tracejit.replay.ir import (
 )
 from tracejit.runtime.layout import laid_out
 from tracejit.runtime.program import Program, Remains, build
+from tracejit.runtime.slab import unpack
 from tracejit.tensor import Tensor
 from tracejit.tensor.rebinding import rebound
 
@@ -149,6 +152,7 @@ class Executable:
         self._placed = linked if joined or (linked and self._depend(linked)) else ()
         self.pure = self._prepare(self._placed, observe)
         self.partition = None
+        self._live: tuple[tuple[int, int], ...] = ()  # residuals that are contents of inputs, written through .data; which inputs
         self.in_slab = Kept((), ())
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
         self._arriving: dict[tuple[Mask, Mask], _Arriving] = {}  # compiled in the background
@@ -165,7 +169,11 @@ class Executable:
         self._resident = resident = frozenset([facts.value for facts in self.inputs if facts.expression.name in structural])
         if any(self._differentiable):
             wanted = {facts.value for facts in self.inputs if facts.requires_grad}
-            split = partition(self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, without_result)
+            live = self._contents_behind_data()
+            split = partition(
+                self.pure, [v in wanted for v in self.pure.inputs], self._differentiable, without_result, live.keys()
+            )
+            self._live = tuple([(k, self._positions[live[v]]) for k, v in enumerate(split.residuals) if v in live])
             graph, self.in_slab = stack_residuals(optimise(split.forward, observe=observe), len(self.outputs))
             self.partition = split
             self.graph = self._in_memory_order(graph)
@@ -194,6 +202,25 @@ class Executable:
             self._leaves = tuple([made[v] for v in leaves])
             self._edges = (*[facts.value for facts in self.inputs], *leaves)
             self._all = (*[facts.requires_grad for facts in self.inputs], *[True] * len(leaves))
+
+    def _contents_behind_data(self) -> dict[int, int]:
+        """Values that inputs are left with by writes through `.data` -> the inputs.  Raises UnsupportedProgram where that is nothing of the
+        program's own."""
+        unseen = {self.inputs[fact.index].value for fact in self.recording.written_inputs if not fact.counted}
+        written = [(value, target) for target, value in self.pure.writes if target in unseen]
+        found = {value: target for value, target in written if type(value) is int}
+        if len(found) < len(written) or not found.keys().isdisjoint((*self.pure.inputs, *self.pure.constants)):
+            raise UnsupportedProgram(
+                make("tensor_state", "a write of another tensor's contents through .data, before a backward pass,")
+            )
+        return found
+
+    def refreshed(self, arrays: Sequence[Any], slab: Any) -> list[Any]:
+        """The residuals in a slab; of memory that was written through `.data`, what is there now, as eager mode's tape reads it."""
+        residuals = self.in_slab.residuals(unpack(self.in_slab.avals, slab))
+        for k, position in self._live:
+            np.copyto(residuals[k], arrays[position])
+        return residuals
 
     # An instance seldom needs more of these than the one that it is made of tells.
     @deferred
@@ -533,7 +560,7 @@ class Executable:
     def tape(self, node: CompiledNode) -> tuple[tuple[Any, int] | None, ...]:
         if self._tape is None:
             assert self.partition is not None
-            self._tape = EagerTape(self.partition, self.in_slab, self._edges, self._positions)
+            self._tape = EagerTape(self.partition, self.refreshed, self._edges, self._positions)
         return self._tape.make(node)
 
     def _mask(self, wanted: Mask | None) -> Mask:
@@ -553,6 +580,8 @@ class Executable:
         program, picks = self.backward_program(present, wanted)
         given = [*[arrays[i] for i in picks], *cotangents]
         if self._split.reads(present, self._mask(wanted))[0]:
+            if self._live:
+                self.refreshed(arrays, slab)
             given.append(slab)
         numbers = tuple([scalars[i] for i in self._backward_scalars])
         if self._watcher is not None:
@@ -568,7 +597,7 @@ class Executable:
         return [next(answers) if want else None for want in (self._all if wanted is None else wanted)]
 
     def call(self, node: CompiledNode, key: int | Mask) -> Call:
-        if node.freed:
+        if self._live or node.freed:
             return backward_call.never  # it no longer has what the nodes to come will have
         to_leaves = isinstance(key, int)
         present = tuple([i == key for i in range(len(self._differentiable))]) if isinstance(key, int) else key

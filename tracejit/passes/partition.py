@@ -163,10 +163,16 @@ def _require_subset(name: str, mask: Mask, allowed: Mask) -> None:
         raise ValueError(f"Partition.backward(): {name}={mask} asks for more than the partition was made for, {allowed}")
 
 
-def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[bool] | None = None, placed: int = 0) -> Partition:
+def partition(
+    graph: Graph,
+    wanted: Sequence[bool],
+    differentiable: Sequence[bool] | None = None,
+    placed: int = 0,
+    live: AbstractSet[int] = frozenset(),
+) -> Partition:
     """Split a pure graph.  `wanted`: per input, whether its gradient may be asked for; `differentiable`: per output, whether a cotangent
     may arrive (by default where gradients flow through the output).  The last `placed` outputs are no results of the forward graph: only
-    cotangents arrive there."""
+    cotangents arrive there.  live: contents of memory that backward graphs are to read as it is then (residuals.py)."""
     marked, leaves = graph.requires_grad, inner_leaves(graph)
     wanted = (*wanted, *[True] * len(leaves))
     if differentiable is None:
@@ -185,7 +191,7 @@ def partition(graph: Graph, wanted: Sequence[bool], differentiable: Sequence[boo
         for v in saved_values(graph, node, active):
             needed[v] = needed.get(v, 0) | 1 << i
         numbers.update(x for x in node.operands if type(x) is int and isinstance(graph.avals[x], ScalarAval))
-    chosen = choose_residuals(graph, needed, _direct(graph, needed, paths))
+    chosen = choose_residuals(graph, needed, _direct(graph, needed, paths), live)
     residuals = tuple(sorted(chosen))
     read = direct_reads(graph, needed, chosen) | numbers
     stamp = f"partition: {len(graph.nodes)} nodes, {len(residuals)} residuals, {(perf_counter() - start) * 1e3:.1f} ms"

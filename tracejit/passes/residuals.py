@@ -8,6 +8,9 @@ computing again costs per element.
 Soundness: eager mode checks, at backward, that what its tape saved was not changed since.  So the backward may read a graph input
 only where that would be noticed (partition.py); and not if the program itself writes to it, because then its
 memory holds the new contents.  Everything else goes through the slab, as a copy.
+
+Of what a program writes through `.data` eager mode notices nothing: what its tape saved is what is there at backward.  Such contents
+(`live`) are kept as they are, never a view of them nor what is computed from them again, so that what is there then can take their place.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from tracejit.core.op import Effect, Kind, Promotion
 from tracejit.core.symbolic import called
 from tracejit.ir.builder import producers
 from tracejit.ir.graph import Graph, Node
+from tracejit.passes.memory import memory_roots
 from tracejit.passes.mincut import Cut
 
 __all__ = ["choose_residuals", "direct_reads"]
@@ -48,9 +52,20 @@ def _recompute_cost(node: Node, aval: Aval) -> int:
     return weight * aval.size + 1
 
 
-def choose_residuals(graph: Graph, needed: Iterable[int], direct: AbstractSet[int]) -> set[int]:
-    """The values to keep so that all `needed` ones can be had in the backward; `direct`: inputs that it may read."""
+def choose_residuals(
+    graph: Graph, needed: Iterable[int], direct: AbstractSet[int], live: AbstractSet[int] = frozenset()
+) -> set[int]:
+    """The values to keep so that all `needed` ones can be had in the backward; `direct`: inputs that it may read; `live`: contents of
+    memory that it is to read as it is then."""
     makers = producers(graph)
+    roots = memory_roots(graph) if live else {}
+    memory = {roots.get(v, v): v for v in live}
+
+    def is_made_again(v: int, maker: Node) -> bool:
+        if v in live or not is_recomputable(maker):
+            return False
+        return maker.op.kind is Kind.VIEW or not any(type(x) is int and roots.get(x, x) in memory for x in maker.operands)
+
     source, sink = 0, 1
     entry: dict[int, int] = {}  # value -> its "computed in the backward" vertex; the next one is "had in the backward"
     edges: list[tuple[int, int]] = []
@@ -76,7 +91,7 @@ def choose_residuals(graph: Graph, needed: Iterable[int], direct: AbstractSet[in
         vertex, aval, maker = entry[v], graph.avals[v], makers.get(v)
         assert isinstance(aval, Aval)
         add_edge(vertex, vertex + 1, SAVE_PER_BYTE * aval.nbytes + SAVE_ONCE)
-        if maker is None or not is_recomputable(maker):
+        if maker is None or not is_made_again(v, maker):
             add_edge(source, vertex, ENDLESS)
             continue
         add_edge(source, vertex, _recompute_cost(maker, aval))
@@ -85,7 +100,8 @@ def choose_residuals(graph: Graph, needed: Iterable[int], direct: AbstractSet[in
                 add_edge(visit(x) + 1, vertex, ENDLESS)
     # With symbolic sizes it is asked anew for each, rather than how the algorithm got there.
     forward = called(Cut(2 + 2 * len(entry), source, sink, tuple(edges)), *capacities)
-    return {v for v, vertex in entry.items() if forward[vertex] and not forward[vertex + 1]}
+    kept = {v for v, vertex in entry.items() if forward[vertex] and not forward[vertex + 1]}
+    return {memory.get(roots.get(v, v), v) for v in kept} if live else kept
 
 
 def _is_free(graph: Graph, v: int, direct: AbstractSet[int]) -> bool:

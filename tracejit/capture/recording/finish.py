@@ -392,15 +392,45 @@ def _check_data(
     written: list[WrittenInput],
     goes_on: bool,
 ) -> None:
-    """What `.data` has changed is not seen by a backward pass after the call, which reads what is there then: programs keep what was.  The
-    memory that a tensor had before is written to by then, or not at all."""
-    if goes_on and interpreter.uncounted:
+    """A backward pass after the call reads, of what `.data` has changed, what is there then, whatever was saved: so do programs, where it
+    was saved after the last change (`Executable.refresh`).  The memory that a tensor had before is written to by then, or not at all."""
+    if goes_on and interpreter.uncounted and not _is_saved_as_it_is_left(interpreter, views):
         recorder.stop("tensor_state", "a write through .data, before a backward pass that follows the call,")
     for tensor, former, position in interpreter.rebound.values():
         late = former is not None and views.root(former)[0] in views.written(position)
         is_placed = any(fact.placed and interpreter.inputs[inputs[fact.index]] is tensor for fact in written)
         if (goes_on and tensor.requires_grad) or late or is_placed:
             recorder.stop("tensor_state", f".data = a tensor of shape {list(tensor.shape)}, which is used elsewhere,")
+
+
+def _is_saved_as_it_is_left(interpreter: RecordingInterpreter, views: Views) -> bool:
+    """Whether all that was written through `.data`, and by nothing else, was saved for backward passes after that; and of what was written
+    there nothing else was saved, which in a pure graph is the same value."""
+    if interpreter.own_backward:
+        return False  # it saves what it likes
+    last: dict[int, int] = {}
+    unseen: dict[int, bool] = {}
+    sources = set()
+    for position, node in views.writes:
+        root = views.root(node.outputs[0])[0]
+        is_uncounted = node.outputs[0] in interpreter.uncounted
+        if unseen.setdefault(root, is_uncounted) != is_uncounted:
+            return False
+        last[root] = position
+        if is_uncounted and type(value := node.operands[1]) is int:
+            sources.add(views.root(value)[0])
+    marked = interpreter.requires_grad
+    for position, node in enumerate(interpreter.nodes):
+        if marked.isdisjoint(node.outputs):
+            continue
+        ins, outs = node.op.saved_for(tuple([type(x) is int and x in marked for x in node.operands]))
+        for v in (*[node.operands[i] for i in ins], *[node.outputs[i] for i in outs]):
+            if type(v) is not int:
+                continue
+            root = views.root(v)[0]
+            if last[root] > position if unseen.get(root) else root in sources:
+                return False
+    return True
 
 
 def _ends_gradients(view: Op) -> bool:
