@@ -16,7 +16,7 @@ import pytest
 from scipy.special import ndtr
 
 import tracejit
-from benchmarks import busy, compare, depth, first_call, goals, numba_functions, numba_rows, plot, rows, table
+from benchmarks import branching, busy, compare, depth, first_call, goals, numba_functions, numba_rows, plot, rows, table
 from benchmarks.__main__ import main
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, as_arrays, relative_difference, unchanged
@@ -340,3 +340,17 @@ def test_steps_are_timed_alone_and_beside_a_process_that_is_ended_afterwards(
     assert len(started) == 2 and all(process.poll() is not None for process in started)
     assert [state for i, state in enumerate(states) if i == 0 or state != states[i - 1]] == [False, True, False, True]
     assert "a step" in capsys.readouterr().out
+
+
+def test_branching_programs_are_measured_in_pieces_and_compared() -> None:
+    ball = next(program for program in branching.PROGRAMS if program.name == "ball")
+    found = branching.measure(ball, calls=3, first=2)
+    assert (found.recordings, found.piecewise, found.compiled) == (1, 2, 0)
+    assert min(found.eager, found.first, found.later) > 0
+
+
+def test_a_branching_program_whose_results_differ_is_no_figure() -> None:
+    calls = iter(range(100))
+    drifting = branching.Program("drifting", "", lambda transform: lambda call: next(calls))
+    with pytest.raises(AssertionError, match="drifting, call 0: 0 eagerly, 1 compiled"):
+        branching.measure(drifting, calls=2, first=1)

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import tracejit as T
 from tracejit import nn
+from tracejit.capture.branches import Branch
 from tracejit.compiled.compile import FullGraphError
 from tracejit.compiled.pieces import in_pieces
 from tracejit.config import override
-from tracejit.report.partings import Parting
 
 _files = itertools.count()
 
@@ -36,7 +36,7 @@ def defined(text: str, **names: Any) -> Any:
 
 def cut(function: Any, where: str = "") -> Callable[..., Any] | None:
     """The function in pieces which are Python, or None if it is not cut."""
-    found = in_pieces(function, [Parting("exit", "a value", where)], lambda piece: piece)
+    found = in_pieces(function, [Branch.at(where)], "", lambda piece: piece)
     return None if found is None else found.function
 
 
@@ -390,14 +390,14 @@ def test_the_innermost_loop_around_a_line_is_cut_and_without_one_all_outer_loops
     file = function.__code__.co_filename
 
     def lines(where: str) -> list[int]:
-        found = in_pieces(function, [Parting("exit", "a value", where)], lambda piece: piece)
+        found = in_pieces(function, [Branch.at(where)], "", lambda piece: piece)
         assert found is not None
         return [piece.__code__.co_firstlineno for piece in found.parts]
 
     assert lines(f"{file}:4") == [4]
     assert lines(f"{file}:6") == [6]
     assert lines("elsewhere.py:4") == lines("") == [3, 6]
-    assert in_pieces(function, [Parting("exit", "a value", f"{file}:1")], lambda piece: piece) is None
+    assert in_pieces(function, [Branch.at(f"{file}:1")], "", lambda piece: piece) is None
 
 
 def test_lines_in_tracebacks_are_those_of_the_text() -> None:

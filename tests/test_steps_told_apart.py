@@ -251,7 +251,6 @@ def asking_for_the_middle(xs: Any) -> Any:
         (told_by_a_remainder, "'t' is used for more than positions"),
         (with_an_iterator, "'numbers' holds something whose state does not show"),
         (with_an_integer_that_turns, "'turn' is another value, or of another kind, in each step"),
-        (going_either_way, "guard at "),
         (putting_something_outside, "each step changes something outside of the call"),
         (asking_for_the_middle, "a comparison with the number of the step comes out otherwise in a later one"),
     ],
@@ -262,3 +261,13 @@ def test_explain_says_what_makes_each_number_of_steps_a_recording(function: Call
         compiled(parameter(length, 2, WIDTH, seed=length).detach())
     said = [line for line in compiled.explain(verbose=True).splitlines() if "has a recording for each number of steps" in line]
     assert said and all(why in line and "test_steps_told_apart.py:" in line for line in said), compiled.explain()
+
+
+def test_a_loop_whose_steps_go_either_way_is_in_pieces_once_a_second_length_is_recorded() -> None:
+    compiled = tj.compile(going_either_way, wait=True)
+    for length in (40, 25, 60):
+        xs = parameter(length, 2, WIDTH, seed=length).detach()
+        (h, best), (expected, most) = compiled(xs), going_either_way(xs)
+        np.testing.assert_allclose(h.detach().numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-5)
+        assert math.isclose(best, most, rel_tol=1e-5)
+    assert (compiled.stats.traces, compiled.stats.piecewise_calls) == (2, 1), compiled.explain()

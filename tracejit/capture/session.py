@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
@@ -203,11 +204,11 @@ class Session(Recorder):
         others = {k: read(a, named.at(k), k) for k, a in kwargs.items()}
         return positional, others
 
-    def named(self, cls: type[T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[T], list[str]]:
-        """The instances of a class that are arguments, or that these lead to, and what the function calls them, whether it has looked at
-        them or not."""
+    def named(self, cls: type[T], args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool) -> tuple[list[T], list[str]]:
+        """The instances of a class that are arguments, or that these lead to if it is not to be shallow, and what the function calls them,
+        whether it has looked at them or not."""
         keys: list[int | str] = [*range(len(args)), *kwargs]
-        found, names = sized_among((*args, *kwargs.values()), cls), []
+        found, names = sized_among((*args, *kwargs.values()), cls, is_shallow=is_shallow), []
         for _, (key, *steps) in found:
             called = self.facts.argument(keys[key])
             for container, key in zip(steps[::2], steps[1::2], strict=True):
@@ -340,37 +341,42 @@ def record(
     earlier: Earlier | None = None,
     keeps_items: bool = False,
     slices_move: bool = False,
+    may_give_up: bool = False,
+    is_shallow: bool = False,
 ) -> tuple[Recording, Any]:
     """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).  watch: is shown each operation.  dynamic:
     dimensions of the tensors among the arguments (`tensors_among`), and integers (`integers_among`), that are symbolic sizes in what is
     recorded.  earlier: what other recordings of the function have found.  keeps_items: see Recorder; slices_move: see
-    ContainerHandlers.
+    ContainerHandlers.  may_give_up: whether a recording ends where no later call would take its path (branches.py).  is_shallow: what is
+    in containers and objects is not among the arguments.
 
     What the function raises is raised as by an eager call: there is no recording then."""
     if (profiler := call_hook.obstacle()) is not None:
         return Recording(reasons.make("profiler_active", repr(profiler))), function(*args, **kwargs)
     try:
         with room(_FRAMES):
-            return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items, slices_move)
+            return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items, slices_move, may_give_up, is_shallow)
     except BaseException as error:
         _without_recorder(error)
         raise error  # from here: without_dispatch knows by this frame where it came from
 
 
-def integers_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
-    """The integers that are arguments, or in containers and objects that are."""
-    return [x for x, _ in sized_among((*args, *kwargs.values()), int)]
+def integers_among(args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool = False) -> list[int]:
+    """The integers that are arguments, or in containers and objects that are, if it is not to be shallow."""
+    return [x for x, _ in sized_among((*args, *kwargs.values()), int, is_shallow=is_shallow)]
 
 
-def tensors_and_integers_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], list[int]]:
+def tensors_and_integers_among(
+    args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool = False
+) -> tuple[list[Tensor], list[int]]:
     """`tensors_among` and `integers_among`, looked for once."""
-    found = [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, int)]
+    found = [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, int, is_shallow=is_shallow)]
     return [x for x in found if type(x) is not int], [x for x in found if type(x) is int]
 
 
-def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """The tensors that are arguments, or in containers and objects that are."""
-    return [x for x, _ in sized_among((*args, *kwargs.values()), Tensor)]
+def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool = False) -> list[Tensor]:
+    """The tensors that are arguments, or in containers and objects that are, if it is not to be shallow."""
+    return [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, is_shallow=is_shallow)]
 
 
 def _recorded(
@@ -382,6 +388,8 @@ def _recorded(
     earlier: Earlier | None,
     keeps_items: bool,
     slices_move: bool,
+    may_give_up: bool,
+    is_shallow: bool,
 ) -> tuple[Recording, Any]:
     modes = state.grad_enabled, state.autocast
     hold = held_back()
@@ -394,12 +402,12 @@ def _recorded(
             run.begin()
             session.root(function)
             session.facts.earlier, session.keeps_items = earlier or {}, keeps_items
-            session.containers.slices_move = slices_move
-            integers, places = session.named(int, args, kwargs)
+            session.containers.slices_move, session.branches.may_give_up = slices_move, may_give_up
+            integers, places = session.named(int, args, kwargs, is_shallow)
             session.await_integers(places)
             positional, named = session.arguments(args, kwargs)
             if dynamic:
-                tensors, names = session.named(Tensor, args, kwargs)
+                tensors, names = session.named(Tensor, args, kwargs, is_shallow)
                 for tensor, called in zip(tensors, names, strict=True):
                     session.facts.call(tensor, called)
                 known = list(zip(integers, places, strict=True))
@@ -411,7 +419,8 @@ def _recorded(
             session.unhook()
             session.let_go()
             session.sizes.end()
-            recording = finish(session, interpreter, result, modes)
+            branches = session.branches.in_program()
+            recording = replace(finish(session, interpreter, result, modes), branches=branches)
             call_hook.forget()
         return recording, released(result, session.is_outside)
     except BaseException:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = [
+    "OF_GRADIENTS",
     "OF_NUMBERS",
     "OF_READING",
     "VALUES",
@@ -52,7 +53,7 @@ _OF_TENSORS: Final = frozenset(
     {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving", "sized"}
     | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "taken_out", "unrolled", "remarks", "rows", "views"}
     | {"_prepared", "_followed", "_native", "_makers", "_known_strides", "_patched_writes", "_has_plain_writes"}
-    | {"of_objects", "opened"}
+    | {"of_objects", "opened", "branches"}
 )
 """What is known of values, of numbers in them, of objects and functions that the call has made, and of loops: each step adds to it."""
 OF_READING: Final = frozenset(
@@ -67,6 +68,8 @@ _OF_CONTAINERS: Final = frozenset({"stored", "numbered"})
 """What is known of numbers in containers, by their places (handlers/effects.py)."""
 OF_NUMBERS: Final = frozenset({"late", "_variables"})
 """What is known of numbers that the program computes: of such that nobody has, steps may make as many as they like."""
+OF_GRADIENTS: Final = frozenset({"notes", "gradients", "leaves", "last_backward"})
+"""What the recording counts where a step takes a gradient."""
 _OF_CONTENTS: Final = 4
 """How much of what `kind_of` says is no matter of how a tensor was made."""
 _AROUND: Final = ""

@@ -424,6 +424,8 @@ class RecordingInterpreter(StateRecorder):
             self._by_tape.update([((id(made), k), v) for k, v in enumerate(values) if outputs[k]._node is None])
         if shapes is not None:
             self._place_sizes(op, recorded, values, outputs[0]._node)
+        if "dynamic shape" in op.traits:
+            self.recorder.branch([x._array.shape for x in outputs])
         if self._watch is not None:
             self._watch(node, outputs)
         if op.effect is Effect.IN_PLACE:
@@ -611,6 +613,7 @@ class RecordingInterpreter(StateRecorder):
             else:
                 expected = (("expected", Literal(value)),)
                 self.nodes.append(Node(self._guard, (operand,), expected, (), user_line()))
+                self.recorder.branch(value)
         return value
 
     def take_number(self, tensor: Tensor) -> Any:
@@ -696,6 +699,8 @@ class RecordingInterpreter(StateRecorder):
             recorder.effects.note_store((id(tensor), "_grad"), GradStore(tensor, value))
         elif id(tensor) not in self.values:
             recorder.stop("outside_graph", "a leaf that was not read in the call")
+        else:
+            self.leaves.append(self.values[id(tensor)])
 
     # -- random numbers
     def draw(self, generator: Any, op: Op, attributes: Mapping[str, Any], count: int) -> Any:

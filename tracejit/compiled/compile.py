@@ -23,8 +23,10 @@ call's sizes alone, and a size that comes then is recorded when it has come `_OF
 that grows, would never earn a recording.  Where such paths go out of use before they have served `_EARNED` calls each, sizes that follow
 must come twice as often.
 
-A function whose loops go different ways in each step has too many paths.  Where these are recorded for next to nothing it is taken to
-pieces: it is Python again, and the steps of its loops are compiled functions (pieces.py).
+A function whose loops go different ways in each step has too many paths.  It is taken to pieces: it is Python again, and the steps of its
+loops are compiled functions (pieces.py).  That is done as soon as a recording was given up since it showed this itself
+(capture/branches.py), or two recordings have parted at a branch that runs in many steps; of few steps all paths may be worth having, so
+these are recorded until that has come to nothing.
 
 No function settles slower than eager: settling.py keeps account of what its entries gain and what it costs to try them and to record,
 and where that is a loss, or nothing can be recorded, calls go to the function itself for a while, longer each time.
@@ -47,12 +49,13 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
+from tracejit.capture.branches import Branch
 from tracejit.capture.function_sources import modules_by_value, sources_reached, use_source
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import INTERRUPTED, MISS, Exit, Recording
@@ -81,7 +84,7 @@ from tracejit.llvm.family import Family
 from tracejit.report.debug import DebugLog, eager_reason, left_alone, report_defect, unserved
 from tracejit.report.explain import explain_function, graph_text, source_text
 from tracejit.report.guards import exit_text, miss_text
-from tracejit.report.partings import Partings
+from tracejit.report.partings import Parting, Partings
 from tracejit.report.performance import COMPILED_ANEW, Advice, Warned, again_and_again, not_worth_it, raising, too_many
 from tracejit.report.stats import Stats
 from tracejit.report.summary import sentence, summary
@@ -106,6 +109,7 @@ else:
 _recording = Turn()
 _compiled: WeakTable[None] = WeakTable()
 _PARTED: Final = 6  # recordings that part at branches before a loop is blamed
+_STEPS: Final = 16  # of a loop that is blamed at once: runs of the branch at which recordings part
 _FEW: Final = 8  # paths, all of which may be asked
 _MANY: Final = 64  # paths of one function
 _OFTEN: Final = 4  # calls of one size
@@ -214,7 +218,8 @@ class CompiledFunction(_Partial[P, R]):
         elif entry is None:
             self._front, paths[0], paths[FRONT], paths[SIZED] = None, nothing_recorded, None, None
         elif len(self._by_sizes) > 1:
-            self._front, paths[0], paths[FRONT], paths[SIZED] = entry, self._serve_sized, None, self._sized.items
+            sized = None if self._symbolic.is_shallow else self._sized.items  # machine code looks into containers
+            self._front, paths[0], paths[FRONT], paths[SIZED] = entry, self._serve_sized, None, sized
         else:
             self._front, paths[0], paths[FRONT], paths[SIZED] = entry, entry.run, entry.machine, None
         if self._is_outdated and self._front is not None:
@@ -524,7 +529,7 @@ class CompiledFunction(_Partial[P, R]):
                 self._refuse(reason, lasting=reason.code != "profiler_active")
                 return UNSERVED
             dynamic = self._symbolic.dimensions(args, kwargs)
-            integers = integers_among(args, kwargs)  # before the call changes what there is
+            integers = integers_among(args, kwargs, self._symbolic.is_shallow)  # before the call changes what there is
             slices_move = self._looks_back and not self._fullgraph
             met = [(entry.recording.facts, entry.recording.moved) for entry in self._entries] if slices_move else []
             try:
@@ -536,6 +541,8 @@ class CompiledFunction(_Partial[P, R]):
                     earlier=earlier_values(met),
                     keeps_items=self._keeps_items,
                     slices_move=slices_move,
+                    may_give_up=not self._fullgraph,
+                    is_shallow=self._symbolic.is_shallow,
                 )
             except Exception as error:
                 self._note(make("raised", type(error).__name__))
@@ -681,7 +688,10 @@ class CompiledFunction(_Partial[P, R]):
         if recording.reason is not None:
             self._looks_back &= recording.reason.code != "moving_part_written"
             self._keeps_items |= recording.reason.code == "items_used"
-            self._refuse(recording.reason)
+            if recording.reason.code == "branching_loop":
+                self._give_up(recording, recording.reason)
+            else:
+                self._refuse(recording.reason)
             return
         if self._fullgraph and recording.outside:
             self._refuse(recording.outside[0])
@@ -735,8 +745,9 @@ class CompiledFunction(_Partial[P, R]):
             elif entry.is_unstable():
                 self._refuse(make("unstable_guards", self._name()))
             return
+        branch = None
         if not arriving.is_instance:
-            self._partings.note(self._name(), recording.facts, [entry.recording.facts for entry in self._entries])
+            branch = self._partings.note(self._name(), recording.facts, [entry.recording.facts for entry in self._entries])
         stats = self.stats
         served = sum(other.executable.counter[0] for other in self._entries)
         self._settling.recorded(entry, served, arriving.is_instance)
@@ -756,7 +767,7 @@ class CompiledFunction(_Partial[P, R]):
         self._rare_calls = 0
         if len(self._entries) == _MANY and len(self._by_sizes) > 1:
             self._note(make("many_sizes", f"{self._name()} has recorded paths for {len(self._by_sizes)} sizes of its arguments"))
-        if self._take_to_pieces():
+        if self._has_barren_loop(branch):
             return
         if self._settling.is_wasteful():
             parting = self._partings.foremost() or self._partings.latest
@@ -764,16 +775,42 @@ class CompiledFunction(_Partial[P, R]):
         if self._is_full():
             self._note(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
 
-    def _take_to_pieces(self) -> bool:
-        """Where paths are recorded for next to nothing, and the function has a loop at fault, its steps are compiled instead.  Whether they
-        are from now on."""
-        partings = self._partings.of_branches()
-        parted = sum(parting.count for parting in partings)
-        if parted < _PARTED or not self._may_be_cut or self._fullgraph or not self._settling.is_wasteful():
+    def _has_barren_loop(self, parting: Parting | None) -> bool:
+        """A path was recorded, which parts from others at this branch, if at one: whether the steps of a loop go so many ways that it has
+        been left to Python, and the function is in pieces from now on."""
+        if not self._may_be_cut or self._fullgraph:
             return False
+        branches = [branch for entry in self._entries for branch in entry.recording.branches]
+        blamed = [x for x in branches if parting is not None and x.where == parting.where and x.runs >= _STEPS]
+        if parting is not None and blamed:
+            others = [x for x in branches if x.alternates and x.runs >= _STEPS]
+            if self._take_to_pieces(parting, [*blamed, *others]):
+                return True
+            if (worst := next((x for x in blamed if x.alternates), None)) is not None:
+                self._settling.discourage()
+                self._note(make("branching_loop", worst.text(), worst.where))
+            return False
+        partings = self._partings.of_branches()
+        if sum(x.count for x in partings) < _PARTED or not self._settling.is_wasteful():
+            return False
+        known = {branch.where: branch for branch in branches}
+        return self._take_to_pieces(partings[0], [known.get(x.where, Branch.at(x.where)) for x in partings])
+
+    def _give_up(self, recording: Recording, reason: Reason) -> None:
+        """A recording has ended in a loop whose steps go different ways: the function is taken to pieces, or left alone."""
+        blamed = [x for x in recording.branches if x.where == reason.where or (x.alternates and x.runs >= _STEPS)]
+        parting = Parting("exit", "a value", reason.where, blamed[0].values if blamed else [])
+        if not blamed or not self._may_be_cut or not self._take_to_pieces(parting, blamed):
+            self._settling.discourage()
+            self._refuse(reason)
+
+    def _take_to_pieces(self, parting: Parting, branches: Sequence[Branch]) -> bool:
+        """Have the steps of the loops around branches compiled, and nothing else.  Whether they are from now on.  parting: the branch at
+        fault."""
         self._may_be_cut = False
+        why = f"{parting.name}{parting.place()} changes ({parting.some()})"
         try:
-            pieces = in_pieces(self.__wrapped__, partings, self._piece)
+            pieces = in_pieces(self.__wrapped__, branches, why, self._piece)
         except Exception as error:  # the call itself went well
             report_defect(self._name(), "take to pieces", error)
             return False
@@ -788,7 +825,7 @@ class CompiledFunction(_Partial[P, R]):
 
     def _piece(self, function: Any) -> CompiledFunction[..., Any]:
         made = CompiledFunction(function)
-        made._backend, made._patience, made._symbolic = self._backend, self._patience, SymbolicPaths(self._symbolic.dynamic)
+        made._backend, made._patience, made._symbolic = self._backend, self._patience, SymbolicPaths(self._symbolic.dynamic, True)
         return made
 
     def _made(
@@ -911,7 +948,7 @@ class CompiledFunction(_Partial[P, R]):
         self._make_whole()
         self._reasons = {}
         self._family = Family()
-        self._symbolic = SymbolicPaths(self._symbolic.dynamic)
+        self._symbolic = SymbolicPaths(self._symbolic.dynamic, self._symbolic.is_shallow)
         self._settling.clear()
         self.stats.reset()
 

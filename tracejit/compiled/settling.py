@@ -16,7 +16,8 @@ trying.
   after `_RAISED` in a row that ended in an error, after 8 calls, then twice as many.  A function without entries is left alone meanwhile.
   A recording, with the program that is made of it, is worth `_WORTH` served calls, and an instance of another one a single one.  Where
   `_WASTED` recordings more were made than have earned what they are worth, a function that can be is taken to pieces (pieces.py); where
-  `_UNUSED` more were, the next one comes `FIRST_WAIT` calls later, then twice as many, until enough calls have been served.
+  `_UNUSED` more were, the next one comes `FIRST_WAIT` calls later, then twice as many, until enough calls have been served.  So it does at
+  once where a recording shows that later calls go other ways, and the function cannot be taken to pieces (`discourage`).
   Where there is no room for another path, it is looked for entries that are not used after so many calls as an entry may have to wait for
   (`is_crowded`), twice as many whenever something was dropped; and sooner for paths of other sizes that one call makes up for.
   A function made anew, and compiled, for each call (a lambda in a loop) is no better: after `_FRUITLESS` of one piece of code in
@@ -218,6 +219,12 @@ class Settling:
     def is_wasteful(self) -> bool:
         """Whether many more paths were recorded than have earned what they are worth."""
         return self._unused >= _WASTED * _WORTH
+
+    def discourage(self) -> None:
+        """What has been recorded is a path that no later call takes, and the next one would be another: recordings wait from now on."""
+        self._failures = max(self._failures, config.max_failures - 1)
+        self._unused = max(self._unused, _UNUSED * _WORTH)
+        self._wait = max(self._wait, FIRST_WAIT)
 
     def failed(self, lasting: bool) -> int:
         """A recording came to nothing; lasting: because of the program, not of what is around it.  For how many calls to wait."""

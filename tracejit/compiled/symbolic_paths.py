@@ -248,9 +248,11 @@ class SymbolicPath:
 class SymbolicPaths:
     """What a function has met of sizes, and the symbolic recordings that came of it."""
 
-    def __init__(self, dynamic: bool | None = None) -> None:
-        """dynamic: whether all sizes are symbolic at once, or none ever is; None: those of which there was a second one."""
+    def __init__(self, dynamic: bool | None = None, is_shallow: bool = False) -> None:
+        """dynamic: whether all sizes are symbolic at once, or none ever is; None: those of which there was a second one.  is_shallow: what
+        is in containers and objects is not among the arguments: these are variables of a function, and may grow from call to call."""
         self.dynamic = dynamic
+        self.is_shallow = is_shallow
         self.paths: tuple[SymbolicPath, ...] = ()
         self._pinned: dict[str, None] = {}  # why sizes are none of these, for a reader
         self._first: dict[tuple[int, ...], Shapes] = {}  # ranks of the arguments -> the shapes that came first
@@ -260,7 +262,7 @@ class SymbolicPaths:
 
     def dimensions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, int]]:
         """The dimensions of the tensors among the arguments, and the integers, that are symbolic when this call is recorded."""
-        tensors, shapes = tensors_among(args, kwargs), self.shapes(args, kwargs)
+        tensors, shapes = tensors_among(args, kwargs, self.is_shallow), self.shapes(args, kwargs)
         ranks = _ranks(shapes)
         first, varying = self._first.setdefault(ranks, shapes), self._varying.setdefault(ranks, set())
         marked = set()
@@ -282,9 +284,9 @@ class SymbolicPaths:
         that one and (0, INTEGER) for others."""
         integers: list[int] = []
         if self._asked:
-            tensors, integers = tensors_and_integers_among(args, kwargs)
+            tensors, integers = tensors_and_integers_among(args, kwargs, self.is_shallow)
         else:
-            tensors = tensors_among(args, kwargs)
+            tensors = tensors_among(args, kwargs, self.is_shallow)
         found = tuple([_layout(a.shape, a.strides, a.itemsize) for x in tensors for a in (x._array,)])
         return self._with(found, integers) if self._asked else found
 

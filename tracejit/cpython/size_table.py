@@ -47,11 +47,11 @@ _DEEPEST: Final = 4  # containers and objects in each other
 _CONTAINERS: Final = TUPLES | LISTS | DICTIONARIES
 
 
-def sized_among(objects: Iterable[Any], *classes: type) -> list[tuple[Any, tuple[Any, ...]]]:
-    """The instances of some classes among the arguments of a call, and in what they lead to, with where each is: the number of the
-    argument, then the container and the index or key, or the object and the attribute's name, at each step."""
+def sized_among(objects: Iterable[Any], *classes: type, is_shallow: bool = False) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The instances of some classes among the arguments of a call, and in what they lead to, if it is not to be shallow, with where each
+    is: the number of the argument, then the container and the index or key, or the object and the attribute's name, at each step."""
     found: list[tuple[Any, tuple[Any, ...]]] = []
-    _look(found, classes, enumerate(objects), (), _DEEPEST, [_MOST], [_MOST])
+    _look(found, classes, enumerate(objects), (), 0 if is_shallow else _DEEPEST, [_MOST], [_MOST])
     return found
 
 

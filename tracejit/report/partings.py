@@ -122,16 +122,16 @@ class Partings:
         self.latest: Parting | None = None  # that of the last recording
         self._branches: dict[tuple[str, str], Parting] = {}  # of recordings of whatever sizes
 
-    def note(self, name: str, facts: Sequence[Fact], others: Iterable[Sequence[Fact]]) -> None:
-        """A recording of function `name` with these facts was made, beside others: it parted from the one that it followed furthest."""
+    def note(self, name: str, facts: Sequence[Fact], others: Iterable[Sequence[Fact]]) -> Parting | None:
+        """A recording of function `name` with these facts was made, beside others: it parted from the one that it followed furthest.
+        Returns where that was, if the program went another way there."""
         compared = list(others)[-_COMPARED:]
         found = _first_difference(facts, compared)
         self.latest = None if found is None else _added(self._found, *found)
         if self.latest is not None and self.latest.count == ENOUGH:
             parted(name, self.latest.text())
         branch = _first_difference(_without_sizes(facts), list(map(_without_sizes, compared)))
-        if branch is not None and branch[1].kind in _BRANCHES:
-            _added(self._branches, *branch)
+        return None if branch is None or branch[1].kind not in _BRANCHES else _added(self._branches, *branch)
 
     def foremost(self) -> Parting | None:
         """The guard at which most recordings parted, once they are enough."""

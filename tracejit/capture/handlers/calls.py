@@ -148,7 +148,9 @@ class CallHandlers(Handlers):
 
     def inlined(self, compiled: Any) -> Any:
         """The function that a compiled function stands for."""
-        return self.recorder.attributes.get_attribute(compiled, "__wrapped__")
+        function = self.recorder.attributes.get_attribute(compiled, "__wrapped__")
+        self.recorder.branches.follow(function)
+        return function
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         recorder = self.recorder

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture import reasons
+from tracejit.capture.branches import Branches
 from tracejit.capture.handlers.array_stores import ArrayStoreHandlers
 from tracejit.capture.handlers.attributes import AttributeHandlers
 from tracejit.capture.handlers.base import ABSENT, Handler, TensorSource
@@ -108,6 +109,7 @@ class Recorder(Origins):
         }  # fmt: skip
         self.prologue: list[Statement | TensorSource] = []
         self.facts = Facts()
+        self.branches = Branches()
         self.tensors: dict[int, TensorSource] = {}
         self.asked_for: set[Name] = set()  # variables that are guarded by their values
         self.positions: set[Name] = set()  # those that say where a slice is, in calls to come if not in this one
@@ -167,6 +169,12 @@ class Recorder(Origins):
             self.sizes.end()
             self.reason = reasons.make(code, detail, user_line())
             self.settle_made()
+
+    def branch(self, outcome: Any) -> None:
+        """A value decides what the program does next; this ends the recording of a loop whose steps go different ways, once it is long."""
+        hindrance = self.branches.note(outcome, len(self.program.nodes))
+        if hindrance:
+            self.stop("branching_loop", hindrance)
 
     def settle_made(self) -> None:
         """From now on what this run made is for anybody."""
@@ -283,6 +291,7 @@ class Recorder(Origins):
             return
         if self.first_time("guard", missing := Not(condition) if outcome else condition):
             self.prologue.append(Miss(missing))
+            self.branch(outcome)
             self.facts.note("outcome", "a comparison of numbers", str(outcome), user_line())
 
     def guard_number(self, number: SymbolicNumber) -> None:

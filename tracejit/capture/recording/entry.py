@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tracejit.capture.branches import Branch
 from tracejit.capture.reasons import Reason
 from tracejit.capture.recording.cell import Cell
 from tracejit.capture.recording.facts import Earlier, Fact
@@ -213,7 +214,7 @@ class Recording:
     env: of the symbolic sizes in all of this, if there are any (sized.py).
     facts: what the guards are about, in the order in which a reader asks.  moved: of which of these it was decisive that it had been
     another one.  outside: calls that are made beside the program.  left_out: how many steps of loops did not run as Python.  remarks: what
-    else there is to say of them."""
+    else there is to say of them.  branches: where values decided more than once what the call does."""
 
     reason: Reason | None
     graph: Graph | None = None
@@ -238,6 +239,7 @@ class Recording:
     outside: tuple[Reason, ...] = field(default=(), repr=False)
     left_out: int = field(default=0, compare=False)
     remarks: tuple[str, ...] = field(default=(), compare=False)
+    branches: tuple[Branch, ...] = field(default=(), repr=False, compare=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
         """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.  Its globals are what the names

@@ -9,6 +9,7 @@ when they are called.  What is rewritten stands in rewrite.py; here a code objec
 from __future__ import annotations
 
 import ast
+import weakref
 from collections.abc import Sequence
 from types import CodeType
 from typing import Any, Final
@@ -16,22 +17,38 @@ from typing import Any, Final
 from tracejit.capture.syntax.compiling import compile_again
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.locate import Located, NotConvertible, give_source_of, locate, source_extent
+from tracejit.capture.syntax.loops import lines_ending_while
 from tracejit.capture.syntax.rewrite import CELLS, Rewriter
 from tracejit.capture.syntax.sources import nested_codes
 from tracejit.core.weak_table import WeakTable
 
-__all__ = ["CAPTURE", "INSTRUMENTED", "compiled_as", "convert", "convert_with_source", "is_instrumented"]
+__all__ = [
+    "CAPTURE", "INSTRUMENTED", "compiled_as", "convert", "convert_with_source", "ends_while", "is_instrumented", "original_of",
+]  # fmt: skip
 
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _instrumented: WeakTable[bool] = WeakTable()  # instrumented code and the comprehensions inside it
 INSTRUMENTED: Final = _instrumented.ids()
+_ends: WeakTable[frozenset[int]] = WeakTable()  # instrumented code -> the lines of `lines_ending_while`
+_originals: WeakTable[weakref.ref[CodeType]] = WeakTable()  # instrumented code -> what it was made of
 _converted: WeakTable[CodeType | tuple[str, str]] = WeakTable()  # original code -> instrumented code, or why there is none
 
 
 def is_instrumented(code: CodeType) -> bool:
     """Whether `code` was made by `convert`."""
     return id(code) in INSTRUMENTED
+
+
+def ends_while(code: CodeType, line: int) -> bool:
+    """Whether what is decided at a line of instrumented code may end a `while` loop."""
+    return line in (_ends.get(code) or ())
+
+
+def original_of(code: CodeType) -> CodeType | None:
+    """The code that was instrumented; None for that of comprehensions, which are part of a function."""
+    original = _originals.get(code)
+    return None if original is None else original()
 
 
 def convert(code: CodeType, names: dict[str, Any] | None = None) -> CodeType:
@@ -125,6 +142,7 @@ def _convert(code: CodeType, names: dict[str, Any] | None) -> CodeType:
         raise NotConvertible("unsupported_syntax", "a coroutine or asynchronous generator")
     located = locate(code, names)
     node = located.node
+    ends = lines_ending_while(node)
     rewriter = Rewriter(code, located.class_name, node)
     _without_annotations(node.args)
     name = "__instrumented__"  # a name of its own: the function's stays a global or free variable
@@ -142,6 +160,9 @@ def _convert(code: CodeType, names: dict[str, Any] | None) -> CodeType:
         raise NotConvertible("unsupported_syntax", "a coroutine")
     result = _compiled(code, located, inner, name, (CAPTURE, *code.co_freevars))
     _remember(result)
+    _originals[result] = weakref.ref(code)
+    if ends:
+        _ends[result] = ends
     return result
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "is_turned",
     "joined_list",
     "kept_counter",
+    "lines_ending_while",
     "listed_in",
     "loop_names",
     "may_leave_by",
@@ -439,6 +440,21 @@ def _computed_with(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.UnaryOp):
         return [node.operand] if isinstance(node.op, ast.USub) else []
     return [*node.args, *[part.value for part in node.keywords]] if isinstance(node, ast.Call) else []
+
+
+def lines_ending_while(node: FunctionNode) -> frozenset[int]:
+    """The lines of what decides whether `while` loops of a function go on: their conditions, and those of an `if` with a `break` in loops
+    like `while True`."""
+    found: list[ast.expr] = []
+    for loop in walk(node):
+        if isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant):
+            parts = [part for statement in loop.body for part in _own_parts(statement)]
+            found += [
+                x.test for x in parts if isinstance(x, ast.If) and any(isinstance(y, ast.Break) for y in (*x.body, *x.orelse))
+            ]
+        elif isinstance(loop, ast.While):
+            found.append(loop.test)
+    return frozenset([line for test in found for line in range(test.lineno, (test.end_lineno or test.lineno) + 1)])
 
 
 def named(name: str, node: ast.AST) -> list[ast.Name]:

@@ -11,7 +11,8 @@ A body that goes one of two ways in each step goes one of 2**n in n of them.  As
 They do the same if the body's variables are the function's own (no nested function shares them), each of them has a value where the piece
 takes it, and what the piece gives back is what may be read later: both are decided from the syntax alone, by which names surely have been
 assigned (as in Aho, Lam, Sethi and Ullman, "Compilers", 2nd ed., section 9.2), and a body is left as it is where that does not show.
-`continue`, `break` and `return` of the loop are told by a number in front of the values.
+`continue`, `break` and `return` of the loop are told by a number in front of the values.  The condition of a `while` loop that values end
+becomes part of its body: `while True: if not condition: break`.
 
 What is left to tell them apart: frames (one more of them, and other `f_locals`), and objects that only a step holds, which go at its end.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final, TypeGuard
@@ -30,9 +31,10 @@ from tracejit.capture.syntax.locate import FunctionNode, Located, NotConvertible
 from tracejit.capture.syntax.parts import children, walk
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, names_stored_by
 
-__all__ = ["Piece", "cut"]
+__all__ = ["Cut", "Piece", "cut", "has_loop_around"]
 
 _GOES_ON, _BREAKS, _RETURNS = range(3)
+_CALLS: Final = "__calls__"
 _HOW: Final = "__how__"
 _GIVEN: Final = "__given__"
 _LOOKING: Final = LOOKING_AT_VARIABLES | {"super", "__class__", "_getframe", "currentframe", "inspect", "traceback", "stacklevel"}
@@ -62,10 +64,32 @@ class _NoPiece(Exception):
     """A body stays as it is."""
 
 
-def cut(code: CodeType, lines: Sequence[int | None], names: dict[str, Any] | None = None) -> tuple[CodeType, list[Piece]] | None:
-    """A function in pieces: its code, with free variables for them after its own, and the pieces.  lines: in which something differs from
-    call to call; the innermost loops around them are taken, or all loops that are in no other one where one of them is None, or in another
-    function.  names: the globals of the function.  None where there is no such loop, or all bodies have to stay as they are.  Raises
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A function in pieces: its code, with free variables for them after its own, and the pieces.  calls: the free variable, if there is
+    one, that is given what some calls call, and answers what they are to call instead."""
+
+    code: CodeType
+    pieces: list[Piece]
+    calls: str | None
+
+
+def has_loop_around(code: CodeType, line: int, names: dict[str, Any] | None = None) -> bool:
+    """Whether a line of a function is in a loop, one in no nested function.  names: the globals of the function.  Raises NotConvertible as
+    `locate` does."""
+    node = locate(code, names).node
+    return isinstance(node, ast.FunctionDef) and any(_around(loop, line) for loop in _outermost(node.body))
+
+
+def cut(
+    code: CodeType,
+    lines: Sequence[int | None],
+    names: dict[str, Any] | None = None,
+    calls: Collection[int] = (),
+) -> Cut | None:
+    """A function in pieces.  lines: in which something differs from call to call; the innermost loops around them are taken, or all loops
+    that are in no other one where one of them is None, or in another function.  names: the globals of the function.  calls: lines
+    outside of these loops whose calls may be of functions that are in pieces, too.  None where all bodies have to stay as they are.  Raises
     NotConvertible as `locate` does."""
     located = locate(code, names)
     node = located.node
@@ -82,12 +106,30 @@ def cut(code: CodeType, lines: Sequence[int | None], names: dict[str, Any] | Non
     pieces: list[Piece] = []
     for k, loop in enumerate(chosen):
         if not any(x is loop for x in (*chosen[:k], *inside)):
-            piece = cutter.piece(loop, f"__piece_{len(pieces) + 1}__")
+            decides = isinstance(loop, ast.While) and any(line is not None and _is_in(loop.test, line) for line in lines)
+            piece = cutter.piece(loop, f"__piece_{len(pieces) + 1}__", decides)
             pieces += [] if piece is None else [piece]
-    if not pieces:
+    routed = [x for x in _calls_at(node, calls) if not any(x is y for y in inside)]
+    if not pieces and not routed:
         return None
+    for call in routed:
+        call.func = ast.copy_location(ast.Call(ast.copy_location(ast.Name(_CALLS, ast.Load()), call), [call.func], []), call)
     node.lineno = code.co_firstlineno  # of the first decorator: lines of code are counted from there
-    return compiled_as(code, located, [piece.name for piece in pieces]), pieces
+    free = [*[piece.name for piece in pieces], *([_CALLS] if routed else [])]
+    return Cut(compiled_as(code, located, free), pieces, _CALLS if routed else None)
+
+
+def _calls_at(node: ast.FunctionDef, lines: Collection[int]) -> list[ast.Call]:
+    """The calls of a function that stand at some lines, but for those in nested functions, and of what looks at who calls it."""
+    found: list[ast.Call] = []
+    waiting: list[ast.AST] = list(node.body)
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.Call) and any(_is_in(part, line) for line in lines) and _named([part.func]).isdisjoint(_LOOKING):
+            found.append(part)
+        if not isinstance(part, FunctionNode | ast.ClassDef):
+            waiting += children(part)
+    return found
 
 
 def _is_elsewhere(node: ast.FunctionDef, line: int) -> bool:
@@ -96,7 +138,7 @@ def _is_elsewhere(node: ast.FunctionDef, line: int) -> bool:
     return not _is_in(node, line) or any(_is_in(part, line) for part in inside)
 
 
-def _is_in(node: FunctionNode, line: int) -> bool:
+def _is_in(node: FunctionNode | ast.expr, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or 0)
 
 
@@ -110,8 +152,9 @@ def _outermost(body: Iterable[ast.AST]) -> Iterator[ast.For | ast.While]:
 
 
 def _around(loop: ast.For | ast.While, line: int | None) -> list[ast.For | ast.While]:
-    """The loops around a line, from this one inwards; empty where it is not around it."""
-    first, last = loop.body[0].lineno, loop.body[-1].end_lineno or 0
+    """The loops around a line, from this one inwards; empty where it is not around it.  Each step asks the condition of a `while`."""
+    first = loop.test.lineno if isinstance(loop, ast.While) else loop.body[0].lineno
+    last = loop.body[-1].end_lineno or 0
     if line is None or not first <= line <= last:
         return []
     return [loop, *next((chain for inner in _outermost(loop.body) if (chain := _around(inner, line))), [])]
@@ -136,8 +179,21 @@ class _Cutter:
         deleted = {x.id for x in walk(node) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Del)}
         self.deleted = deleted | {x.name for x in walk(node) if isinstance(x, ast.ExceptHandler) and x.name}
 
-    def piece(self, loop: ast.For | ast.While, name: str) -> Piece | None:
-        """The body of a loop, in whose place there is a call of it; None, and nothing has changed, where it has to stay."""
+    def piece(self, loop: ast.For | ast.While, name: str, decides: bool = False) -> Piece | None:
+        """The body of a loop, in whose place there is a call of it; None, and nothing has changed, where it has to stay.  decides: the
+        condition of a `while` is part of the body, if nothing is done where it ends the loop."""
+        if not decides or not isinstance(loop, ast.While) or loop.orelse:
+            return self._made(loop, name)
+        test, body = loop.test, loop.body
+        ends = ast.If(ast.copy_location(ast.UnaryOp(ast.Not(), test), test), [ast.copy_location(ast.Break(), test)], [])
+        loop.body = [ast.copy_location(ends, test), *body]
+        loop.test = ast.copy_location(ast.Constant(True), test)
+        made = self._made(loop, name)
+        if made is None:
+            loop.test, loop.body = test, body
+        return made
+
+    def _made(self, loop: ast.For | ast.While, name: str) -> Piece | None:
         body = loop.body
         try:
             given, kept = self._names(loop)
