@@ -45,14 +45,16 @@ class Growing(NamedTuple):
 
 class Beginning:
     """What a step begins with.  elements: how many of the snapshot's tensors are those of the loop's element.  values: of the tensors.
-    nodes: how many there are.  lists: those that steps append to."""
+    nodes: how many there are; gradients, leaves: how many of both the recording has counted.  lists: those
+    that steps append to."""
 
-    __slots__ = ("elements", "lengths", "lists", "nodes", "seen", "values")
+    __slots__ = ("elements", "gradients", "leaves", "lengths", "lists", "nodes", "seen", "values")
 
     def __init__(self, interpreter: RecordingInterpreter, seen: Snapshot, elements: int, lists: list[Growing]) -> None:
         self.seen = seen
         self.values = [interpreter.values.get(id(x)) for x in seen.tensors]
         self.elements = elements
         self.nodes = len(interpreter.nodes)
+        self.gradients, self.leaves = interpreter.gradients, len(interpreter.leaves)
         self.lists = lists
         self.lengths = [len(x.items) for x in lists]

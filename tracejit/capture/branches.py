@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final
 
-from tracejit.capture.own_files import PACKAGE
 from tracejit.capture.places import instrumented_frames
 from tracejit.capture.syntax.convert import ends_while, original_of
+from tracejit.core.own_files import is_own_frame
 
 __all__ = ["Branch", "Branches", "Site"]
 
@@ -132,7 +132,7 @@ class Branches:
     def _begun(self, outcome: Any, frames: list[FrameType]) -> Branch:
         """frames: the innermost first."""
         sites: list[Site] = []
-        of_program = [x for x in frames if not x.f_code.co_filename.startswith(PACKAGE)]
+        of_program = [x for x in frames if not is_own_frame(x)]
         line = None  # in a comprehension, which is part of the function around it
         for frame in of_program:
             line = frame.f_lineno if line is None else line

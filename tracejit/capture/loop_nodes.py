@@ -231,6 +231,7 @@ class StepsAsLoop:
         items: those elements that are no views, but items of lists; listed: the tensors in these lists, which the loop reads as they are
         before it."""
         self._listed = listed
+        self._has_tape = not step.takes_gradients
         self._row_major = row_major
         self._interpreter = interpreter
         self._begins = begins
@@ -320,7 +321,7 @@ class StepsAsLoop:
         if not isinstance(x, Tensor):
             return ScalarAval(type(x._value)), False
         value = self._interpreter.values[id(x)]
-        return self._interpreter.avals[value], value in self._interpreter.requires_grad
+        return self._interpreter.avals[value], self._has_tape and value in self._interpreter.requires_grad
 
     def _outside(self, place: Place) -> Any:
         """What is the same in all steps: a tensor, or a number."""
@@ -424,7 +425,7 @@ class StepsAsLoop:
             return False
         begun = self._begins[target[1]]
         has_place = begun.requires_grad or self._kinds[target][1] or any(w.kind[0][1] for w in self._writes_to(target))
-        if has_place and not a.with_grad:  # what is written leaves the tensor at its place
+        if self._has_tape and has_place and not a.with_grad:  # what is written leaves the tensor at its place
             return False
         return self._has_own_memory(begun)
 

@@ -27,10 +27,12 @@ nothing else with, and where it may ask which step it is.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, starmap
 from types import CellType
 from typing import TYPE_CHECKING, Any, Final
 
+from tracejit.autograd.grad_mode import set_grad_enabled
 from tracejit.capture.beginnings import Beginning, Growing
 from tracejit.capture.carried_numbers import CarriedNumbers
 from tracejit.capture.elements import FIRST, LAST, MORE_THAN, MOST_FIRST, MOST_LAST, AnyNumber, Numbers, Rows, Through, made_at
@@ -43,7 +45,7 @@ from tracejit.capture.listed import Reads, Wanted, slices_of
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import BINARY
-from tracejit.capture.snapshots import OF_NUMBERS, kind_of, left_outside, recorded, snapshot
+from tracejit.capture.snapshots import OF_GRADIENTS, OF_NUMBERS, kind_of, left_outside, recorded, snapshot
 from tracejit.capture.steps import Applied, Asked, Place, Read, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
@@ -54,7 +56,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
 from tracejit.core.symbolic import SymInt, python_type, without_symbols
 from tracejit.ir.graph import Literal, Node
-from tracejit.ops.movement.views import select, slice_
+from tracejit.ops.movement.views import detach, select, slice_
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -393,7 +395,7 @@ class Loop:
         any_number = isinstance(self._elements, AnyNumber)
         least = 1 if any_number else _WORTH
         if step is not None and remaining * (len(step.nodes) or any(step.appended)) >= least:
-            known = recorded(self._interpreter, OF_NUMBERS)
+            known = self._held()
             if previous is not None and previous.is_like(step) and self._recorded == known:
                 moves = self._moves(previous, step)
                 read = self._read_along(previous, step, variables)
@@ -409,6 +411,11 @@ class Loop:
         self._tries, self._told = tries, self._difference(before, now, step, known)
         self._before, self._step, self._recorded = now, step, known
         return False
+
+    def _held(self) -> Any:
+        """What the recording holds, but for values, nodes, numbers of the program, and gradients that were taken."""
+        interpreter = self._interpreter
+        return recorded(interpreter, OF_NUMBERS | OF_GRADIENTS), interpreter.notes - interpreter.gradients
 
     def _remark(self, why: str) -> None:
         """Tell who asks why each number of steps is a recording."""
@@ -526,7 +533,12 @@ class Loop:
         """The variables that tell steps apart."""
         names = self._names
         apart = {*self._cells, *self._counters, *names.ignored, *names.listed, *(() if names.unpacked else names.targets)}
-        apart.update(name for name in names.renewed if is_symbolic(variables.get(name)))
+        taken = self._interpreter.gradients > 0  # what these were of may be there still, where nobody looks at it any more
+        apart.update(
+            name
+            for name in names.renewed
+            if is_symbolic(x := variables.get(name)) or (taken and isinstance(x, Tensor) and x.requires_grad)
+        )
         return {name: value for name, value in variables.items() if not (name in apart or name.startswith((_TEMPORARY, CAPTURE)))}
 
     def _are_as_kept(self, variables: Mapping[str, Any]) -> bool:
@@ -554,10 +566,11 @@ class Loop:
             found[name, at] = Read(name, at, (interpreter.avals[value], value in interpreter.requires_grad))
         nodes: list[Applied] = []
         count = 0
+        leaves = interpreter.leaves[before.leaves : now.leaves]
         for node in interpreter.nodes[before.nodes : now.nodes]:
             if not interpreter.taken_out.isdisjoint(node.outputs):
                 continue
-            applied = self._applied(node, places)
+            applied = self._applied(node, places, leaves)
             if applied is None:
                 return None
             nodes.append(applied)
@@ -576,11 +589,30 @@ class Loop:
             return None
         if any(left[k] != ("given", k + now.elements) for k in held):
             return None
-        return Step(nodes, left, appended, asked, list(found.values()))  # type: ignore[arg-type]
+        step = Step(nodes, left, appended, asked, list(found.values()))  # type: ignore[arg-type]
+        has_taken = (now.gradients, now.leaves) != (before.gradients, before.leaves)
+        return self._without_tape(step, before, now, places) if has_taken else step
 
-    def _applied(self, node: Node, places: Mapping[int, Place]) -> Applied | None:
+    def _without_tape(self, step: Step, before: Beginning, now: Beginning, places: Mapping[int, Place]) -> Step | None:
+        """A step that has taken gradients, as one that has computed them without a tape; None where it leaves something on the tape but
+        leaves, or has made leaves of what it has not made, or given such gradients."""
+        tensors = now.seen.tensors[now.elements :]
+        appended = [x for grown, length in zip(now.lists, before.lengths, strict=True) for x in grown.since(length)]
+        leaves = tuple([k for k, x in enumerate(tensors) if x.requires_grad])
+        begun = self._interpreter.leaves[before.leaves : now.leaves]
+        if any(x.requires_grad for x in appended) or any(places.get(v, ("shared", v))[0] != "made" for v in begun):
+            return None
+        if not all(tensors[k].is_leaf and tensors[k]._base is None and step.left[k][0] in ("made", "given") for k in leaves):
+            return None
+        nodes = [replace(a, with_grad=False, kind=tuple([(aval, False) for aval, _ in a.kind])) for a in step.nodes]
+        return replace(step, nodes=nodes, takes_gradients=True, leaves=leaves)
+
+    def _applied(self, node: Node, places: Mapping[int, Place], leaves: Sequence[int] = ()) -> Applied | None:
+        """leaves: the values of tensors that became leaves in the step: a node begins another value of each."""
         op, interpreter = node.op, self._interpreter
         with_grad = interpreter.evaluated.get(node.outputs[0]) if node.outputs else op.kind is Kind.GUARD
+        if with_grad is None and op is detach and node.operands[0] in leaves:
+            with_grad = False
         if with_grad is None or "dynamic shape" in op.traits:
             return None
         if op.effect is Effect.RANDOM and op.kind is not Kind.RANDOM:
@@ -651,7 +683,8 @@ class Loop:
         begin, interpreter = self._at, self._interpreter
         before = now.seen.tensors[now.elements :]
         step = step.with_given(now.elements)
-        entered = self._looped(step, moves, reads, now)
+        with set_grad_enabled(state.grad_enabled and not step.takes_gradients):
+            entered = self._looped(step, moves, reads, now)
         evaluates = may_be_evaluated(step)
         if entered is None:
             if isinstance(self._elements, AnyNumber) or not evaluates:
@@ -664,15 +697,18 @@ class Loop:
             # What is in one piece is taken apart here, where that is recorded.
             given = [[*self._given(at), *reads.tensors(self._place(at) - begin + 1)] for at in steps]
             after = interpreter.evaluating(lambda: self._passed(repeating, given, begin, entered, now.lists))
+        for k in step.leaves:
+            if after[k] is not before[k]:
+                after[k].requires_grad_()
         interpreter.left_out += self._at - begin
-        replace = Replacement(interpreter, before, after)
-        replace.inside(now.seen.containers)
-        left = {name: replace(variables.get(name, UNBOUND)) for name in self._names.stored}
+        replaced = Replacement(interpreter, before, after)
+        replaced.inside(now.seen.containers)
+        left = {name: replaced(variables.get(name, UNBOUND)) for name in self._names.stored}
         admitted = interpreter.recorder.sizes.admitted
         left.update((name, admitted(part.at(self._place(self._at)))) for name, part in self._kept.items())
         if isinstance(self._elements, AnyNumber):
             numbers = self._carried.tensors(variables)
-            left.update((name, interpreter.take_number(replace(x))) for name, x in numbers.items())
+            left.update((name, interpreter.take_number(replaced(x))) for name, x in numbers.items())
         self.left = (self._elements[self._at], *left.values())
         self._close()
         return True

@@ -7,7 +7,7 @@ the tape has it, and with it the backward pass, as one step.  Otherwise the step
 
 So a loop means what its steps did: whatever a step does besides (an effect, a number that leaves, a draw, a write, a branch on a tensor, a
 hook, a Python variable that makes the next step another one) shows, and the loop stays written out.  A gradient that a step takes is
-operations like others where nothing of that stays on the tape (`_takes_own_gradients`).
+operations like others where nothing of that stays on the tape (`takes_own_gradients`).
 
 Two steps suffice where the second one is all that the others can be: it has changed nothing that code can find, outside or among
 what the call has made (`known_to`), and was given tensors like those that it gives, so the third one does the same, and by induction all
@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.snapshots import VALUES, Same, is_constant, left_outside, recorded
+from tracejit.capture.snapshots import OF_GRADIENTS, VALUES, Same, is_constant, left_outside, recorded
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
 from tracejit.core.symbolic import without_symbols
@@ -39,13 +39,11 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["Step", "known_to", "repeated", "signature_of", "taken_back"]
+__all__ = ["Step", "known_to", "repeated", "signature_of", "taken_back", "takes_own_gradients"]
 
 Step = Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]
 """What a loop does: (carried, slices) -> (carried on, collected)."""
 _REFUSED: Final = (Kind.GUARD, Kind.WRITE, Kind.RANDOM, Kind.OPAQUE)
-_OF_GRADIENTS: Final = frozenset({"notes", "gradients", "leaves", "last_backward"})
-"""What the recording counts where a step takes a gradient."""
 
 
 def repeated(
@@ -66,7 +64,8 @@ def repeated(
         if so_far != _held(interpreter):
             return False
         made = interpreter.leaves[leaves:]
-        return interpreter.gradients == gradients or _takes_own_gradients([*carried, *collected[-1]], made, first)
+        has_taken = bool(made) or interpreter.gradients != gradients
+        return not has_taken or takes_own_gradients([*carried, *collected[-1]], made, first)
 
     for k in range(without_symbols(count)):
         i = count - 1 - k if reverse else k
@@ -151,12 +150,12 @@ def signature_of(
 
 def _held(interpreter: RecordingInterpreter) -> Any:
     """What the recording holds, but for gradients that were taken."""
-    return recorded(interpreter, _OF_GRADIENTS), interpreter.notes - interpreter.gradients
+    return recorded(interpreter, OF_GRADIENTS), interpreter.notes - interpreter.gradients
 
 
-def _takes_own_gradients(results: Sequence[Tensor], leaves: Sequence[int], first: int) -> bool:
+def takes_own_gradients(results: Sequence[Tensor], leaves: Sequence[int], first: int) -> bool:
     """Whether steps that take gradients leave nothing of that on the tape: they give nothing that requires grad, and make leaves of
-    nothing but what they have made.  leaves: the values that became leaves; first: see `signature_of`."""
+    nothing but what they have made, and give nothing else a gradient.  leaves: the values of these; first: see `signature_of`."""
     return not any(x.requires_grad for x in results) and all(v >= first for v in leaves)
 
 

@@ -68,13 +68,16 @@ class Read(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Step:
     """What a step does: its nodes, where it leaves the tensors of the next snapshot, those that it appends to lists, what it asks of
-    counters, and what it reads of lists."""
+    counters, and what it reads of lists.  takes_gradients: of what it has made, and leaves nothing on the tape: it does without one what
+    it has done.  leaves: which of the tensors of the next snapshot are leaves that require grad, then."""
 
     nodes: list[Applied]
     left: list[Place]
     appended: list[list[Place]]
     asked: Sequence[Asked] = ()
     read: Sequence[Read] = ()
+    takes_gradients: bool = False
+    leaves: tuple[int, ...] = ()
 
     def with_given(self, elements: int) -> Step:
         """The same where what it reads is given to it, after so many elements."""
@@ -85,12 +88,14 @@ class Step:
             return "given", x[1] + (elements if x[0] == "read" else len(self.read))
 
         nodes = [replace(a, operands=tuple(map(found, a.operands))) for a in self.nodes]
-        return Step(nodes, list(map(found, self.left)), [list(map(found, items)) for items in self.appended], self.asked)
+        left, appended = list(map(found, self.left)), [list(map(found, items)) for items in self.appended]
+        return replace(self, nodes=nodes, left=left, appended=appended, read=())
 
     def is_like(self, other: Step) -> bool:
         return (
             (len(self.nodes), len(self.asked)) == (len(other.nodes), len(other.asked))
-            and (self.left, self.appended) == (other.left, other.appended)
+            and (self.left, self.appended, self.leaves) == (other.left, other.appended, other.leaves)
+            and self.takes_gradients == other.takes_gradients
             and [(x.name, x.kind) for x in self.read] == [(x.name, x.kind) for x in other.read]
             and all(a.is_like(b) for a, b in zip(self.nodes, other.nodes, strict=True))
             and all(a.is_like(b) for a, b in zip(self.asked, other.asked, strict=True))

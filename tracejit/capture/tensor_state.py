@@ -83,9 +83,9 @@ class StateRecorder(Interpreter):
         self.backward_ran = False
         self.reached: set[Any] = set()
         self.notes = 0  # how often something has happened to tensors that is no operation
-        # How many of these are backward passes that add nothing to `.grad`, and tensors of the call that become leaves.
+        # How many of these are backward passes, and tensors of the call that become leaves.
         self.gradients = 0
-        self.leaves: list[int] = []  # the values that these tensors had
+        self.leaves: list[int] = []  # the values that these tensors had, and those of the call whose `.grad` was set
         self.earlier_graph = EarlierGraph(recorder)
         self.last_backward = 0  # how many nodes were there when the last backward pass began
 
@@ -306,8 +306,8 @@ class StateRecorder(Interpreter):
         if recorder.stopped:
             return
         if event == "backward":
-            through, reached, accumulates, boundary = details
-            self.gradients += not accumulates
+            through, reached, _, boundary = details
+            self.gradients += 1
             self.backward_ran, self.last_backward = True, len(self.nodes)
             self.reached.update([node for node in reached if node.sequence < self.first_sequence])
             earlier = [node for node in through if node.sequence < self.first_sequence]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tracejit.capture.places import user_line
-from tracejit.capture.rolling import known_to, signature_of, taken_back
-from tracejit.capture.snapshots import OF_READING, only_reads, recorded
+from tracejit.capture.rolling import known_to, signature_of, taken_back, takes_own_gradients
+from tracejit.capture.snapshots import OF_GRADIENTS, OF_READING, only_reads, recorded
 from tracejit.core.dtypes import bool_
 from tracejit.ir.graph import Body, Graph
 from tracejit.ir.loop import WHILE
@@ -42,13 +42,16 @@ _DIFFER: Final = (
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
     """Where a run of equal steps may begin: before the guard on the condition `test` of its first step.  nodes, values, statements: how
-    many of the recording there were.  held: what it held, without and with what it had read.  known: what the functions found."""
+    many of the recording there were.  gradients, leaves: how many of both it had counted.  held: what it
+    held, without and with what it had read.  known: what the functions found."""
 
     carried: list[Any]
     test: Any
     nodes: int
     values: int
     statements: int
+    gradients: int
+    leaves: int
     held: tuple[Any, Any]
     known: list[Any] | None
 
@@ -76,8 +79,15 @@ def iterated(
         return value
 
     def place() -> _Place:
-        held = recorded(interpreter, OF_READING), recorded(interpreter)
-        counts = len(interpreter.nodes), len(interpreter.avals), len(recorder.prologue)
+        notes = interpreter.notes - interpreter.gradients
+        held = (recorded(interpreter, OF_READING | OF_GRADIENTS), notes), (recorded(interpreter, OF_GRADIENTS), notes)
+        counts = (
+            len(interpreter.nodes),
+            len(interpreter.avals),
+            len(recorder.prologue),
+            interpreter.gradients,
+            len(interpreter.leaves),
+        )
         return _Place(carried, test, *counts, held, known_to(recorder, (condition, step)))
 
     test = tested(carried)
@@ -96,7 +106,11 @@ def iterated(
         now = place()
         for first in dict.fromkeys((begin, last)):  # the run that has begun goes on, or one begins with this step
             made = None
-            if _lie_alike(first.carried, before, carried) and isinstance(test, Tensor) and first.has_lost_nothing(now, recorder):
+            takes_own = (first.gradients, first.leaves) == (now.gradients, now.leaves) or takes_own_gradients(
+                carried, interpreter.leaves[first.leaves :], first.values
+            )
+            is_alike = takes_own and _lie_alike(first.carried, before, carried)
+            if is_alike and isinstance(test, Tensor) and first.has_lost_nothing(now, recorder):
                 made = signature_of(interpreter, interpreter.nodes[at:], before, [], carried, [test], first.values)
             if made is not None and (first is last or signature is None or signature == made[0]):
                 break
