@@ -43,6 +43,7 @@ class Box:
 box = Box()
 d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
 d.update(row=tracejit.ones(2, 3)[0], table=tracejit.zeros(9, 3), log=np.zeros(9), places=[0, 2], flags=[True, False, True])
+lstm = nn.LSTM(3, 2)
 leaf = tracejit.ones(3, requires_grad=True)
 d["cast"] = leaf.to(tracejit.float64)
 numbers = array.array("d", [0.5])

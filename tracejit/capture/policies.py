@@ -45,6 +45,7 @@ __all__ = [
     "FRAME_FUNCTIONS",
     "IDENTITY_TYPES",
     "IMPURE",
+    "INDIFFERENT_LIBRARY",
     "INLINED_TYPES",
     "IN_PLACE",
     "KEEPING_LIBRARY",
@@ -153,6 +154,8 @@ KEEPING_LIBRARY: frozenset[str] = frozenset(
     {"register_hook", "register_post_accumulate_grad_hook", "Function.apply", "scan", "map", "while_loop"}
 )
 """Functions of the library that keep functions of the program, or call them by way of the interpreter."""
+INDIFFERENT_LIBRARY: frozenset[str] = frozenset({"unpacked"})
+"""Functions of the library that look at no element and at no size of tensors that they are given."""
 REFUSED_LIBRARY: dict[str, str] = {
     "seed": "global_state",
     "add_safe_globals": "global_state",

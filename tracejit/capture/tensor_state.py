@@ -7,6 +7,7 @@ other; what a backward pass after the call would have to know of it is for finis
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,8 @@ from tracejit.tensor.contents import is_data_of
 
 __all__ = ["StateRecorder"]
 
+_CONTENTS = ("_array", "_index", "_node", "_requires_grad", "_storage")
+"""What a tensor that is no view consists of."""
 _BECOMING_VIEWS = frozenset({"unsqueeze_", "squeeze_", "transpose_", "t_", "swapaxes_"})
 """Methods after which a tensor is what a view of it was, on the same memory."""
 
@@ -62,7 +65,9 @@ class StateRecorder(Interpreter):
         self.inputs: dict[int, Tensor] = {}  # value id -> outside tensor
         self.requires_grad: set[int] = set()
         self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
-        recorder.values = self.values
+        # Tensors that are recorded where somebody needs them, by id, and what makes them.
+        self.deferred_tensors: dict[int, tuple[Tensor, Callable[[], Tensor]]] = {}
+        recorder.values, recorder.deferred = self.values, self.deferred_tensors
         self.sized: set[int] = set()  # values in whose shapes there are symbolic sizes
         self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
         self._by_tape: dict[tuple[int, int], int] = {}
@@ -137,6 +142,8 @@ class StateRecorder(Interpreter):
 
     def value_of(self, tensor: Tensor) -> int | None:
         """The value id of a tensor; None for one of unknown origin."""
+        if self.deferred_tensors:
+            self.demand(tensor)
         value = self.values.get(id(tensor))
         if value is None:
             source = self.recorder.tensors.get(id(tensor))
@@ -147,6 +154,31 @@ class StateRecorder(Interpreter):
             elif tensor._node is not None:  # a saved output that the tape made a tensor again
                 value = self._by_tape.get((id(tensor._node), tensor._index))
         return value
+
+    # -- tensors that nobody may need
+    def deferred(self, make: Callable[[], Tensor]) -> Tensor:
+        if self.recorder.stopped:
+            return make()
+        tensor = self.recorder.unwatched(make)
+        self.deferred_tensors[id(tensor)] = tensor, make
+        return tensor  # type: ignore[no-any-return]
+
+    def demand(self, tensor: Any) -> None:
+        """Something looks at a tensor, or computes with it: if it was deferred, it is recorded here."""
+        found = self.deferred_tensors.pop(id(tensor), None)
+        if found is None:
+            return
+        _, make = found
+        top, state.top = state.top, self
+        try:
+            made = self.recorder.containers.native(make)
+        finally:
+            state.top = top
+        self.recorder.keep.append(made)
+        for name in _CONTENTS:
+            setattr(tensor, name, getattr(made, name))
+        self.values[id(tensor)] = value = self.values[id(made)]
+        self.defined[value] = tensor
 
     # -- changes
     def _become_leaf(self, tensor: Tensor, requires: bool) -> None:

@@ -115,6 +115,10 @@ class Interpreter:
             carried = step(carried)
         return carried
 
+    def deferred(self, make: Any) -> Any:
+        """The tensor that make() makes, of others, where nobody may turn out to need it."""
+        return make()
+
     def warn(self, message: str, stacklevel: int) -> None:
         """The library warns: see core/warned.py."""
         warnings.warn(message, UserWarning, stacklevel)

@@ -25,11 +25,12 @@ from tracejit.ops.elementwise.mathematics import relu
 from tracejit.ops.elementwise.trigonometry import tanh
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import permute, select, slice_
-from tracejit.ops.public.creation import zeros
+from tracejit.ops.public.creation import arange, zeros
+from tracejit.ops.public.elementwise import where
 from tracejit.ops.public.linalg import addmm, matmul
 from tracejit.ops.public.movement import stack
 
-__all__ = ["cell", "recurrent"]
+__all__ = ["cell", "recurrent", "runs_padded"]
 
 State = tuple[Any, ...]
 Weights = tuple[Any, ...]
@@ -137,6 +138,35 @@ def _whole(mode: str, projected: Any, state: State, weights: Weights, backwards:
     return (elman(projected, *state, columns, backwards=backwards, relu=mode == "RNN_RELU"),)
 
 
+def runs_padded(mode: str, values: Any, weights: Sequence[Sequence[Weights]]) -> bool:
+    """Whether a network may go on behind the ends of padded sequences: its layers are one operation each, and their states are bounded."""
+    usual = values.dtype in (float32, float64) and state_of_thread.autocast is None and mode != "RNN_RELU"
+    return usual and all(own[4] is None and own[0].dtype is values.dtype for directions in weights for own in directions)
+
+
+class _Places:
+    """Where the elements of padded sequences of these lengths are, along the first of (T, N, ...)."""
+
+    def __init__(self, lengths: Any, steps: int, bidirectional: bool) -> None:
+        self._ends = (lengths - 1).unsqueeze(0)
+        self._reversed = None
+        if bidirectional:
+            step = arange(steps).unsqueeze(1)
+            self._reversed = where(step < lengths, self._ends - step, step)
+
+    def ordered(self, x: Any, backwards: int) -> Any:
+        """x as it is, or with each sequence reversed."""
+        return self._taken(x, self._reversed) if backwards else x
+
+    def last(self, x: Any) -> Any:
+        """The last elements of the sequences, (N, ...)."""
+        return select(self._taken(x, self._ends), 0, dim=0)
+
+    @staticmethod
+    def _taken(x: Any, places: Any) -> Any:
+        return x.gather(0, places.unsqueeze(2).expand(places.shape[0], *x.shape[1:]))
+
+
 def recurrent(
     mode: str,
     input: Any,
@@ -145,16 +175,18 @@ def recurrent(
     weights: Sequence[Sequence[Weights]],
     dropout_p: float,
     training: bool,
+    lengths: Any = None,
 ) -> tuple[Any, State]:
     """A network of layers, each of one or two directions: (output of the last layer, last states).
 
     mode: "RNN_TANH", "RNN_RELU", "LSTM" or "GRU".  input: (T, N, inputs), or for packed sequences (sum of batch_sizes, inputs).  state:
-    tensors (layers * directions, N, ...).  weights: by layer and direction.  dropout_p: between layers, in training."""
+    tensors (layers * directions, N, ...).  weights: by layer and direction.  dropout_p: between layers, in training.
+    lengths: of padded sequences, int64 (N,), where `runs_padded`; outputs behind their ends are any numbers."""
     if input.shape[0] == 0:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     # PyTorch's LSTM is one kernel, which autocast lowers; of the others it lowers the products
     network = _lowered_network if mode == "LSTM" else _network
-    return network(input, mode, batch_sizes, state, weights, dropout_p, training)
+    return network(input, mode, batch_sizes, state, weights, dropout_p, training, lengths)
 
 
 def _network(
@@ -165,15 +197,22 @@ def _network(
     weights: Sequence[Sequence[Weights]],
     dropout_p: float,
     training: bool,
+    lengths: Any,
 ) -> tuple[Any, State]:
     last: list[State] = []
     x = input
+    places = None if lengths is None else _Places(lengths, input.shape[0], len(weights[0]) > 1)
     for number, directions in enumerate(weights):
         if number and dropout_p and training:
             x = dropout(x, dropout_p, True)
         parts = []
         for backwards, own in enumerate(directions):
             initial = tuple([select(s, len(last), dim=0) for s in state])
+            if places is not None:
+                states = _whole(mode, _projected(mode, places.ordered(x, backwards), own), initial, own, False)
+                parts.append(places.ordered(states[0], backwards))
+                last.append(tuple(map(places.last, states)))
+                continue
             projected = _projected(mode, x, own)
             if batch_sizes is None and _is_whole(mode, projected, initial, own):
                 states = _whole(mode, projected, initial, own, bool(backwards))

@@ -7,6 +7,7 @@ from typing import Any
 
 from tracejit.core.dtypes import DType
 from tracejit.core.interpreter import state as modes
+from tracejit.functional import packing
 from tracejit.functional import recurrent as F
 from tracejit.nn import init
 from tracejit.nn.module import Module
@@ -146,6 +147,9 @@ class RNNBase(Module):
         return (out.transpose(0, 1) if self.batch_first else out), self._result(states)
 
     def _packed(self, input: PackedSequence, hx: Any) -> Any:
+        known = packing.unpacked(input.data)
+        if known is not None and F.runs_padded(self.mode, known[0], self._weights()):
+            return self._padded(input, known, hx)
         self._check_input(input.data, (2,))
         sizes = input.batch_sizes.tolist()
         states = self._initial(hx, input.data, sizes[0], True)
@@ -156,6 +160,18 @@ class RNNBase(Module):
             states = tuple([state.index_select(1, input.unsorted_indices) for state in states])
         packed = PackedSequence(out, input.batch_sizes, input.sorted_indices, input.unsorted_indices)
         return packed, self._result(states)
+
+    def _padded(self, input: PackedSequence, known: packing.Padded, hx: Any) -> Any:
+        values, lengths, inside = known
+        self._check_input(values, (3,))
+        states = self._initial(hx, values, values.shape[1], True)
+        if hx is not None and input.sorted_indices is not None:
+            states = tuple([state.index_select(1, input.sorted_indices) for state in states])
+        out, states = F.recurrent(self.mode, values, None, states, self._weights(), self.dropout, self.training, lengths)
+        if input.unsorted_indices is not None:
+            states = tuple([state.index_select(1, input.unsorted_indices) for state in states])
+        data = packing.pack(packing.filled(out, inside, 0), lengths, inside)
+        return PackedSequence(data, input.batch_sizes, input.sorted_indices, input.unsorted_indices), self._result(states)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"

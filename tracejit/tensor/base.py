@@ -54,8 +54,8 @@ class Tensor:
     that is no size."""
 
     __slots__ = (
-        "__dict__", "__weakref__", "_array", "_base", "_chain", "_dynamic", "_grad", "_held", "_hooks", "_index", "_node", "_requires_grad",
-        "_seen", "_storage",
+        "__dict__", "__weakref__", "_array", "_base", "_chain", "_dynamic", "_grad", "_held", "_hooks", "_index", "_node",
+        "_requires_grad", "_seen", "_storage", "_unpacked",
     )  # fmt: skip
     __array_priority__ = 1000
     __hash__ = object.__hash__
@@ -66,6 +66,7 @@ class Tensor:
     _dynamic: dict[int, bool]  # dimensions whose sizes are dynamic or not (marks.py); unset where there are none
     _grad: Tensor | None
     _held: dict[int, Any]  # what compiled functions keep for as long as this tensor lives; unset where there is nothing
+    _unpacked: Any  # what the data of packed sequences were packed of (nn/utils/rnn.py); unset elsewhere
     _hooks: dict[int, Callable[[Any], Any]] | None
     _node: tape.Node | None
     _requires_grad: bool

@@ -44,6 +44,7 @@ from tracejit.capture.handlers.texts import as_text
 from tracejit.capture.policies import (
     C_CALLABLES,
     FRAME_FUNCTIONS,
+    INDIFFERENT_LIBRARY,
     INLINED_TYPES,
     KEEPING_LIBRARY,
     PRIMITIVE_TYPES,
@@ -345,6 +346,8 @@ class CallHandlers(Handlers):
         refusal = REFUSED_LIBRARY.get(function.__name__)
         if refusal is not None:
             recorder.stop(refusal, f"{function.__name__}()")
+        if function.__qualname__ in INDIFFERENT_LIBRARY:
+            return self._call_indifferent(function, *arguments)
         if (function.__module__, function.__name__) in SAVING:
             return recorder.outside_calls.saves(function, arguments, keywords)
         made = construction(function, arguments, keywords)
@@ -373,6 +376,15 @@ class CallHandlers(Handlers):
         recorder.inspect_all(values)
         result = recorder.containers.native(lambda: function(*arguments, **keywords))
         return recorder.made(result) if keeps or is_a(function, type) or is_a(result, (tuple, list, dict)) else result
+
+    def _call_indifferent(self, function: Any, tensor: Any) -> Any:
+        """A function that tells what goes with a tensor: of one from outside, each call finds it."""
+        recorder, source = self.recorder, self.recorder.tensors.get(id(tensor))
+        answer = recorder.unwatched(lambda: function(tensor))
+        if source is None:
+            return recorder.made(answer)
+        expression = recorder.constant(function).call(source.variable)
+        return recorder.read(answer, expression, called=f"{function.__name__}()", symbolic=True)
 
     def _for_library(self, value: Any) -> Any:
         """An argument: a symbolic number as it is, but for one that stands for an array."""

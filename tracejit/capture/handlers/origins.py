@@ -55,6 +55,7 @@ class Origins:
     stopped: bool
     values: Mapping[int, int]  # the interpreter's: ids of the tensors of the program
     tensors: Mapping[int, Any]
+    deferred: Mapping[int, Any]  # the interpreter's: by id, tensors of the program that are recorded where somebody needs them
 
     def __init__(self) -> None:
         self.sources: dict[int, Expr] = {}
@@ -119,7 +120,8 @@ class Origins:
         return value
 
     def explains(self, value: Any) -> bool:
-        return type(value) in _STATELESS or self._is_known(value) or id(value) in self.values or self._explains_itself(value)
+        known = self._is_known(value) or id(value) in self.values or id(value) in self.deferred
+        return type(value) in _STATELESS or known or self._explains_itself(value)
 
     def _explains_itself(self, value: Any) -> bool:
         cls: Any = type(value)

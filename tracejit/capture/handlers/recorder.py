@@ -122,6 +122,7 @@ class Recorder(Origins):
         # The same of arrays, which are read and written in order, and so need it beside calls alone.
         self.array_paths: list[Expr] = []
         self.values = {}
+        self.deferred = {}
         self._constants: dict[int, Name] = {}
         self._expressions: dict[Expr, Any] = {}  # what has been read -> the tuple that it was
         self._symbolic: dict[Expr, SymbolicNumber] = {}
@@ -476,6 +477,7 @@ class Recorder(Origins):
 
     def inspect(self, tensor: Any) -> None:
         """Python may have looked at the metadata of `tensor`."""
+        self.program.demand(tensor)
         source = self.tensors.get(id(tensor))
         if source is not None:
             source.inspected = True

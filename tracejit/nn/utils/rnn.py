@@ -1,7 +1,7 @@
 """Sequences of different lengths: padded into one tensor, or packed.
 
 A packed sequence holds the elements of all sequences step by step, the longest sequence first: `batch_sizes[t]` of them are longer
-than t.
+than t.  What they were packed of goes with them (functional/packing.py).
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tracejit.core.dtypes import int64
 from tracejit.core.shapes import largest
+from tracejit.functional import packing
 from tracejit.ops.movement.copies import pad
 from tracejit.ops.movement.views import slice_
 from tracejit.ops.public.creation import full
@@ -79,45 +78,66 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False, en
     """Pack sequences (T, N, ...) that were padded; lengths: a tensor or numbers, descending unless enforce_sorted is false.
 
     Raises RuntimeError for lengths that are not sorted, not positive or too long."""
-    sizes = np.array(lengths.tolist() if isinstance(lengths, Tensor) else list(lengths), np.int64)
-    order = None
-    if not enforce_sorted:
-        places = np.argsort(-sizes, kind="stable")
-        order, sizes = tensor(places), sizes[places]
-        input = input.index_select(0 if batch_first else 1, order)
+    if not isinstance(lengths, Tensor):
+        lengths = tensor(list(lengths), dtype=int64)
+    lengths = lengths.to(int64)
     if batch_first:
         input = input.transpose(0, 1)
-    if sizes.ndim != 1 or len(sizes) != input.shape[1]:
-        raise RuntimeError(
-            f"Expected `len(lengths)` to be equal to batch_size, but got {sizes.size} (batch_size={input.shape[1]})"
-        )
-    if not len(sizes) or sizes.min() <= 0:
+    steps, batch = input.shape[:2]
+    if lengths.ndim != 1 or lengths.shape[0] != batch:
+        raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {lengths.numel()} (batch_size={batch})")
+    if not batch or bool((lengths <= 0).any()):
         raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
-    if (np.diff(sizes) > 0).any():
+    order = places = None
+    if not enforce_sorted:
+        order, places = packing.descending(lengths)
+        lengths, input = lengths.index_select(0, order), input.index_select(1, order)
+    elif bool((lengths[1:] > lengths[:-1]).any()):
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False` to "
             "pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability."
         )
-    if sizes[0] > input.shape[0]:
-        raise RuntimeError(f"pack_padded_sequence(): expected lengths of at most {input.shape[0]}, got {sizes[0]}")
-    batch_sizes = [int((sizes > t).sum()) for t in range(int(sizes[0]))]
-    steps = [input[t, :n] for t, n in enumerate(batch_sizes)]
-    return PackedSequence(cat(steps), tensor(batch_sizes, dtype=int64), order)
+    if bool((lengths > steps).any()):
+        raise RuntimeError(f"pack_padded_sequence(): expected lengths of at most {steps}, got {int(lengths.max())}")
+    values, lengths, inside = packing.padded(input, lengths)
+    return PackedSequence(packing.pack(values, lengths, inside), packing.batch_sizes(inside), order, places)
 
 
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Any, Any]:
     """The inverse of pack_padded_sequence: (padded sequences, lengths)."""
+    known = packing.unpacked(sequence.data)
+    if known is None:
+        values, lengths = _unpacked(sequence, padding_value)
+    else:
+        values, lengths, inside = known
+        values = packing.filled(values, inside, padding_value)
+    steps = values.shape[0]
+    if total_length is None:
+        if not bool(lengths.max() == steps):  # else its number is not looked at
+            values = values[: int(lengths.max())]
+    elif total_length >= steps:
+        rest = (total_length - steps, *values.shape[1:])
+        values = values if total_length == steps else cat([values, full(rest, padding_value, dtype=values.dtype)])
+    elif bool(lengths.max() > total_length):
+        raise ValueError(
+            "Expected total_length to be at least the length of the longest sequence in input, but got total_length="
+            f"{total_length} and max sequence length being {int(lengths.max())}"
+        )
+    else:
+        values = values[:total_length]
+    order = sequence.unsorted_indices
+    if order is None:
+        values, lengths = values.clone(), lengths.clone()
+    else:
+        values, lengths = values.index_select(1, order), lengths.index_select(0, order)
+    return (values.transpose(0, 1).contiguous() if batch_first else values), lengths
+
+
+def _unpacked(sequence: PackedSequence, padding_value: float) -> tuple[Any, Any]:
+    """(padded sequences (T, N, ...), lengths) of data of which nothing else is known."""
     batch_sizes = sequence.batch_sizes.tolist()
-    length = len(batch_sizes)
-    if total_length is not None:
-        if total_length < length:
-            raise ValueError(
-                "Expected total_length to be at least the length of the longest sequence in input, but got total_length="
-                f"{total_length} and max sequence length being {length}"
-            )
-        length = total_length
     data, batch, start, steps = sequence.data, batch_sizes[0], 0, []
     rest = tuple(data.shape[1:])
     for size in batch_sizes:
@@ -126,13 +146,7 @@ def pad_packed_sequence(
             step = cat([step, full((batch - size, *rest), padding_value, dtype=data.dtype)])
         steps.append(step)
         start += size
-    steps += [full((batch, *rest), padding_value, dtype=data.dtype)] * (length - len(batch_sizes))
-    padded = stack(steps, 1 if batch_first else 0)
-    lengths = tensor([sum(1 for size in batch_sizes if size > i) for i in range(batch)], dtype=int64)
-    if sequence.unsorted_indices is not None:
-        padded = padded.index_select(0 if batch_first else 1, sequence.unsorted_indices)
-        lengths = lengths[sequence.unsorted_indices]
-    return padded, lengths
+    return stack(steps), tensor([sum(1 for size in batch_sizes if size > i) for i in range(batch)], dtype=int64)
 
 
 def pad_sequence(
