@@ -27,14 +27,14 @@ EAGER_COLUMN = [
         "distributed",
         "multiprocessing",
         "onnx",
-        "jit",
+        "profiler",
         "version",
     },
     {"fft", "functional", "linalg", "special"},
 ]
 EAGER_COLUMN += [
     {"nn", "optim", "data", "distributions"},
-    {"array_api", "control_flow", "func", "library", "vision", "utils", "serialization", "testing"},
+    {"array_api", "control_flow", "func", "library", "vision", "utils", "serialization", "testing", "jit", "hub"},
 ]
 COMPILER_COLUMN = [
     {"config"},
@@ -53,7 +53,7 @@ MEETING = [
     {"recorded_path"},
     {"settling", "symbolic_paths", "pieces"},
     {"compile", "cache"},
-    {"shadow", "compiler"},
+    {"_dynamo", "shadow", "compiler"},
 ]
 
 

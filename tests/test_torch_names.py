@@ -105,3 +105,32 @@ print('found')"""
     )
     done = run("-m", "tracejit.compat", "-c", program)
     assert done.stdout.strip() == "found", done.stderr
+
+
+STATEMENTS: Final = """
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.nn.attention import SDPBackend, sdpa_kernel; assert SDPBackend.MATH == 0
+import torch._dynamo; torch._dynamo.config.suppress_errors = True; torch._dynamo.reset()
+from torch.compiler import allow_in_graph, disable, is_compiling, reset, cudagraph_mark_step_begin
+from torch.distributions.utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs, probs_to_logits
+from torch.distributions.utils import _sum_rightmost, _standard_normal
+from torch.autograd.function import Function, FunctionCtx, once_differentiable
+from torch.nn.utils.stateless import functional_call, _reparametrize_module
+from torch import lu, lu_solve, lu_unpack, qr, triangular_solve, fill, sigmoid_, _foreach_mul_, _standard_gamma, GradScaler
+from torch.nn.parallel import scatter, gather, replicate, parallel_apply
+from torch.nn.parallel.distributed import DistributedDataParallel
+from torch.distributed import ReduceOp, ProcessGroup, TCPStore; torch.distributed.group.WORLD
+from torch.hub import load_state_dict_from_url, get_dir, download_url_to_file
+from torch.utils.model_zoo import load_url
+from torch.autograd.profiler import record_function; record_function('part').__enter__()
+from torch.profiler import record_function
+from torch.utils.dlpack import from_dlpack, to_dlpack
+from torch.jit import ScriptModule, script_method, TracerWarning
+from torch import torch as again; assert again is torch
+assert torch.ops.mine is torch.ops.mine
+"""
+
+
+def test_statements_that_programs_begin_with_are_run() -> None:
+    done = run("-m", "tracejit.compat", "-c", "import torch\n" + STATEMENTS + "print('run')")
+    assert done.stdout.strip() == "run", done.stderr

@@ -4,6 +4,7 @@ import sys as _sys
 from math import e, inf, nan, pi
 
 from tracejit import (
+    _dynamo,
     accelerator,
     amp,
     array_api,
@@ -22,6 +23,7 @@ from tracejit import (
     func,
     functional,
     functions,
+    hub,
     jit,
     library,
     linalg,
@@ -29,6 +31,7 @@ from tracejit import (
     nn,
     onnx,
     optim,
+    profiler,
     random,
     serialization,
     special,
@@ -37,6 +40,7 @@ from tracejit import (
     version,
     vision,
 )
+from tracejit.amp import GradScaler
 from tracejit.amp.autocast_mode import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
 from tracejit.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.compiled.compile import CompiledFunction, compile
@@ -125,6 +129,7 @@ __all__ = [
     "DoubleTensor",
     "FloatTensor",
     "Generator",
+    "GradScaler",
     "HalfTensor",
     "IntTensor",
     "LongTensor",
@@ -182,6 +187,7 @@ __all__ = [
     "get_num_interop_threads",
     "get_num_threads",
     "half",
+    "hub",
     "iinfo",
     "inf",
     "inference_mode",
@@ -210,6 +216,7 @@ __all__ = [
     "optim",
     "pi",
     "preserve_format",
+    "profiler",
     "promote_types",
     "random",
     "save",
@@ -243,5 +250,6 @@ __all__ += [name for name in vars(functions) if not name.startswith("_")]
 __all__ += _top_level.__all__
 __all__ += [name for name in vars(_in_place_functions) if not name.startswith("_")]
 globals().update(_FOREACH)
+_standard_gamma = distributions.gamma.standard_gamma_of
 
 examples.attach(_sys.modules[__name__])

@@ -16,7 +16,10 @@ from tracejit.core.compiler import calling_with, disabled
 from tracejit.core.missing import missing_names
 from tracejit.report.performance import PerformanceWarning
 
-__all__ = ["PerformanceWarning", "compile", "disable", "is_compiling", "reset"]
+__all__ = [
+    "PerformanceWarning", "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "reset",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,6 +54,29 @@ def is_compiling() -> bool:
     """Whether a compiled function is being recorded, in this thread: what is recorded is what later calls do.  False in calls that run
     eagerly."""
     return current.recorder is not None
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """`fn` itself: what a function does is recorded as it is."""
+    return fn
+
+
+assume_constant_result = allow_in_graph
+is_dynamo_compiling = is_compiling
+
+
+def is_exporting() -> bool:
+    """False: there is no export."""
+    return False
+
+
+def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
+    """The names that `compile(backend=...)` takes for the one compiler that there is."""
+    return ["inductor"]
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Changes nothing: there are no CUDA graphs."""
 
 
 def reset() -> None:

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from tracejit.core.missing import missing_names
+from tracejit.nn import Module
 
 __all__ = [
-    "Attribute", "Final", "annotate", "export", "fork", "freeze", "ignore", "interface", "is_scripting", "is_tracing", "load",
-    "optimize_for_inference", "save", "script", "script_if_tracing", "trace", "trace_module", "unused", "wait",
+    "Attribute", "Final", "ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "export", "fork", "freeze",
+    "ignore", "interface", "is_scripting", "is_tracing", "load", "optimize_for_inference", "save", "script",
+    "script_if_tracing", "script_method", "trace", "trace_module", "unused", "wait",
 ]  # fmt: skip
 
 
@@ -48,6 +50,21 @@ def is_scripting() -> bool:
 
 
 is_tracing = is_scripting
+
+
+class ScriptModule(Module):
+    """A Module, under the name of those of TorchScript, which no module here is: `isinstance(model, ScriptModule)` tells."""
+
+
+class ScriptFunction:
+    """The class of functions of TorchScript, which no function here is."""
+
+
+class TracerWarning(Warning):
+    """What tracing into TorchScript warns of; it is never given."""
+
+
+script_method = unused
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:

@@ -25,11 +25,12 @@ from tracejit.core.dtypes import DType
 from tracejit.core.interpreter import pushed, state
 from tracejit.core.lazy import lazy_module
 from tracejit.core.missing import missing_names
+from tracejit.core.namespaces import namespace_of
 from tracejit.core.numbers import settled
 from tracejit.core.op import Effect, Kind, Op
 from tracejit.tensor import Tensor, wrap
 
-__all__ = ["CustomOpDef", "custom_op"]
+__all__ = ["CustomOpDef", "custom_op", "impl_abstract", "register_autograd", "register_fake", "register_kernel"]
 
 numba = lazy_module("numba")
 _serial = itertools.count().__next__
@@ -92,6 +93,11 @@ class CustomOpDef:
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
+
+    @property
+    def default(self) -> CustomOpDef:
+        """The operation itself, where PyTorch has an overload."""
+        return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tensors: list[Tensor] = []
@@ -308,8 +314,11 @@ def custom_op(
 ) -> Any:
     """Make a primitive of a function of tensors, numbers, strings and lists of them, which returns new tensors.
 
-    name: "namespace::name".  mutates_args: the names of arguments that it changes in place; what it gets for them are copies, which
-    then replace their contents.  device_types and schema are accepted.  Used as a decorator, or with the function as second argument.
+    name: "namespace::name"; it is also `tracejit.ops.namespace.name`, unless the library has a module of the namespace's name there, and
+    `torch.ops.namespace.name` under compat.
+
+    mutates_args: the names of arguments that it changes in place; what it gets for them are copies, which then replace their contents.
+    device_types and schema are accepted.  Used as a decorator, or with the function as second argument.
 
     >>> import numpy, tracejit
     >>> @tracejit.library.custom_op("mine::cube", mutates_args=())
@@ -333,7 +342,41 @@ def _defined(name: str, mutates_args: str | Iterable[str], fn: Callable[..., Any
         raise ValueError(
             f"custom_op(): {name} has no arguments called {', '.join(unknown)}; mutates_args names those that it changes"
         )
-    return CustomOpDef(name, fn, changed)
+    made = CustomOpDef(name, fn, changed)
+    namespace, _, own = name.partition("::")
+    setattr(namespace_of(namespace), own.partition(".")[0], made)
+    return made
+
+
+def _registered(name: str, op: Any) -> CustomOpDef:
+    """The operation that an argument names, or is.  Raises RuntimeError for one that there is not."""
+    if isinstance(op, CustomOpDef):
+        return op
+    namespace, _, own = str(op).partition("::")
+    found = getattr(namespace_of(namespace), own.partition(".")[0], None)
+    if not isinstance(found, CustomOpDef):
+        raise RuntimeError(f"{name}(): there is no operation {op!r}; make it with library.custom_op() first")
+    return found
+
+
+def register_fake(op: Any, func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """CustomOpDef.register_fake of an operation, or of the one of that name; a decorator without `func`."""
+    return _registered("register_fake", op).register_fake(func)
+
+
+impl_abstract = register_fake
+
+
+def register_autograd(
+    op: Any, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None, **options: Any
+) -> None:
+    """CustomOpDef.register_autograd of an operation, or of the one of that name."""
+    _registered("register_autograd", op).register_autograd(backward, setup_context=setup_context)
+
+
+def register_kernel(op: Any, device_types: Any, func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """CustomOpDef.register_kernel of an operation, or of the one of that name; a decorator without `func`."""
+    return _registered("register_kernel", op).register_kernel(device_types, func)
 
 
 def _argument_names(fn: Callable[..., Any]) -> tuple[str, ...]:

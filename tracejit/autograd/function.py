@@ -21,7 +21,7 @@ from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.views import detach
 
-__all__ = ["Function", "FunctionNode", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
+__all__ = ["Function", "FunctionCtx", "FunctionNode", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
 
 
 class FunctionNode(Node):
@@ -184,6 +184,10 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         return tuple(map(guarded, outputs)) if isinstance(outputs, tuple) else guarded(outputs)
 
     return backward
+
+
+FunctionCtx = FunctionNode
+"""The name that programs annotate a context with."""
 
 
 class Function:

@@ -19,6 +19,7 @@ from typing import Any
 from tracejit.compat.names import PACKAGES, PYTORCH_VERSION, TURNING_OFF, module_for
 from tracejit.config import config
 from tracejit.core.missing import missing_names, nearest
+from tracejit.core.namespaces import Namespaces
 from tracejit.core.naming import call_package
 
 __all__ = ["install_as_torch", "uninstall"]
@@ -61,6 +62,7 @@ def _torch(name: str, module: ModuleType) -> ModuleType:
     out.__dict__.update(
         {
             "torch": out,
+            "ops": Namespaces(),
             "__version__": PYTORCH_VERSION,
             "__path__": [],
             "__all__": list(module.__all__),

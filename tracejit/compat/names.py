@@ -16,7 +16,11 @@ TURNING_OFF: Final = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
 
 _MODULES: Final = {
     "torch._dynamo": "tracejit.compiler",
+    "torch.autograd.profiler": "tracejit.profiler",
     "torch.autograd.variable": "tracejit.autograd",
+    "torch.nn.parallel.data_parallel": "tracejit.nn.parallel",
+    "torch.nn.parallel.distributed": "tracejit.nn.parallel",
+    "torch.utils.model_zoo": "tracejit.hub",
     "torch.autograd.grad_mode": "tracejit.autograd",
     "torch.nn.modules": "tracejit.nn",
     "torch.optim": "tracejit.optim",

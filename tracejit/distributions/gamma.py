@@ -21,6 +21,15 @@ def standard_gamma(concentration: Tensor, shape: tuple[int, ...]) -> Any:
     return gamma_quantile(concentration.expand(tuple(shape)), u).clamp(min=1e-38)
 
 
+def standard_gamma_of(concentration: Tensor, generator: Any = None) -> Any:
+    """Draws of the gamma distribution of rate 1, one for each concentration; gradients reach these.
+
+    Raises NotImplementedError for a generator of the caller's."""
+    if generator is not None:
+        raise NotImplementedError("_standard_gamma(): no generator is taken; use manual_seed()")
+    return standard_gamma(concentration, tuple(concentration.shape))
+
+
 class Gamma(Distribution):
     """Gamma numbers of shape `concentration` and a rate."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tracejit import functional as F
@@ -132,3 +135,23 @@ class MultiheadAttention(Module):
             is_causal=is_causal,
         )
         return (out.transpose(0, 1) if turned else out), weights
+
+
+class SDPBackend(enum.IntEnum):
+    """PyTorch's kernels of scaled_dot_product_attention.  There is one here, which every name stands for."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@contextmanager
+def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
+    """A context, or a decorator, that asks for kernels of attention, of which there is one.  Raises AssertionError for what names none."""
+    chosen = [backends] if isinstance(backends, SDPBackend) else list(backends)
+    if not chosen or not all(isinstance(backend, SDPBackend) for backend in chosen):
+        raise AssertionError(f"sdpa_kernel(): expected an instance of SDPBackend or a list of them, got {backends!r}")
+    yield

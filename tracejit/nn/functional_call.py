@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tracejit.nn.module import Module
@@ -44,6 +45,18 @@ def functional_call(
             if name in given:
                 raise ValueError(f"{name} appears in multiple dictionaries; behavior of functional call is ambiguous")
             given[name] = tensor
+    positional = () if args is None else args if isinstance(args, tuple) else (args,)
+    with replaced_members(module, given, tie_weights=tie_weights, strict=strict):
+        return module(*positional, **(kwargs or {}))
+
+
+@contextmanager
+def replaced_members(
+    module: Module, given: Mapping[str, Any], *, tie_weights: bool = True, strict: bool = False
+) -> Iterator[None]:
+    """A context in which a module has these tensors, by dotted name, as its parameters and buffers.
+
+    Raises RuntimeError, if strict, for names that are missing or too many, KeyError for one that the module has not."""
     places = _places(module, tie_weights)
     unexpected = [name for name in given if name not in places]
     missing = [name for name in places if name not in given]
@@ -51,14 +64,13 @@ def functional_call(
         raise RuntimeError(f"Error(s) in functional_call(): missing key(s) {missing}, unexpected key(s) {unexpected}")
     if unexpected:
         raise KeyError(f"functional_call(): the module has no parameter or buffer named {unexpected[0]!r}")
-    positional = () if args is None else args if isinstance(args, tuple) else (args,)
     before: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for name, tensor in given.items():
             for owner, attribute in places[name]:
                 before.append((owner.__dict__, attribute, owner.__dict__[attribute]))
                 owner.__dict__[attribute] = tensor
-        return module(*positional, **(kwargs or {}))
+        yield
     finally:
         for attributes, name, tensor in reversed(before):
             attributes[name] = tensor

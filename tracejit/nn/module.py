@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from tracejit.core.compiler import calling_with, installed
+from tracejit.core.devices import require_cpu
+from tracejit.functions import empty_like
 from tracejit.nn.backward_hooks import BackwardHooks
 from tracejit.nn.conversions import Conversions
 from tracejit.nn.members import Members
@@ -387,6 +389,14 @@ class Module(Conversions, StateDicts):
             raise ValueError(f"training mode is expected to be boolean, got {mode.__class__.__name__}")
         for module in self.modules():
             module.training = mode
+        return self
+
+    def to_empty(self: M, *, device: Any = None, recurse: bool = True) -> M:
+        """Give parameters and buffers memory with contents yet to be set, here and with `recurse` below.  There is one device."""
+        require_cpu("to_empty", device)
+        tensors = [*self.parameters(recurse=recurse), *self.buffers(recurse=recurse)]
+        for tensor in tensors:
+            tensor.data = empty_like(tensor)
         return self
 
     def eval(self: M) -> M:
