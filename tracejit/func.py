@@ -60,8 +60,15 @@ def _numbers(argnums: int | tuple[int, ...], count: int) -> tuple[int, ...]:
     return tuple([n % count for n in numbers])
 
 
-def _with_points(args: tuple[Any, ...], numbers: tuple[int, ...], hidden: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The arguments with those at `numbers` made variables, and these variables."""
+def _with_points(name: str, args: tuple[Any, ...], numbers: tuple[int, ...], hidden: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The arguments with those at `numbers` made variables, and these variables.  Raises ValueError for what is no tensor among these."""
+    for i in numbers:
+        for x in flatten(args[i])[0]:
+            if x is not None and not isinstance(x, Tensor):
+                raise ValueError(
+                    f"func.{name}(): expected argument {i} to be a Tensor, or to hold Tensors alone, got {x.__class__.__name__}; "
+                    "use tensor()"
+                )
     given = [map_leaves(lambda x: _point(x, hidden), a) if i in numbers else a for i, a in enumerate(args)]
     return given, [x for i in numbers for x in flatten(given[i])[0] if isinstance(x, Tensor)]
 
@@ -99,7 +106,7 @@ def grad_and_value(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: 
         hidden: list[Any] = []
         numbers = _numbers(argnums, len(args))
         with enable_grad():
-            given, points = _with_points(args, numbers, hidden)
+            given, points = _with_points("grad", args, numbers, hidden)
             out = func(*given, **kwargs)
             if has_aux and not (isinstance(out, tuple) and len(out) == 2):
                 raise RuntimeError(f"grad: the output of f should be a tuple: (output, aux) if has_aux is True, got {type(out)}")
@@ -132,7 +139,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     With has_aux func's second result comes third."""
     hidden: list[Any] = []
     with enable_grad():
-        given, points = _with_points(primals, tuple(range(len(primals))), hidden)
+        given, points = _with_points("vjp", primals, tuple(range(len(primals))), hidden)
         out = func(*given)
         value, aux = out if has_aux else (out, None)
         outputs, _ = flatten(value)
@@ -158,7 +165,7 @@ def jvp(
         raise RuntimeError(f"jvp: Expected primals and tangents to be tuples, got {type(primals)} and {type(tangents)}")
     hidden: list[Any] = []
     with enable_grad():
-        given, points = _with_points(primals, tuple(range(len(primals))), hidden)
+        given, points = _with_points("jvp", primals, tuple(range(len(primals))), hidden)
         out = func(*given)
         value, aux = out if has_aux else (out, None)
         outputs, structure = flatten(value)
@@ -185,7 +192,7 @@ def jacrev(
         hidden: list[Any] = []
         numbers = _numbers(argnums, len(args))
         with enable_grad():
-            given, points = _with_points(args, numbers, hidden)
+            given, points = _with_points("jacrev", args, numbers, hidden)
             out = func(*given, **kwargs)
             value, aux = out if has_aux else (out, None)
             outputs, structure = flatten(value)

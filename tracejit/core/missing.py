@@ -11,9 +11,26 @@ __all__ = ["missing_names", "nearest"]
 
 
 def nearest(name: str, names: Any) -> str:
-    """A sentence about what there is instead of `name`."""
-    found = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], n=3, cutoff=0.6)
-    return f"the nearest names are {', '.join(found)}" if found else "nothing here has a name like it"
+    """A sentence about what there is instead of `name`: what a slip of the fingers makes of it, or what it is the beginning of."""
+    public = [n for n in names if not n.startswith("_")]
+    slips = max(1, len(name) // 4)
+    found = [n for n in difflib.get_close_matches(name, public, n=10, cutoff=0.6) if _edits(name.lower(), n.lower()) <= slips]
+    found += sorted(n for n in public if len(name) > 3 and n.startswith(name) and n not in found)
+    return f"the nearest names are {', '.join(found[:3])}" if found else "nothing here has a name like it"
+
+
+def _edits(a: str, b: str) -> int:
+    """How many letters are put in, left out, replaced, or swapped with the next one, to make one name of the other (optimal string
+    alignment: Boytsov, Indexing methods for approximate dictionary searching, 2011)."""
+    rows = [list(range(len(b) + 1))]
+    for i, x in enumerate(a):
+        row = [i + 1]
+        for j, y in enumerate(b):
+            row.append(min(rows[i][j + 1] + 1, row[j] + 1, rows[i][j] + (x != y)))
+            if i and j and x == b[j - 1] and y == a[i - 1]:
+                row[-1] = min(row[-1], rows[i - 1][j - 1] + 1)
+        rows.append(row)
+    return rows[-1][-1]
 
 
 def missing_names(module: str) -> Callable[[str], Any]:

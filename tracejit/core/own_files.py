@@ -10,7 +10,7 @@ import sys
 from types import CodeType, FrameType
 from typing import Final
 
-__all__ = ["CAPTURE", "PACKAGE", "is_own_code", "is_own_frame", "own_file", "own_folder"]
+__all__ = ["CAPTURE", "PACKAGE", "is_own_code", "is_own_frame", "level_of_program", "own_file", "own_folder"]
 
 # As code objects name it (in a program frozen by PyInstaller files have other paths), with the separator at its end, as all folders here.
 PACKAGE: Final = os.path.join(os.path.dirname(os.path.dirname(sys._getframe().f_code.co_filename)), "")
@@ -39,6 +39,14 @@ def is_own_frame(frame: FrameType) -> bool:
     if filename.startswith("<"):
         return filename.startswith(_GENERATED) or frame.f_globals.get("__name__", "").partition(".")[0] == _NAME
     return filename.startswith(PACKAGE)
+
+
+def level_of_program() -> int:
+    """The `stacklevel` with which the caller's warnings.warn names the innermost line of the program."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and is_own_frame(frame):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 CAPTURE = own_folder("capture")

@@ -12,7 +12,7 @@ from typing import Any
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import minus, normalise_dim
-from tracejit.functional.support import placed
+from tracejit.functional.support import of_tensors, placed
 from tracejit.ops.elementwise import mathematics
 from tracejit.ops.elementwise.comparison import minimum, where
 from tracejit.ops.elementwise.mathematics import abs_, exp, expm1, log1p
@@ -40,6 +40,7 @@ def relu(input: Any, inplace: bool = False) -> Any:
     return placed(input, mathematics.relu(input), inplace)
 
 
+@of_tensors
 def relu6(input: Any, inplace: bool = False) -> Any:
     """min(max(input, 0), 6)."""
     return hardtanh(input, 0, 6, inplace)
@@ -55,6 +56,7 @@ def tanh(input: Any) -> Any:
     return hyperbolic_tangent(input)
 
 
+@of_tensors
 def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
     """`input` limited to [min_val, max_val]; the gradient at the limits is 0.  Raises ValueError if min_val > max_val."""
     if min_val > max_val:
@@ -205,6 +207,7 @@ def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any
     return softmax(-input, dim, dtype=dtype)
 
 
+@of_tensors
 def rrelu(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Any:
     """input where positive, slope * input elsewhere; slopes drawn from U(lower, upper) in training, their mean otherwise."""
     lower, upper = settled(lower), settled(upper)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracejit.core.precision import in_float32, rounds_once
+from tracejit.functional.support import of_tensors
 from tracejit.ops.public import FUNCTIONS, pooling
 from tracejit.ops.public.convolution import Sizes
 
@@ -91,7 +92,7 @@ def _lp_pool(rank: int) -> Callable[..., Any]:
 def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    return function
+    return of_tensors(function)
 
 
 max_pool1d, max_pool2d, max_pool3d = map(_max_pool, (1, 2, 3))

@@ -9,6 +9,7 @@ from tracejit.core.dtypes import int64
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.precision import lowered, rounds_once
 from tracejit.core.shapes import integer, product
+from tracejit.functional.support import renamed, require_tensors
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.products import addmm
@@ -24,8 +25,17 @@ __all__ = ["bilinear", "embedding", "embedding_bag", "linear", "one_hot"]
 
 @lowered
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    """input @ weight.T + bias for input (*, in), weight (out, in) or (in,), bias (out,) or ().  Raises RuntimeError where sizes differ."""
-    if input.ndim == 0 or weight.ndim not in (1, 2):
+    """input @ weight.T + bias for input (*, in), weight (out, in) or (in,), bias (out,) or ().
+
+    Raises RuntimeError where sizes or dtypes differ, TypeError for what is no tensor."""
+    try:
+        ranks = input.ndim, weight.ndim
+    except AttributeError as error:
+        if is_foreign(error):
+            raise
+        require_tensors("linear", input=input, weight=weight)
+        raise
+    if ranks[0] == 0 or ranks[1] not in (1, 2):
         raise RuntimeError(
             f"linear(): expected input with 1 or more and weight with 1 or 2 dimensions, got {list(input.shape)} and {list(weight.shape)}"
         )
@@ -33,6 +43,11 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     if input.shape[-1] != inside:
         raise RuntimeError(
             f"linear(): expected the last dimension of input to be {inside} (weight is {list(weight.shape)}), got {list(input.shape)}"
+        )
+    if input.dtype is not weight.dtype:
+        raise RuntimeError(
+            f"linear(): expected input and weight to have one dtype, got {input.dtype.name} and {weight.dtype.name}; convert one, e.g. "
+            f"input.to({weight.dtype.name}) or module.to({input.dtype.name})"
         )
     lead = tuple(input.shape[:-1])
     outside = tuple(weight.shape[:-1])
@@ -79,6 +94,7 @@ def embedding(
     padding_idx: that row gets no gradient.  max_norm: rows looked up whose norm is larger are first scaled to it, in place.
     scale_grad_by_freq: gradients are divided by how often their row occurs.  Gradients are dense, whatever
     `sparse` says.  Raises IndexError for indices outside [0, V)."""
+    require_tensors("embedding", input=input, weight=weight)
     if input.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"embedding(): expected input to be int64 or int32, got {input.dtype.name}")
     if weight.ndim != 2:
@@ -91,7 +107,12 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         _limit_norms(input, weight, max_norm, norm_type)
-    out = indexing.index_select(weight, input, dim=0)
+    try:
+        out = indexing.index_select(weight, input, dim=0)
+    except IndexError as error:
+        if is_foreign(error):
+            raise
+        raise renamed(error, "embedding", "index") from None
     if scale_grad_by_freq:
         share = 1.0 / indexing.index_select(_occurrences(input, weight), input, dim=0)
         scaled = out * reshape(share, shape=(*input.shape, 1))

@@ -11,7 +11,7 @@ from tracejit.core.op import Promotion
 from tracejit.core.precision import like_first, rounds_once
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import broadcast_shapes, float_product, minus, normalise_dim, product
-from tracejit.functional.support import same_dtype, trailing_dims
+from tracejit.functional.support import of_tensors, same_dtype, trailing_dims
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.normalisation import batch_norm as normalised_batch
 from tracejit.ops.composites.normalisation import layer_norm as normalised_layers
@@ -47,6 +47,7 @@ def _affine(x: Any, weight: Any, bias: Any) -> Any:
     return x if bias is None else x + bias
 
 
+@of_tensors
 @like_first()
 def layer_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Zero mean and unit variance over the trailing dimensions `normalized_shape`; then * weight + bias (each of that shape, or None).
@@ -57,6 +58,7 @@ def layer_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = 
     return normalised_layers(input, weight, bias, dims=dims, eps=float(eps))[0]
 
 
+@of_tensors
 @like_first()
 def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
     """input / sqrt(mean(input ** 2) + eps) over the trailing dimensions; eps defaults to the machine epsilon of the dtype."""
@@ -68,6 +70,7 @@ def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = No
     return out if out.dtype is input.dtype else cast(out, dtype=input.dtype)
 
 
+@of_tensors
 @like_first()
 def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Zero mean and unit variance within each of `num_groups` groups of channels of an (N, C, ...) input; weight and bias of shape (C,)."""
@@ -212,6 +215,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     return primitives.sum_(cosine, dims=dims, keepdim=False)
 
 
+@of_tensors
 @rounds_once
 def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
     """The p-norm of x1 - x2 + eps along the last dimension."""

@@ -7,12 +7,14 @@ from typing import Any
 
 from tracejit.core.precision import in_float32
 from tracejit.core.shapes import integer, largest, size_range
+from tracejit.functional.support import of_tensors
 from tracejit.ops import indexing
 from tracejit.ops.movement import copies, views
 
 __all__ = ["pad"]
 
 
+@of_tensors
 def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
     """`input` with pad = (before, after) elements at the last dimension, (before, after) at the one before it, and so on.
 

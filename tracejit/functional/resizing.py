@@ -11,6 +11,7 @@ from tracejit.core.dtypes import float64, int64
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import product, rounded_down
+from tracejit.functional.support import of_tensors
 from tracejit.ops import indexing
 from tracejit.ops.creation import arange
 from tracejit.ops.elementwise.arithmetic import cast
@@ -52,6 +53,10 @@ def interpolate(
 
     Raises ValueError for wrong combinations, NotImplementedError for other modes."""
     rank = input.ndim - 2
+    if rank not in (1, 2, 3):
+        raise NotImplementedError(
+            f"interpolate(): only 3D, 4D and 5D input is supported, got {input.ndim}D of shape {list(input.shape)}"
+        )
     if mode not in ("nearest", "nearest-exact", "area") and _SMOOTH.get(mode) != rank:
         raise NotImplementedError(f"interpolate(): mode {mode!r} does not exist for an input of shape {list(input.shape)}")
     if align_corners is not None and mode not in _SMOOTH:
@@ -167,6 +172,7 @@ def _positions(source: Any, size: int) -> Any:
     return cast(source, dtype=int64).clamp(max=size - 1)
 
 
+@of_tensors
 def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """The patches of an (N, C, H, W) or (C, H, W) input as columns: (N, C * kh * kw, number of patches).
 
@@ -184,6 +190,7 @@ def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
     return out if input.ndim == 4 else out.reshape(tuple(out.shape[1:]))
 
 
+@of_tensors
 def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """The adjoint of unfold: columns (N, C * kh * kw, number of patches), or without N, added up at their places in (N, C, *output_size).
 
@@ -244,6 +251,7 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 
+@of_tensors
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     """(*, C * r * r, H, W) as (*, C, H * r, W * r) with r = upscale_factor.
 
@@ -261,6 +269,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     )
 
 
+@of_tensors
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     """(*, C, H * r, W * r) as (*, C * r * r, H, W) with r = downscale_factor: the inverse of pixel_shuffle."""
     r = downscale_factor

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import float_product, integer
 from tracejit.ops import reduce as primitives
 
-__all__ = ["in_positions", "mean_of_all", "placed", "reduced", "reduction_of", "same_dtype", "sum_of_all", "trailing_dims"]
+__all__ = [
+    "in_positions", "mean_of_all", "of_tensors", "placed", "reduced", "reduction_of", "renamed", "require_tensors", "same_dtype",
+    "sum_of_all", "trailing_dims",
+]  # fmt: skip
 
 
 def placed(input: Any, out: Any, inplace: bool) -> Any:
@@ -49,6 +55,38 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     return "sum" if size_average is False else "mean"
 
 
+def require_tensors(name: str, **arguments: Any) -> None:
+    """Raises TypeError for what is no tensor, as PyTorch does."""
+    for position, (argument, value) in enumerate(arguments.items()):
+        if not hasattr(value, "dtype"):
+            raise TypeError(
+                f"{name}(): argument '{argument}' (position {position + 1}) must be Tensor, not {value.__class__.__name__}; use tensor()"
+            ) from None
+
+
+def of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose first argument is a tensor: raises TypeError for what is none, as PyTorch does."""
+    argument = next(iter(inspect.signature(function).parameters))
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (AttributeError, TypeError) as error:
+            if is_foreign(error):
+                raise
+            if args or argument in kwargs:
+                require_tensors(function.__name__, **{argument: args[0] if args else kwargs[argument]})
+            raise
+
+    return checked
+
+
+def renamed(error: IndexError, name: str, what: str) -> IndexError:
+    """What is raised for an index that is out of range by the function that was called, for what a primitive raised."""
+    return IndexError(re.sub(r"^\w+\(\): index", f"{name}(): {what}", str(error)).replace("<= index <", f"<= {what} <"))
+
+
 def in_positions(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A loss that takes its arguments in these positions, as PyTorch's losses do, among them size_average and reduce."""
 
@@ -59,11 +97,22 @@ def in_positions(*names: str) -> Callable[[Callable[..., Any]], Callable[..., An
         def loss(*args: Any, **kwargs: Any) -> Any:
             if len(args) > len(names):
                 raise TypeError(f"{function.__name__}(): expected at most {len(names)} arguments, got {len(args)}")
-            if len(args) > positional or "size_average" in kwargs or "reduce" in kwargs:
-                given = dict(zip(names, args, strict=False)) | kwargs
-                old = given.pop("size_average", None), given.pop("reduce", None)
-                return function(**given | {"reduction": reduction_of(*old, given.get("reduction", "mean"))})
-            return function(*args, **kwargs)
+            try:
+                if len(args) > positional or "size_average" in kwargs or "reduce" in kwargs:
+                    given = dict(zip(names, args, strict=False)) | kwargs
+                    old = given.pop("size_average", None), given.pop("reduce", None)
+                    return function(**given | {"reduction": reduction_of(*old, given.get("reduction", "mean"))})
+                return function(*args, **kwargs)
+            except IndexError as error:
+                if is_foreign(error):
+                    raise
+                raise renamed(error, function.__name__, "target") from None
+            except (AttributeError, TypeError) as error:
+                if is_foreign(error):
+                    raise
+                tensors = (dict(zip(names, args, strict=False)) | kwargs).items()
+                require_tensors(function.__name__, **{key: x for key, x in tensors if key in names[:2]})
+                raise
 
         return loss
 

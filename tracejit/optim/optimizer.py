@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tracejit.autograd.grad_mode import enable_grad, no_grad
+from tracejit.core.step_order import note_step
 from tracejit.nn.registered_hooks import Hook, Hooks, hooks_at, register
 from tracejit.tensor import RemovableHandle, Tensor
 
@@ -79,6 +80,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        note_step(self)
         if not self._hooks:
             return step(self, *args, **kwargs)
         for hook in self._registered("step_pre"):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.autograd import tape
-from tracejit.autograd.tape import DataStorage, Storage, move_retained
+from tracejit.autograd.tape import RETAIN, DataStorage, Storage, edge_of, move_retained
 from tracejit.core.aval import Aval, aval_of
 from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.dtypes import FLOATING_KINDS, FROM_NUMPY, DType, canonical, default_dtype
@@ -23,6 +23,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.op import Op
 from tracejit.core.shapes import contiguous, reshaped_strides
 from tracejit.core.symbolic import is_symbolic, pinned, shape_of, strides_of
+from tracejit.core.warned import warn
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
@@ -172,8 +173,16 @@ class Tensor:
 
     @property
     def grad(self) -> Tensor | None:
-        """The accumulated gradient of a leaf (or of a tensor that retains it); None before any backward()."""
-        return state.top.read_grad(self)  # type: ignore[no-any-return]
+        """The accumulated gradient of a leaf (or of a tensor that retains it); None before any backward().  Warns where there will be none:
+        of a tensor that was computed."""
+        value = state.top.read_grad(self)
+        if value is None and self._node is not None and not self.retains_grad:
+            warn(
+                "grad: the tensor is no leaf, it was computed, so backward() leaves no gradient in it; call retain_grad() on it before, or "
+                "read the .grad of the tensor that it was computed from",
+                stacklevel=2,
+            )
+        return value  # type: ignore[no-any-return]
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -186,6 +195,14 @@ class Tensor:
                     f"got {list(value.shape)} and {value.dtype.name}"
                 )
         state.top.write_grad(self, value)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether backward() leaves the gradient of this non-leaf in `.grad`, since retain_grad() was called."""
+        if self.grad_fn is None:
+            return False
+        node, index = edge_of(self)
+        return RETAIN in (node.hooks or {}).get(index, {})
 
     @property
     def _version(self) -> int:

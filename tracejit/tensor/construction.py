@@ -11,6 +11,7 @@ from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
+from tracejit.core.own_files import level_of_program
 from tracejit.ops.creation import ArrayConstant, constant
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.copies import cat
@@ -90,5 +91,5 @@ def _warn_of_read_only() -> None:
             "from_numpy(): the array is read-only, and so is the tensor: in-place operations on it raise; pass array.copy() to write "
             "to it. This is said once",
             UserWarning,
-            stacklevel=3,
+            stacklevel=level_of_program(),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
 from tracejit.core.symbolic import pinned
@@ -26,7 +27,7 @@ def _parse_term(text: str) -> list[Any]:
     labels = list(text.replace("...", _ELLIPSIS))
     for s in labels:
         if s != _ELLIPSIS and not (s.isascii() and s.isalpha()):
-            raise RuntimeError(f"einsum(): invalid subscript given: {s!r}; subscripts are letters")
+            raise RuntimeError(f"einsum(): invalid subscript {s!r} in {text!r}; subscripts are letters")
     return labels
 
 
@@ -35,13 +36,23 @@ def _parse(equation: str) -> tuple[list[list[Any]], list[Any] | None]:
     return [_parse_term(t) for t in left.split(",")], _parse_term(right) if arrow else None
 
 
+def _written(*terms: Any) -> str:
+    """Subscripts as a text, each term behind a comma."""
+
+    def label(s: Any) -> str:
+        return "..." if s == _ELLIPSIS or isinstance(s, tuple) else str(s)
+
+    return ", ".join("".join(map(label, term)) if isinstance(term, list) else label(term) for term in terms)
+
+
 def _expand(labels: list[Any], x: Any, position: int) -> list[Any]:
     """One label per dimension; those under the ellipsis are numbered from the last one."""
     named = [s for s in labels if s != _ELLIPSIS]
     count = x.ndim - len(named)
     if count < 0 or (count and _ELLIPSIS not in labels):
         raise RuntimeError(
-            f"einsum(): operand {position} has {x.ndim} dimensions, its subscripts name {len(named)}; use '...' for others"
+            f"einsum(): operand {position} has {x.ndim} dimensions, its subscripts {_written(named)} name {len(named)}; "
+            "use '...' for others"
         )
     if _ELLIPSIS not in labels:
         return named
@@ -146,13 +157,28 @@ def _evaluate(terms: list[list[Any]], target: list[Any] | None, operands: tuple[
         out = [*dots, *sorted(s for s in set(named) if named.count(s) == 1)]
     else:
         out = [t for s in target for t in (dots if s == _ELLIPSIS else [s])]
-        if len(set(out)) != len(out) or any(s not in named for s in out if not isinstance(s, tuple)):
-            raise RuntimeError("einsum(): output subscripts must be distinct and appear in some operand")
+        for s in out:
+            if out.count(s) > 1:
+                raise RuntimeError(
+                    f"einsum(): output subscript {_written(s)} appears more than once in the output {_written(out)}"
+                )
+            if not isinstance(s, tuple) and s not in named:
+                raise RuntimeError(
+                    f"einsum(): output subscript {_written(s)} does not appear in the equation for any operand: {_written(*terms)}"
+                )
     reduced = [_distinct(labels, x) for labels, x in zip(labelled, operands, strict=True)]
     sizes: dict[Any, int] = {}
-    for labels, x in reduced:
+    for i, (labels, x) in enumerate(reduced):
         for s, n in zip(labels, x.shape, strict=True):
-            (sizes[s],) = broadcast_shapes("einsum", (sizes.get(s, 1),), (n,))
+            try:
+                (sizes[s],) = broadcast_shapes("einsum", (sizes.get(s, 1),), (n,))
+            except RuntimeError as error:
+                if is_foreign(error):
+                    raise
+                raise RuntimeError(
+                    f"einsum(): subscript {_written(s)} has size {n} for operand {i}, which does not broadcast with size {sizes[s]} "
+                    "of one before"
+                ) from None
     labels, x = reduced[0]
     for i in range(1, len(reduced)):
         later = {s for rest, _ in reduced[i + 1 :] for s in rest}

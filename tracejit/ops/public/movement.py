@@ -162,8 +162,11 @@ def broadcast_tensors(*tensors: Any) -> list[Any]:
 
 
 def _tensors(name: str, tensors: Any) -> tuple[Any, ...]:
-    if not isinstance(tensors, tuple | list) or not all(hasattr(x, "ndim") for x in tensors):
+    if not isinstance(tensors, tuple | list):
         raise TypeError(f"{name}(): expected a tuple or list of Tensors, got {tensors.__class__.__name__}")
+    for i, x in enumerate(tensors):
+        if not hasattr(x, "ndim"):
+            raise TypeError(f"{name}(): expected Tensor as element {i} of tensors, but got {x.__class__.__name__}; use tensor()")
     if not tensors:
         raise (ValueError if name == "cat" else RuntimeError)(f"{name}(): expected a non-empty list of Tensors")
     target = common_dtype(tuple(tensors))

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tracejit.core.step_order import check_order
 from tracejit.optim.optimizer import Optimizer
 from tracejit.tensor import Tensor
 
@@ -108,6 +109,8 @@ class LRScheduler:
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch, or to a given one (as PyTorch, with a warning), and set the rates."""
         self._step_count += 1
+        if not self._is_initial:
+            check_order(self)
         if epoch is not None:
             warnings.warn(
                 "the epoch parameter in `scheduler.step()` is deprecated: call `scheduler.step()` once an epoch",

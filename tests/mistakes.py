@@ -1,0 +1,156 @@
+"""Mistakes that people make: programs, the type of the error, which is PyTorch's, and what the message must say: the function that was
+called, the value that was given, and the one that was expected.
+
+`torch` stands for the library.  A type of None: PyTorch raises nothing there, this library AttributeError.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MISTAKES"]
+
+MISTAKES: list[tuple[str, str, list[str]]] = [
+    # targets and indices
+    (
+        "torch.nn.functional.cross_entropy(torch.ones(2, 3), torch.tensor([0, 3]))",
+        "IndexError",
+        ["cross_entropy()", "target 3", "< 3"],
+    ),
+    (
+        "torch.nn.CrossEntropyLoss()(torch.ones(2, 3), torch.tensor([0, -1]))",
+        "IndexError",
+        ["cross_entropy()", "target -1", "0 <="],
+    ),
+    (
+        "torch.nn.functional.cross_entropy(torch.ones(1, 3), torch.tensor([4]), label_smoothing=0.1)",
+        "IndexError",
+        ["cross_entropy()", "target 4", "< 3"],
+    ),
+    (
+        "torch.nn.functional.cross_entropy(torch.ones(2, 3), torch.tensor([0, 5]), weight=torch.ones(3))",
+        "IndexError",
+        ["cross_entropy()", "target 5", "< 3"],
+    ),
+    ("torch.nn.functional.nll_loss(torch.ones(2, 3), torch.tensor([0, 5]))", "IndexError", ["nll_loss()", "target 5", "< 3"]),
+    (
+        "torch.nn.functional.cross_entropy(torch.ones(2, 3), torch.tensor([0, 1, 2]))",
+        "ValueError",
+        ["cross_entropy()", "batch_size (2)", "batch_size (3)"],
+    ),
+    (
+        "torch.nn.functional.cross_entropy(torch.ones(2, 3), torch.tensor([0.0, 1.0]))",
+        "RuntimeError",
+        ["cross_entropy()", "int64", "float32"],
+    ),
+    (
+        "torch.nn.functional.cross_entropy(torch.ones(2, 3), torch.ones(2, 4))",
+        "RuntimeError",
+        ["cross_entropy()", "[2]", "[2, 4]"],
+    ),
+    (
+        "torch.nn.functional.cross_entropy(torch.ones(1, 3), [0])",
+        "TypeError",
+        ["cross_entropy_loss()|cross_entropy()", "'target'", "list"],
+    ),
+    ("torch.nn.Embedding(10, 3)(torch.tensor([0, 10]))", "IndexError", ["embedding()", "index 10", "< 10"]),
+    ("torch.nn.functional.embedding(torch.tensor([-1]), torch.ones(4, 2))", "IndexError", ["embedding()", "index -1", "< 4"]),
+    ("torch.nn.Embedding(10, 3)(torch.tensor([0.5]))", "RuntimeError", ["embedding()", "int64", "float32"]),
+    ("torch.nn.Embedding(10, 3)([1, 2])", "TypeError", ["embedding()", "Tensor", "list"]),
+    ("torch.ones(3)[3]", "IndexError", ["index 3", "size 3"]),
+    ("torch.ones(3, 3)[:, [0, 3]]", "IndexError", ["index 3", "size 3"]),
+    ("torch.ones(3)[torch.tensor([True, False])]", "IndexError", ["mask [2]", "[3]"]),
+    ("torch.ones(3).index_select(0, torch.tensor([3]))", "IndexError", ["index_select()", "index 3", "< 3"]),
+    ("torch.nn.functional.one_hot(torch.tensor([0, 3]), 3)", "RuntimeError", ["one_hot()", "index 3", "(3)"]),
+    ("torch.topk(torch.ones(3), 4)", "RuntimeError", ["topk()", "4", "3"]),
+    # layers
+    ("torch.nn.Linear(3, 2)(torch.ones(2, 3, dtype=torch.float64))", "RuntimeError", ["linear()", "float64", "float32", ".to("]),
+    ("torch.nn.Linear(3, 2)(torch.ones(2, 3, dtype=torch.int64))", "RuntimeError", ["linear()", "int64", "float32"]),
+    ("torch.nn.Linear(3, 2)(torch.ones(2, 4))", "RuntimeError", ["linear()", "3", "[2, 4]"]),
+    ("torch.nn.Linear(3, 2)([1.0, 2.0, 3.0])", "TypeError", ["linear()", "'input'", "Tensor", "list"]),
+    ("torch.nn.Conv1d(3, 4, 3)([1.0])", "TypeError", ["conv1d()", "Tensor|Parameter", "list"]),
+    ("torch.nn.LayerNorm(2)([1.0, 2.0])", "TypeError", ["layer_norm()", "'input'", "Tensor", "list"]),
+    ("torch.nn.MaxPool2d(2)([[1.0, 2.0]])", "TypeError", ["max_pool2d()", "'input'", "Tensor", "list"]),
+    ("torch.nn.ZeroPad2d(1)([[1.0, 2.0]])", "TypeError", ["pad()", "'input'", "Tensor", "list"]),
+    ("torch.nn.ReLU()([1.0])", "TypeError", ["relu()", "Tensor", "list"]),
+    ("torch.nn.Conv2d(3, 4, 3)(torch.ones(1, 1, 8, 8))", "RuntimeError", ["conv2d()", "3", "[1, 1, 8, 8]"]),
+    ("torch.nn.Conv2d(3, 4, 3)(torch.ones(8, 8))", "RuntimeError", ["conv2d()", "4D", "[8, 8]"]),
+    ("torch.nn.Conv2d(3, 4, 9)(torch.ones(1, 3, 8, 8))", "RuntimeError", ["conv2d()", "9", "8"]),
+    ("torch.nn.Conv2d(3, 4, 3)(torch.ones(1, 3, 8, 8, dtype=torch.float64))", "RuntimeError", ["conv2d()", "float64", "float32"]),
+    ("torch.nn.LSTM(3, 4)(torch.ones(5, 2, 4))", "RuntimeError", ["input_size", "3", "4"]),
+    ("torch.nn.BatchNorm1d(3)(torch.ones(2, 4))", "RuntimeError", ["running_mean", "4", "3"]),
+    ("torch.nn.BatchNorm1d(3)(torch.ones(1, 3))", "ValueError", ["more than 1 value per channel", "[1, 3]"]),
+    ("torch.nn.LayerNorm(4)(torch.ones(2, 3))", "RuntimeError", ["layer_norm()", "[4]", "[2, 3]"]),
+    ("torch.nn.GroupNorm(3, 4)", "ValueError", ["num_channels (4)", "num_groups (3)"]),
+    ("torch.nn.Dropout(1.5)", "ValueError", ["dropout", "between 0 and 1", "1.5"]),
+    ("torch.nn.Sequential(torch.nn.Linear(2, 2), 3)", "TypeError", ["int", "Module"]),
+    ("torch.nn.functional.interpolate(torch.ones(2, 2), scale_factor=2)", "NotImplementedError", ["interpolate()", "4D", "2D"]),
+    ("torch.nn.functional.binary_cross_entropy_with_logits(torch.ones(2), torch.ones(3))", "ValueError", ["[2]", "[3]"]),
+    ("torch.nn.functional.pad(torch.ones(2), (1,))", "RuntimeError", ["pad()", "even", "[1]"]),
+    # einsum, products, shapes
+    (
+        'torch.einsum("ij,jk->ik", torch.ones(2, 3), torch.ones(4, 5))',
+        "RuntimeError",
+        ["einsum()", "subscript j", "size 4", "size 3"],
+    ),
+    ('torch.einsum("ij,jk", torch.ones(2, 3))', "RuntimeError", ["einsum()", "2 terms", "1 operands"]),
+    ('torch.einsum("i1->i", torch.ones(2, 3))', "RuntimeError", ["einsum()", "'1'", "letters"]),
+    ('torch.einsum("ij->ik", torch.ones(2, 3))', "RuntimeError", ["einsum()", "output subscript k", "ij"]),
+    ('torch.einsum("ij->iji", torch.ones(2, 3))', "RuntimeError", ["einsum()", "output subscript i", "more than once"]),
+    ('torch.einsum("ijk->i", torch.ones(2, 3))', "RuntimeError", ["einsum()", "ijk", "3", "2 dimensions"]),
+    ("torch.matmul(torch.ones(2, 3), torch.ones(2, 3))", "RuntimeError", ["matmul()", "[2, 3] and [2, 3]"]),
+    ("torch.ones(2, 3) + torch.ones(2, 4)", "RuntimeError", ["add()", "3", "4"]),
+    ("torch.ones(2, 3).view(7)", "RuntimeError", ["view()", "[7]", "6"]),
+    ("torch.cat([torch.ones(2, 3), torch.ones(2, 4)])", "RuntimeError", ["cat()", "[2, 3]", "[2, 4]"]),
+    ("torch.cat([torch.ones(2), 3])", "TypeError", ["cat()", "element 1", "int"]),
+    ("torch.stack(torch.ones(2), torch.ones(2))", "TypeError", ["stack()", "tuple or list of Tensors", "got Tensor"]),
+    ("torch.stack([torch.ones(2), torch.ones(3)])", "RuntimeError", ["stack()", "[2]", "[3]"]),
+    ("torch.zeros(2, 3).sum(dim=2)", "IndexError", ["sum()", "[-2, 1]", "2"]),
+    ("torch.softmax(torch.ones(2), 1)", "IndexError", ["softmax()", "[-1, 0]", "1"]),
+    # data
+    ('torch.tensor(__import__("numpy").array([1, None], object))', "TypeError", ["tensor()", "object", "NoneType"]),
+    ('torch.from_numpy(__import__("numpy").array(["a"], object))', "TypeError", ["from_numpy()", "object", "str"]),
+    (
+        'torch.from_numpy(__import__("numpy").array(["2020-01-01"], "datetime64[D]"))',
+        "TypeError",
+        ["from_numpy()", "datetime64[D]"],
+    ),
+    ("torch.from_numpy([1.0])", "TypeError", ["from_numpy()", "ndarray", "list"]),
+    ("torch.tensor([[1, 2], [3]])", "ValueError", ["tensor()", "length 1", "2"]),
+    ("torch.utils.data.DataLoader([1, 2], batch_size=0)", "ValueError", ["batch_size", "positive", "0"]),
+    ("torch.utils.data.random_split([1, 2, 3], [1, 1])", "ValueError", ["random_split()", "2", "3"]),
+    # gradients and training
+    ('torch.func.grad(lambda x: (x * x).sum())(__import__("numpy").ones(3))', "ValueError", ["func.grad()", "Tensor", "ndarray"]),
+    ("torch.func.grad(lambda x: x.sum())(2.0)", "ValueError", ["func.grad()", "Tensor", "float"]),
+    ("torch.func.vjp(lambda x: x.sum(), 3)", "ValueError", ["func.vjp()", "Tensor", "int"]),
+    ("torch.func.grad(lambda x: x * 2)(torch.ones(3))", "RuntimeError", ["grad(f)", "scalar", "1 dims"]),
+    ("torch.ones(2).backward()", "RuntimeError", ["backward()", "does not require grad"]),
+    ("torch.ones(2, requires_grad=True).backward()", "RuntimeError", ["backward()", "scalar", "[2]"]),
+    (
+        "(lambda y: (y.backward(), y.backward()))((torch.ones(2, requires_grad=True) ** 2).sum())",
+        "RuntimeError",
+        ["backward()", "second time", "retain_graph=True"],
+    ),
+    ("torch.ones(2, requires_grad=True).add_(1)", "RuntimeError", ["leaf", "no_grad()"]),
+    ("torch.ones(2, requires_grad=True).numpy()", "RuntimeError", ["numpy()", "detach()"]),
+    ("torch.optim.SGD([], lr=0.1)", "ValueError", ["empty parameter list"]),
+    ("torch.optim.Adam([1, 2], lr=0.1)", "TypeError", ["Tensors", "int"]),
+    ("torch.optim.SGD([torch.ones(2)], lr=-1)", "ValueError", ["learning rate", "-1"]),
+    ("torch.optim.lr_scheduler.StepLR(torch.nn.Linear(2, 2), 3)", "TypeError", ["Linear", "Optimizer"]),
+    # names
+    ("torch.nn.Linaer", "AttributeError", ["'Linaer'", "nearest names are Linear"]),
+    ("torch.nn.functional.cros_entropy", "AttributeError", ["'cros_entropy'", "nearest names are cross_entropy"]),
+    ("torch.optim.Adamm", "AttributeError", ["'Adamm'", "nearest names are Adam"]),
+    ("torch.lu_slove", "AttributeError", ["'lu_slove'", "nearest names are lu_solve"]),
+    ("torch.zzgeqrf", "AttributeError", ["'zzgeqrf'", "nothing here has a name like it"]),
+    ("torch.ones(2).flaten", "AttributeError", ["'flaten'"]),
+    # numbers and dtypes
+    ("torch.ones(2).item()", "RuntimeError", ["item()", "2 elements", "1 element"]),
+    ("bool(torch.ones(2))", "RuntimeError", ["bool()", "2 elements"]),
+    ("torch.tensor([1.0]).long().mean()", "RuntimeError", ["mean()", "floating", "int64"]),
+    ("torch.where(torch.ones(2), torch.ones(2), torch.ones(2))", "RuntimeError", ["where()", "bool", "float32"]),
+    ('torch.ones(2, dtype="float32")', "TypeError", ["ones()", "'dtype'", "str"]),
+    ("torch.clamp(torch.ones(2))", "RuntimeError", ["clamp()", "min", "max", "None"]),
+    ("torch.normal(0.0, -1.0, (2,))", "RuntimeError", ["normal()", "std >= 0.0", "-1"]),
+    ("torch.linalg.inv(torch.ones(2, 3))", "RuntimeError", ["linalg.inv()", "square", "[2, 3]"]),
+    ("torch.arange(0, 3, -1)", "RuntimeError", ["arange()", "step", "-1"]),
+    ('torch.exp("a")', "TypeError", ["exp()", "Tensor", "str"]),
+]
