@@ -4,11 +4,23 @@ What the program writes itself is seen by a recording; functions of the library 
 
 from __future__ import annotations
 
-from tracejit.core.interpreter import state
+import warnings
 
-__all__ = ["warn"]
+from tracejit.core.interpreter import state
+from tracejit.core.own_files import level_of_program
+
+__all__ = ["warn", "warn_once"]
+
+_said: set[str] = set()
 
 
 def warn(message: str, stacklevel: int = 1) -> None:
     """Give a UserWarning; stacklevel as for warnings.warn: 1 is the caller, 2 who called it."""
     state.top.warn(message, stacklevel + 2)
+
+
+def warn_once(message: str) -> None:
+    """Give a UserWarning at the line of the program, once in a process, so that a compiled call has nothing to give again."""
+    if message not in _said:
+        _said.add(message)
+        warnings.warn(message, UserWarning, level_of_program())

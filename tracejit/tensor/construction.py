@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
-from tracejit.core.own_files import level_of_program
+from tracejit.core.warned import warn_once
 from tracejit.ops.creation import ArrayConstant, constant
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.copies import cat
@@ -22,7 +21,10 @@ from tracejit.tensor.contents import require_numbers, to_array
 __all__ = ["as_tensor", "from_numpy", "tensor"]
 
 ndarray = np.ndarray
-_warned: list[bool] = []
+_READ_ONLY: Final = (
+    "from_numpy(): the array is read-only, and so is the tensor: in-place operations on it raise; pass array.copy() to write to it. "
+    "This is said once"
+)
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
@@ -80,16 +82,5 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     require_numbers("from_numpy", array, array)
     canonical = dtypes.from_numpy_dtype(array.dtype).numpy
     if not array.flags.writeable:
-        _warn_of_read_only()
+        warn_once(_READ_ONLY)
     return state.top.share_array(array, canonical)  # type: ignore[no-any-return]
-
-
-def _warn_of_read_only() -> None:
-    if not _warned:
-        _warned.append(True)
-        warnings.warn(
-            "from_numpy(): the array is read-only, and so is the tensor: in-place operations on it raise; pass array.copy() to write "
-            "to it. This is said once",
-            UserWarning,
-            stacklevel=level_of_program(),
-        )
