@@ -192,31 +192,6 @@ def test_what_work_in_the_background_raises_is_in_its_answer() -> None:
     assert type(work.outcome().error) is ZeroDivisionError
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have a priority of their own on Linux")
-def test_a_thread_in_the_background_has_a_lower_priority_inside_its_work_and_other_threads_keep_theirs() -> None:
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-
-    def priority() -> int:
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-    def outside_and_inside() -> list[Any]:
-        going.wait(30)
-        return [priority(), done_aside(priority), done_aside(priority)]
-
-    def inside() -> Any:
-        return done_aside(lambda: (reached.set(), going.wait(30), priority())[-1])
-
-    lower = min(before + module._NICENESS, 19)
-    going, reached = threading.Event(), threading.Event()
-    late = begun(outside_and_inside, 0.0)
-    early = Work(inside)
-    assert early.begin() and reached.wait(30)
-    early.leave_behind()  # while it is inside
-    going.set()
-    assert ended(late, early) == [[before, lower, lower], lower]
-    assert priority() == before == done_aside(priority) == done_aside(lambda: done_aside(priority))
-
-
 def test_one_at_a_time_goes_on_inside_its_work_in_the_order_of_their_coming() -> None:
     begins, going, order = threading.Event(), threading.Event(), []
 

@@ -10,17 +10,15 @@ to its end within `_GRACE`; then its thread meets SystemExit, in its Python code
 two stretches of machine code where it asks (`leave_where_the_process_ends`).  The process waits until it has.
 
 `begun` waits for a time, and what takes longer goes on in the background.  While something does, what is begun waits for its turn there
-and nobody waits for it: a call that leads to many works is held up by one of them.  Threads there have a lower priority once they get
-to work inside their work, which is where machine code is made without the GIL; before that they may have the GIL when others want it, and
-a thread that the system hardly runs would keep it.  It is not the lowest, since a fork and the end of the process wait for them.  Of works
+and nobody waits for it: a call that leads to many works is held up by one of them.  It has the priority of the program: where that was
+lower, programs beside other busy processes came twice to three times as late, and calls took as long meanwhile.  Of works
 for which several threads have waited one at a time goes on from there, in the order in which they came to the background.  While many wait
 for their turn nobody should add to them (`is_crowded`).  When the process ends none begins.  A forked child has not got
 the threads: what was in the background is lost there.
 
 While somebody waits nothing is collected (core/collection.py), so that finalizers do not run in a thread that the program does not
 know; in the background they may.  The thread is unknown to `threading`: no hooks for tracing or profiling are set in it.  It ends with
-the work, so its priority is nobody else's, and a process that is about to fork has no more threads than the program made, but for
-the background.
+the work, so a process that is about to fork has no more threads than the program made, but for the background.
 
 Work has room for its calls, whatever recursion limit the program has set (core/recursion.py).
 
@@ -31,11 +29,9 @@ from __future__ import annotations
 
 import _thread
 import atexit
-import contextlib
 import ctypes
 import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -48,9 +44,6 @@ from tracejit.core.recursion import room
 __all__ = ["Answer", "Work", "aside", "begin_next", "begun", "done_aside", "is_crowded", "leave_where_the_process_ends"]
 
 T = TypeVar("T")
-_NICENESS: Final = (
-    5  # of work in the background: a third of the time of who competes with it.  At 19 there are seconds between its turns
-)
 _ROUND: Final = 0.1  # seconds between two looks for what does not wake a thread that waits: exceptions that other threads send
 _MOST_BEHIND: Final = 32  # works that wait for their turn
 _GRACE: Final = 0.2  # seconds in which a work may come to its end when the process does
@@ -88,8 +81,7 @@ class Work(Generic[T]):
     """Something that a thread does.  Once it is finished the thread has nothing of it any more."""
 
     __slots__ = (
-        "_action", "_awakened", "_depth", "_forks", "_guard", "_python_thread", "_thread", "_yields", "answer", "behind", "finished",
-        "waiting", "when_lost",
+        "_action", "_awakened", "_depth", "_forks", "_guard", "_thread", "answer", "behind", "finished", "waiting", "when_lost",
     )  # fmt: skip
 
     def __init__(self, action: Callable[[], T], when_lost: Callable[[], None] | None = None) -> None:
@@ -99,8 +91,6 @@ class Work(Generic[T]):
         self._awakened.acquire()
         self._guard = _thread.allocate_lock()  # of what is known of its thread
         self._thread: int | None = None
-        self._python_thread: int | None = None
-        self._yields = False
         self._depth = 0  # of the work inside work that it has got to
         self._forks = _forks[0]
         self.answer: Answer[T] | BaseException | None = None
@@ -114,9 +104,8 @@ class Work(Generic[T]):
         if action is None:
             return None
         _place.work = self
-        self._python_thread = threading.get_ident()
         _running.add(self)
-        self._thread = threading.get_native_id()
+        self._thread = threading.get_ident()
         with room(_FRAMES):
             self.answer = Answer(action)
             del action
@@ -125,7 +114,7 @@ class Work(Generic[T]):
 
     def close(self) -> _thread.LockType | None:
         """It is finished; and what to release when the thread has nothing of it any more, if nobody else does."""
-        with self._guard:  # whoever changes the priority of a thread has one that is alive
+        with self._guard:  # whoever has a thread meet something has one that is alive
             if self.finished:
                 return None
             self.finished, self.when_lost = True, None
@@ -189,17 +178,11 @@ class Work(Generic[T]):
             if not self.finished and not self.behind:
                 _behind.append(self)
                 self.behind = True
-                if self._depth:
-                    self._yield_to_others()
 
     def go_inside(self) -> None:
         """Its thread is about to do work inside it: in the background, when its turn has come."""
-        with self._guard:
-            self._depth += 1
-            behind = self.behind
-            if behind:
-                self._yield_to_others()
-        while behind and self._depth == 1:  # deeper inside it may hold locks that others want before their turn is over
+        self._depth += 1
+        while self.behind and self._depth == 1:  # deeper inside it may hold locks that others want before their turn is over
             if _ending[0]:
                 raise SystemExit
             ahead = next((other for other in list(_behind) if not other.finished), self)
@@ -210,19 +193,12 @@ class Work(Generic[T]):
     def leave(self) -> None:
         """Its thread, if it is still at it, meets SystemExit when it executes Python code next."""
         with self._guard:  # so it has not come to its end, and the thread is no other work's
-            if not self.finished and self._python_thread is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._python_thread), ctypes.py_object(SystemExit))
+            if not self.finished and self._thread is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(SystemExit))
 
     def come_outside(self) -> None:
         """The work inside it is done."""
         self._depth -= 1
-
-    def _yield_to_others(self) -> None:
-        """A lower priority for its thread, once, where threads have their own.  It cannot be raised again without privileges."""
-        if self._thread is not None and not self._yields and sys.platform == "linux":
-            self._yields = True
-            with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, self._thread, os.getpriority(os.PRIO_PROCESS, self._thread) + _NICENESS)
 
 
 class _Place(threading.local):
