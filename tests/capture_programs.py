@@ -30,6 +30,7 @@ import programs_numbers
 import programs_numbers_that_leave
 import programs_objects
 import programs_order
+import programs_outliving
 import programs_places
 import programs_reach
 import programs_reached
@@ -38,6 +39,7 @@ import programs_results
 import programs_special_methods
 import programs_stand_ins
 import programs_state
+import programs_subclasses
 import programs_tensor_state
 import programs_tensors
 import programs_truth
@@ -49,9 +51,9 @@ __all__ = [
     "PROGRAMS", "programs_aliasing", "programs_ambient", "programs_classes", "programs_collections", "programs_containers",
     "programs_control", "programs_draws", "programs_eager", "programs_flow", "programs_functions", "programs_hooks", "programs_iterators",
     "programs_language", "programs_leaving", "programs_lifetimes", "programs_modules", "programs_numbered_items", "programs_numbers",
-    "programs_numbers_that_leave", "programs_objects", "programs_order", "programs_places", "programs_reach",
+    "programs_numbers_that_leave", "programs_objects", "programs_order", "programs_outliving", "programs_places", "programs_reach",
     "programs_reached", "programs_records", "programs_results", "programs_special_methods", "programs_stand_ins",
-    "programs_state", "programs_tensor_state", "programs_tensors", "programs_truth", "programs_views", "run",
+    "programs_state", "programs_subclasses", "programs_tensor_state", "programs_tensors", "programs_truth", "programs_views", "run",
 ]  # fmt: skip
 
 ROUNDS = 3

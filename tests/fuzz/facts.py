@@ -8,8 +8,11 @@ is for `compare.py` to say.  Works for tensors of tracejit and, without strides 
 from __future__ import annotations
 
 import enum
+import itertools
 import re
+from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -23,6 +26,7 @@ ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|nan\b|inf\b)")
 FRAMEWORK = re.compile(r"\b(tracejit|torch)\.")
 DEPTH = 10
+VIEWS = (type({}.keys()), type({}.values()), type({}.items()), deque)
 PLAIN = (str, bytes, type(None), type, type(...), range, slice, complex, ModuleType)
 
 
@@ -92,6 +96,13 @@ class _Viewer:
         if isinstance(value, list | tuple):
             items = tuple(self.of(f"{path}[{i}]", v, depth) for i, v in enumerate(value))
             return self.size_name(kind), items, self.attributes(path, value, depth)
+        if hasattr(kind, "__next__"):
+            items = tuple(self.of(f"{path}.next{i}", v, depth) for i, v in enumerate(itertools.islice(value, 4)))
+            return kind.__name__, items
+        if isinstance(value, VIEWS):
+            return kind.__name__, tuple(self.of(f"{path}[{i}]", v, depth) for i, v in enumerate(value))
+        if isinstance(value, partial):
+            return kind.__name__, self.of(f"{path}.args", value.args, depth), self.of(f"{path}.keywords", value.keywords, depth)
         if isinstance(value, BaseException):
             return kind.__name__, self.of(f"{path}.args", value.args, depth)
         return kind.__name__, self.attributes(path, value, depth)

@@ -120,6 +120,7 @@ class Maker:
         self.keepers: list[
             tuple[str, Sequence[str], Sequence[str]]
         ] = []  # what numbers are kept in, and how it is changed and read
+        self.subclasses: list[tuple[str, Sequence[str], Sequence[str]]] = []  # the same of containers of classes of the world
         self.arrays: list[str] = []  # of NumPy, from outside
         self.conditional = self.looping = self.nested = 0
         self.can_return = True

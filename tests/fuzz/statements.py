@@ -16,6 +16,7 @@ from tests.fuzz.gradients import fresh_gradient, gradient, hook, tensor_state
 from tests.fuzz.keeping import chance_statement, kept_number
 from tests.fuzz.leaving import accumulation, kept_numbers, of_taken, taken_assignment
 from tests.fuzz.maker import Maker, indented
+from tests.fuzz.subclasses import outliving, subclass_read, subclass_statement, tensor_loop
 from tests.fuzz.telling import kept, told
 from tracejit import Tensor
 
@@ -431,7 +432,7 @@ SIMPLE: Sequence[tuple[float, Writer]] = (
 )  # fmt: skip
 STATEMENTS: Sequence[tuple[float, Writer]] = (
     *SIMPLE, (7, branch), (1.5, early_return), (5, for_loop), (2.5, while_loop), (1.2, attempt), (1, match_statement), (3, grad_mode),
-    (3, inner_function),
+    (3, inner_function), (2, tensor_loop),
 )  # fmt: skip
 
 
@@ -466,6 +467,7 @@ def decided(m: Maker) -> None:
 BESIDE: Sequence[tuple[float, Writer]] = (
     (6, told), (3, chance_statement), (4, kept), (4, array_statement), (1.5, of_constants), (3, list_statement), (2.5, outside_array),
     (2, read_back), (1, list_loop), (1, raising), (0.5, attempt_and_tell), (2, decided),
+    (4, subclass_statement), (2.5, subclass_read), (2, outliving), (1, tensor_loop),
 )  # fmt: skip
 
 

@@ -17,6 +17,8 @@ from types import CellType
 from typing import Any
 
 from tracejit.capture.elements import takes_apart
+from tracejit.capture.handlers.escapes import completed, released, settle_closure
+from tracejit.capture.handlers.keywords import as_texts
 from tracejit.capture.handlers.patterns import (
     PYTHON,
     Operations,
@@ -29,17 +31,14 @@ from tracejit.capture.handlers.patterns import (
 from tracejit.capture.handlers.symbols import (
     IMMUTABLE_HOLDERS,
     SuperProxy,
-    completed,
     is_symbolic,
     plain,
-    released,
-    settle_closure,
     stored,
 )
 from tracejit.capture.headers import whole
 from tracejit.capture.joining import backwards, has_stacked, joined, take_apart
 from tracejit.capture.listed import item_at
-from tracejit.capture.policies import BINARY, IN_PLACE, SWAPPED, UNARY, is_a, is_user_instance
+from tracejit.capture.policies import BINARY, C_CALLABLES, IN_PLACE, SWAPPED, UNARY, is_a, is_python_class, is_user_instance
 from tracejit.capture.repeating import UNBOUND, Loop
 from tracejit.capture.steps import Stacked
 from tracejit.capture.syntax.loops import LoopNames
@@ -78,12 +77,13 @@ def active() -> Any:
 class Frame:
     """The handlers of one instrumented function; named after what stood in the source text."""
 
-    __slots__ = ("_cells", "_globals", "_kept")
+    __slots__ = ("_cells", "_globals", "_kept", "_taking_any")
 
     def __init__(self, names: dict[str, Any], cells: dict[str, Any]) -> None:
         self._globals = names
         self._cells = cells
         self._kept: Any = None
+        self._taking_any: dict[int, bool] = {}
 
     # -- names
     def load_global(self, name: str) -> Any:
@@ -263,6 +263,15 @@ class Frame:
     def callee(self, function: Any) -> Any:
         recorder = active()
         return function if recorder is None else recorder.calls.callee(function)
+
+    def callee_with_mapping(self, function: Any, site: int) -> Any:
+        """The same for a call that passes on `**mapping`.  site: tells these calls apart."""
+        recorder = active()
+        if recorder is None:
+            return function
+        takes_any = is_a(function, C_CALLABLES) or (is_a(function, type) and not is_python_class(function))
+        self._taking_any[site] = takes_any
+        return recorder.calls.callee_of_any_keywords(function) if takes_any else recorder.calls.callee(function)
 
     def vars_of(self, function: Any, value: Any) -> Any:
         """`vars(value)`, where the name may stand for something else."""
@@ -512,9 +521,13 @@ class Frame:
         recorder = active()
         return stored(value) if recorder is None else recorder.iteration.unpack(value, depth)
 
-    def mapping(self, value: Any) -> Any:
+    def mapping(self, value: Any, site: int = 0) -> Any:
+        """A mapping for `**value`, in a call (see callee_with_mapping) or in a dictionary."""
         recorder = active()
-        return stored(value) if recorder is None else recorder.iteration.mapping(value)
+        if recorder is None:
+            return stored(value)
+        found = recorder.iteration.mapping(value)
+        return as_texts(found) if is_a(found, dict) and self._taking_any.get(site) else found
 
     def made(self, value: Any) -> Any:
         """The value of a display, comprehension or definition.  Where one of its parts has stopped the recording, those before it were

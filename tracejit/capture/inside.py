@@ -97,7 +97,11 @@ def parts_of(recorder: Recorder, x: Any) -> list[tuple[Any, Any]] | None:
         return None
     if any(is_library_module(module_of(base)) for base in cls.__mro__):
         return None
-    instance, known = instance_dictionary(x) or {}, recorder.effects.stored
+    instance, known = instance_dictionary(x), recorder.effects.stored
+    if instance is None:
+        instance = {}
+    elif type(instance) is not dict:  # in which others may look, as in any container
+        return None
     found: list[tuple[Any, Any]] = [
         (Attribute(name, None), known.get((id(instance), name), value)) for name, value in instance.items()
     ]

@@ -190,7 +190,7 @@ READING_METHODS: frozenset[str] = frozenset(
 CHANGING_METHODS: frozenset[str] = frozenset(
     {
         "append", "extend", "insert", "pop", "remove", "clear", "update", "setdefault", "sort", "reverse", "add", "discard", "popitem",
-        "__setitem__", "__delitem__", "__iadd__", "__ior__", "__iand__", "__isub__", "__ixor__", "difference_update",
+        "__setitem__", "__delitem__", "__iadd__", "__imul__", "__ior__", "__iand__", "__isub__", "__ixor__", "difference_update",
         "intersection_update", "symmetric_difference_update", "appendleft", "popleft", "extendleft", "rotate", "move_to_end",
     }
 )  # fmt: skip
@@ -302,14 +302,15 @@ def is_shareable(value: object) -> bool:
 
 
 def instance_dictionary(value: object) -> dict[str, Any] | None:
-    """`value.__dict__` past any `__getattribute__`; None where there is none."""
+    """`value.__dict__` past any `__getattribute__`; None where there is none.  It may be of a class of the program, or `value` itself, as
+    for `self.__dict__ = self`: Python goes past its methods, and so must whoever looks into it."""
     try:
         found: dict[str, Any] = object.__getattribute__(value, "__dict__")
     except AttributeError as error:
         if is_foreign(error):
             raise
         return None
-    return found if type(found) is dict else None
+    return found if is_a(found, dict) else None
 
 
 def storing_base(value: object) -> Any:

@@ -23,7 +23,7 @@ from tracejit.autograd.tape import next_sequence
 from tracejit.capture import reasons
 from tracejit.capture.frame import current
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.handlers.symbols import concrete, released
+from tracejit.capture.handlers.symbols import concrete
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.recording.entry import Recording
 from tracejit.capture.recording.facts import Earlier, parameters
@@ -120,6 +120,9 @@ class Session(Recorder):
             self.is_watching = False
             if profiler is not None:  # another thread has set one for all threads
                 self.stop("profiler_active", repr(profiler))
+
+    def settle_made(self, *others: Any) -> None:
+        super().settle_made(*others, *_variables_of_the_program())
 
     def unwatched(self, action: Callable[[], Any]) -> Any:
         """Do something that is no part of the program."""
@@ -239,6 +242,20 @@ class Session(Recorder):
         self.read(module, self.constant(sys.modules).at(name))
         if attribute is not None and attribute in module.__dict__:
             concrete(self.effects.read_global(module.__dict__, attribute, module.__dict__[attribute]))
+
+
+def _variables_of_the_program() -> list[Any]:
+    """What the functions that are being recorded have in their variables."""
+    found: list[Any] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_instrumented(frame.f_code):
+            variables = frame.f_locals
+            found += variables.values()
+            if type(variables) is dict:  # which the frame keeps
+                variables.clear()
+        frame = frame.f_back
+    return found
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -422,14 +439,14 @@ def _recorded(
             branches = session.branches.in_program()
             recording = replace(finish(session, interpreter, result, modes), branches=branches)
             call_hook.forget()
-        return recording, released(result, session.is_outside)
-    except BaseException:
-        session.settle_made()  # the exception may lead to any of it
+        return recording, session.released(result)
+    except BaseException as error:
+        session.settle_made(error)  # which may lead to any of it
         raise
     finally:
         go_on()
         try:
-            session.settle_closures()
+            session.released(None)
             session.effects.settle_effects()
         finally:
             session.empty()

@@ -20,12 +20,17 @@ def _size_of(sizes: tuple[int, ...]) -> Size:
     return _new_tuple(Size, sizes)
 
 
+def _joined(sizes: tuple[Any, ...]) -> Size:
+    """A shape and a tuple, one behind the other."""
+    return _size_of(sizes if all(type(size) is int for size in sizes) else tuple(map(_size, enumerate(sizes))))
+
+
 def _size(item: tuple[int, Any]) -> int:
     """The integer at a position of a size."""
     position, size = item
     if type(size) in SYMBOLIC and isinstance(size, int):
         return size
-    if isinstance(size, bool | float | np.bool_ | np.floating) or not hasattr(type(size), "__index__"):
+    if isinstance(size, float | np.bool_ | np.floating) or not hasattr(type(size), "__index__"):
         raise TypeError(
             f"Size(): expected an iterable of integers, but item {position} is {size!r} of type {size.__class__.__name__}"
         )
@@ -52,10 +57,10 @@ class Size(tuple[int, ...]):
         return _size_of(item) if isinstance(item, tuple) else item
 
     def __add__(self, other: Any) -> Any:
-        return _size_of(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
+        return _joined(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
 
     def __radd__(self, other: Any) -> Any:
-        return _size_of(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
+        return _joined(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, count: Any) -> Any:
         return _size_of(tuple.__mul__(self, pinned(count)))

@@ -19,8 +19,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.base import ABSENT, Handlers
+from tracejit.capture.handlers.contents import membership
 from tracejit.capture.handlers.effects import AttributeStore
-from tracejit.capture.handlers.symbols import SuperProxy, concrete, is_symbolic, stored
+from tracejit.capture.handlers.symbols import SuperProxy, concrete, is_symbolic, plain, stored
 from tracejit.capture.policies import (
     C_CALLABLES,
     C_METHODS,
@@ -37,7 +38,7 @@ from tracejit.capture.policies import (
     module_of,
     storing_base,
 )
-from tracejit.replay.ir import Expr, Name, Not
+from tracejit.replay.ir import Constant, Expr, Name, Not
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -198,6 +199,9 @@ class AttributeHandlers(Handlers):
             return self._tensor_attribute(owner, name)
         if recorder.arrays.is_array(owner) and (not recorder.is_outside(owner) or recorder.arrays.asks_contents(owner, name)):
             return recorder.arrays.array_attribute(owner, name)
+        if cls is types.GeneratorType and plain(owner) is not owner and name not in ("__next__", "__iter__"):
+            recorder.stop("descriptor", f"{type(plain(owner)).__name__}.{name}")
+            return getattr(plain(owner), name)
         method = recorder.generators.generator_method(owner, name) or recorder.arrays.early_method(owner, name)
         if method is not None:
             return method
@@ -285,25 +289,42 @@ class AttributeHandlers(Handlers):
         found, path = self.lookup(cls, name)
         if found is not ABSENT and _is_data_descriptor(found):
             return self._data_descriptor(owner, name, found)
-        instance = instance_dictionary(owner)
+        instance = self._dictionary_of(owner)
         if instance is not None:
             key = (id(instance), name)
-            if name in instance:
+            if dict.__contains__(instance, name):
                 if key in recorder.effects.stored:
                     return recorder.effects.stored[key]
                 expression = recorder.sources.get(id(owner))
                 if expression is None or key in recorder.effects.written:
-                    return instance[name]
+                    return dict.__getitem__(instance, name)
                 hidden = found is not ABSENT and hasattr(type(found), "__get__")
                 dotted = is_name(name) and not (hidden or _intercepts(cls))
                 place = expression.get(name) if dotted else _attributes_of(cls, expression).at(name)
                 recorder.instance_reads.add(place)
                 called, truths = recorder.facts.attribute(owner, name), False if callable(owner) else None
-                return recorder.read(instance[name], place, called=called, symbolic=True, truths=truths)
+                value = dict.__getitem__(instance, name)
+                return recorder.read(value, place, called=called, symbolic=True, truths=truths)
             self._guard_missing(owner, instance, name)
         if found is not ABSENT:
             return self.bound_attribute(found, name, path, owner, cls)
-        return object.__getattribute__(owner, name)  # it raises what is to be raised
+        value = object.__getattribute__(owner, name)  # it raises what is to be raised
+        recorder.stop("descriptor", f"{cls.__name__}.{name}")
+        return value
+
+    def _dictionary_of(self, owner: Any) -> dict[str, Any] | None:
+        """The dictionary of an instance.  Where it is not one of its own, but the instance itself, or something else that the program has,
+        it is guarded which one it is: its items and the attributes are the same places."""
+        recorder = self.recorder
+        instance = instance_dictionary(owner)
+        if instance is None or (type(instance) is dict and id(instance) not in recorder.sources):
+            return instance
+        expression = recorder.sources.get(id(owner))
+        if expression is not None and recorder.first_time("dictionary", id(owner)):
+            if builtin_base(type(instance)) is not dict:
+                recorder.stop("descriptor", f"{type(owner).__name__}.__dict__, a {type(instance).__name__}")
+            recorder.read(instance, _attributes_of(type(owner), expression))
+        return instance
 
     def _guard_missing(self, owner: Any, instance: dict[str, Any], name: str) -> None:
         recorder = self.recorder
@@ -313,7 +334,7 @@ class AttributeHandlers(Handlers):
             and (id(instance), name) not in recorder.effects.written
             and recorder.first_time("missing", expression, name)
         ):
-            recorder.miss_if(_attributes_of(type(owner), expression).has(name))
+            recorder.miss_if(membership(type(instance), _attributes_of(type(owner), expression), Constant(name)))
 
     def _data_descriptor(self, owner: Any, name: str, found: Any) -> Any:
         recorder = self.recorder
@@ -348,14 +369,20 @@ class AttributeHandlers(Handlers):
                 recorder.made(value) if type(value) is tuple or name == "__dict__" or is_a(owner, types.FunctionType) else value
             )
         if name == "__dict__":
-            if not recorder.is_outside(value):
-                recorder.register(value, _attributes_of(type(owner), expression))
-                recorder.facts.call_dictionary(value, owner)
-            return value
+            return self._outside_dictionary(owner)
         if key in recorder.effects.written:
             return value
         called, truths = recorder.facts.attribute(owner, name), True if is_a(owner, tuple) else None
         return recorder.read(value, expression.get(name), called=called, symbolic=True, truths=truths)
+
+    def _outside_dictionary(self, owner: Any) -> Any:
+        """The dictionary of an instance from outside, which the program has from here on."""
+        recorder = self.recorder
+        instance = self._dictionary_of(owner)
+        if instance is not None and not recorder.is_outside(instance):
+            recorder.register(instance, _attributes_of(type(owner), recorder.sources[id(owner)]))
+            recorder.facts.call_dictionary(instance, owner)
+        return instance
 
     def bound_attribute(self, found: Any, name: str, path: Expr | None, owner: Any, cls: type) -> Any:
         """What `found`, the attribute `name` of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class
@@ -397,11 +424,21 @@ class AttributeHandlers(Handlers):
         if found is ABSENT or (type(found) is types.FunctionType and name in vars(tensor)):
             return self.instance_attribute(tensor, name)
         recorder.inspect(tensor)
+        if name == "__dict__":
+            return self._dictionary_of_tensor(tensor)
         if type(found) is types.FunctionType:
             return recorder.made(types.MethodType(found, tensor))
         if type(found) is property and not is_library_module(getattr(found.fget, "__module__", None)):
             return recorder.calls.call(recorder.fixed(found.fget), (tensor,), {})
         return recorder.made(recorder.containers.native(lambda: getattr(tensor, name)))
+
+    def _dictionary_of_tensor(self, tensor: Tensor) -> Any:
+        """What the program has put on a tensor."""
+        if self.recorder.is_outside(tensor):
+            return self._outside_dictionary(tensor)
+        instance = tensor.__dict__
+        self.recorder.effects.open(instance)
+        return self.recorder.made(instance)
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
         recorder = self.recorder
@@ -568,7 +605,7 @@ class AttributeHandlers(Handlers):
         """object.__delattr__."""
         recorder = self.recorder
         found, _ = self.lookup(type(owner), name)
-        instance = instance_dictionary(owner) or {}
+        instance = self._dictionary_of(owner)
         if type(found) is property and found.fdel is not None:
             recorder.calls.call(recorder.fixed(found.fdel), (owner,), {})
             return
@@ -580,7 +617,7 @@ class AttributeHandlers(Handlers):
             recorder.stop("descriptor", f"{type(owner).__name__}.{name} (deleted)")
         elif recorder.is_outside(owner) and is_a(owner, threading.local):
             self._opaque_attribute(owner, name)
-        elif recorder.is_outside(owner) and name in instance:
+        elif recorder.is_outside(owner) and instance is not None and dict.__contains__(instance, name):
             self.instance_attribute(owner, name, fallback=False)
         self._note_instance(owner, name, found)
         storing_base(owner).__delattr__(owner, name)
@@ -591,9 +628,9 @@ class AttributeHandlers(Handlers):
         recorder = self.recorder
         if not recorder.is_outside(owner):
             return
-        instance = instance_dictionary(owner)
+        instance = self._dictionary_of(owner)
         if instance is not None:
-            recorder.effects.dropping(instance.get(name))
+            recorder.effects.dropping(dict.get(instance, name))
             recorder.effects.note_change(instance)
         elif is_a(found, types.MemberDescriptorType) and not is_empty(found, owner):
             recorder.effects.dropping(found.__get__(owner))

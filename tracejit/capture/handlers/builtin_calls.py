@@ -29,7 +29,7 @@ from tracejit.capture.handlers.arrays import is_calm, of_numpy
 from tracejit.capture.handlers.base import ABSENT, Handlers, Said
 from tracejit.capture.handlers.contents import has_stable_hash
 from tracejit.capture.handlers.late import is_answer
-from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, plain
+from tracejit.capture.handlers.symbols import ObjectIdentity, RecordedCallback, concrete, is_symbolic, plain
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.policies import (
     BINARY,
@@ -206,6 +206,14 @@ class BuiltinCallHandlers(Handlers):
                 return None
             if name in ("__eq__", "__ne__") and count == 2:
                 return function(*map(concrete, arguments))
+        if (
+            name in ("__next__", "__iter__")
+            and count == 1
+            and is_a(owner, cls)
+            and hasattr(cls, "__next__")
+            and not (keywords or recorder.is_outside(owner))
+        ):
+            return recorder.iteration.advance(owner) if name == "__next__" else owner
         if name == "__get__" and cls is FunctionType and count in (2, 3) and arguments[1] is not None and not keywords:
             return recorder.made(MethodType(owner, arguments[1]))
         if (
@@ -216,12 +224,15 @@ class BuiltinCallHandlers(Handlers):
         ):
             keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
             return recorder.containers.native(lambda: function(*map(recorder.contents.settled, arguments), **keywords))
-        if cls in _WITH_METHODS and isinstance(plain(owner), cls):
+        if is_a(owner, collections.OrderedDict) and getattr(collections.OrderedDict, name, None) != function:
+            recorder.stop("container", f"{cls.__name__}.{name} of a {type(owner).__name__}")  # which takes its order apart
+        elif cls in _WITH_METHODS and isinstance(plain(owner), cls):
             return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
-        if cls is weakref.ref and name == "__call__" and count == 1 and not keywords:
+        elif cls is weakref.ref and name == "__call__" and count == 1 and not keywords:
             return recorder.attributes.referent(owner)
-        recorder.stop("unknown_call", f"{cls.__name__}.{name}()")
-        return function(*map(concrete, arguments), **{k: concrete(v) for k, v in keywords.items()})
+        else:
+            recorder.stop("unknown_call", f"{cls.__name__}.{name}()")
+        return recorder.run(function, arguments, keywords)
 
     def _call_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A C method of a container or of a value, bound."""
@@ -318,9 +329,11 @@ class BuiltinCallHandlers(Handlers):
         """The same of a callable, or None, of whose results C code asks the truth."""
         recorder = self.recorder
         if value is None:
-            return recorder.operators.truth
+            return RecordedCallback(recorder, None, recorder.operators.truth)
         call = recorder.calls.guarded_callback(value)
-        return (lambda *arguments: recorder.operators.truth(call(*arguments))) if callable(call) else call
+        if type(call) is not RecordedCallback:
+            return call
+        return RecordedCallback(recorder, call.function, lambda *arguments: recorder.operators.truth(call(*arguments)))
 
     def _call_pure(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         recorder = self.recorder
@@ -537,7 +550,7 @@ _SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most argumen
     operator.setitem: (BuiltinCallHandlers._set_item, 3, 3),
     operator.getitem: (lambda self, owner, key: self.recorder.containers.get_item(owner, key), 2, 2),
     operator.delitem: (lambda self, owner, key: self.recorder.containers.delete_item(owner, key), 2, 2),
-    operator.contains: (lambda handlers, container, element: handlers.contains(element, container), 2, 2),
+    operator.contains: (lambda self, container, element: self.recorder.containers.contains(element, container), 2, 2),
     operator.truth: (lambda self, value: self.recorder.operators.truth(value), 1, 1),
     operator.not_: (BuiltinCallHandlers._not, 1, 1),
 }

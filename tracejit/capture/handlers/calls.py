@@ -25,19 +25,21 @@ from tracejit.capture.handlers.caches import CACHED, cache_of, key_expression, k
 from tracejit.capture.handlers.constructions import construction
 from tracejit.capture.handlers.dataclass_methods import dataclass_method
 from tracejit.capture.handlers.effects import FunctionCall
+from tracejit.capture.handlers.escapes import released
 from tracejit.capture.handlers.generators import draws
+from tracejit.capture.handlers.keywords import as_given
 from tracejit.capture.handlers.late import is_answer, is_late
 from tracejit.capture.handlers.printing import as_called_by_program
 from tracejit.capture.handlers.standard_calls import GETTERS
 from tracejit.capture.handlers.symbols import (
     MethodOf,
+    RecordedCallback,
     SuperProxy,
     SymbolicNumber,
     concrete,
     is_symbolic,
     is_truth,
     plain,
-    released,
     stored,
 )
 from tracejit.capture.handlers.texts import as_text
@@ -115,6 +117,14 @@ class CallHandlers(Handlers):
             return function  # called from the instrumented frame, which is what it looks at
         converted = self._converted(function) if type(function) is FunctionType else None
         return self._calling(function) if converted is None else converted
+
+    def callee_of_any_keywords(self, function: Any) -> Any:
+        """The same for C code, which may take keywords that are no texts (keywords.py)."""
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            return self.recorder.admitted(self.call(function, arguments, as_given(keywords)))
+
+        return call
 
     def _calling(self, function: Any, *first: Any) -> Any:
         return lambda *arguments, **keywords: self.recorder.admitted(self.call(function, (*first, *arguments), keywords))
@@ -332,12 +342,15 @@ class CallHandlers(Handlers):
         value = concrete(value)
         if not callable(value) or is_a(value, Tensor):
             return value
-        return lambda *arguments, **keywords: self.recorder.contents.settled(self.call(value, arguments, keywords))
+        settled = self.recorder.contents.settled
+        return RecordedCallback(self.recorder, value, lambda *given, **named: settled(self.call(value, given, named)))
 
     def passed_on(self, value: Any) -> Any:
         """The same for C code that looks at no results, and only passes them on."""
         value = concrete(value)
-        return (lambda *arguments: self.call(value, arguments, {})) if callable(value) and not is_a(value, Tensor) else value
+        if not callable(value) or is_a(value, Tensor):
+            return value
+        return RecordedCallback(self.recorder, value, lambda *arguments: self.call(value, arguments, {}))
 
     # -- the library
     def call_library(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -447,8 +460,7 @@ class CallHandlers(Handlers):
         finalizer, _ = recorder.attributes.lookup(cls, "__del__")
         if finalizer is not ABSENT:  # it would not run when a program takes the object's place
             recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}, which has a finalizer")
-            arguments, keywords = self._plain_arguments(arguments, keywords)
-            return cls(*arguments, **keywords)
+            return recorder.run(cls, arguments, keywords)
         initialise, _ = recorder.attributes.lookup(cls, "__init__")
         create, _ = recorder.attributes.lookup(cls, "__new__")
         if type(initialise) is not FunctionType and is_a(create, staticmethod) and makes_records(create.__func__):
@@ -461,7 +473,7 @@ class CallHandlers(Handlers):
             return self._call_constructor(cls, arguments, keywords)
         if recorder.attributes.lookup(type(cls), "__call__")[0] is not type.__call__:
             recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
-            return cls(*arguments, **keywords)
+            return recorder.run(cls, arguments, keywords)
         return self._construct(cls, create, initialise, arguments, keywords)
 
     def _call_constructor(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -524,7 +536,7 @@ class CallHandlers(Handlers):
             instance = recorder.made(recorder.containers.native(lambda: create(cls, *given, **keywords)))
         else:
             recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
-            return cls(*_class_arguments(cls, arguments), **keywords)
+            return recorder.run(cls, _class_arguments(cls, arguments), keywords)
         if cls not in type(instance).__mro__:
             return instance
         if type(initialise) is FunctionType:

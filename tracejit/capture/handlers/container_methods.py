@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import array
 import collections
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +26,14 @@ from tracejit.capture.policies import (
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["ContainerMethodHandlers"]
+__all__ = ["IN_PLACE_METHODS", "ContainerMethodHandlers"]
+
+IN_PLACE_METHODS = frozenset({"__iadd__", "__imul__", "__ior__", "__iand__", "__isub__", "__ixor__"})
+"""How C code changes containers for `+=` and the like: the methods return the container, or NotImplemented."""
+_SET_UPDATES = {
+    "__ior__": "update", "__iand__": "intersection_update", "__isub__": "difference_update",
+    "__ixor__": "symmetric_difference_update",
+}  # fmt: skip
 
 _COMPARING_METHODS = frozenset(
     {
@@ -89,13 +98,13 @@ class ContainerMethodHandlers(Handlers):
             return recorder.made(self._changing_method(function, name, owner, arguments, keywords))
         else:
             recorder.stop("container", f"{type(owner).__name__}.{name}")
-        return function(*arguments, **keywords)
+        return recorder.run(getattr(builtin_base(type(owner)), name), (owner, *arguments), keywords)
 
     def _initialised(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """`super().__init__(...)` of a class of containers, for an instance that this run has made."""
         given = arguments
         if arguments and not (builtin_base(type(owner)) is collections.defaultdict and len(arguments) == 1):
-            last = (self.pairs if is_a(owner, dict) else self.consumable)(arguments[-1])
+            last = (self._pairs_for(owner) if is_a(owner, dict) else self.consumable)(arguments[-1])
             given = (*arguments[:-1], last)
         self.recorder.containers.native(lambda: function(*given, **keywords))
 
@@ -112,14 +121,17 @@ class ContainerMethodHandlers(Handlers):
         """An iterable for C code that makes something of its elements that cannot be changed, or looks at them."""
         values = self.consumable(value)
         known = is_a(values, (list, tuple, dict, set, frozenset)) or not hasattr(type(values), "__iter__")
-        return values if known else map(self.recorder.contents.settled, values)
+        return values if known else self.recorder.iteration.converted(values, self.recorder.contents.settled)
 
-    def pairs(self, value: Any) -> Any:
-        """A mapping, or an iterable of pairs, for C code that makes a dictionary of it."""
+    def pairs(self, value: Any, *, asks_items: bool = False) -> Any:
+        """A mapping, or an iterable of pairs, for C code that makes a dictionary of it.  asks_items: see IterationHandlers.mapping."""
         value = concrete(value)
         if is_a(value, dict) or hasattr(type(value), "keys"):
-            return self.recorder.iteration.mapping(value)
+            return self.recorder.iteration.mapping(value, asks_items=asks_items)
         return self.recorder.iteration.iterate(value, 2) if hasattr(type(value), "__iter__") else value
+
+    def _pairs_for(self, owner: Any) -> Callable[[Any], Any]:
+        return partial(self.pairs, asks_items=is_a(owner, collections.OrderedDict))
 
     def in_order(self, elements: list[Any], key: Any = None, reverse: Any = False) -> list[Any]:
         """sorted(elements, key=key, reverse=reverse): comparisons of anything but plain values go through the recorder."""
@@ -183,32 +195,37 @@ class ContainerMethodHandlers(Handlers):
             ):
                 list.__delitem__(owner, place)
                 return None
+        unbound = getattr(builtin_base(type(owner)), name)  # by which errors tell its name
         if name in _CONSUMING_METHODS:
-            arguments = tuple(map(self.pairs if is_a(owner, dict) else self.consumable, arguments))
+            arguments = tuple(map(self._pairs_for(owner) if is_a(owner, dict) else self.consumable, arguments))
         elif name in _COMPARING_METHODS:
             for argument in arguments:
                 recorder.contents.read_content(argument, deep=True)
-        return recorder.containers.native(lambda: function(*arguments, **keywords))
+        return recorder.containers.native(lambda: unbound(owner, *arguments, **keywords))
 
     def _changing_method(self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method changes a container from outside."""
         recorder = self.recorder
         count = len(arguments)
+        if name in IN_PLACE_METHODS and count == 1 and not keywords:
+            return self.change_in_place(function, owner, *arguments)
         if name == "sort" and not arguments and keywords.keys() <= {"key", "reverse"}:
             recorder.contents.read_content(owner)
             return recorder.containers.change(
                 owner, "__setitem__", slice(None), recorder.made(self.in_order(list(list.__iter__(owner)), **keywords))
             )
         if name == "update" and is_a(owner, dict) and count < 2:
-            changes = dict(*map(self.pairs, arguments), **keywords)
+            ordered = is_a(owner, collections.OrderedDict)  # whose C code calls methods of subclasses
+            changes = (collections.OrderedDict if ordered else dict)(*map(self._pairs_for(owner), arguments), **keywords)
+            put = recorder.containers.set_item if ordered else recorder.containers.plain_set_item
             for key, value in changes.items():
-                recorder.containers.plain_set_item(value, owner, key)
+                put(value, owner, key)
             return None
         if name in ("popitem", "move_to_end") and is_a(owner, collections.OrderedDict) and list(keywords) == ["last"]:
             arguments, keywords = (*arguments, keywords["last"]), {}
         if keywords:
             recorder.stop("container", f"{type(owner).__name__}.{name} with keywords")
-            return function(*arguments, **keywords)
+            return recorder.run(getattr(builtin_base(type(owner)), name), (owner, *arguments), keywords)
         if name == "__setitem__" and count == 2:
             return recorder.containers.plain_set_item(arguments[1], owner, arguments[0])
         if name == "__delitem__" and count == 1:
@@ -243,6 +260,26 @@ class ContainerMethodHandlers(Handlers):
                 if place is not None:
                     return recorder.containers.change(owner, "__delitem__", place)
         return recorder.containers.change(owner, name, *arguments)
+
+    def change_in_place(self, function: Any, owner: Any, other: Any) -> Any:
+        """One of IN_PLACE_METHODS of C code, past those of a subclass."""
+        recorder = self.recorder
+        base, name = builtin_base(type(owner)), function.__name__
+        if not recorder.is_outside(owner):
+            other = recorder.contents.settled(other) if is_a(owner, set) or name == "__imul__" else other
+            return self._change_of_its_own(function, name, owner, (other,), {})
+        if name == "__imul__":
+            times = recorder.containers.index(other)
+            if type(times) is not int:
+                return function(times)  # NotImplemented, or it raises what is to be raised
+            recorder.contents.read_elements(owner)
+            recorder.containers.change(owner, name, times)
+            return owner
+        if is_a(owner, set) and not is_a(other, (set, frozenset)):
+            return NotImplemented
+        as_method = _SET_UPDATES[name] if is_a(owner, set) else "extend" if name == "__iadd__" else "update"
+        self.container_method(getattr(base, as_method).__get__(owner), owner, (other,), {})
+        return owner
 
     def _dict_method(self, function: Any, name: str, owner: dict[Any, Any], key: Any, *default: Any) -> Any:
         recorder = self.recorder

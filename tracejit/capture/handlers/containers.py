@@ -22,6 +22,7 @@ from tracejit.capture.handlers.base import ABSENT, Handlers, Said
 from tracejit.capture.handlers.contents import CONTAINERS, DICT_TYPES, get_past, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
 from tracejit.capture.handlers.ends import Ends
+from tracejit.capture.handlers.escapes import released
 from tracejit.capture.handlers.late import is_answer, is_late
 from tracejit.capture.handlers.sequences import SEQUENCES
 from tracejit.capture.handlers.symbols import (
@@ -31,7 +32,6 @@ from tracejit.capture.handlers.symbols import (
     is_symbolic,
     is_truth,
     plain,
-    released,
     stored,
 )
 from tracejit.capture.places import user_line
@@ -58,32 +58,33 @@ _SEQUENCES = frozenset((list, tuple, collections.deque))
 _POSITIONED = _SEQUENCES | {str, bytes, range}
 _FEW = 32
 """So many comparisons are guarded one by one."""
-_ADDING = frozenset(
-    {"append", "appendleft", "extend", "extendleft", "insert", "add", "sort", "reverse", "rotate", "move_to_end", "__iadd__"}
-)
+_ADDING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "add", "sort", "reverse", "rotate", "move_to_end"})
 """Methods that take nothing out, unless there is no room."""
 _EXTENDING = frozenset({"extend", "extendleft", "__setitem__"})
 
 
 def _dropped(owner: Any, name: str, arguments: tuple[Any, ...]) -> list[Any]:
     """What a method that changes a list, set, dictionary or deque may take out of it."""
+    base = builtin_base(type(owner))
     if name in _ADDING:
-        full = is_a(owner, collections.deque) and owner.maxlen == len(owner)
-        return list(owner) if full else []
+        full = is_a(owner, collections.deque) and owner.maxlen == base.__len__(owner)
+        return list(base.__iter__(owner)) if full else []
     if name in ("pop", "__delitem__") and is_a(owner, (list, collections.deque)):
         place = arguments[0] if arguments else -1
         if type(place) is int:
-            return [owner[place]] if -len(owner) <= place < len(owner) else []
+            length = base.__len__(owner)
+            return [base.__getitem__(owner, place)] if -length <= place < length else []
     if name == "popleft":
-        return [owner[0]] if owner else []
+        return [base.__getitem__(owner, 0)] if base.__len__(owner) else []
     if is_a(owner, dict):
         return [*dict.keys(owner), *dict.values(owner)]
-    return list(builtin_base(type(owner)).__iter__(owner))
+    return list(base.__iter__(owner))
 
 
 MOVING = frozenset(
     {
-        "append", "appendleft", "extend", "pop", "popleft", "rotate", "reverse", "clear", "insert", "__delitem__", "__setitem__",
+        "append", "appendleft", "extend", "extendleft", "pop", "popleft", "rotate", "reverse", "clear", "insert", "__delitem__",
+        "__setitem__", "__imul__",
     }
 )  # fmt: skip
 """Methods of a list or deque that only move its items, take some out and put others in."""
@@ -352,12 +353,20 @@ class ContainerHandlers(Handlers):
         value = get_past(owner, key)
         return recorder.made(value) if type(key) is slice else value
 
+    def _absent_item(self, owner: Any, key: Any) -> Any:
+        """An item that a dictionary does not have."""
+        if is_a(owner, collections.defaultdict):
+            return self._missing_item(owner, key)
+        return dict.__getitem__(owner, key)  # it raises what is to be raised
+
     def _missing_item(self, owner: collections.defaultdict[Any, Any], key: Any) -> Any:
         """defaultdict.__missing__: what the program's function makes is put there."""
         factory = self.recorder.attributes.get_attribute(owner, "default_factory")
-        if factory is not None:
-            self.plain_set_item(self.recorder.calls.call(factory, (), {}), owner, key)
-        return dict.__getitem__(owner, key)
+        if factory is None:
+            return dict.__getitem__(owner, key)  # it raises what is to be raised
+        value = self.recorder.calls.call(factory, (), {})
+        self.set_item(value, owner, key)  # that of a subclass, too
+        return value
 
     def _outside_item(self, owner: Any, key: Any) -> Any:
         recorder = self.recorder
@@ -372,6 +381,8 @@ class ContainerHandlers(Handlers):
                 place = (id(owner), key)
                 if place in recorder.effects.stored:
                     return recorder.effects.stored[place]
+                if place in recorder.effects.written and not dict.__contains__(owner, key):  # this run has deleted it
+                    return self._absent_item(owner, key)
                 if place in recorder.effects.written:
                     return base.__getitem__(owner, key)
                 if dict.__contains__(owner, key):
@@ -383,7 +394,7 @@ class ContainerHandlers(Handlers):
                         symbolic=True,
                     )
                 self._guard_absence(owner, source, place_of)
-                return self._missing_item(owner, key) if base is collections.defaultdict else base.__getitem__(owner, key)
+                return self._absent_item(owner, key)
             if base is collections.defaultdict and not dict.__contains__(owner, key):
                 recorder.stop("container", f"a {cls.__name__} that gets an item of its own")
         elif base in SEQUENCES and type(key) in (int, slice):
@@ -459,6 +470,8 @@ class ContainerHandlers(Handlers):
             if base not in (list, collections.deque, *DICT_TYPES):
                 recorder.stop("container", f"a {cls.__name__}")
                 owner[key] = recorder.contents.settled(value)
+            elif cls is base:
+                owner[key] = value
             else:
                 base.__setitem__(owner, key, value)
             return
@@ -732,6 +745,8 @@ class ContainerHandlers(Handlers):
         ends = recorder.sequences.ends_of(owner) if is_open else None
         if is_open:
             recorder.effects.note_change(owner)
+        if moved is None and ends is None:  # then nobody would know which numbers they are
+            arguments = tuple(map(recorder.contents.settled, arguments))
         recorder.effects.dropping(*_dropped(owner, name, arguments))
         given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
         result = getattr(builtin_base(type(owner)), name)(owner, *given)

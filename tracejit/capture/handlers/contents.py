@@ -12,6 +12,7 @@ import decimal
 import enum
 import itertools
 import math
+import operator
 import weakref
 from collections.abc import Iterable, Iterator
 from types import FunctionType, MemberDescriptorType
@@ -22,7 +23,8 @@ import numpy as np
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.effects import ItemStore, MethodCall, Place
 from tracejit.capture.handlers.ends import Ends
-from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, released, stored
+from tracejit.capture.handlers.escapes import released
+from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, standing_for, stored
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import (
     DICT_VIEWS,
@@ -203,30 +205,39 @@ class ContentHandlers(Handlers):
 
     def _with_numbers(self, value: Any, owner: Any) -> Iterator[Any]:
         """The elements of a container with symbolic numbers, or of a view of such a dictionary, while the program may change it."""
+        items = iter(value) if is_a(value, DICT_VIEWS) else builtin_base(type(owner)).__iter__(owner)
+        return standing_for(items, self._numbers_among(items, value, owner))
+
+    def _numbers_among(self, items: Iterator[Any], value: Any, owner: Any) -> Iterator[Any]:
         recorder = self.recorder
-        base = builtin_base(type(owner))
-        if not is_a(owner, dict):
-            for index, item in enumerate(base.__iter__(owner)):
-                yield recorder.effects.stored.get((id(owner), index), item)
-            return
-        for key in base.__iter__(owner):
-            item = recorder.effects.stored.get((id(owner), key), base.__getitem__(owner, key))
-            yield recorder.made((key, item)) if is_a(value, DICT_VIEWS[2]) else item
+        keys = builtin_base(type(owner)).__iter__(owner) if is_a(owner, dict) else itertools.count()
+        for item in items:
+            if recorder.stopped:
+                yield item
+                continue
+            key = next(keys)
+            if is_a(value, DICT_VIEWS[2]):
+                yield recorder.made((key, recorder.effects.stored.get((id(owner), key), item[1])))
+            else:
+                yield recorder.effects.stored.get((id(owner), key), item)
 
     def backwards(self, value: Any) -> Any:
         """An iterator over a list or tuple from its end."""
         self.read_elements(value)
         if not self.recorder.effects.numbered.get(id(value)):
             return reversed(value)
-        return (self.recorder.effects.stored.get((id(value), index), value[index]) for index in self._places_from_the_end(value))
+        items = reversed(value)
+        return standing_for(items, self._numbers_from_the_end(items, value))
 
-    @staticmethod
-    def _places_from_the_end(value: Any) -> Iterator[int]:
-        """As Python finds them while the list is changed: at one beyond its end it is done."""
-        index = len(value) - 1
-        while 0 <= index < len(value):
-            yield index
-            index -= 1
+    def _numbers_from_the_end(self, items: Any, value: Any) -> Iterator[Any]:
+        recorder = self.recorder
+        while True:
+            index = operator.length_hint(items) - 1
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            yield item if recorder.stopped else recorder.effects.stored.get((id(value), index), item)
 
     def viewed(self, value: Any) -> Any:
         """The dictionary from outside that a view shows; anything else as it is."""

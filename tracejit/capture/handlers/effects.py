@@ -15,8 +15,9 @@ from types import CellType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tracejit.capture.handlers.base import ABSENT, Handlers
+from tracejit.capture.handlers.escapes import released
 from tracejit.capture.handlers.lifetimes import end_shows, leads_to, may_be_referred_to
-from tracejit.capture.handlers.symbols import MethodOf, holds_numbers, released, stored
+from tracejit.capture.handlers.symbols import MethodOf, holds_numbers, stored
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_name, is_python_class, storing_base
 from tracejit.capture.reasons import Reason, make
@@ -218,9 +219,10 @@ class EffectHandlers(Handlers):
 
     def settle_effects(self) -> None:
         """What this run has made and put outside is for anybody from now on."""
+        given: list[Any] = []
         for effect in self.in_order:
-            for value in effect.arguments if isinstance(effect, MethodCall | FunctionCall) else (effect.value,):
-                released(value, self.recorder.is_outside)
+            given += effect.arguments if isinstance(effect, MethodCall | FunctionCall) else (effect.value,)
+        released(given, self.recorder.is_outside)
 
     def release(self) -> None:
         """Nothing is recorded any more."""
@@ -282,13 +284,13 @@ class EffectHandlers(Handlers):
     # -- attributes
     def note_attribute(self, owner: Any, name: str, value: Any) -> None:
         instance = None if is_a(owner, threading.local) else instance_dictionary(owner)
-        slot = instance is None or (name not in instance and value is not ABSENT)
+        slot = instance is None or (not dict.__contains__(instance, name) and value is not ABSENT)
         place: Place = (id(owner) if slot else id(instance), name)
         if self.recorder.is_outside(owner):
             self.note_store(place, AttributeStore(owner, name, value))
-        elif place[0] in self.opened:
+        elif place[0] in self.opened or type(instance) not in (dict, type(None)):
             if value is not ABSENT:
-                instance[name] = value  # type: ignore[index]
+                dict.__setitem__(instance, name, value)  # type: ignore[index]
         else:
             self.remember(place, value)
             self.of_objects.add(place[0])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.capture.handlers.base import Handlers, Said
-from tracejit.capture.handlers.symbols import concrete
+from tracejit.capture.handlers.symbols import concrete, standing_for, stored
 from tracejit.capture.policies import DICT_VIEWS, builtin_base, is_a, is_library_module, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.capture.tracebacks import without_handlers
@@ -70,7 +70,7 @@ class IterationHandlers(Handlers):
         if is_user_instance(iterator):
             step = recorder.attributes.method(iterator, "__next__")
             if step is not None:
-                iterator = self._stepped(iterator, step)
+                iterator = standing_for(iterator, self._stepped(iterator, step))
         elif not (is_a(iterator, GeneratorType) and is_instrumented(iterator.gi_code)):
             iterator = self._elements(iterator)
         return self._unpacked(iterator, depth) if depth else iterator
@@ -98,11 +98,20 @@ class IterationHandlers(Handlers):
 
     def _elements(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """The elements of an iterator of C code, or of code that runs natively: new tuples, and what is known."""
-        for element in iterator:
-            yield self.recorder.admitted(self.recorder.made(element) if type(element) is tuple else element)
+        made, admitted = self.recorder.made, self.recorder.admitted
+        return self.converted(iterator, lambda element: admitted(made(element) if type(element) is tuple else element))
+
+    def converted(self, values: Any, change: Callable[[Any], Any]) -> Iterator[Any]:
+        """What `change` makes of the elements of an iterable."""
+        original = iter(values)
+        return standing_for(original, self._converted(original, change))
+
+    def _converted(self, original: Iterator[Any], change: Callable[[Any], Any]) -> Iterator[Any]:
+        for element in original:
+            yield stored(element) if self.recorder.stopped else change(element)
 
     def _unpacked(self, values: Any, depth: int) -> Iterator[Any]:
-        return (self.unpack(element, depth) for element in values)
+        return self.converted(values, lambda element: self.unpack(element, depth))
 
     def _has_own_iterator(self, value: Any) -> bool:
         return is_user_instance(value) and self.recorder.attributes.method(value, "__iter__") is not None
@@ -110,7 +119,7 @@ class IterationHandlers(Handlers):
     def _stepped(self, iterator: Any, step: Callable[[Any], Any]) -> Iterator[Any]:
         while True:
             try:
-                value = self.recorder.calls.call(step, (iterator,), {})
+                value = next(iterator) if self.recorder.stopped else self.recorder.calls.call(step, (iterator,), {})
             except StopIteration:
                 return
             yield value
@@ -127,10 +136,12 @@ class IterationHandlers(Handlers):
                 if hasattr(type(value), "__next__") and recorder.is_outside(value):
                     recorder.stop("external_iterator", f"a {type(value).__name__}")
                 elif recorder.attributes.method(value, "__getitem__") is not None:
-                    return self._by_index(value)
+                    original = iter(value)
+                    return standing_for(original, self._by_index(original, value))
                 return iter(value)
         if is_a(value, Tensor):
-            return iter(self.iterate(value))
+            rows = self.iterate(value)
+            return iter(rows if rows is value else recorder.made(tuple(rows)))
         if is_a(value, (*_CONTAINERS, *DICT_VIEWS)):
             recorder.contents.check_order(value)
             return iter(recorder.contents.elements(value))
@@ -149,16 +160,18 @@ class IterationHandlers(Handlers):
         known = hasattr(cls, "__next__") and not self.recorder.is_outside(value)
         return not known and (hasattr(cls, "__iter__") or hasattr(cls, "__getitem__"))
 
-    def _by_index(self, value: Any) -> Iterator[Any]:
+    def _by_index(self, original: Any, value: Any) -> Iterator[Any]:
         """The old protocol: `__getitem__` with 0, 1, 2 ... until IndexError."""
         index = 0
-        while True:
+        while not self.recorder.stopped:
             try:
                 element = self.recorder.containers.get_item(value, index)
             except IndexError:
                 return
-            yield element
             index += 1
+            original.__setstate__(index)
+            yield element
+        yield from original
 
     def advance(self, iterator: Any, *default: Any) -> Any:
         """next(iterator, default)."""
@@ -188,11 +201,12 @@ class IterationHandlers(Handlers):
             return values if is_a(values, (list, tuple)) else tuple(values)
         return self.iterate(value, depth - 1)
 
-    def mapping(self, value: Any) -> Any:
-        """A mapping for `**value`."""
+    def mapping(self, value: Any, *, asks_items: bool = False) -> Any:
+        """A mapping for `**value`, or for a dictionary that is made of it: as long as it is iterated over as a dictionary, C code goes past
+        the methods of a subclass.  asks_items: the C code of OrderedDict does not."""
         recorder = self.recorder
         value = concrete(value)
-        if is_a(value, dict) and not is_user_instance(value):
+        if is_a(value, dict) and (not is_user_instance(value) or (not asks_items and self._is_merged_as_it_is(value))):
             recorder.contents.read_elements(value)
             if not recorder.effects.numbered.get(id(value)):
                 return value
@@ -203,6 +217,9 @@ class IterationHandlers(Handlers):
             return value  # Python raises what is to be raised
         keys = recorder.calls.call(recorder.attributes.get_attribute(value, "keys"), (), {})
         return {key: recorder.containers.get_item(value, key) for key in self.iterate(keys)}
+
+    def _is_merged_as_it_is(self, value: Any) -> bool:
+        return self.recorder.attributes.lookup(type(value), "__iter__")[0] is vars(dict)["__iter__"]
 
     def context(self, manager: Any) -> Any:
         """A context manager for a with statement."""

@@ -70,7 +70,8 @@ def _is_of_the_program(reference: Any) -> bool:
 def _parts(value: Any) -> list[Any]:
     """What an object keeps alive, as far as programs usually build their state."""
     base = builtin_base(type(value))
-    parts = list((instance_dictionary(value) or {}).values())
+    instance = instance_dictionary(value)
+    parts = [] if instance is None else list(dict.values(instance))
     if issubclass(base, dict):
         parts += [*dict.keys(value), *dict.values(value)]
     elif issubclass(base, (list, tuple, set, frozenset)):

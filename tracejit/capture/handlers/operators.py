@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.handlers.base import ABSENT, Handlers, Said
+from tracejit.capture.handlers.container_methods import IN_PLACE_METHODS
 from tracejit.capture.handlers.late import is_answer
 from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, is_truth, plain
 from tracejit.capture.handlers.texts import as_text, is_open
@@ -50,10 +51,9 @@ _OPERANDS: tuple[type, ...] = (
     types.FunctionType, types.MethodType, types.ModuleType, *C_CALLABLES,
 )  # fmt: skip
 """Types whose operators, as far as C code has them, depend on nothing but their operands."""
+_CHANGEABLE: tuple[type, ...] = (list, dict, set, collections.deque)
+"""Types of containers that operators change in place."""
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
-
-
-_SET_METHODS = {"|": "update", "&": "intersection_update", "-": "difference_update", "^": "symmetric_difference_update"}
 
 
 class OperatorHandlers(Handlers):
@@ -107,8 +107,11 @@ class OperatorHandlers(Handlers):
             result = self._special_methods(symbol, concrete(left), concrete(right), in_place)
             if result is not ABSENT:
                 return result
-        if in_place and is_a(left, (list, dict, set, collections.deque)) and recorder.is_outside(left):
-            return self._in_place_container(symbol, left, right)
+        if in_place and is_a(left, _CHANGEABLE) and recorder.is_outside(left):
+            method = getattr(type(left), f"__i{SPECIAL_NAMES[symbol]}__", None)
+            result = NotImplemented if method is None else self._special_method(method, left, right)
+            if result is not NotImplemented:
+                return result
         if type(left) in (list, tuple) and type(right) is type(left) and (symbol == "+" or symbol in SWAPPED):
             if symbol == "+":
                 if in_place and type(left) is list:
@@ -204,20 +207,6 @@ class OperatorHandlers(Handlers):
         compute = (IN_PLACE if in_place else BINARY)[symbol]
         return recorder.containers.native(lambda: compute(as_text(left), as_text(right)))
 
-    def _in_place_container(self, symbol: str, left: Any, right: Any) -> Any:
-        recorder = self.recorder
-        if is_a(left, (list, collections.deque)) and symbol == "+":
-            recorder.calls.call(left.extend, (list(recorder.iteration.iterate(right)),), {})
-            return left
-        if is_a(left, dict) and symbol == "|":
-            recorder.calls.call(left.update, (right,), {})
-            return left
-        if is_a(left, set) and symbol in _SET_METHODS and is_a(right, (set, frozenset)):
-            recorder.calls.call(getattr(left, _SET_METHODS[symbol]), (right,), {})
-            return left
-        recorder.stop("container", f"operator {symbol}= on a {type(left).__name__}")
-        return IN_PLACE[symbol](left, right)
-
     def _special_methods(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
         """What the special methods of two objects come to; ABSENT where there is one that nothing is known of."""
         recorder = self.recorder
@@ -257,6 +246,8 @@ class OperatorHandlers(Handlers):
             equal = recorder.attributes.lookup(type(owner), "__eq__")[0]
             result = NotImplemented if equal is None else self._special_method(equal, owner, other)
             return result if result is NotImplemented or result is ABSENT else not self.truth(result)
+        if type(method) in C_CALLABLES and is_a(owner, _CHANGEABLE) and method.__name__ in IN_PLACE_METHODS:
+            return recorder.container_methods.change_in_place(method.__get__(owner), owner, other)
         if type(method) in C_CALLABLES and (
             method.__objclass__ is object or is_a(owner, (list, tuple, dict, set, frozenset, str, bytes, int, float))
         ):
@@ -269,6 +260,8 @@ class OperatorHandlers(Handlers):
     def _concatenated(self, symbol: str, method: Any, owner: Any, other: Any) -> Any:
         """sequence + other, or sequence * other."""
         recorder = self.recorder
+        if method.__name__ in IN_PLACE_METHODS:
+            return recorder.container_methods.change_in_place(method.__get__(owner), owner, other)
         if symbol == "*":
             if recorder.attributes.lookup(type(other), "__index__")[0] is ABSENT:
                 raise TypeError(f"can't multiply sequence by non-int of type {_type_name(other)!r}")

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.handlers.symbols import MethodOf, ObjectIdentity, SuperProxy, SymbolicNumber, completed
+from tracejit.capture.handlers.escapes import completed
+from tracejit.capture.handlers.symbols import MethodOf, ObjectIdentity, SuperProxy, SymbolicNumber
 from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
 from tracejit.core.dtypes import DType
 from tracejit.core.symbolic import SYMBOLIC
@@ -111,7 +112,7 @@ class Origins:
 
     def admitted(self, value: Any) -> Any:
         """`value`, on its way into instrumented code: the recording stops if nobody has said where it is from."""
-        if type(value) in _STATELESS or id(value) in self.values or self.stopped or self.explains(value):
+        if type(value) in _STATELESS or self.stopped or id(value) in self.values or self.explains(value):
             return value
         if is_a(value, Tensor):
             self.stop("tensor_origin", f"shape {list(value._array.shape)}")

@@ -41,6 +41,7 @@ from tracejit.capture.handlers.container_methods import ContainerMethodHandlers
 from tracejit.capture.handlers.containers import ContainerHandlers
 from tracejit.capture.handlers.contents import ContentHandlers
 from tracejit.capture.handlers.effects import EffectHandlers
+from tracejit.capture.handlers.escapes import released
 from tracejit.capture.handlers.generators import GeneratorHandlers
 from tracejit.capture.handlers.in_program import InProgramHandlers
 from tracejit.capture.handlers.iteration import IterationHandlers
@@ -56,7 +57,7 @@ from tracejit.capture.handlers.readings import ReadingHandlers
 from tracejit.capture.handlers.sequences import SequenceHandlers
 from tracejit.capture.handlers.sizes import SizeHandlers
 from tracejit.capture.handlers.standard_calls import StandardCallHandlers
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, released, settle_closure
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, stored
 from tracejit.capture.handlers.texts import TextHandlers
 from tracejit.capture.handlers.type_calls import TypeCallHandlers
 from tracejit.capture.joining import take_apart
@@ -177,18 +178,16 @@ class Recorder(Origins):
         if hindrance:
             self.stop("branching_loop", hindrance)
 
-    def settle_made(self) -> None:
-        """From now on what this run made is for anybody."""
-        self.settle_closures()
+    def settle_made(self, *others: Any) -> None:
+        """From now on what this run made, and what `others` lead to, is for anybody."""
         for value in self.made_here.values():
             if type(value) is list:
                 take_apart(value)
-            released(value, self.is_outside)
+        self.released([*self.made_here.values(), *others])
 
-    def settle_closures(self) -> None:
-        """From now on functions that this run made may run as they are."""
-        for value in (*self.made_here.values(), *[function() for function in self._functions]):
-            settle_closure(value)
+    def released(self, result: Any) -> Any:
+        """What the call gives for `result`, once it is over: it leads to plain values, as do functions that this run has made."""
+        return released([result, *[function() for function in self._functions]], self.is_outside)[0]
 
     def let_go(self) -> None:
         """The call has returned: what it made goes, unless the result or an effect has it.  Code that runs when it goes stops the
@@ -218,6 +217,11 @@ class Recorder(Origins):
             if handler is not None:
                 return handler
         return None
+
+    @staticmethod
+    def run(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Call what the recording has stopped for, or what raises what is to be raised, with what stand-ins stand for."""
+        return function(*map(stored, arguments), **{name: stored(value) for name, value in keywords.items()})
 
     def caught(self, error: BaseException | None) -> None:
         """The program handles an error.  One that is no Exception most likely came from outside, in the middle of anything."""

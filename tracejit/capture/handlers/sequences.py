@@ -12,7 +12,7 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.base import ABSENT, Handlers
-from tracejit.capture.handlers.contents import item_of, length_of, membership
+from tracejit.capture.handlers.contents import get_past, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
 from tracejit.capture.handlers.ends import Ends, fixed_places
 from tracejit.capture.handlers.symbols import plain, stored
@@ -156,7 +156,7 @@ class SequenceHandlers(Handlers):
             self.at_least(owner, ends.first + place)
         if place in ends.changed:
             return ends.changed[place]
-        value = self.recorder.effects.originals.get(id(owner), owner)[-place]
+        value = get_past(self.recorder.effects.originals.get(id(owner), owner), -place)
         return self._old(owner, value, -place)
 
     def _old_from_start(self, owner: Any, ends: Ends, place: int) -> Any:
@@ -168,7 +168,7 @@ class SequenceHandlers(Handlers):
         known = id(owner), place
         if known in recorder.effects.stored:
             return recorder.effects.stored[known]
-        value = recorder.effects.originals.get(id(owner), owner)[place]
+        value = get_past(recorder.effects.originals.get(id(owner), owner), place)
         return (
             builtin_base(type(owner)).__getitem__(owner, place)
             if known in recorder.effects.written
@@ -214,12 +214,12 @@ class SequenceHandlers(Handlers):
             return False
         else:
             self.at_least(owner, key + ends.last + 1)
-            recorder.effects.dropping(owner[key])
+            recorder.effects.dropping(get_past(owner, key))
             builtin_base(type(owner)).__setitem__(owner, key, stored(value))
             recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
             return True
         recorder.effects.note_change(owner)
-        recorder.effects.dropping(owner[key])
+        recorder.effects.dropping(get_past(owner, key))
         builtin_base(type(owner)).__setitem__(owner, key, stored(value))
         recorder.effects.note_method(MethodCall(owner, "__setitem__", (key, value)))
         return True

@@ -9,19 +9,16 @@ of int or float: C code cannot reach the value behind its back, it has to ask (`
 from __future__ import annotations
 
 import operator
-from collections import OrderedDict, deque
-from collections.abc import Callable
-from types import FunctionType, MemberDescriptorType, ModuleType
+from collections.abc import Callable, Iterator
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracejit.capture.policies import module_of
-from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import RecordedNumber
 from tracejit.core.symbolic import BINARY, SYMBOLIC, without_symbols
+from tracejit.core.weak_table import WeakTable
 from tracejit.replay.ir import Arithmetic, Compare, Expr, Name, Unary
-from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -32,16 +29,15 @@ __all__ = [
     "STAND_INS",
     "MethodOf",
     "ObjectIdentity",
+    "RecordedCallback",
     "SuperProxy",
     "SymbolicNumber",
-    "completed",
     "concrete",
     "holds_numbers",
     "is_symbolic",
     "is_truth",
     "plain",
-    "released",
-    "settle_closure",
+    "standing_for",
     "stored",
 ]  # fmt: skip
 
@@ -75,14 +71,29 @@ def is_truth(value: object) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """The number behind a symbolic one, or behind an `id()`, without a guard; anything else as it is."""
+    """What a stand-in stands for, without a guard: the number behind a symbolic one, or behind an `id()`, the iterator that a generator
+    goes through, the function behind a callback.  Anything else as it is."""
     if type(value) is SymbolicNumber:
         return value._value
     if type(value) is MethodOf:
         return getattr(value.owner._value, value.name)
     if type(value) in SYMBOLIC:
         return without_symbols(value)
+    if type(value) is GeneratorType:
+        return _ORIGINALS.get(value) or value
+    if type(value) is RecordedCallback:
+        return value.function
     return int(value) if type(value) is ObjectIdentity else value
+
+
+def standing_for(original: Iterator[Any], steps: Iterator[Any]) -> Iterator[Any]:
+    """`steps`, a generator that goes through `original`, and gives what the recording has for its elements.  Who outlives the call, or a
+    recording that has stopped, has `original` instead."""
+    _ORIGINALS[steps] = plain(original)
+    return steps
+
+
+_ORIGINALS: WeakTable[Iterator[Any]] = WeakTable()
 
 
 def stored(value: Any) -> Any:
@@ -108,132 +119,10 @@ def bare(value: Any, kept: Callable[[Any], bool] = lambda value: False) -> Any:
 
 
 def holds_numbers(value: Any) -> bool:
-    """Whether a value is a symbolic number, or a tuple with some."""
+    """Whether a value is a stand-in, or a tuple with some."""
+    if type(value) is GeneratorType:
+        return value in _ORIGINALS
     return type(value) in STAND_INS or (type(value) is tuple and any(map(holds_numbers, value)))
-
-
-def released(value: Any, kept: Callable[[Any], bool] | None = None) -> Any:
-    """`value` without stand-ins of numbers in it, and in the containers in it: lists, dictionaries, sets and deques are changed in place,
-    tuples made anew.  kept: of which values it is known that they have none; where it is given, attributes are looked at, too."""
-    return _Release(kept).run(value)
-
-
-def completed(value: Any) -> Any:
-    """`value`, which was being made when the recording stopped: of what went into it before then there may be stand-ins among its
-    elements.  Containers in it were made before, and have none."""
-    cls = type(value)
-    if cls is list or cls is deque:
-        for index, item in enumerate(value):
-            if type(item) in IMMUTABLE_HOLDERS and (other := stored(item)) is not item:
-                value[index] = other
-    elif cls is dict:
-        if any(type(part) in IMMUTABLE_HOLDERS for pair in value.items() for part in pair):
-            items = [(stored(key), stored(item)) for key, item in value.items()]
-            value.clear()
-            value.update(items)
-    elif cls is set or cls is frozenset:
-        if any(type(item) in IMMUTABLE_HOLDERS for item in value):
-            return cls(map(stored, value))
-    elif cls in IMMUTABLE_HOLDERS:
-        return stored(value)
-    return value
-
-
-def settle_closure(function: Any) -> None:
-    """Take the stand-ins of numbers out of the variables that a function finds around it, and out of its defaults: from now on it may
-    run as it is."""
-    if type(function) is not FunctionType:
-        return
-    if (defaults := released(function.__defaults__)) is not function.__defaults__:
-        function.__defaults__ = defaults
-    released(function.__kwdefaults__)
-    for cell in function.__closure__ or ():
-        try:
-            value = cell.cell_contents
-        except ValueError as error:  # an empty cell
-            if is_foreign(error):
-                raise
-            continue
-        if (other := released(value)) is not value:
-            cell.cell_contents = other
-
-
-class _Release:
-    """One walk through what a value leads to: containers in turn, whatever their number, so that no depth of nesting is too much.  Objects
-    of the library, tensors and nodes of the tape, are not looked into: they hold plain numbers."""
-
-    def __init__(self, kept: Callable[[Any], bool] | None) -> None:
-        self._kept = kept
-        self._seen: set[int] = set()
-        self._found: list[Any] = []
-
-    def run(self, value: Any) -> Any:
-        result = self._clean(value)
-        while self._found:
-            self._enter(self._found.pop())
-        return result
-
-    def _clean(self, value: Any) -> Any:
-        """What stands in the place of a value; what may have stand-ins in it is looked into later."""
-        cls = type(value)
-        if cls in STAND_INS:
-            return plain(value)
-        if cls in _PLAIN or id(value) in self._seen or (self._kept is not None and self._kept(value)):
-            return value
-        if cls is tuple:
-            new = tuple(map(self._clean, value))
-            return value if all(map(operator.is_, new, value)) else new
-        self._seen.add(id(value))
-        self._found.append(value)
-        return value
-
-    def _enter(self, value: Any) -> None:
-        cls = type(value)
-        if issubclass(cls, (list, deque)):
-            base: Any = list if issubclass(cls, list) else deque
-            for index, item in enumerate(base.__iter__(value)):
-                if (other := self._clean(item)) is not item:
-                    base.__setitem__(value, index, other)
-        elif issubclass(cls, dict):
-            self._enter_dictionary(value, OrderedDict if issubclass(cls, OrderedDict) else dict)
-        elif issubclass(cls, tuple):  # of another class, whose constructor got no stand-ins, but maybe lists that did
-            for item in tuple.__iter__(value):
-                self._clean(item)
-        elif cls is set and any(type(v) in STAND_INS for v in value):
-            members = [plain(v) for v in value]
-            value.clear()
-            value.update(members)
-        if self._kept is not None and cls.__flags__ & _HEAP_TYPE:
-            self._enter_object(value, cls)
-
-    def _enter_dictionary(self, value: Any, base: Any) -> None:
-        for key, item in base.items(value):
-            if (other := self._clean(item)) is not item:
-                base.__setitem__(value, key, other)
-        if any(type(key) in (*STAND_INS, tuple) and self._clean(key) is not key for key in base.__iter__(value)):
-            items = [(self._clean(key), item) for key, item in base.items(value)]
-            base.clear(value)
-            for key, item in items:
-                base.__setitem__(value, key, item)
-
-    def _enter_object(self, value: Any, cls: type) -> None:
-        """The attributes of an object of the program, past any method of it."""
-        own = [base for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE and not module_of(base).startswith(_LIBRARY)]
-        if not own:
-            return
-        try:
-            instance = object.__getattribute__(value, "__dict__")
-        except AttributeError:
-            instance = None
-        if type(instance) is dict:
-            self._clean(instance)
-        for slot in [slot for base in own for slot in vars(base).values() if type(slot) is MemberDescriptorType]:
-            try:
-                item = slot.__get__(value)
-            except AttributeError:  # nothing is in it
-                continue
-            if (other := self._clean(item)) is not item:
-                slot.__set__(value, other)
 
 
 def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
@@ -460,14 +349,30 @@ class MethodOf:
         return getattr(concrete(self.owner), self.name)(*arguments, **keywords)
 
 
-STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity, MethodOf)
+class RecordedCallback:
+    """A callable that C code gets in the place of `function`: its calls come back to the recorder, by way of `call`.  function: None
+    where C code asks for the truth of what it would have called it with."""
+
+    __slots__ = ("_call", "_recorder", "function")
+
+    def __init__(self, recorder: Recorder, function: Any, call: Callable[..., Any]) -> None:
+        self._recorder = recorder
+        self._call = call
+        self.function = function
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        if not self._recorder.stopped:
+            return self._call(*arguments, **keywords)
+        arguments = tuple(map(stored, arguments))
+        if self.function is None:
+            return bool(*arguments)
+        return self.function(*arguments, **{name: stored(value) for name, value in keywords.items()})
+
+
+STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity, MethodOf, GeneratorType, RecordedCallback)
+"""Types of what stands for something else while a call is recorded; of generators, those that the recorder has made."""
 IMMUTABLE_HOLDERS = frozenset((*STAND_INS, tuple))
-"""Types of values that are or hold stand-ins of numbers, and that cannot be changed in place."""
-"""What each call has a number of its own for."""
-_PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), type, FunctionType, ModuleType, Tensor))
-"""Types of values in which there are none."""
-_HEAP_TYPE = 1 << 9
-_LIBRARY = "tracejit."
+"""Types of values that are or hold stand-ins, and that cannot be changed in place."""
 
 
 class SuperProxy:

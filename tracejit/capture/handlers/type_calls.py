@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
 from tracejit.capture.handlers.base import ABSENT, Handlers, Said
-from tracejit.capture.handlers.symbols import concrete, stored
+from tracejit.capture.handlers.contents import CONTAINERS
+from tracejit.capture.handlers.symbols import concrete
 from tracejit.capture.policies import CALLED_BACK, is_a, is_user_instance
 from tracejit.tensor import Size, Tensor
 
@@ -26,20 +26,6 @@ _PASSING_ON: frozenset[type] = frozenset(
     {list, tuple, enumerate, zip, reversed, collections.deque, dict, collections.OrderedDict, collections.defaultdict}
 )
 """Types that look at nothing in what they are given but for keys."""
-_REMEMBERING = frozenset(
-    getattr(itertools, name)
-    for name in (
-        "product",
-        "permutations",
-        "combinations",
-        "combinations_with_replacement",
-        "pairwise",
-        "batched",
-        "cycle",
-        "accumulate",
-    )
-    if hasattr(itertools, name)
-)
 _COLLECTIONS = frozenset({list, tuple, set, frozenset, enumerate, zip, collections.deque, collections.Counter})
 
 
@@ -54,10 +40,9 @@ class TypeCallHandlers(Handlers):
         """int(x), list(x), zip(a, b), str(x) ..."""
         return self.recorder.made(self._call_pure_type(cls, arguments, keywords))
 
-    def _watched(self, found: Any) -> Iterator[Any]:
-        """What an iterator gives that keeps elements for later: once the recording has stopped, without stand-ins of numbers."""
-        for item in found:
-            yield stored(item) if self.recorder.stopped else item
+    def _is_read_as_it_is(self, value: Any) -> bool:
+        """Whether C code that iterates over an instance of a class of the program finds the items of a container of C code."""
+        return is_a(value, CONTAINERS) and type(self.recorder.attributes.lookup(type(value), "__iter__")[0]) is not FunctionType
 
     def _converted_by(self, cls: Any, name: str, method: Any, value: Any) -> Any:
         """`cls(value)` by the special method `name` of the program."""
@@ -80,9 +65,8 @@ class TypeCallHandlers(Handlers):
                 for i, (a, depth) in enumerate(zip(arguments, depths, strict=False))
             )
             if cls is itertools.compress and len(arguments) == 2 and hasattr(type(arguments[1]), "__iter__"):
-                arguments = (arguments[0], map(recorder.operators.truth, arguments[1]))
-            found = cls(*arguments, **keywords)
-            return self._watched(found) if cls in _REMEMBERING else found
+                arguments = (arguments[0], recorder.iteration.converted(arguments[1], recorder.operators.truth))
+            return cls(*arguments, **keywords)
         arguments = tuple(map(concrete if cls in _PASSING_ON else recorder.contents.settled, arguments))
         if not issubclass(cls, dict):
             keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
@@ -95,10 +79,13 @@ class TypeCallHandlers(Handlers):
             method = recorder.attributes.method(arguments[0], "__reversed__")
             if method is not None:
                 return recorder.calls.call(method, (arguments[0],), {})
-        if cls is collections.defaultdict and arguments:
+        if cls is collections.Counter and arguments and hasattr(type(arguments[0]), "keys"):
+            arguments = (recorder.container_methods.pairs(arguments[0]), *arguments[1:])
+        elif cls is collections.defaultdict and arguments:
             arguments = (arguments[0], *map(recorder.container_methods.pairs, arguments[1:]))
         elif issubclass(cls, dict) and cls is not collections.Counter:
-            arguments = tuple(map(recorder.container_methods.pairs, arguments))
+            ordered = cls is collections.OrderedDict
+            arguments = tuple([recorder.container_methods.pairs(a, asks_items=ordered) for a in arguments])
         elif cls is reversed and len(arguments) == 1 and type(arguments[0]) in (list, tuple, Size) and not keywords:
             return recorder.contents.backwards(arguments[0])
         elif cls in _COLLECTIONS:
@@ -110,5 +97,7 @@ class TypeCallHandlers(Handlers):
             if cls in (range, slice):
                 arguments = tuple(map(recorder.containers.index, arguments))
             for argument in (*arguments, *keywords.values()):
+                if cls in (bytes, bytearray) and is_user_instance(argument) and not self._is_read_as_it_is(argument):
+                    recorder.stop("unknown_call", f"{cls.__name__}() of a {type(argument).__name__}")
                 recorder.contents.read_content(argument, deep=True)
         return recorder.containers.native(lambda: cls(*arguments, **keywords))

@@ -9,12 +9,15 @@ from __future__ import annotations
 import collections
 import datetime
 import decimal
+import itertools
+import operator
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tracejit.capture.handlers.contents import has_stable_hash
 from tracejit.capture.handlers.effects import Effect, FunctionCall
 from tracejit.capture.handlers.late import Late, definitions, is_late
 from tracejit.capture.handlers.recorder import Recorder
@@ -61,6 +64,10 @@ _CONSTANT_TYPES: tuple[type, ...] = (
     datetime.time,
     datetime.timedelta,
 )
+
+
+_FEW = 6
+"""Members of a set whose orders are tried."""
 
 
 class Recipes:
@@ -244,14 +251,31 @@ class Recipes:
             elements, section = part
             return self._define(value, self.expression(elements).at(section))
         variable = self._define(value, self._empty(value, cls))
+        self._give_attributes(variable, value, cls)
         if is_a(value, dict):
             for key, item in value.items():
                 self._put(variable, self.expression(key), self._stored(value, key, item))
         else:
             method = "add" if cls is set else "append"
-            for item in value:
+            for item in self._as_they_go_in(value) if cls is set else value:
                 self.statements.append(Evaluate(variable.method(method, self.expression(item))))
         return variable
+
+    def _as_they_go_in(self, members: set[Any]) -> list[Any]:
+        """The members of a set in an order in which they go in, so that they come out as they do now: that depends on what was in it
+        before.  Where nobody relies on the order, since it depends on addresses, any will do."""
+        now = list(set.__iter__(members))
+        if not all(map(has_stable_hash, now)):
+            return now
+        orders = itertools.chain([now], itertools.permutations(now) if len(now) <= _FEW else ())
+        for order in orders:
+            again: set[Any] = set()
+            for member in order:
+                again.add(member)
+            if all(map(operator.is_, again, now)):
+                return list(order)
+        self.recorder.stop("unbuildable", "set whose order depends on what it has lost")
+        return now
 
     def _empty(self, value: Any, cls: type) -> Expr:
         if cls in (list, dict):
@@ -284,7 +308,7 @@ class Recipes:
                 self.statements.append(Evaluate(made_by.method("__setitem__", variable, place, self._stored(value, key, item))))
         else:
             method = "add" if base is set else "append"
-            for item in base.__iter__(value):
+            for item in self._as_they_go_in(value) if base is set else base.__iter__(value):
                 self.statements.append(Evaluate(made_by.method(method, variable, self.expression(item))))
         return variable
 
@@ -293,8 +317,10 @@ class Recipes:
             if not is_empty(slot, value):
                 item = self._stored(value, name, slot.__get__(value))
                 self.statements.append(Evaluate(self.recorder.constant(slot).method("__set__", variable, item)))
-        instance = instance_dictionary(value) or {}
-        for name, item in instance.items():
+        instance = instance_dictionary(value)
+        if type(instance) not in (dict, type(None)) or self.recorder.is_outside(instance):
+            self.recorder.stop("unbuildable", f"{cls.__name__}, whose attributes are in a {type(instance).__name__}")
+        for name, item in () if instance is None else dict.items(instance):
             self._put(variable.get("__dict__"), name, self._stored(instance, name, item))
 
 

@@ -199,7 +199,7 @@ class _Splitter:
         if is_a(value, (Tensor, type)) or not has_plain_state(cls) or cls.__weakrefoffset__ == 0:
             return False
         dictionary = instance_dictionary(value)
-        if dictionary is None or not {id(value), id(dictionary)}.isdisjoint((*self.changed, *self.stored)):
+        if type(dictionary) is not dict or not {id(value), id(dictionary)}.isdisjoint((*self.changed, *self.stored)):
             return False
         return bool(instance_words(value, dictionary))
 

@@ -120,7 +120,8 @@ def _with_originals(code: CodeType, originals: dict[Any, CodeType]) -> CodeType:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             if constant.co_name in _INLINE:
-                constant = _with_originals(constant, originals)
+                qualname = f"{code.co_qualname}.<locals>.{constant.co_name}"  # generators show it
+                constant = _with_originals(constant.replace(co_qualname=qualname), originals)
             elif CELLS not in constant.co_varnames:
                 original = originals.get(source_extent(constant))
                 if original is None or original.co_freevars != constant.co_freevars:

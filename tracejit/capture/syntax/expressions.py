@@ -101,6 +101,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.sums: dict[ast.expr, tuple[str, str]] = {}
         # Calls in the header of a loop that is looked at, `x.unbind`, `range`, -> its name.
         self.headers: dict[ast.expr, str] = {}
+        self.mappings = 0  # calls that pass on a mapping
         # Private lists, and parts of them, that loops go through -> the variables of these loops, if they are looked at.
         self.listed: dict[ast.expr, str | None] = {}
         self.comprehension_names: list[set[str]] = []
@@ -334,8 +335,13 @@ class ExpressionRewriter(ast.NodeTransformer):
             else self.argument(a)
             for a in node.args
         ]
+        loop, site = self.headers.get(node), None
+        if not (joins or loop) and any(k.arg is None for k in node.keywords):
+            self.mappings += 1
+            site = ast.Constant(self.mappings)
+        passing = [] if site is None else [site]
         keywords = [
-            ast.keyword(k.arg, self.argument(k.value) if k.arg else self.handler("mapping", self.visit(k.value)))
+            ast.keyword(k.arg, self.argument(k.value) if k.arg else self.handler("mapping", self.visit(k.value), *passing))
             for k in node.keywords
         ]
         one = len(arguments) == 1 and not keywords and not isinstance(arguments[0], ast.Starred)
@@ -343,8 +349,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
         if joins and isinstance(node.args[0], ast.Subscript):
             arguments[0] = self.items_of(node.args[0])
-        loop = self.headers.get(node)
-        if loop is None:
+        if site is not None:
+            callee = self.handler("callee_with_mapping", self.visit(function), site)
+        elif loop is None:
             callee = self.handler("joining" if joins else "callee", self.visit(function))
         elif isinstance(function, ast.Name):
             callee = self.handler("counting", ast.Name(loop, ast.Load()), self.shared_name(function))

@@ -1,0 +1,36 @@
+"""Replacing what an object of C code refers to: an item of a tuple, the function of a `map`, what `itertools.accumulate` has added up.
+
+Such an object shows no way to do so, but it lies in memory as its type says: words behind the header, some of them references.  The
+garbage collector tells which references there are; a word is replaced only where the two agree.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from typing import Any, Final
+
+__all__ = ["replace_referent"]
+
+_HEADER: Final = object.__basicsize__
+_WORD: Final = ctypes.sizeof(ctypes.c_void_p)
+
+
+def replace_referent(owner: Any, old: Any, new: Any) -> bool:
+    """Have `owner` refer to `new` wherever it refers to `old`; False, and nothing has changed, where its memory is not as expected.
+
+    Whoever has `owner` sees the change, so `new` must be what `old` stands for: equal to it, with the same hash."""
+    cls = type(owner)
+    if cls.__itemsize__ and not issubclass(cls, tuple):  # a generator, for one: its memory does not tell how long it is
+        return False
+    count = sum(x is old for x in gc.get_referents(owner))
+    words = (ctypes.c_void_p * ((object.__sizeof__(owner) - _HEADER) // _WORD)).from_address(id(owner) + _HEADER)
+    places = [k for k, word in enumerate(words) if word == id(old)]
+    if not places or len(places) != count:
+        return False
+    for place in places:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(new))
+        words[place] = id(new)
+    for _ in places:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(old))
+    return True
