@@ -76,7 +76,7 @@ def changing(make, fn, numbers=(3, 3, 4, 2.5)):
     return fn, [call(number) for number in numbers], None
 
 
-@program(reason="read_after_change")  # a list that grows has no end
+@program()
 def list_subclass_extended_and_repeated_in_place():
     def fn(q, n):
         q += [n]

@@ -272,6 +272,7 @@ class ContainerMethodHandlers(Handlers):
             times = recorder.containers.index(other)
             if type(times) is not int:
                 return function(times)  # NotImplemented, or it raises what is to be raised
+            recorder.contents.limited.add(id(owner))  # what grows by a factor is soon too long to be read as a whole
             recorder.contents.read_elements(owner)
             recorder.containers.change(owner, name, times)
             return owner

@@ -252,7 +252,8 @@ class OperatorHandlers(Handlers):
             method.__objclass__ is object or is_a(owner, (list, tuple, dict, set, frozenset, str, bytes, int, float))
         ):
             recorder.contents.read_content(owner, deep=True)
-            recorder.contents.read_content(other, deep=True)
+            if not is_a(owner, (int, float)):  # which look at no containers
+                recorder.contents.read_content(other, deep=True)
             return recorder.containers.native(lambda: method(owner, other))
         recorder.stop("unknown_callable", type(method).__name__)
         return ABSENT
