@@ -230,3 +230,104 @@ def test_the_backward_pass_of_a_compiled_call_finds_the_place_of_that_call() -> 
         (expected,) = T.autograd.grad((TABLE[t[0]] * x[t[1]]).sum(), TABLE)
         assert slope.equal(expected)
     assert compiled.stats.traces == 1
+
+
+def tables() -> dict[str, Any]:
+    return {
+        "buffers": [[k, float(k), [k]] for k in range(5)],
+        "groups": [{"lr": 0.1 * k, "n": k} for k in range(5)],
+        "rows": [[T.ones(2) * k, k] for k in range(5)],
+        "nested": [[[k, k + 1], [k + 2, k + 3]] for k in range(4)],
+        "step": 0,
+    }
+
+
+def counted_up(t: dict[str, Any], x: Any, n: int) -> Any:
+    buffer = t["buffers"][n % 5]
+    buffer[0] += 1
+    return x * buffer[0] + buffer[1] + buffer[2][0]
+
+
+def remembered(t: dict[str, Any], x: Any, n: int) -> Any:
+    """A buffer of RAdam: what depends on the step alone is computed once for all parameters."""
+    t["step"] += 1
+    for _ in range(2):
+        buffer = t["buffers"][int(t["step"] % 5)]
+        if t["step"] == buffer[0]:
+            size = buffer[1]
+        else:
+            buffer[0], size = t["step"], 1.0 / t["step"]
+            buffer[1] = size
+        x = x * size
+    return x
+
+
+def of_groups(t: dict[str, Any], x: Any, n: int) -> Any:
+    t["groups"][n % 5]["n"] += 1
+    return x * t["groups"][n % 5]["lr"] + t["groups"][n % 5]["n"]
+
+
+def with_tensors(t: dict[str, Any], x: Any, n: int) -> Any:
+    t["rows"][n % 5][0].add_(1)
+    row, number = t["rows"][n % 5]
+    return x * row + number
+
+
+def nested(t: dict[str, Any], x: Any, n: int) -> Any:
+    t["nested"][n % 4][(n // 2) % 2][n % 2] += 1
+    return x * t["nested"][n % 4][(n // 2) % 2][0]
+
+
+def appended(t: dict[str, Any], x: Any, n: int) -> Any:
+    buffer = t["buffers"][n % 5]
+    buffer.append(n)
+    return x * buffer[0] + len(buffer), buffer
+
+
+def moved(t: dict[str, Any], x: Any, n: int) -> Any:
+    t["buffers"][0] = t["buffers"][n % 5]
+    return x * t["buffers"][0][1]
+
+
+def two_of_them(t: dict[str, Any], x: Any, n: int) -> Any:
+    a, b = t["buffers"][n % 5], t["buffers"][n * n % 5]
+    a[1] = b[1] + 1
+    return x * b[1] + a[1], a is b
+
+
+def looked_at_as_a_whole(t: dict[str, Any], x: Any, n: int) -> Any:
+    t["buffers"][n % 5][1] = float(n)
+    return x * sum(buffer[1] for buffer in t["buffers"])
+
+
+def contents(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: contents(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [contents(item) for item in value]
+    return value.tolist() if isinstance(value, T.Tensor) else (type(value), value)
+
+
+@pytest.mark.parametrize(
+    ("program", "traces"),
+    [
+        (counted_up, 1), (remembered, 2), (of_groups, 1), (with_tensors, 1), (nested, 2), (appended, 1), (moved, 1), (two_of_them, 2),
+        (looked_at_as_a_whole, None),
+    ],
+)  # fmt: skip
+def test_a_list_that_is_read_at_a_number_is_one_recording_whatever_the_number(program: Any, traces: int | None) -> None:
+    compiled, ours, theirs = T.compile(program), tables(), tables()
+    numbers = [0, 1, 2, 3, 4, 5, 6, 2, 2, 9, 11, 3, 17, 8, 20, 21, 22, 23]
+    for n in numbers:
+        for t in (ours, theirs):
+            if n == 9:  # two places have one list
+                t["buffers"][2] = t["buffers"][1]
+            if n == 17:
+                t["buffers"][1] = t["buffers"][1][:]
+        x = T.ones(2) * n
+        assert contents(compiled(ours, x, n)) == contents(program(theirs, x, n))
+        assert contents(ours) == contents(theirs)
+        for a in range(5):
+            assert [ours["buffers"][a] is b for b in ours["buffers"]] == [theirs["buffers"][a] is b for b in theirs["buffers"]]
+    if traces is not None:
+        assert compiled.stats.traces <= traces and compiled.stats.compiled_calls >= len(numbers) - traces, compiled.explain()

@@ -94,9 +94,9 @@ _NUMBERED: tuple[type, ...] = (list, tuple, dict, collections.deque)
 
 
 def _is_data(value: Any) -> bool:
-    """Whether it is a number, a text, a tensor without a gradient, an array, or a tuple of such."""
-    if type(value) is tuple:
-        return all(map(_is_data, value))
+    """Whether it is a number, a text, a tensor without a gradient, an array, or a list, tuple or dictionary of such."""
+    if type(value) in (list, tuple, dict):
+        return all(map(_is_data, value.values() if type(value) is dict else value))
     if type(value) is Tensor:
         return not value.requires_grad
     return type(value) in PRIMITIVE_TYPES or type(value) is np.ndarray
