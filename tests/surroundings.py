@@ -94,7 +94,7 @@ def traced(stack: ExitStack) -> None:
 
 @circumstance
 def profiled(stack: ExitStack) -> None:
-    """A profiler counts calls: nothing is recorded before 3.12, where it uses sys.monitoring."""
+    """A profiler counts calls."""
     profile = cProfile.Profile()
     profile.enable()
     stack.callback(profile.disable)
@@ -102,7 +102,7 @@ def profiled(stack: ExitStack) -> None:
 
 @circumstance
 def profiled_from_python(stack: ExitStack) -> None:
-    """A profiler written in Python, in all threads: nothing is recorded."""
+    """A profiler written in Python, in all threads."""
     calls: list[Any] = [0]
 
     def profile(frame: Any, event: str, argument: Any) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 import tracejit as T
 import tracejit.functional as F
-from tracejit.compiler import PerformanceWarning
 
 
 def autocast_of_a_device_that_is_not_there(x: T.Tensor) -> T.Tensor:
@@ -48,7 +47,6 @@ def told(function: Callable[[T.Tensor], Any]) -> list[Any]:
         for i in range(5):
             if i == 4:
                 warnings.simplefilter("error")
-            warnings.simplefilter("ignore", PerformanceWarning)  # of a function that stays eager
             before = len(seen)
             try:
                 result = function(T.ones(2, 3) * i).tolist()

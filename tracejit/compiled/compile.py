@@ -113,6 +113,7 @@ _STEPS: Final = 16  # of a loop that is blamed at once: runs of the branch at wh
 _FEW: Final = 8  # paths, all of which may be asked
 _MANY: Final = 64  # paths of one function
 _OFTEN: Final = 4  # calls of one size
+_PATIENT: Final = 12  # calls that run eagerly before that is warned of
 _EARNED: Final = 64
 _COUNTED: Final = 4096  # sizes
 _PASSING: Final = ("raised", "items_used")  # reasons that say nothing of the next recording of a call like this
@@ -256,11 +257,10 @@ class CompiledFunction(_Partial[P, R]):
         self._put_in_front(None)
 
     def _leave_alone(self, calls: int) -> None:
-        """So many calls go to the function itself: from the next one on, or from the one on that gives the warning that is due."""
+        """So many calls go to the function itself; where there is something to warn of, after some of them."""
         if self._advice.is_due:
-            self._resting = calls
-            self._put_in_front(self._front)
-            return
+            first = min(calls, _PATIENT)
+            self._resting, calls = calls - first, first
         paths = self._paths
         left_alone(self._name(), calls)
         self._settling.leave_alone(calls)
@@ -598,7 +598,7 @@ class CompiledFunction(_Partial[P, R]):
             return True
         if self._fullgraph:
             self._refuse(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
-        if not self._advice.is_noted:
+        if not self._advice.is_noted and self._settling.turned_away >= _PATIENT:
             self._advise(too_many(len(self._entries), self._partings.foremost()))
         if exited is not None and not exited.lost[0]:  # all entries were asked
             exited.lost[1] = max(FIRST_WAIT, min(2 * exited.lost[1], FIRST_WAIT << 10))
@@ -769,7 +769,7 @@ class CompiledFunction(_Partial[P, R]):
             self._note(make("many_sizes", f"{self._name()} has recorded paths for {len(self._by_sizes)} sizes of its arguments"))
         if self._has_barren_loop(branch):
             return
-        if self._settling.is_wasteful():
+        if self._settling.gives_up:
             parting = self._partings.foremost() or self._partings.latest
             self._advise(again_and_again(stats, parting), "" if parting is None else parting.where)
         if self._is_full():

@@ -216,6 +216,16 @@ class Settling:
             kin.last = entry.executable.counter
         self._recorded = True
 
+    @property
+    def gives_up(self) -> bool:
+        """Whether so many paths in vain make the next recording wait."""
+        return self._unused >= _UNUSED * _WORTH
+
+    @property
+    def turned_away(self) -> int:
+        """Calls since the last look for entries that are not used that there was no room to record for."""
+        return self._crowded + self._paying
+
     def is_wasteful(self) -> bool:
         """Whether many more paths were recorded than have earned what they are worth."""
         return self._unused >= _WASTED * _WORTH

@@ -2,10 +2,11 @@
 
 When: a function that only now and then runs eagerly says nothing.  It warns where
 
-* as many recordings in a row as `config.max_failures` came to nothing, or several ended in an error: it is left to Python from then on;
-* many more paths were recorded than have earned what they cost (settling.py), and it could not be taken to pieces;
-* trying its paths costs more than they save, so it is left to Python;
-* there is no room for another path;
+* as many recordings in a row as `config.max_failures` came to nothing, or several ended in an error, and a dozen calls ran eagerly then;
+* so many more paths were recorded than have earned what they cost that recordings have to wait from now on (settling.py), and it could
+  not be taken to pieces;
+* trying its paths costs more than they save, so it is left to Python, for a dozen calls so far;
+* there was no room for another path a dozen times;
 * functions of one piece of code are compiled anew again and again, and none serves a call.
 
 The warning is given at the beginning of the next call, before anything of that is done: where a filter makes it an error, nothing is lost.
