@@ -250,3 +250,14 @@ def test_an_input_whose_elements_share_memory_is_not_written_by_a_program():
             results.append((function(base.expand(3, 3)).tolist(), base.tolist()))
     assert results == [([[1.0, 2.0, 3.0]] * 3, [[1.0, 2.0, 3.0]])] * 4
     assert reason_of(fn, T.zeros(1, 3).expand(3, 3))[0].code == "overlapping_write"
+
+
+def test_code_that_the_library_or_a_package_runs_is_told_by_what_the_program_has_called():
+    package, library = {"__name__": "somepackage.inner"}, {"__name__": "tracejit.functional.fake"}
+    exec(compile("def inner(x):\n    return x", "/site/somepackage/inner.py", "exec"), package)
+    own = Path(T.__file__).parent / "functional" / "fake.py"
+    exec(compile("def smoothed(x):\n    return inner(x) * 2", own, "exec"), library)
+    library["inner"], smoothed = package["inner"], library["smoothed"]
+    reason, _ = reason_of(lambda x: smoothed(x) + 1, T.ones(2))
+    assert reason.code == "implicit_python" and "smoothed() calls somepackage.inner.inner(), which cannot" in str(reason)
+    assert "/site" not in str(reason) and Path(__file__).name in str(reason)

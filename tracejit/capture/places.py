@@ -14,7 +14,20 @@ from typing import Any
 from tracejit.capture.syntax.convert import INSTRUMENTED, is_instrumented
 from tracejit.core.own_files import is_own_frame
 
-__all__ = ["calling_frame", "frame_at", "instrumented_frames", "level_from_here", "may_be_error", "placed", "user_line"]
+__all__ = [
+    "call_of_program",
+    "calling_frame",
+    "frame_at",
+    "instrumented_frames",
+    "level_from_here",
+    "may_be_error",
+    "placed",
+    "user_line",
+]
+
+
+_PASSING = frozenset({"_call_impl", "entry"})
+"""Functions that pass a call on to the one that has been meant."""
 
 
 def instrumented_frames() -> Iterator[FrameType]:
@@ -47,6 +60,24 @@ def user_line(fallback: str = "") -> str:
             innermost = innermost or frame
         frame = frame.f_back
     return fallback or ("" if innermost is None else _line(innermost))
+
+
+def call_of_program() -> str:
+    """What the program has called that is at work now, of the library ("LSTM.forward") or of another package ("numpy.vectorize.__call__");
+    empty where that is the code that asks, or nothing."""
+    frame: FrameType | None = sys._getframe(2)
+    name = ""
+    while frame is not None and not (is_instrumented(frame.f_code) and not is_own_frame(frame)):
+        code = frame.f_code
+        if not _is_of_capture(frame) and code.co_name not in _PASSING:
+            module = str(frame.f_globals.get("__name__")).partition(".")[0]
+            name = code.co_qualname if is_own_frame(frame) else f"{module}.{code.co_qualname}"
+        frame = frame.f_back
+    return "" if frame is None else name
+
+
+def _is_of_capture(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith(("tracejit.capture", "tracejit.compiled"))
 
 
 def _line(frame: FrameType) -> str:

@@ -24,6 +24,7 @@ from tracejit.capture import reasons
 from tracejit.capture.frame import current
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import concrete
+from tracejit.capture.places import call_of_program
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.recording.entry import Recording
 from tracejit.capture.recording.facts import Earlier, parameters
@@ -160,9 +161,10 @@ class Session(Recorder):
                 return True
             if _is_importing(caller):  # the library needs a module for the first time, and other packages help to find it
                 return True
-        self.stop(
-            "implicit_python", f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})", in_handler=_in_handler(caller)
-        )
+        what, call = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})", call_of_program()
+        if call:  # the program did not call that, and it is none of its lines
+            what = f"{call}() calls {name}.{code.co_qualname}(), which cannot be followed"
+        self.stop("implicit_python", what, in_handler=_in_handler(caller))
         return False
 
     # -- the start
