@@ -74,6 +74,12 @@ def test_a_program_below_a_directory_of_the_name_of_the_package_has_its_lines(tm
     assert done.returncode == 0, done.stderr
 
 
+def test_frames_without_a_name_of_a_module_are_the_programs() -> None:
+    frames: list[Any] = []
+    exec("import sys\nframes.append(sys._getframe())", {"__name__": None, "frames": frames})
+    assert not is_own_frame(frames[0])
+
+
 def test_no_module_tells_frames_by_the_name_of_a_directory() -> None:
     asking = [
         path

@@ -62,6 +62,17 @@ WRONG: dict[str, tuple[Any, str]] = {
 }
 
 
+def test_what_only_looks_like_a_table_is_named() -> None:
+    class Table:
+        columns, dtypes = ["a"], [object]
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return np.array([[None]], object)
+
+    with pytest.raises(TypeError, match=r"tensor\(\): expected numbers, got Table of dtype object holding NoneType"):
+        T.tensor(Table())
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_number_is_named(name: str) -> None:
     make, message = WRONG[name]

@@ -46,7 +46,7 @@ def modules_by_value() -> Collection[str]:
     """The modules whose functions are pickled by value by who asks for a pickle now: none, unless it is cloudpickle, or dill."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        name = frame.f_globals.get("__name__", "")
+        name = str(frame.f_globals.get("__name__"))
         if not _PICKLERS.isdisjoint(name.split(".")):  # also where another package contains it
             registered = frame.f_globals.get("list_registry_pickle_by_value")
             return {"__main__", *(registered() if registered is not None else ())}

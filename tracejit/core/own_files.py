@@ -37,7 +37,7 @@ def is_own_frame(frame: FrameType) -> bool:
     """Whether a frame is the library's: its code is in a file of the package, or generated for it, as methods of dataclasses are."""
     filename = frame.f_code.co_filename
     if filename.startswith("<"):
-        return filename.startswith(_GENERATED) or frame.f_globals.get("__name__", "").partition(".")[0] == _NAME
+        return filename.startswith(_GENERATED) or str(frame.f_globals.get("__name__")).partition(".")[0] == _NAME
     return filename.startswith(PACKAGE)
 
 

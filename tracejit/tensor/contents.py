@@ -59,7 +59,8 @@ def require_numbers(name: str, data: Any, array: np.ndarray[Any, Any]) -> None:
     if kind in "biufcV":
         return
     source = f"{data.__class__.__name__} of dtype {array.dtype}"
-    columns = dict(getattr(data, "dtypes", {})) if hasattr(data, "columns") else {}
+    dtypes_of: Any = getattr(data, "dtypes", None)
+    columns = dict(dtypes_of.items()) if hasattr(data, "columns") and hasattr(dtypes_of, "items") else {}
     if odd := [f"{column!r} ({dtype})" for column, dtype in columns.items() if getattr(dtype, "kind", "O") not in "biuf"]:
         source = f"{data.__class__.__name__} with the column{'s' * (len(odd) > 1)} {', '.join(odd)}"
     elif kind == "O" and array.size:
