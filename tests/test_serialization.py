@@ -511,3 +511,47 @@ def test_state_dicts_go_to_torch_and_back(tmp_path: Path) -> None:
     torch.save(theirs.state_dict(), tmp_path / "m.pth")
     ours.load_state_dict(tracejit.load(tmp_path / "m.pth"))
     np.testing.assert_array_equal(ours[1].running_mean.numpy(), theirs[1].running_mean.numpy())
+
+
+def test_torch_reads_what_is_saved_in_its_format(tmp_path: Any) -> None:
+    torch = pytest.importorskip("torch")
+    model = tracejit.nn.Sequential(tracejit.nn.Linear(2, 3), tracejit.nn.BatchNorm1d(3))
+    optimizer = tracejit.optim.Adam(model.parameters(), lr=0.1)
+    model(tracejit.randn(4, 2)).sum().backward()
+    optimizer.step()
+    whole = tracejit.arange(6.0).reshape(2, 3)
+    saved = {
+        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "name": "run", "rate": 0.1, "none": None,
+        "parts": [whole, whole[1], whole.t(), (tracejit.tensor(True), tracejit.tensor([1, 2], dtype=tracejit.int16))],
+        "parameter": tracejit.nn.Parameter(tracejit.ones(2)), "half": tracejit.ones(2, dtype=tracejit.bfloat16),
+        "empty": tracejit.zeros(0, 3), "dtype": tracejit.float32, "shape": whole.shape,
+    }  # fmt: skip
+    path = tmp_path / "checkpoint.pt"
+    tracejit.save(saved, path, format="torch")
+    read = torch.load(path, weights_only=True)
+    again = tracejit.load(path)
+    for key, value in saved["model"].items():
+        assert read["model"][key].numpy().tolist() == value.numpy().tolist() == again["model"][key].numpy().tolist()
+    same = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    same.load_state_dict(read["model"])
+    there = torch.optim.Adam(same.parameters())
+    there.load_state_dict(read["optimizer"])
+    same(torch.randn(4, 2)).sum().backward()
+    there.step()
+    first, row, turned, (truth, small) = read["parts"]
+    first[1, 0] = 9.0  # one storage
+    assert row.tolist() == [9.0, 4.0, 5.0] and turned.stride() == (1, 3) and turned[0, 1] == 9.0
+    assert truth.dtype is torch.bool and small.dtype is torch.int16 and small.tolist() == [1, 2]
+    assert isinstance(read["parameter"], torch.nn.Parameter) and read["parameter"].requires_grad
+    assert read["half"].dtype is torch.bfloat16 and read["half"].tolist() == [1.0, 1.0]
+    assert read["empty"].shape == (0, 3) and read["dtype"] is torch.float32 and read["shape"] == torch.Size([2, 3])
+    assert (read["epoch"], read["name"], read["rate"], read["none"]) == (3, "run", 0.1, None)
+
+
+def test_what_torch_does_not_take_is_refused_with_its_place_and_writes_nothing(tmp_path: Any) -> None:
+    path = tmp_path / "model.pt"
+    with pytest.raises(TypeError, match=r"the object\['model'\]\[1\] is of type ReLU"):
+        tracejit.save({"model": [1, tracejit.nn.ReLU()]}, path, format="torch")
+    with pytest.raises(ValueError, match="'safetensors' or 'torch', got 'pickle'"):
+        tracejit.save({}, path, format="pickle")
+    assert not path.exists()

@@ -393,6 +393,31 @@ class OpNode(Node):
         outputs = tuple([None if a is None else make_tensor(a, (self, i), next(storages)) for i, a in enumerate(self.outputs)])
         return VjpContext(inputs, outputs, self.needs, self.avals, self.attributes, self.accumulated)
 
+    def saved_values(self) -> dict[str, Any]:
+        """What the vjp reads, under names like PyTorch's: `_saved_self` and `_saved_other` of operands, `_saved_result` of the result,
+        `_saved_dim` and the like of attributes.  Raises RuntimeError for a node that was freed."""
+        if self.freed:
+            raise RuntimeError(FREED)
+        context = self.tensor_context()
+        operands = ("self", "other", *(f"operand{i}" for i in range(2, len(context.inputs))))
+        results = ("result", *(f"result{i}" for i in range(1, len(context.outputs))))
+        pairs = [
+            *zip(operands, context.inputs, strict=False),
+            *zip(results, context.outputs, strict=False),
+            *self.attributes.items(),
+        ]
+        return {f"_saved_{name}": value for name, value in pairs if value is not None}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_saved_"):
+            found = self.saved_values()
+            if name in found:
+                return found[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(() if self.freed else self.saved_values())]
+
     def release(self) -> None:
         if self.saved or self.storages:
             self.freed = True

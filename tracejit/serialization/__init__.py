@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracejit.serialization import files, safetensors, structure, torch_files
+from tracejit.serialization import files, safetensors, structure, torch_files, torch_writer
 from tracejit.serialization.files import FileFormatError
 from tracejit.serialization.npz import decode_npz, load_npz, save_npz
 from tracejit.serialization.objects import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
@@ -24,13 +24,23 @@ __all__ = [
 _STRUCTURE = "tracejit.structure"
 
 
-def save(obj: Any, f: Any, **options: Any) -> None:
+def save(obj: Any, f: Any, *pickle_options: Any, format: str = "safetensors", **options: Any) -> None:
     """Write tensors, arrays, numbers, strings and containers of them (state_dicts) to a file: a path or an object with write().
 
     Modules and other objects are written as the name of their class and their state, as pickle would; load() makes them only with
     weights_only=False, so a state_dict is the better thing to save.  A file that is there is replaced only by a whole new one.  PyTorch's
-    options about pickle are accepted: there is none.  Raises TypeError, which says where it was found, for what has no name (lambdas)."""
-    del options
+    options about pickle are accepted: there is none.
+
+    format="torch": a file that torch.load() reads, and load() as well, of tensors, parameters, numbers, strings and containers of them.
+
+    Raises TypeError, which says where it was found, for what has no name (lambdas), or is nothing that torch.load() takes; ValueError for
+    another format."""
+    del pickle_options, options
+    if format not in ("safetensors", "torch"):
+        raise ValueError(f"save(): format must be 'safetensors' or 'torch', got {format!r}")
+    if format == "torch":
+        files.write(f, torch_writer.encode_archive(obj))
+        return
     arrays, text = structure.to_structure(obj)
     files.write(f, safetensors.encode(arrays, {"format": "pt", _STRUCTURE: text}))
 

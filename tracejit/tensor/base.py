@@ -291,6 +291,10 @@ class Tensor:
             return all(size == 1 or a == b for size, a, b in zip(shape, strides, contiguous(shape), strict=True))
         return self._array.flags.c_contiguous
 
+    def _is_view(self) -> bool:
+        """Whether it is a view of another tensor, `_base`."""
+        return self._base is not None
+
     def is_viewable(self, shape: tuple[int, ...]) -> bool:
         """Whether `shape` can be had without copying."""
         layout = self._symbolic_layout() if strides_of else None  # asked by each reshape, where nobody records

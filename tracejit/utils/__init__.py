@@ -1,5 +1,5 @@
 """What PyTorch keeps under utils."""
 
-from tracejit.utils import _pytree, checkpoint, data, dlpack, tensorboard
+from tracejit.utils import _pytree, checkpoint, data, dlpack, hooks, tensorboard
 
-__all__ = ["_pytree", "checkpoint", "data", "dlpack", "tensorboard"]
+__all__ = ["_pytree", "checkpoint", "data", "dlpack", "hooks", "tensorboard"]

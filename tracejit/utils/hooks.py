@@ -1,0 +1,5 @@
+"""The handle of a hook, under the name that PyTorch has in utils."""
+
+from tracejit.tensor import RemovableHandle
+
+__all__ = ["RemovableHandle"]
