@@ -2,7 +2,8 @@
 
 Programs compute it as windows (a view), one copy, one product.  NumPy copies runs of a few elements slowly.  So the body lays the windows
 of a padded input out over the flat places of its memory where steps are 1: each element of a kernel then is one long run.  The places at
-the edges, whose windows reach into the next row, are computed and dropped; in the gradient they are zeros.
+the edges, whose windows reach into the next row, are computed and dropped; in the gradient they are zeros.  Kernels that are nearly as
+large as the input have few places and large windows: there these are copied whole.
 """
 
 from __future__ import annotations
@@ -167,6 +168,74 @@ class _Layout:
         return out.reshape(self.batch, self.channels, *self.outer)[self.inside]
 
 
+class _Places:
+    """The windows of each place that is kept, one after another: for kernels that are nearly as large as the input, which have few places,
+    and whose windows are long runs of memory.
+
+    Arrays are (groups, images, *places, channels of a group, *kernel), and matrices of these with images and places as rows."""
+
+    def __init__(self, x: Any, weight: Any, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> None:
+        self.batch, self.channels, self.groups = x.shape[0], x.shape[1] // groups, groups
+        self.outer = tuple(a + s + b for a, s, b in zip(low, x.shape[2:], high, strict=True))
+        self.kernel, self.sizes, self.gaps = tuple(weight.shape[2:]), _sizes(x, weight, steps, low, high, gaps), gaps
+        self.inside = (slice(None), slice(None), *[slice(a, a + s) for a, s in zip(low, x.shape[2:], strict=True)])
+        self.outputs, self.inner = weight.shape[0] // groups, self.channels * product(self.kernel)
+
+    def blocks(self, itemsize: int) -> list[slice]:
+        """Parts of the batch whose windows are made together."""
+        step = max(1, _BLOCK // max(1, self.groups * self.inner * product(self.sizes) * itemsize))
+        return [slice(first, min(first + step, self.batch)) for first in size_range(0, self.batch, step)]
+
+    def windows(self, x: Any) -> Any:
+        """(groups, rows, elements of a window) of some images."""
+        padded = x
+        if self.outer != tuple(x.shape[2:]):
+            padded = np.zeros((*x.shape[:2], *self.outer), x.dtype)
+            padded[self.inside] = x
+        image, channel, *spatial = padded.strides
+        strides = (channel * self.channels, image, *spatial, channel, *[s * g for s, g in zip(spatial, self.gaps, strict=True)])
+        shape = (self.groups, len(x), *self.sizes, self.channels, *self.kernel)
+        windows = as_strided(padded, shape, strides, writeable=False)
+        return np.ascontiguousarray(windows).reshape(self.groups, -1, self.inner)
+
+    def rows(self, g: Any) -> Any:
+        """(groups, rows, outputs of a group) of (images, outputs, *places)."""
+        parts = g.reshape(len(g), self.groups, self.outputs, -1).transpose(1, 0, 3, 2)
+        return np.ascontiguousarray(parts).reshape(self.groups, -1, self.outputs)
+
+    def images(self, rows: Any) -> Any:
+        """The way back."""
+        parts = rows.reshape(self.groups, -1, product(self.sizes), self.outputs).transpose(1, 0, 3, 2)
+        return parts.reshape(-1, self.groups * self.outputs, *self.sizes)
+
+    def folded(self, windows: Any) -> Any:
+        """Windows of some images added up where they came from, for each element of the input in the order of the kernel's elements."""
+        parts = windows.reshape(self.groups, -1, *self.sizes, self.channels, *self.kernel)
+        out = np.zeros((self.groups, parts.shape[1], self.channels, *self.outer), windows.dtype)
+        rank, every = len(self.sizes), slice(None)
+        if product(self.sizes) <= product(self.kernel):
+            for place in reversed(list(np.ndindex(*self.sizes))):
+                spans = zip(place, self.kernel, self.gaps, strict=True)
+                there = out[(every, every, every, *[slice(p, p + g * (k - 1) + 1, g) for p, k, g in spans])]
+                there += parts[(every, every, *place)]
+        else:
+            for element in np.ndindex(*self.kernel):
+                spans = zip(element, self.sizes, self.gaps, strict=True)
+                there = out[(every, every, every, *[slice(e * g, e * g + n) for e, n, g in spans])]
+                there += np.moveaxis(parts[(every, every, *(every,) * rank, every, *element)], 2 + rank, 2)
+        return out.swapaxes(0, 1).reshape(-1, self.groups * self.channels, *self.outer)[self.inside]
+
+
+def _of_few_places(x: Any, weight: Any, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> _Places | None:
+    """The layout of few places, where the other one would compute twice as many or more, or have a run for each element of a kernel that
+    has more of them than there are places."""
+    sizes = _sizes(x, weight, steps, low, high, gaps)
+    rows = sizes[0] * product(a + s + b for a, s, b in zip(low[1:], x.shape[3:], high[1:], strict=True))
+    if rows < 2 * product(sizes) and product(sizes) >= product(weight.shape[2:]):
+        return None
+    return _Places(x, weight, steps, low, high, gaps, groups)
+
+
 def _grouped(weight: Any, groups: int) -> Any:
     return np.ascontiguousarray(weight).reshape(groups, weight.shape[0] // groups, -1)
 
@@ -191,6 +260,13 @@ def convolution(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: 
     """Cross-correlation of (N, C, *sizes), padded with zeros, with (outputs, C / groups, *kernel); shapes that fit."""
     if not _is_flat(x, steps):
         return _expansion(x, weight, bias, steps, low, high, gaps, groups)
+    few = _of_few_places(x, weight, steps, low, high, gaps, groups)
+    if few is not None:
+        matrix = _grouped(weight, groups).swapaxes(-1, -2)
+        out = np.empty((few.batch, weight.shape[0], *few.sizes), x.dtype)
+        for block in few.blocks(x.itemsize):
+            out[block] = few.images(np.matmul(few.windows(x[block]), matrix))
+        return out if bias is None else np.add(out, bias.reshape(-1, *(1,) * len(steps)), out=out)
     layout = _Layout(x, weight, steps, low, high, gaps, groups)
     rows = np.empty((layout.batch, groups, weight.shape[0] // groups, product(layout.rows)), x.dtype)
     matrix, places = _grouped(weight, groups), rows[..., : layout.places]
@@ -207,6 +283,10 @@ def _(c: Any, g: Any) -> Any:
     gx = g_weight = None
     if isinstance(g, np.ndarray) and g.size and _is_flat(g, c.attributes["steps"]) and product(c.avals[0].shape):
         x, weight = c.avals[:2]
+        few = _of_few_places(x, weight, **c.attributes)
+        if few is not None:
+            gx, g_weight = _gradients_of_few(few, c, g)
+            return gx, g_weight, _gradient_of_bias(c, g)
         layout = _Layout(x, weight, **c.attributes)
         flat = layout.spread(g)
         if c.needs[0]:
@@ -218,5 +298,23 @@ def _(c: Any, g: Any) -> Any:
             g_weight = np.ascontiguousarray(np.add.reduce(parts, axis=0).swapaxes(-1, -2)).reshape(weight.shape)
     elif c.needs[0] or c.needs[1]:
         gx, g_weight = _gradients(c, g)
-    g_bias = sum_.of(g, dims=(0, *range(2, len(g.shape))), keepdim=False) if c.needs[2] else None
-    return gx, g_weight, g_bias
+    return gx, g_weight, _gradient_of_bias(c, g)
+
+
+def _gradient_of_bias(c: Any, g: Any) -> Any:
+    return sum_.of(g, dims=(0, *range(2, len(g.shape))), keepdim=False) if c.needs[2] else None
+
+
+def _gradients_of_few(few: _Places, c: Any, g: Any) -> tuple[Any, Any]:
+    """Those of input and weight on arrays."""
+    (x, weight, _), gx = c.inputs, None
+    total: Any = np.zeros((few.groups, few.outputs, few.inner), g.dtype) if c.needs[1] else None
+    if c.needs[0]:
+        gx = np.empty(c.avals[0].shape, g.dtype)
+    for block in few.blocks(g.itemsize):
+        rows = few.rows(g[block])
+        if gx is not None:
+            gx[block] = few.folded(np.matmul(rows, _grouped(weight, few.groups)))
+        if total is not None:
+            total += np.matmul(rows.swapaxes(-1, -2), few.windows(x[block]))
+    return gx, None if total is None else total.reshape(c.avals[1].shape)
