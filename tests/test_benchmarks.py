@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -17,9 +18,11 @@ from scipy.special import ndtr
 
 import tracejit
 from benchmarks import branching, busy, compare, depth, first_call, goals, numba_functions, numba_rows, plot, rows, table
+from benchmarks import eager as eager_operations
 from benchmarks.__main__ import main
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, as_arrays, relative_difference, unchanged
+from tracejit.ops.public import FUNCTIONS
 
 SMALL = [w for w in rows.ROWS if w.name not in ("gelu_100000", "gelu_4000000", "black_scholes_1000000")]
 
@@ -354,3 +357,20 @@ def test_a_branching_program_whose_results_differ_is_no_figure() -> None:
     drifting = branching.Program("drifting", "", lambda transform: lambda call: next(calls))
     with pytest.raises(AssertionError, match="drifting, call 0: 0 eagerly, 1 compiled"):
         branching.measure(drifting, calls=2, first=1)
+
+
+def test_every_public_function_is_timed_in_eager_mode_or_named_as_not_timed() -> None:
+    timed, others = eager_operations.expressions([tracejit])
+    assert set(FUNCTIONS) <= {*timed, *others, *eager_operations.UNTIMED}
+    assert len(others) < 0.1 * len(timed), others
+    assert {"topk", "randn", "clamp", "stack", "getitem slice", "conv2d as wide as its input"} <= set(timed)
+
+
+def test_eager_operations_are_timed_by_size_and_slow_ones_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["topk", "exp", "--sizes", "10,100", "--rounds", "2"]
+    assert eager_operations.main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["exp", "topk"] and "t.topk(x, 5)" in lines[2]
+    if importlib.util.find_spec("torch") is not None:
+        assert eager_operations.main([*arguments, "--most", "0.0001"]) == 1
+        assert "above 0.0001: exp, topk" in capsys.readouterr().out

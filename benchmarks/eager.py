@@ -1,0 +1,420 @@
+"""What an eager operation costs: every public function and the common methods of tensors, at several sizes.
+
+Run as `python -m benchmarks.eager [NAME ...] [--sizes 10,1000,100000] [--most RATIO]`.  Where torch is installed each operation is timed in
+turn with torch's, both on one thread and without gradients.  The figures are the least CPU time of several short rounds, and the ratio
+of the two: what another process adds to a round is not what an operation costs.  Without torch there are no ratios.
+
+A row is an expression, which is the same source for both libraries.  `CASES` has those of functions whose arguments mean something; others
+are called with the first of `USUAL` that both libraries take.  Functions that no expression fits are named at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import importlib.util
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import tracejit
+from tracejit.ops.public import FUNCTIONS, METHODS
+
+__all__ = ["CASES", "UNTIMED", "expressions", "main", "measure"]
+
+SIZES = (10, 1000, 100000)
+ROUNDS = 9
+_SHORTEST = 3e-4  # seconds of a sample
+_WARM = 0.03  # seconds of each side before it is timed
+
+USUAL = (
+    "{f}(x)",
+    "{f}(p)",
+    "{f}(i)",
+    "{f}(c)",
+    "{f}(m)",
+    "{f}(s)",
+    "{f}(x, y)",
+    "{f}(i, j)",
+    "{f}(c, d)",
+    "{f}(m, m)",
+    "{f}(s, s)",
+    "{f}(x, 0)",
+    "{f}(m, 0)",
+    "{f}(x, 2)",
+    "{f}(m, 1, 0)",
+    "{f}(x, p, y)",
+    "{f}(n)",
+    "{f}([x, y])",
+    "{f}(b, x)",
+    "{f}(images, 2)",
+)
+"""x, y: vectors of n numbers; p, q: likewise, between 0 and 1; i, j: of integers below 10; b, c, d: of truth values; m: a matrix of about
+as many numbers; s: a symmetric positive definite matrix of at most 100 rows; images: (batch, 3, 8, 8) of about as many."""
+
+CASES = {
+    "addbmm": "t.addbmm(s, s[None], s[None])",
+    "addmm": "t.addmm(s, s, s)",
+    "addmv": "t.addmv(s[0], s, s[0])",
+    "addr": "t.addr(s, s[0], s[0])",
+    "arange": "t.arange(n)",
+    "baddbmm": "t.baddbmm(s[None], s[None], s[None])",
+    "bernoulli": "t.bernoulli(p)",
+    "bmm": "t.bmm(s[None], s[None])",
+    "broadcast_to": "t.broadcast_to(x, (2, n))",
+    "bucketize": "t.bucketize(x, edges)",
+    "cat": "t.cat([x, y])",
+    "cdist": "t.cdist(m, m)",
+    "cholesky_inverse": "t.cholesky_inverse(s)",
+    "cholesky_solve": "t.cholesky_solve(s, s)",
+    "chunk": "t.chunk(x, 4)",
+    "clamp": "t.clamp(x, -0.5, 0.5)",
+    "clamp_max": "t.clamp_max(x, 0.5)",
+    "clamp_min": "t.clamp_min(x, -0.5)",
+    "clip": "t.clip(x, -0.5, 0.5)",
+    "diagonal_scatter": "t.diagonal_scatter(s, s[0])",
+    "dropout": "F.dropout(x, 0.5)",
+    "einsum": "t.einsum('ij,kj->ik', s, s)",
+    "embedding": "F.embedding(i, table)",
+    "empty": "t.empty(n)",
+    "expand": "x.expand(2, n)",
+    "eye": "t.eye(side)",
+    "fill_": "z.fill_(1.0)",
+    "full": "t.full((n,), 1.5)",
+    "full_like": "t.full_like(x, 1.5)",
+    "gather": "t.gather(m, 1, places)",
+    "gelu": "F.gelu(x)",
+    "getitem mask": "x[b]",
+    "getitem number": "x[2]",
+    "getitem positions": "x[i]",
+    "getitem slice": "x[1:5]",
+    "histc": "t.histc(x, 10)",
+    "index_add": "t.index_add(m, 0, rows, m)",
+    "index_copy": "t.index_copy(m, 0, rows, m)",
+    "index_fill": "t.index_fill(x, 0, i, 1.0)",
+    "index_put": "t.index_put(x, (i,), y)",
+    "index_select": "t.index_select(m, 0, rows)",
+    "interpolate": "F.interpolate(images, scale_factor=2)",
+    "item": "one.item()",
+    "kthvalue": "t.kthvalue(x, 5)",
+    "layer_norm": "F.layer_norm(m, m.shape[1:])",
+    "lerp": "t.lerp(x, y, 0.5)",
+    "linear": "F.linear(s, s)",
+    "linspace": "t.linspace(0, 1, n)",
+    "log_softmax": "F.log_softmax(m, -1)",
+    "logspace": "t.logspace(0, 1, n)",
+    "logsumexp": "t.logsumexp(m, 1)",
+    "masked_fill": "t.masked_fill(x, b, 0.0)",
+    "masked_scatter": "t.masked_scatter(x, b, y)",
+    "masked_select": "t.masked_select(x, b)",
+    "matrix_power": "t.matrix_power(s, 3)",
+    "median": "t.median(x)",
+    "movedim": "t.movedim(m, 0, 1)",
+    "multinomial": "t.multinomial(p[:100], 5)",
+    "mv": "t.mv(s, s[0])",
+    "nan_to_num": "t.nan_to_num(x)",
+    "narrow": "t.narrow(x, 0, 1, 5)",
+    "nll_loss": "F.nll_loss(m, classes)",
+    "cross_entropy": "F.cross_entropy(m, classes)",
+    "norm": "t.norm(x)",
+    "normal": "t.normal(0.0, 1.0, (n,))",
+    "one_hot": "F.one_hot(i, 10)",
+    "ones": "t.ones(n)",
+    "permute": "t.permute(m, (1, 0))",
+    "pow": "t.pow(x, 2)",
+    "quantile": "t.quantile(x, 0.5)",
+    "rand": "t.rand(n)",
+    "randint": "t.randint(0, 100, (n,))",
+    "randn": "t.randn(n)",
+    "randperm": "t.randperm(n)",
+    "repeat": "x.repeat(2)",
+    "repeat_interleave": "t.repeat_interleave(x, 2)",
+    "reshape": "t.reshape(x, (-1, 1))",
+    "roll": "t.roll(x, 3)",
+    "rot90": "t.rot90(m)",
+    "scatter": "t.scatter(m, 1, places, m)",
+    "scatter_add": "t.scatter_add(m, 1, places, m)",
+    "searchsorted": "t.searchsorted(edges, x)",
+    "select_scatter": "t.select_scatter(m, m[0], 0, 0)",
+    "setitem": "z.__setitem__(slice(1, 5), 0.0)",
+    "slice_scatter": "t.slice_scatter(x, y[:5], 0, 0, 5)",
+    "softmax": "F.softmax(x, -1)",
+    "sort": "t.sort(x)",
+    "split": "t.split(x, max(n // 4, 1))",
+    "stack": "t.stack(parts)",
+    "std": "t.std(x)",
+    "swapaxes": "t.swapaxes(m, 0, 1)",
+    "swapdims": "t.swapdims(m, 0, 1)",
+    "take": "t.take(x, i)",
+    "take_along_dim": "t.take_along_dim(m, places, 1)",
+    "tensordot": "t.tensordot(s, s, 1)",
+    "tile": "t.tile(x, (2,))",
+    "topk": "t.topk(x, 5)",
+    "to": "i.to(t.float32)",
+    "transpose": "t.transpose(m, 0, 1)",
+    "tril_indices": "t.tril_indices(side, side)",
+    "triu_indices": "t.triu_indices(side, side)",
+    "unflatten": "t.unflatten(x, 0, (-1, 1))",
+    "unfold": "x.unfold(0, 3, 1)",
+    "unique": "t.unique(i)",
+    "unsqueeze": "t.unsqueeze(x, 0)",
+    "vander": "t.vander(x[:100])",
+    "view": "x.view(-1, 1)",
+    "where": "t.where(b, x, y)",
+    "zeros": "t.zeros(n)",
+    "conv1d": "F.conv1d(images.flatten(2), kernels.flatten(2))",
+    "conv2d": "F.conv2d(images, kernels)",
+    "conv2d as wide as its input": "F.conv2d(images, widest)",
+    "conv_transpose2d": "F.conv_transpose2d(images, kernels.transpose(0, 1))",
+    "batch_norm": "F.batch_norm(images, None, None, training=True)",
+    "group_norm": "F.group_norm(images, 3)",
+    "pad": "F.pad(x, (1, 1))",
+    "avg_pool1d": "F.avg_pool1d(x[None], 2)",
+    "max_pool1d": "F.max_pool1d(x[None], 2)",
+    "flip": "t.flip(x, (0,))",
+    "binary_cross_entropy": "F.binary_cross_entropy(p, q)",
+    "rms_norm": "F.rms_norm(m, m.shape[1:])",
+    "instance_norm": "F.instance_norm(images)",
+    "scatter_reduce": "t.scatter_reduce(m, 1, places, m, 'amax')",
+    "renorm": "t.renorm(m, 2, 0, 1.0)",
+    "split_with_sizes": "t.split_with_sizes(x, [n - 5, 5])",
+    "put": "x.put(i, y)",
+    "index_reduce": "t.index_reduce(m, 0, rows, m, 'amax')",
+    "new_full": "x.new_full((n,), 1.5)",
+    "vsplit": "t.vsplit(m[:1], 1)",
+    "polygamma": "t.polygamma(1, p)",
+    "sum_to_size": "m.sum_to_size(1, m.shape[1])",
+    "affine_grid": "F.affine_grid(p[:6].reshape(1, 2, 3), [1, 1, 8, 8])",
+    "conv3d": "F.conv3d(images[None], kernels[:1, :1, None])",
+    "conv_transpose1d": "F.conv_transpose1d(images.flatten(2), kernels.flatten(2))",
+    "pixel_shuffle": "F.pixel_shuffle(images.repeat(1, 4, 1, 1), 2)",
+    "grid_sample": "F.grid_sample(images, images.permute(0, 2, 3, 1)[..., :2])",
+    "scaled_dot_product_attention": "F.scaled_dot_product_attention(s[None], s[None], s[None])",
+    "prelu": "F.prelu(x, p[:1])",
+}
+"""Name -> expression; a name that is no function's has more words, or is a method's."""
+
+UNTIMED = frozenset(
+    (
+        *(
+            "can_cast",
+            "result_type",
+            "is_same_size",
+            "numel",
+            "is_complex",
+            "is_conj",
+            "is_floating_point",
+            "is_neg",
+            "is_signed",
+        ),
+        *(
+            "get_rng_state",
+            "set_rng_state",
+            "initial_seed",
+            "manual_seed",
+            "seed",
+            "resolve_conj",
+            "resolve_neg",
+            "requires_grad_",
+        ),
+    )
+)
+"""What computes nothing, or changes what other rows rely on."""
+
+
+def names(n: int, library: Any) -> dict[str, Any]:
+    """What expressions speak of, as tensors of a library."""
+    random, tensor = np.random.default_rng(0), library.from_numpy
+    width, side = 10 if n < 1000 else 100, min(max(math.isqrt(n), 2), 100)
+    count = max(n // width, 1)
+
+    def floats(*shape: int) -> Any:
+        return tensor(random.standard_normal(shape).astype(np.float32))
+
+    def integers(high: int, *shape: int) -> Any:
+        return tensor(random.integers(0, high, shape))
+
+    def truths() -> Any:
+        return tensor(random.random(n) < 0.5)
+
+    square = random.standard_normal((side, side)).astype(np.float32)
+    images = max(n // 192, 1)
+    return {
+        "t": library,
+        "F": library.nn.functional,
+        "n": n,
+        "side": side,
+        "x": floats(n),
+        "y": floats(n),
+        "z": floats(n),
+        "one": floats(1),
+        "p": tensor(random.random(n).astype(np.float32) * 0.98 + 0.01),
+        "q": tensor(random.random(n).astype(np.float32)),
+        "i": integers(min(10, n), n),
+        "j": integers(min(10, n), n),
+        "b": truths(),
+        "c": truths(),
+        "d": truths(),
+        "m": floats(count, width),
+        "rows": integers(count, count),
+        "places": integers(width, count, width),
+        "classes": integers(width, count),
+        "s": tensor(square @ square.T / side + np.eye(side, dtype=np.float32)),
+        "parts": [floats(max(n // 64, 1)) for _ in range(64)],
+        "edges": tensor(np.linspace(-2, 2, 20, dtype=np.float32)),
+        "table": floats(10, 8),
+        "images": floats(images, 3, 8, 8),
+        "kernels": floats(4, 3, 3, 3),
+        "widest": floats(4, 3, 3, 8),
+    }
+
+
+def _source(expression: str) -> CodeType:
+    return compile(f"lambda: {expression}", expression, "eval")
+
+
+def _runs(expression: str, worlds: Sequence[dict[str, Any]]) -> bool:
+    """Whether all libraries take an expression."""
+    try:
+        for world in worlds:
+            eval(_source(expression), world)()
+    except Exception:  # whatever another library raises for arguments that mean nothing
+        return False
+    return True
+
+
+def expressions(libraries: Sequence[Any], wanted: Sequence[str] = ()) -> tuple[dict[str, str], list[str]]:
+    """(name -> expression of every public function and method that all libraries have, those of which no expression fits).  wanted: only
+    these names."""
+    functional = tracejit.nn.functional
+    places = {name: f"x.{name}" for name in METHODS}
+    places |= {name: f"F.{name}" for name in functional.__all__ if callable(getattr(functional, name))}
+    places |= {name: f"t.{name}" for name in FUNCTIONS}
+    worlds = [names(10, library) for library in libraries]
+    found: dict[str, str] = {}
+    missing = []
+    for name in sorted({*places, *CASES}):
+        if name in UNTIMED or (wanted and name not in wanted):
+            continue
+        if name in CASES:
+            if _runs(CASES[name], worlds):
+                found[name] = CASES[name]
+            else:
+                missing.append(name)
+            continue
+        place = places[name]
+        usual = (f"{place}()", f"{place}(y)", f"{place}(2)") if place.startswith("x.") else [u.format(f=place) for u in USUAL]
+        fitting = next((e for e in usual if _runs(e, worlds)), None)
+        if fitting is None:
+            missing.append(name)
+        else:
+            found[name] = fitting
+    return found, missing
+
+
+def _sample(call: Callable[[], object], count: int) -> float:
+    clock, turns = time.thread_time, range(count)  # what other processes take does not count
+    start = clock()
+    for _ in turns:
+        call()
+    return (clock() - start) / count
+
+
+def _warm(call: Callable[[], object]) -> None:
+    """Call it until what is made at first use, and after some, is there."""
+    end = time.thread_time() + _WARM
+    call()
+    while time.thread_time() < end:
+        call()
+
+
+def measure(expression: str, worlds: Sequence[dict[str, Any]], rounds: int = ROUNDS) -> list[float]:
+    """The least seconds that an expression takes in each world, of several rounds in turn."""
+    calls = [eval(_source(expression), world) for world in worlds]
+    counts = []
+    for call in calls:
+        count = 1
+        _warm(call)
+        while (spent := _sample(call, count) * count) < _SHORTEST:
+            count = max(count + 1, int(count * min(10, 1.2 * _SHORTEST / max(spent, 1e-9))))
+        counts.append(count)
+    samples = [[_sample(call, count) for call, count in zip(calls, counts, strict=True)] for _ in range(rounds)]
+    return [min(times) for times in zip(*samples, strict=True)]
+
+
+def _rows(
+    found: dict[str, str], libraries: Sequence[Any], sizes: Sequence[int], rounds: int
+) -> Iterator[tuple[str, list[list[float]]]]:
+    """(name, least seconds by size and library) of each."""
+    worlds = {n: [names(n, library) for library in libraries] for n in sizes}
+    for name, expression in found.items():
+        yield name, [measure(expression, worlds[n], rounds) for n in sizes]
+
+
+def _cell(times: Sequence[float]) -> str:
+    own = f"{times[0] * 1e6:,.1f}"
+    return f"{own:>11}" if len(times) == 1 else f"{own:>11} {times[0] / times[1]:>6.1f}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a line for each operation, then medians.  Returns 1 where a ratio is above `--most`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.eager", description="eager operations, against torch's; see docs/benchmarks.md"
+    )
+    parser.add_argument("names", nargs="*", help="functions and methods; all of them without")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of elements, separated by commas")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each side is timed")
+    parser.add_argument("--most", type=float, default=math.inf, help="the ratio above which an operation counts as slow")
+    arguments = parser.parse_args(argv)
+    sizes = [int(n) for n in arguments.sizes.split(",")]
+    libraries: list[Any] = [tracejit]
+    if importlib.util.find_spec("torch") is not None:
+        torch = importlib.import_module("torch")
+        torch.set_num_threads(1)
+        libraries.append(torch)
+    found, missing = expressions(libraries, arguments.names)
+    print(
+        f"{'':<30}"
+        + "".join(f"{f'{n:,}':>{11 if len(libraries) == 1 else 18}}" for n in sizes)
+        + "  least us"
+        + ", / torch's" * (len(libraries) > 1)
+    )
+    ratios: list[list[float]] = [[] for _ in sizes]
+    slow = []
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        with threadpool_limits(1), tracejit.no_grad(), _no_grad(libraries):
+            for name, times in _rows(found, libraries, sizes, arguments.rounds):
+                print(f"{name:<30}" + "".join(map(_cell, times)) + f"  {found[name]}", flush=True)
+                if len(libraries) > 1:
+                    for column, (own, other) in zip(ratios, times, strict=True):
+                        column.append(own / other)
+                    if max(own / other for own, other in times) > arguments.most:
+                        slow.append(name)
+    finally:
+        if was_enabled:
+            gc.enable()
+    if len(libraries) > 1 and found:
+        print(f"{'median':<30}" + "".join(f"{statistics.median(column):>18.1f}" for column in ratios))
+    if missing:
+        print(f"not measured, for want of an expression or of a counterpart: {', '.join(missing)}")
+    if slow:
+        print(f"above {arguments.most:g}: {', '.join(slow)}")
+    return int(bool(slow))
+
+
+def _no_grad(libraries: Sequence[Any]) -> Any:
+    return libraries[-1].no_grad()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
