@@ -86,7 +86,7 @@ class Interpreter:
 
     def draw(self, generator: Any, op: Any, attributes: Mapping[str, Any], count: int) -> Any:
         """A RANDOM primitive draws from `generator`, which moves on by `count`."""
-        return generator._drawn(op, attributes, count)
+        return state.base.draw(generator, op, attributes, count)
 
     def call(self, function: Any, *arguments: Any) -> Any:
         """The library calls code of the program: a hook."""

@@ -142,7 +142,7 @@ class Op:
     multiple: bool = False
     doc: str | None = None
     ufunc: Rule | None = (
-        None  # a function of C's that does the same on floating-point operands; of a reduction, the `reduce` of one
+        None  # a function of C's that does the same on operands of float32, float64 or int64; of a reduction, the `reduce` of one
     )
     expansion: Rule | None = None
     lowering: Rule | None = None
@@ -166,6 +166,9 @@ class Op:
     )  # on other data it raises, or has another shape: a program leaves there, and never drops it
     is_silent: bool = field(init=False)  # it computes no numbers
     is_plain: bool = field(init=False)  # eager may take its fast path: floating-point operands of one dtype need no promotion
+    is_ufunc: bool = field(init=False)  # `ufunc` evaluates it on int64 operands, too, which need no promotion
+    is_view: bool = field(init=False)
+    is_unary: bool = field(init=False)  # of one floating-point tensor there is nothing to do but to evaluate it
     computes: bool = field(init=False)  # of float16 and bfloat16 in float32, the result rounded; the others only move elements
     keeps_dtype: bool = field(init=False)  # operands have the dtype of a floating-point output (cast's do not)
 
@@ -176,9 +179,13 @@ class Op:
         self.doc = self.doc or self.evaluate.__doc__
         self.is_checked = "checked" in traits
         self.may_exit = not traits.isdisjoint(("raises", "dynamic shape"))
-        self.is_silent = kind in (Kind.VIEW, Kind.MOVEMENT, Kind.GATHER) and "casts" not in traits
+        moves = kind in (Kind.VIEW, Kind.MOVEMENT, Kind.GATHER) or (kind in (Kind.COMPOSITE, Kind.OPAQUE) and "moves" in traits)
+        self.is_silent = moves and "casts" not in traits
         promoted = kind is Kind.ELEMENTWISE and promotion in (Promotion.COMMON, Promotion.FLOAT)
         self.is_plain = promoted and not self.multiple and "condition first" not in traits
+        self.is_ufunc = self.is_plain and promotion is Promotion.COMMON and self.ufunc is not None
+        self.is_view = self.effect is Effect.VIEW
+        self.is_unary = self.effect is Effect.PURE and promotion is Promotion.NONE and not self.is_checked and not self.multiple
         self.computes = kind in _COMPUTING and "moves" not in traits
         self.keeps_dtype = promotion is not Promotion.NONE
         if self.region is not None and self.region.kind is Kind.VIEW:

@@ -13,11 +13,11 @@ numbers come in pairs (Box-Muller): an even element is the cosine of its pair, t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["blocks_for", "exponential", "normal", "positive_integers", "uniform", "words"]
+__all__ = ["DRAWS", "blocks_for", "exponential", "normal", "positive_integers", "uniform", "words"]
 
 Array = np.ndarray[Any, Any]
 M0, M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
@@ -51,7 +51,12 @@ def _one_block(counter: int, k0: int, k1: int) -> tuple[int, int, int, int]:
 
 def blocks_for(count: int, wide: bool) -> int:
     """How many counter values a draw of `count` elements uses."""
-    return -(-count // (2 if wide else 4))
+    return -(-count // numbers_in_block(wide))
+
+
+def numbers_in_block(wide: bool) -> int:
+    """How many elements one counter value gives."""
+    return 2 if wide else 4
 
 
 def words(seed: int, offset: int, blocks: int) -> Array:
@@ -116,6 +121,15 @@ def exponential(seed: int, offset: int, count: int, double: bool) -> Array:
         whole = (_wide(bits) >> np.uint64(12)).reshape(-1, 2) if double else bits
         out[start:stop] = logarithm((whole.astype(np.float64) + 0.5) * 2.0 ** -(52 if double else 32)) * -1.0
     return out.reshape(-1)[:count]
+
+
+DRAWS: Final = {
+    "uniform": uniform,
+    "normal": normal,
+    "exponential": exponential,
+    "integers": lambda seed, offset, count, double: positive_integers(seed, offset, count),
+}
+"""The draws by their form: functions of seed, counter, how many, and whether they are float64."""
 
 
 def _pairs_of_normals(bits: Array, precision: int) -> Array:

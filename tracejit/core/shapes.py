@@ -265,8 +265,13 @@ def size_range(start: Dim, stop: Dim, step: Dim = 1) -> Iterable[Dim]:
     return [start + i * step for i in range(int(-((start - stop) // step)))]
 
 
+_BOUNDS = (int, type(None))
+
+
 def slice_of(key: slice, size: Dim) -> tuple[Dim, Dim, int]:
     """(start, stop, step) of a slice of a dimension: what `slice.indices` says, of symbolic sizes as well."""
+    if type(size) is int and type(key.start) in _BOUNDS and type(key.stop) in _BOUNDS and type(key.step) in _BOUNDS:
+        return key.indices(size)
     parts, is_plain = (key.start, key.stop, key.step), not has_symbols((size, key))
     if is_plain and not any(isinstance(part, RecordedNumber) for part in parts):
         return key.indices(size)

@@ -12,8 +12,9 @@ from tracejit.llvm import machine_code, object_cache
 __all__ = ["linked"]
 
 
-def linked(text: str, symbol: str) -> tuple[int, tuple[Any, ...]]:
+def linked(text: str, symbol: str, computes: bool = False) -> tuple[int, tuple[Any, ...]]:
     """The address of function `symbol` of a text that shows no address, and what owns its code.  The text may call c_api.FUNCTIONS.
+    computes: whether it is worth the time that good code takes to make.
 
     Raises RuntimeError for a text that LLVM does not take."""
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
@@ -21,7 +22,7 @@ def linked(text: str, symbol: str) -> tuple[int, tuple[Any, ...]]:
         lambda: object_cache.load_or_make(
             key,
             lambda object_code: machine_code.link(object_code, c_api.symbols(), symbol),
-            lambda: machine_code.assemble(text),
+            lambda: machine_code.assemble(text, computes),
         )
     )
     return found

@@ -153,11 +153,12 @@ def identity() -> str:
     )
 
 
-def assemble(text: str) -> bytes:
-    """Object code of a module that was not worth optimising: it calls functions, and computes nothing.  Raises RuntimeError for a text that
-    LLVM does not take."""
+def assemble(text: str, computes: bool = False) -> bytes:
+    """Object code of a module, by LLVM alone: Numba is not loaded.  computes: one that only calls functions is not worth optimising.
+
+    Raises RuntimeError for a text that LLVM does not take."""
     with _lock:
-        target_machine = _fast_target_machine()
+        target_machine = _target_machine() if computes else _fast_target_machine()
         module = llvm.parse_assembly(text)
         module.triple = llvm.get_process_triple()
         module.data_layout = str(target_machine.target_data)

@@ -10,19 +10,21 @@ rounds cost 0.5 ns an element on one thread, loading the byte that a mask has fo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from tracejit.core import philox
-from tracejit.core.dtypes import DType, bfloat16, float16, float32, float64, int64
+from tracejit.core.dtypes import DType, float16, float32, float64, int64
 from tracejit.core.shapes import product
 from tracejit.ir.graph import Node
-from tracejit.loops.expressions import AxisValue, Expr, Load, builder
-from tracejit.loops.language import Axis, For, Index, Let, Statement, Store
+from tracejit.loops.expressions import AxisValue, Expr, Load, SizeValue, Var, builder
+from tracejit.loops.language import Axis, Buffer, For, Index, Let, Nest, Size, Statement, Store
 from tracejit.lowering.values import Values
 from tracejit.lowering.writer import Writer, builds
 
-__all__ = ["random_advance"]
+__all__ = ["DRAWS", "draw_nest", "random_advance"]
 
 _MASK = 0xFFFFFFFF
 _ROUNDS = 10
@@ -32,11 +34,11 @@ _ROUNDS = 10
 class _Names:
     """Statements that name values, so that what is used more than once is computed once."""
 
-    _writer: Writer
+    _var: Callable[[DType], Var]
     lines: list[Statement] = field(default_factory=list)
 
     def __call__(self, value: Expr) -> Expr:
-        var = self._writer.var(value.dtype)
+        var = self._var(value.dtype)
         self.lines.append(Let(var, value))
         return var
 
@@ -144,12 +146,12 @@ def _draw(numbers: Callable[[_Names, Sequence[Expr], DType], list[Expr]]) -> Cal
         assert isinstance(state, int)
         out, dtype = node.outputs[0], values.aval(node.outputs[0]).dtype
         count = product(values.aval(out).shape)
-        each = 4 if dtype in (float32, float16, bfloat16) else 2
+        each = philox.numbers_in_block(dtype.itemsize > 4)
         place = values.strided[state]
         target, source = w.buffer(values.strided[out], dtype, write=True), w.buffer(place, int64)
 
         def block(axis: Axis, first: int, stored: int) -> tuple[Statement, ...]:
-            name = _Names(w)
+            name = _Names(w.var)
             seed, counter = (name(Load(source, Index((), i * place.strides[0]))) for i in range(2))
             here = name(counter + AxisValue(axis) + w.parameters.number(first))
             made = numbers(name, _words(name, here, seed), dtype)
@@ -179,5 +181,17 @@ def random_advance(w: Writer, values: Values, node: Node, code: int) -> None:
     w.body.append(For(w.axis(), 1, stores))
 
 
-for form, numbers in {"uniform": _uniform, "normal": _normal, "exponential": _exponential, "integers": _integers}.items():
+DRAWS: Final = {"uniform": _uniform, "normal": _normal, "exponential": _exponential, "integers": _integers}
+"""What makes numbers of the words of a block, by the form of the draw."""
+for form, numbers in DRAWS.items():
     builds(form)(_draw(numbers))
+
+
+def draw_nest(form: str, dtype: DType) -> Nest:
+    """A draw of whole blocks that is a function of its own: buffer out; sizes: how many blocks, the seed, the counter."""
+    out, (blocks, seed, counter), axis = Buffer("out", dtype), map(Size, ("blocks", "seed", "counter")), Axis("i")
+    names, each = itertools.count(), philox.numbers_in_block(dtype.itemsize > 4)
+    name = _Names(lambda dtype: Var(f"v{next(names)}", dtype))
+    made = DRAWS[form](name, _words(name, name(SizeValue(counter) + AxisValue(axis)), SizeValue(seed)), dtype)
+    stores = [Store(out, Index(((axis, each),), i), x) for i, x in enumerate(made)]
+    return Nest(form, (out,), (blocks, seed, counter), (), (For(axis, blocks, (*name.lines, *stores), vector=True),))

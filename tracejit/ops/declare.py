@@ -75,7 +75,7 @@ def elementwise(
     """A primitive whose output element depends on one element of each operand.
 
     `lowering(b, *operands, **attributes)` gives the scalar meaning over an expression builder; `result` is the output dtype
-    where it is not the dtype computed in.  `ufunc` is the function of NumPy or SciPy that evaluates it: on floating-point operands only
+    where it is not the dtype computed in.  `ufunc` is the function of NumPy or SciPy that evaluates it: on numbers only, not on bools,
     where the body `evaluates` too; else on all, and the body is nothing but the docstring.  given: more of what an `Op` has."""
 
     def declare(body: Body) -> Op:
@@ -161,12 +161,15 @@ def composite(
 ) -> Callable[[Body], Op]:
     """A primitive of eager mode that stands for several: the body evaluates it with as few passes as NumPy can, `expansion` is the same
     written with other primitives, which is what programs compute.  Its operands have one floating-point dtype, but for the one at `other`
-    (classes, a mask): functions hand it no others, and its shape rule refuses them."""
+    (classes, a mask), or with the trait "moves" one dtype of any kind: functions hand it no others, and its shape rule refuses them."""
 
     def declare(body: Body) -> Op:
         public = name or body.__name__.rstrip("_")
 
         def checked_rule(*avals: Any, **attributes: Any) -> Any:
+            if "moves" in traits:
+                require_one_dtype(public, *avals)
+                return rule(*avals, **attributes)
             given = {a.dtype for i, a in enumerate(avals) if a is not None and i != other}
             if len(given) > 1 or not next(iter(given)).is_floating_point:
                 names = " and ".join(sorted(dtype.name for dtype in given))

@@ -14,8 +14,9 @@ import numpy as np
 
 from tracejit.core.aval import UNKNOWN, Aval
 from tracejit.core.dtypes import FROM_NUMPY, int64
+from tracejit.core.kernels import repaying
 from tracejit.core.op import Kind
-from tracejit.core.shapes import broadcast_shapes
+from tracejit.core.shapes import broadcast_shapes, product
 from tracejit.core.symbolic import pinned
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import ArrayConstant, constant, full
@@ -24,7 +25,7 @@ from tracejit.ops.movement.copies import pad
 from tracejit.ops.movement.views import select
 from tracejit.ops.samples import cases, floats, integers
 
-__all__ = ["gather", "index_add", "index_select", "scatter", "scatter_add"]
+__all__ = ["gather", "index_add", "index_select", "occurrences", "scatter", "scatter_add"]
 
 
 def constant_index(positions: list[Any]) -> Any:
@@ -71,6 +72,20 @@ def constant_value(values: Any) -> Any:
 def nonzero(x: Any) -> Any:
     """Positions of nonzero elements, int64, of shape (count, ndim), in row-major order."""
     return np.stack(x.nonzero(), 1) if x.ndim else np.zeros((int(bool(x)), 0), np.int64)
+
+
+@custom(
+    Kind.OPAQUE,
+    lambda x: Aval((UNKNOWN,), int64),
+    traits=("dynamic shape", "raises", "not differentiable"),
+    samples=cases((integers(5, high=4),), (integers(0),)),
+)
+def occurrences(x: Any) -> Any:
+    """How often each of 0, 1, ... up to the greatest occurs in a vector of integers.  Raises RuntimeError for negative ones."""
+    own = np.array(x, np.int64)
+    if own.size and np.minimum.reduce(own) < 0:
+        raise RuntimeError("bincount(): only supports 1-d non-negative integral inputs")
+    return np.bincount(own)
 
 
 def nonzero_tuple(mask: Any) -> tuple[Any, ...]:
@@ -190,10 +205,14 @@ def _(c: Any, g: Any) -> Any:
     return (gbase, gvalue, *(None,) * len(indices))
 
 
+_INT64 = np.dtype(np.int64)
+
+
 def in_range(name: str, index: Any, size: int) -> Any:
     """The positions in `index`, in memory that nobody else knows."""
-    own = np.array(index)
-    if own.size and (own.min() < 0 or own.max() >= size):
+    own = np.array(index, order="C")
+    unsigned = own.view(np.uint64) if own.dtype is _INT64 else own  # beyond any size where it is negative
+    if own.size and (np.maximum.reduce(unsigned, None) >= size or (unsigned is own and np.minimum.reduce(own, None) < 0)):
         bad = own[(own < 0) | (own >= size)].flat[0]
         raise IndexError(f"{name}(): index {bad} is out of range for a dimension of size {size}; expected 0 <= index < {size}")
     return own
@@ -202,6 +221,8 @@ def in_range(name: str, index: Any, size: int) -> Any:
 def along(index: Any, dim: int) -> tuple[Any, ...]:
     """An open mesh that addresses, for each element of `index`, its own position but along `dim`."""
     n = index.ndim
+    if n == 1:
+        return (index,)
     mesh = [np.arange(s).reshape([s if k == d else 1 for k in range(n)]) for d, s in enumerate(index.shape)]
     mesh[dim] = index
     return tuple(mesh)
@@ -261,8 +282,15 @@ def _index_add_rule(base: Aval, index: Aval, src: Aval, dim: int) -> Aval:
 def index_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     """A copy of `base` to which the slices of `src` are added at the positions in `index` along `dim` (the inverse of index_select)."""
     _index_add_rule(base, index, src, dim)
-    out = np.array(base, order="C")
-    np.add.at(out, (slice(None),) * dim + (in_range("index_add", index, base.shape[dim]),), src)
+    out, size = np.array(base, order="C"), base.shape[dim]
+    run = repaying("added slices", FROM_NUMPY[out.dtype], 5.0 + 0.01 * src.size) if out.dtype.itemsize > 2 else None
+    if run is not None and index.dtype is _INT64:
+        count, width, outer = index.size, product(base.shape[dim + 1 :]), product(base.shape[:dim])
+        places, values = np.ascontiguousarray(index), np.ascontiguousarray(src)
+        if not run(out, places, values, outer, count, width, size, width * size, width * count):
+            return out
+        out = np.array(base, order="C")
+    np.add.at(out, (slice(None),) * dim + (in_range("index_add", index, size),), src)
     return out
 
 

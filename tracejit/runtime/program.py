@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core import kernels
 from tracejit.core.aval import Aval
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.symbolic import SYMBOLIC
@@ -34,6 +35,7 @@ from tracejit.cpython.frame_check import NO_KEY
 from tracejit.ir.graph import Graph
 from tracejit.llvm.arena import Arena
 from tracejit.llvm.driver import MISMATCH, CompiledProgram, compile_program
+from tracejit.llvm.eager_kernels import make_kernel
 from tracejit.llvm.family import Kin, Member
 from tracejit.lowering.likeness import same_program
 from tracejit.lowering.live import Inherited
@@ -49,6 +51,7 @@ from tracejit.runtime.source import LoweredProgram
 
 __all__ = ["BACKENDS", "Fragment", "Program", "Remains", "build"]
 
+kernels.install(make_kernel)
 BACKENDS = ("llvm", "numba", "reference", "interpret")
 Runner = Callable[[Any, Any], "tuple[Any, ...] | int"]
 

@@ -7,7 +7,7 @@ NumPy call; hence the spelled-out construction of Tensors here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from typing import Any
 
@@ -34,7 +34,7 @@ __all__ = ["EagerInterpreter"]
 
 ndarray = np.ndarray
 _new = object.__new__
-_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+_F32, _F64, _I64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
 
 
 _F32_CONSTANTS: dict[float, Any] = {}
@@ -62,6 +62,9 @@ class EagerInterpreter(Interpreter):
 
     def share_array(self, array: Any, canonical: Any) -> Tensor:
         return tensor_on(array, canonical)
+
+    def draw(self, generator: Any, op: Op, attributes: Mapping[str, Any], count: int) -> Tensor:
+        return wrap(op.evaluate(generator._advance(count), **attributes))
 
     def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         if op.is_plain:  # elementwise, one output: one or two operands of one floating-point dtype are the hot path
@@ -104,6 +107,11 @@ class EagerInterpreter(Interpreter):
                         if requires and thread.grad_enabled and op.vjp_rule is not None:
                             _record_binary(op, operands, a, b, attributes, needs, out)
                         return out
+                    if dtype is _I64 and op.is_ufunc and (b is not y or kind is int):
+                        try:
+                            return wrap(_run_quietly(ufunc, a, b))
+                        except ValueError as error:
+                            raise _shape_error(op, operands, attributes, error) from None
                 elif isinstance(y, Tensor) and ((kind := type(x)) is float or kind is int):
                     if y._base is not None:
                         refresh(y)
@@ -138,28 +146,42 @@ class EagerInterpreter(Interpreter):
                                     raise
                                 out = wrap(quietly(ufunc, a))
                         else:
-                            inside = copy_context()
-                            inside.run(write_errors, QUIET)
-                            before = inside.copy()
-                            try:
-                                array = inside.run(op.evaluate, a, **attributes)
-                            finally:
-                                if inside != before:
-                                    hand_over(before, inside)
-                            out = wrap(array)
+                            out = wrap(_evaluate(op, operands, (a,), attributes))
                         if x._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
                             _record_unary(op, x, a, attributes, out)
                         return out
+        elif op.is_view:
+            return _view(op, operands, attributes)
+        elif op.is_unary and len(operands) == 1:
+            (x,) = operands
+            if isinstance(x, Tensor):
+                if x._base is not None:
+                    refresh(x)
+                a = x._array
+                dtype = a.dtype
+                if dtype is _F32 or dtype is _F64:
+                    out = wrap(_evaluate(op, operands, (a,), attributes))
+                    if (
+                        x._requires_grad
+                        and state.grad_enabled
+                        and op.vjp_rule is not None
+                        and out._array.dtype.kind in FLOATING_KINDS
+                    ):
+                        _record_unary(op, x, a, attributes, out)
+                    return out
         return self._general(op, operands, attributes)
 
     def _general(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         arrays: list[Any] = []
-        requires = False
+        requires = small = False
         for x in operands:
             if isinstance(x, Tensor):
                 if x._base is not None:
                     refresh(x)
-                arrays.append(x._array)
+                array = x._array
+                arrays.append(array)
+                if array.dtype.itemsize == 2:
+                    small = True
                 if x._requires_grad:
                     requires = True
             elif x is None or type(x) in PLAIN:
@@ -171,45 +193,21 @@ class EagerInterpreter(Interpreter):
             if promoted is not operands:
                 operands = promoted
                 arrays = [x._array if isinstance(x, Tensor) else x for x in operands]
-            if (reduced := op.reduced(operands)) is not None:
+                small = True
+            if small and (reduced := op.reduced(operands)) is not None:
                 return op.in_float32(operands, attributes, reduced)
-        elif op.computes and getattr(arrays[0], "dtype", None) is not _F32 and (reduced := op.reduced(operands)) is not None:
+        elif small and op.computes and (reduced := op.reduced(operands)) is not None:
             return op.in_float32(operands, attributes, reduced)
         effect = op.effect
         if effect is Effect.IN_PLACE:
             return _write(op, operands, attributes)
         if op.is_checked:
             op.infer(*[x._aval if isinstance(x, Tensor) else x for x in operands], **attributes)
-        if op.is_silent:
-            try:
-                outs = op.evaluate(*arrays, **attributes)
-            except ValueError as error:
-                raise _shape_error(op, operands, attributes, error) from None
-        elif op.evaluate is op.ufunc:
-            try:
-                outs = _run_quietly(op.ufunc, *arrays)
-            except ValueError as error:
-                raise _shape_error(op, operands, attributes, error) from None
-        elif op.kind is Kind.REDUCTION and op.ufunc is not None:
-            (a,) = arrays
-            outs = _run_quietly(op.ufunc, a, attributes["dims"], a.dtype, None, attributes["keepdim"])
-        else:
-            inside = copy_context()
-            inside.run(write_errors, QUIET)
-            before = inside.copy()
-            try:
-                outs = inside.run(op.evaluate, *arrays, **attributes)
-            except ValueError as error:
-                raise _shape_error(op, operands, attributes, error) from None
-            finally:
-                if inside != before:
-                    hand_over(before, inside)
+        outs = _evaluate(op, operands, arrays, attributes)
         if op.multiple:
             outputs = tuple([wrap(a) for a in outs])
         else:
             out = wrap(outs)
-            if effect is Effect.VIEW:
-                _link_view(op, out, operands, attributes)
             if not requires:
                 return out
             if len(operands) == 1:
@@ -220,6 +218,33 @@ class EagerInterpreter(Interpreter):
         if requires and state.grad_enabled and op.vjp_rule is not None:
             _record(op, operands, arrays, attributes, outputs)
         return outputs if op.multiple else outputs[0]
+
+
+def _evaluate(op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """What NumPy makes of the arrays of these operands, without floating-point warnings."""
+    if op.is_silent:
+        try:
+            return op.evaluate(*arrays, **attributes)
+        except ValueError as error:
+            raise _shape_error(op, operands, attributes, error) from None
+    if op.evaluate is op.ufunc:
+        try:
+            return _run_quietly(op.ufunc, *arrays)
+        except ValueError as error:
+            raise _shape_error(op, operands, attributes, error) from None
+    if op.kind is Kind.REDUCTION and op.ufunc is not None:
+        (a,) = arrays
+        return _run_quietly(op.ufunc, a, attributes["dims"], a.dtype, None, attributes["keepdim"])
+    inside = copy_context()
+    inside.run(write_errors, QUIET)
+    before = inside.copy()
+    try:
+        return inside.run(op.evaluate, *arrays, **attributes)
+    except ValueError as error:
+        raise _shape_error(op, operands, attributes, error) from None
+    finally:
+        if inside != before:
+            hand_over(before, inside)
 
 
 def _run_quietly(function: Any, *operands: Any) -> Any:
@@ -345,7 +370,9 @@ _NO_INPUTS = (None, None)
 def _with_plain_numbers(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands, with the numbers that they stand for in the place of NumPy's and of subclasses.  Raises TypeError for what is neither
     a tensor nor a number."""
-    return tuple([x if x is None or isinstance(x, Tensor) else _number(op, i, x) for i, x in enumerate(operands)])
+    return tuple(
+        [x if x is None or isinstance(x, Tensor) or type(x) in PLAIN else _number(op, i, x) for i, x in enumerate(operands)]
+    )
 
 
 def _number(op: Op, position: int, x: Any) -> Any:
@@ -373,16 +400,41 @@ def _shape_error(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any
     return RuntimeError(f"{op.name}(): {error}")
 
 
-def _link_view(op: Op, out: Tensor, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> None:
-    source = operands[0]
-    out._storage = storage_of(source)
-    if op is detach:
-        return
-    base = source._base
-    out._base = source if base is None else base
-    step = (op, operands[1:], attributes)
-    out._chain = (step,) if base is None else (*source._chain, step)
-    out._seen = out._storage.version
+def _view(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Tensor:
+    """A view of the first operand, linked to its storage and to the root of the views that it is of."""
+    x: Any
+    x, rest = operands[0], operands[1:]
+    if rest or not isinstance(x, Tensor):
+        operands = _with_plain_numbers(op, operands)
+        rest = operands[1:]
+    base = x._base
+    if base is not None:
+        refresh(x)
+    array = x._array
+    if op.is_checked:
+        op.infer(*[y._aval if isinstance(y, Tensor) else y for y in operands], **attributes)
+    try:
+        out = wrap(op.evaluate(array, *[y._array if isinstance(y, Tensor) else y for y in rest] if rest else (), **attributes))
+    except ValueError as error:
+        raise _shape_error(op, operands, attributes, error) from None
+    storage = x._storage
+    if storage is None:
+        storage = x._storage = Storage()
+    out._storage = storage
+    if op is not detach:
+        step = (op, rest, attributes)
+        if base is None:
+            out._base, out._chain = x, (step,)
+        else:
+            out._base, out._chain = base, (*x._chain, step)
+        out._seen = storage.version
+    if x._requires_grad and state.grad_enabled and op.vjp_rule is not None:
+        if not rest:
+            _record_unary(op, x, array, attributes, out)
+        else:
+            arrays = [y._array if isinstance(y, Tensor) else y for y in operands]
+            _record(op, operands, arrays, attributes, (out,))
+    return out
 
 
 def _record(

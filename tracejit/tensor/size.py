@@ -53,7 +53,9 @@ class Size(tuple[int, ...]):
         return tuple.__new__(cls, sizes)
 
     def __getitem__(self, key: Any) -> Any:
-        item = _item_of(self, key if type(key) is int else pinned(key))
+        if type(key) is int:
+            return _item_of(self, key)
+        item = _item_of(self, pinned(key))
         return _size_of(item) if isinstance(item, tuple) else item
 
     def __add__(self, other: Any) -> Any:

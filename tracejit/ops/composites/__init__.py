@@ -4,6 +4,16 @@ Each block has the body that NumPy evaluates with few passes over memory, the ex
 given bare arrays may take a way of its own through memory; given anything else it is written with primitives, so it holds to any order.
 """
 
-from tracejit.ops.composites import attention, convolution, normalisation, products, recurrent, recurrent_units, softmax
+from tracejit.ops.composites import (
+    attention,
+    convolution,
+    leading,
+    normalisation,
+    norms,
+    products,
+    recurrent,
+    recurrent_units,
+    softmax,
+)
 
-__all__ = ["attention", "convolution", "normalisation", "products", "recurrent", "recurrent_units", "softmax"]
+__all__ = ["attention", "convolution", "leading", "normalisation", "norms", "products", "recurrent", "recurrent_units", "softmax"]

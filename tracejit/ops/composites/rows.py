@@ -17,6 +17,7 @@ __all__ = ["dotted", "summed"]
 
 Dims = tuple[int, ...]
 _LONGEST = 512
+_MANY = 1 << 13  # elements, from which BLAS adds them all up in pieces of that length, which are added up pairwise
 _DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _ONES = {dtype: np.ones(_LONGEST, dtype) for dtype in _DTYPES}
 _SUM: Any = np.add.reduce  # Any: NumPy's signatures want keepdims as a literal
@@ -50,7 +51,16 @@ def summed(x: Any, dims: Dims) -> Any:
 
 def dotted(x: Any, y: Any, dims: Dims) -> Any:
     """The sums of x * y over dims; both are of one dtype."""
+    if len(dims) == x.ndim and x.size >= _MANY and x.flags.c_contiguous and y.flags.c_contiguous and x.shape == y.shape:
+        return _whole(x.reshape(-1), y.reshape(-1)).reshape((1,) * x.ndim)
     before, count = _row(x, dims)
     if count == 1 or y.shape != x.shape or not y.flags.c_contiguous:
         return _SUM(x * y, dims, x.dtype, None, True)
     return _rest(np.vecdot(x.reshape(-1, count), y.reshape(-1, count)), x, dims, before)
+
+
+def _whole(x: Any, y: Any) -> Any:
+    """The sum of all x * y of vectors."""
+    whole = x.size // _LONGEST * _LONGEST
+    sums = np.vecdot(x[:whole].reshape(-1, _LONGEST), y[:whole].reshape(-1, _LONGEST))
+    return _SUM(sums, None, x.dtype) + np.vecdot(x[whole:], y[whole:])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core import kernels
 from tracejit.core.aval import Aval
 from tracejit.ops.composites.rows import summed
 from tracejit.ops.creation import full
@@ -43,9 +44,21 @@ def _softmax_expansion(x: Any, dim: int) -> Any:
 @composite(_same, _softmax_expansion, samples=_samples())
 def softmax(x: Any, dim: int) -> Any:
     """exp(x) / sum(exp(x)) along `dim`, which has elements; shifted by the maximum so that it does not overflow."""
-    out = x - np.maximum.reduce(x, axis=dim, keepdims=True)
-    np.exp(out, out=out)
-    out /= summed(out, (dim,))
+    out = _rows("normalised rows", x, dim)
+    if out is None:
+        out = x - np.maximum.reduce(x, axis=dim, keepdims=True)
+        np.exp(out, out=out)
+        out /= summed(out, (dim,))
+    return out
+
+
+def _rows(form: str, x: Any, dim: int) -> Any:
+    """What a kernel makes of each row, if these are contiguous; else None."""
+    run = kernels.floating(form, x) if dim == x.ndim - 1 else None
+    if run is None:
+        return None
+    out, length = np.empty(x.shape, x.dtype), x.shape[-1]
+    run(out, x, x.size // length, length)
     return out
 
 
@@ -73,8 +86,10 @@ def _log_softmax_expansion(x: Any, dim: int) -> Any:
 @composite(_same, _log_softmax_expansion, samples=_samples())
 def log_softmax(x: Any, dim: int) -> Any:
     """The logarithm of softmax along `dim`, which has elements, without its rounding error."""
-    out = x - np.maximum.reduce(x, axis=dim, keepdims=True)
-    out -= np.log(summed(np.exp(out), (dim,)))
+    out = _rows("logarithms of normalised rows", x, dim)
+    if out is None:
+        out = x - np.maximum.reduce(x, axis=dim, keepdims=True)
+        out -= np.log(summed(np.exp(out), (dim,)))
     return out
 
 

@@ -141,7 +141,13 @@ def _(c: Any, g: Any) -> Any:
     return gx if c.needs[0] else None, -gx * (x / y) if c.needs[1] else None
 
 
-@elementwise(lambda b, x, y: b.floor_divide(x, y), traits=("rounds numbers",), samples=binary(other_low=0.5))
+@elementwise(
+    lambda b, x, y: b.floor_divide(x, y),
+    traits=("rounds numbers",),
+    samples=binary(other_low=0.5),
+    ufunc=np.floor_divide,
+    evaluates=True,
+)
 def floor_divide(x: Any, y: Any) -> Any:
     """Elementwise quotient rounded down.  Integers divided by 0 give 0.  The gradient is zero."""
     refuse_bool("floor_divide", x, y)
@@ -153,7 +159,13 @@ def _(c: Any, g: Any) -> Any:
     return zero_gradient(c, g, 0), zero_gradient(c, g, 1)
 
 
-@elementwise(lambda b, x, y: b.remainder(x, y), traits=("rounds numbers",), samples=binary(other_low=0.7))
+@elementwise(
+    lambda b, x, y: b.remainder(x, y),
+    traits=("rounds numbers",),
+    samples=binary(other_low=0.7),
+    ufunc=np.remainder,
+    evaluates=True,
+)
 def remainder(x: Any, y: Any) -> Any:
     """Elementwise x - y * floor(x / y): the sign is that of the divisor.  Integers divided by 0 give 0."""
     refuse_bool("remainder", x, y)
@@ -166,7 +178,13 @@ def _(c: Any, g: Any) -> Any:
     return g, -g * floor_divide.of(x, y) if c.needs[1] else None
 
 
-@elementwise(lambda b, x, y: b.fmod(x, y), traits=("rounds numbers",), samples=binary(other_low=0.7))
+@elementwise(
+    lambda b, x, y: b.fmod(x, y),
+    traits=("rounds numbers",),
+    samples=binary(other_low=0.7),
+    ufunc=np.fmod,
+    evaluates=True,
+)
 def fmod(x: Any, y: Any) -> Any:
     """Elementwise x - y * trunc(x / y): the sign is that of the dividend.  Integers divided by 0 give 0."""
     refuse_bool("fmod", x, y)

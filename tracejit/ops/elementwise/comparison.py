@@ -9,9 +9,12 @@ import numpy as np
 
 from tracejit.core.dtypes import bool_
 from tracejit.ops.declare import BOOL, elementwise, involution
-from tracejit.ops.samples import binary, bools, cases, floats, truth_binary
+from tracejit.ops.samples import binary, bools, cases, floats, integers, truth_binary
 
 __all__ = [
+    "at_least",
+    "at_most",
+    "between",
     "eq",
     "ge",
     "gt",
@@ -141,6 +144,81 @@ def is_positive_zero(x: Any) -> bool:
 def _(c: Any, g: Any) -> Any:
     condition = c.inputs[0]
     return None, where.of(condition, g, 0.0) if c.needs[1] else None, where.of(condition, 0.0, g) if c.needs[2] else None
+
+
+def _limits(*numbers: float) -> Any:
+    zeros = (-0.0, *numbers[1:])
+    return cases((floats(4), *numbers), (floats(2, 3).T, *zeros), (floats(0, 2), *numbers), (integers(3), *map(int, numbers)))
+
+
+def _limited(x: Any, low: Any, high: Any) -> Any:
+    """x, low where it is less, and then high where that is greater; each a number, or None."""
+    limits = [n for n in (low, high) if n is not None]
+    if not isinstance(x, np.ndarray) or any(n != n for n in limits) or (0 in limits and not _ZEROS_STAY):
+        out = x if low is None else where.evaluate(np.less(x, low), low, x)
+        return out if high is None else where.evaluate(np.greater(out, high), high, out)
+    if low is None:
+        return np.minimum(high, x)
+    return np.maximum(low, x) if high is None else x.clip(low, high)
+
+
+def _zeros_stay() -> bool:
+    """Whether NumPy's functions for limits give x where it is a zero and the limit is the other one, which is up to the machine."""
+    for zero in (0.0, -0.0):
+        for dtype in (np.float32, np.float64):
+            x = np.full(67, zero, dtype)
+            for out in (np.minimum(-zero, x), np.maximum(-zero, x), x.clip(-zero, 1.0), x.clip(-1.0, -zero)):
+                if (np.signbit(out) != np.signbit(x)).any():
+                    return False
+    return True
+
+
+_ZEROS_STAY = _zeros_stay()
+
+
+@elementwise(lambda b, x, limit: b.select(x < limit, limit, x), samples=_limits(0.25))
+def at_least(x: Any, limit: Any) -> Any:
+    """Elementwise `limit`, a number, where x is less, and x elsewhere."""
+    return _limited(x, limit, None)
+
+
+@elementwise(lambda b, x, limit: b.select(x > limit, limit, x), samples=_limits(0.25))
+def at_most(x: Any, limit: Any) -> Any:
+    """Elementwise `limit`, a number, where x is greater, and x elsewhere."""
+    return _limited(x, None, limit)
+
+
+def _between(b: Any, x: Any, low: Any, high: Any) -> Any:
+    raised = b.select(x < low, low, x)
+    return b.select(raised > high, high, raised)
+
+
+@elementwise(_between, samples=_limits(-0.25, 0.5))
+def between(x: Any, low: Any, high: Any) -> Any:
+    """Elementwise `low` where x is less, and then `high` where that is greater; both are numbers."""
+    return _limited(x, low, high)
+
+
+@at_least.vjp(saves=("0", ""))
+def _(c: Any, g: Any) -> Any:
+    x, limit = c.inputs
+    return where.of(x < limit, 0.0, g), None
+
+
+@at_most.vjp(saves=("0", ""))
+def _(c: Any, g: Any) -> Any:
+    x, limit = c.inputs
+    return where.of(x > limit, 0.0, g), None
+
+
+@between.vjp(saves=("0", "", ""))
+def _(c: Any, g: Any) -> Any:
+    x, low, high = c.inputs
+    return where.of(x < low, 0.0, where.of(x > high, 0.0, g)), None, None
+
+
+for _op in (at_least, at_most, between):
+    _op.named("ClampBackward1")
 
 
 @elementwise(lambda b, x, y: b.maximum(x, y), samples=binary(), ufunc=np.maximum)

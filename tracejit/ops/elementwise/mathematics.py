@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from tracejit.core import kernels
 from tracejit.core.dtypes import bool_
 from tracejit.core.numbers import settled
 from tracejit.ops.creation import zero_gradient
@@ -179,7 +180,7 @@ def _(c: Any, g: Any) -> Any:
 @elementwise(lambda b, x: b.sigmoid(x), promotion=FLOAT, samples=unary())
 def sigmoid(x: Any) -> Any:
     """Elementwise 1 / (1 + exp(-x))."""
-    return scipy.special.expit(x)
+    return kernels.elementwise("sigmoid", scipy.special.expit, x)
 
 
 @sigmoid.vjp(saves="out")

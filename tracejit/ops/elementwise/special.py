@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from tracejit.core import kernels
 from tracejit.ops.declare import FLOAT, ON_HOST, elementwise
 from tracejit.ops.elementwise.mathematics import exp
 from tracejit.ops.samples import cases, floats, unary
@@ -21,7 +22,7 @@ TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 @elementwise(lambda b, x: b.erf(x), promotion=FLOAT, samples=unary())
 def erf(x: Any) -> Any:
     """Elementwise error function."""
-    return scipy.special.erf(x)
+    return kernels.elementwise("erf", scipy.special.erf, x)
 
 
 @erf.vjp(saves="0")
@@ -33,7 +34,7 @@ def _(c: Any, g: Any) -> Any:
 @elementwise(lambda b, x: b.erfc(x), promotion=FLOAT, samples=unary())
 def erfc(x: Any) -> Any:
     """Elementwise 1 - erf(x), accurate where erf(x) is near 1."""
-    return scipy.special.erfc(x)
+    return kernels.elementwise("erfc", scipy.special.erfc, x)
 
 
 @erfc.vjp(saves="0")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,14 +11,15 @@ import numpy as np
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import bool_
 from tracejit.core.op import Effect, Kind
+from tracejit.core.shapes import same
 from tracejit.core.unbroadcast import sum_to
-from tracejit.ops.declare import custom, require_numbers, require_one_dtype
+from tracejit.ops.declare import composite, custom, require_numbers, require_one_dtype
 from tracejit.ops.elementwise.arithmetic import add
 from tracejit.ops.elementwise.comparison import is_positive_zero
-from tracejit.ops.movement.views import slice_, slice_scatter
-from tracejit.ops.samples import cases, floats, unary
+from tracejit.ops.movement.views import reshape, select, slice_, slice_scatter
+from tracejit.ops.samples import cases, floats, integers, unary
 
-__all__ = ["cat", "clone", "flip", "guard", "pad", "sum_at", "write"]
+__all__ = ["cat", "clone", "flip", "guard", "pad", "roll", "stack", "sum_at", "write"]
 
 
 @custom(
@@ -68,6 +71,79 @@ def _(c: Any, g: Any) -> Any:
         out.append(slice_.of(g, dim=dim, start=start, stop=stop, step=1) if need else None)
         start = stop
     return tuple(out)
+
+
+def _stack_rule(*xs: Aval, dim: int) -> Aval:
+    shape = xs[0].shape
+    _require_one_shape(xs, same)
+    return Aval((*shape[:dim], len(xs), *shape[dim:]), xs[0].dtype)
+
+
+def _require_one_shape(xs: Sequence[Any], alike: Callable[[Any, Any], bool]) -> None:
+    first = xs[0].shape
+    for i, x in enumerate(xs):
+        if not alike(x.shape, first):
+            raise RuntimeError(
+                f"stack(): each tensor must have the same shape, got {list(first)} for tensor 0 and {list(x.shape)} for tensor {i}"
+            )
+
+
+def _stacked(*xs: Any, dim: int) -> Any:
+    shape = xs[0].shape
+    return cat.of(*[reshape.of(x, shape=(*shape[:dim], 1, *shape[dim:])) for x in xs], dim=dim)
+
+
+@composite(
+    _stack_rule,
+    _stacked,
+    traits=("moves",),
+    samples=cases(
+        (floats(3), floats(3, seed=1), {"dim": 0}),
+        (floats(2, 3).T, floats(3, 2, seed=1), floats(3, 2, seed=2), {"dim": 1}),
+        (floats(), floats(seed=1), {"dim": 0}),
+        (floats(0, 2), {"dim": 2}),
+    ),
+)
+def stack(*xs: Any, dim: int) -> Any:
+    """Tensors of one shape and dtype along a new dimension `dim`, row-major."""
+    shape = xs[0].shape
+    _require_one_shape(xs, operator.eq)
+    if dim == 0 and shape:
+        return np.ascontiguousarray(np.concatenate(xs)).reshape(len(xs), *shape)
+    return cat.evaluate(*[x.reshape(*shape[:dim], 1, *shape[dim:]) for x in xs], dim=dim)
+
+
+@stack.vjp()
+def _(c: Any, g: Any) -> Any:
+    return tuple([select.of(g, i, dim=c.attributes["dim"]) if need else None for i, need in enumerate(c.needs)])
+
+
+def _rolled(x: Any, dim: int, start: int) -> Any:
+    ends = ((start, x.shape[dim]), (0, start))
+    return cat.of(*[slice_.of(x, dim=dim, start=a, stop=b, step=1) for a, b in ends], dim=dim)
+
+
+@composite(
+    lambda x, dim, start: x,
+    _rolled,
+    traits=("moves",),
+    samples=cases(
+        (floats(5), {"dim": 0, "start": 2}), (floats(2, 3).T, {"dim": 1, "start": 1}), (integers(4), {"dim": 0, "start": 3})
+    ),
+)
+def roll(x: Any, dim: int, start: int) -> Any:
+    """The slices from `start` on, 0 < start < size, along `dim`, then those before; row-major."""
+    out, front = np.empty(x.shape, x.dtype), (slice(None),) * dim
+    rest = x.shape[dim] - start
+    out[(*front, slice(rest))] = x[(*front, slice(start, None))]
+    out[(*front, slice(rest, None))] = x[(*front, slice(start))]
+    return out
+
+
+@roll.vjp()
+def _(c: Any, g: Any) -> Any:
+    dim = c.attributes["dim"]
+    return roll.of(g, dim=dim, start=g.shape[dim] - c.attributes["start"])
 
 
 @custom(

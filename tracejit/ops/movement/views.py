@@ -177,7 +177,7 @@ def _slices() -> Samples:
 )
 def slice_(x: Any, dim: int, start: int, stop: int, step: int) -> Any:
     """Elements start, start + step, ... below stop along `dim`; 0 <= start <= stop <= size, step >= 1."""
-    return x[(slice(None),) * dim + (slice(start, stop, step),)]
+    return x[(slice(None),) * dim + (slice(start, stop, step),)] if dim else x[start:stop:step]
 
 
 def scatter_of(region: Op, samples: Samples, element: Callable[..., Any] | None = None) -> Op:
@@ -251,7 +251,7 @@ def _place(b: Any, index: Any, size: int) -> Any:
 )
 def select(x: Any, index: Any, dim: int) -> Any:
     """The slice at `index` (0 <= index < size) of `dim`, without that dimension.  index: a number, or a tensor int64 without dimensions."""
-    return x[(slice(None),) * dim + (operator.index(index), ...)]
+    return x[(slice(None),) * dim + (operator.index(index), ...)] if dim else x[operator.index(index), ...]
 
 
 def _selected(b: Any, at: Any, base: Any, value: Any, index: Any, dim: int) -> Any:

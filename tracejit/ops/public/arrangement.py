@@ -137,7 +137,7 @@ def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | No
     if dims is None or (not isinstance(dims, int) and not len(dims)):
         if len(moves) != 1:
             raise RuntimeError(f"roll(): without dims, shifts must be one number, got {list(moves)}")
-        return reshape(roll(reshape(input, -1), moves[0], 0), input.shape)
+        return roll(input, moves[0], 0) if input.ndim == 1 else reshape(roll(reshape(input, -1), moves[0], 0), input.shape)
     along = (dims,) if isinstance(dims, int) else tuple(dims)
     if len(along) != len(moves):
         raise RuntimeError(f"roll(): shifts and dimensions must align, got {len(moves)} shifts and {len(along)} dims")
@@ -147,8 +147,7 @@ def roll(input: Any, shifts: int | Sequence[int], dims: int | Sequence[int] | No
         size = out.shape[at]
         start = (size - shift if shift > 0 else -shift) if -size < shift < size else -shift % size if size else 0
         if start:
-            tail = views.slice_(out, dim=at, start=start, stop=size, step=1)
-            out = copies.cat(tail, views.slice_(out, dim=at, start=0, stop=start, step=1), dim=at)
+            out = copies.roll(out, dim=at, start=start)
     return copies.clone(input) if out is input else out
 
 

@@ -70,9 +70,9 @@ def as_floating(input: Any) -> Any:
 def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     """other * alpha, to be combined with `input`; `other` itself for alpha == 1.  Raises RuntimeError for an alpha of a higher kind than
     the result, as PyTorch does."""
-    alpha = settled(alpha)
     if type(alpha) is int and alpha == 1:
         return other
+    alpha = settled(alpha)
     result = common_dtype((input, other))
     if (isinstance(alpha, float) and not result.is_floating_point) or (isinstance(alpha, bool) and result is not dtypes.bool_):
         raise RuntimeError(
@@ -354,12 +354,19 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     """Limit elements to [min, max]; each a number, a tensor or None.  Raises RuntimeError if both are None."""
     if min is None and max is None:
         raise RuntimeError("clamp(): at least one of min and max must be given, got None for both")
+    if type(min) in _LIMITS and type(max) in _LIMITS:
+        if max is None:
+            return comparison.at_least(input, min)
+        return comparison.at_most(input, max) if min is None else comparison.between(input, min, max)
     out = input
     if min is not None:
         out = comparison.where(_beyond(comparison.lt, out, min), min, out)
     if max is not None:
         out = comparison.where(_beyond(comparison.gt, out, max), max, out)
     return out
+
+
+_LIMITS = (float, int, type(None))
 
 
 def _beyond(compare: Any, x: Any, limit: Any) -> Any:

@@ -60,17 +60,14 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
     items = key if isinstance(key, tuple) else (key,)
     if not _PLAIN_ITEMS.issuperset(map(type, items)):
         items = tuple(map(_item, items))
-    items = _expand_ellipsis(items, x.ndim)
+    if len(items) > x.ndim or not _ONE_DIMENSION.issuperset(map(type, items)):
+        items = _expand_ellipsis(items, x.ndim)
     dim = 0
     advanced: list[tuple[int, Any]] = []
     for k in items:
         if isinstance(k, slice):
-            size = x.shape[dim]
             if k != _ALL:
-                start, stop, step = slice_of(k, size)
-                if step < 1:
-                    raise ValueError(f"slice step must be positive, got {k.step}; use flip() for a reversed copy")
-                x = views.slice_(x, dim=dim, start=min(start, size), stop=max(stop, start), step=step)
+                x = _slice(x, k, x.shape[dim], dim)
             dim += 1
         elif k is None:
             x = views.reshape(x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
@@ -107,6 +104,13 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
     return x, advanced
 
 
+def _slice(x: Any, key: slice, size: int, dim: int) -> Any:
+    start, stop, step = slice_of(key, size)
+    if step < 1:
+        raise ValueError(f"slice step must be positive, got {key.step}; use flip() for a reversed copy")
+    return views.slice_(x, dim=dim, start=min(start, size), stop=max(stop, start), step=step)
+
+
 def _position(k: Any) -> int:
     """The position that an index stands for.  Raises TypeError for what is no integer; a number that is being recorded says so itself."""
     if type(k) is int or (type(k) is SymInt and active(k)) or (isinstance(k, RecordedNumber) and k.__class__ is int):
@@ -121,6 +125,8 @@ def _position(k: Any) -> int:
 
 _ALL = slice(None)
 _PLAIN_ITEMS = frozenset((int, slice, type(None), type(Ellipsis)))
+_ONE_DIMENSION = frozenset((int, slice))
+"""Kinds of items that each stand for a dimension: behind the last of them the others are whole."""
 _INDEX_DTYPES = (dtypes.bool_, dtypes.int32, dtypes.int64)
 
 
@@ -160,7 +166,7 @@ def _several(key: Any) -> Any:
 
 
 def _select(x: Any, index: int, dim: int) -> Any:
-    size = tuple(x.shape)[dim]
+    size = x.shape[dim]
     if not 0 <= index < size:  # each comparison is asked of later calls, too, where the program computes the index
         if not -size <= index < 0:
             raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
@@ -173,6 +179,8 @@ def getitem(x: Any, key: Any) -> Any:
     kind = type(key)
     if kind is int and x.ndim:
         return _select(x, key, 0)
+    if kind is slice and x.ndim:
+        return _slice(x, key, x.shape[0], 0)
     if kind is list:
         key = _several(key)
     if (
@@ -457,10 +465,10 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
 
 def _integer(name: str, index: Any) -> Any:
     """The index, in int64.  Raises TypeError or RuntimeError for what is not a tensor of integers."""
+    if getattr(index, "dtype", None) is dtypes.int64:  # a dtype that only tensors have
+        return index
     if not is_tensor(index):
         raise TypeError(f"{name}(): expected index to be a Tensor, got {index.__class__.__name__}")
-    if index.dtype is dtypes.int64:
-        return index
     if index.dtype.category != dtypes.INTEGER:
         raise RuntimeError(f"{name}(): expected index to be an int64 tensor, got {index.dtype.name}; convert it with .long()")
     return cast(index, dtype=dtypes.int64)

@@ -8,6 +8,7 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.devices import device as Device
 from tracejit.core.devices import require_cpu
+from tracejit.core.interpreter import state
 from tracejit.core.naming import package_name
 from tracejit.core.numbers import settled
 from tracejit.core.promotion import common_dtype
@@ -162,36 +163,42 @@ def broadcast_tensors(*tensors: Any) -> list[Any]:
 
 
 def _tensors(name: str, tensors: Any) -> tuple[Any, ...]:
+    """Tensors that are to be joined, in their common dtype."""
     if not isinstance(tensors, tuple | list):
         raise TypeError(f"{name}(): expected a tuple or list of Tensors, got {tensors.__class__.__name__}")
+    if not tensors:
+        raise (ValueError if name == "cat" else RuntimeError)(f"{name}(): expected a non-empty list of Tensors")
+    given = [getattr(x, "dtype", None) for x in tensors]
+    if given.count(given[0]) == len(given) and type(given[0]) is dtypes.DType:
+        return tuple(tensors)
     for i, x in enumerate(tensors):
         if not hasattr(x, "ndim"):
             raise TypeError(f"{name}(): expected Tensor as element {i} of tensors, but got {x.__class__.__name__}; use tensor()")
-    if not tensors:
-        raise (ValueError if name == "cat" else RuntimeError)(f"{name}(): expected a non-empty list of Tensors")
     target = common_dtype(tuple(tensors))
-    return tuple(x if x.dtype is target else cast(x, dtype=target) for x in tensors)
+    return tuple([x if x.dtype is target else cast(x, dtype=target) for x in tensors])
 
 
 @public(method=False, aliases=("concat", "concatenate"))
 def cat(tensors: Any, dim: int = 0) -> Any:
     """Tensors joined along `dim`; all other sizes must be equal.  Raises RuntimeError otherwise."""
     xs = _tensors("cat", tensors)
-    kept = tuple(x for x in xs if x.shape != (0,)) or xs[:1]
-    first = kept[0]
-    if first.ndim == 0:
+    shapes = [x.shape for x in xs]
+    if (0,) in shapes:
+        xs = tuple([x for x, shape in zip(xs, shapes, strict=True) if shape != (0,)]) or xs[:1]
+        shapes = [shape for shape in shapes if shape != (0,)] or shapes[:1]
+    sizes = tuple(shapes[0])
+    if not sizes:
         raise RuntimeError("cat(): zero-dimensional tensors cannot be concatenated; use stack()")
-    at = normalise_dim("cat", dim, first.ndim)
-    sizes = tuple(first.shape)
-    before, behind = sizes[:at], sizes[at + 1 :]
-    for i, x in enumerate(kept):
-        own = sizes if x is first else tuple(x.shape)
-        if len(own) != len(sizes) or own[:at] != before or own[at + 1 :] != behind:
-            raise RuntimeError(
-                f"cat(): sizes of tensors must match except in dimension {at}: "
-                f"tensor 0 has shape {list(first.shape)}, tensor {i} {list(x.shape)}"
-            )
-    return copies.cat(*kept, dim=at)
+    at = normalise_dim("cat", dim, len(sizes))
+    if len(sizes) > 1 or len(set(map(len, shapes))) > 1:
+        before, behind = sizes[:at], sizes[at + 1 :]
+        for i, own in enumerate(map(tuple, shapes)):
+            if len(own) != len(sizes) or own[:at] != before or own[at + 1 :] != behind:
+                raise RuntimeError(
+                    f"cat(): sizes of tensors must match except in dimension {at}: "
+                    f"tensor 0 has shape {list(sizes)}, tensor {i} {list(own)}"
+                )
+    return state.top.bind(copies.cat, xs, {"dim": at})
 
 
 @public(method=False)
@@ -200,13 +207,7 @@ def stack(tensors: Any, dim: int = 0) -> Any:
 
     Raises RuntimeError for an empty list and for different shapes, IndexError for a dimension out of range."""
     xs = _tensors("stack", tensors)
-    for i, x in enumerate(xs):
-        if x.shape != xs[0].shape:
-            raise RuntimeError(
-                f"stack(): each tensor must have the same shape, got {list(xs[0].shape)} for tensor 0 and {list(x.shape)} for tensor {i}"
-            )
-    at = normalise_dim("stack", dim, xs[0].ndim + 1)
-    return copies.cat(*(unsqueeze(x, at) for x in xs), dim=at)
+    return copies.stack(*xs, dim=normalise_dim("stack", dim, xs[0].ndim + 1))
 
 
 @public("detach", method=False)

@@ -12,9 +12,10 @@ from tracejit.core.precision import in_float32, rounds_once
 from tracejit.core.shapes import normalise_dim, normalise_dims, product
 from tracejit.ops import decompositions
 from tracejit.ops import reduce as primitives
+from tracejit.ops.composites.norms import euclidean_distances, euclidean_norm
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
-from tracejit.ops.elementwise.mathematics import abs_, pow_, sign, sqrt
+from tracejit.ops.elementwise.mathematics import abs_, pow_, sign
 from tracejit.ops.indexing import index_select
 from tracejit.ops.movement.views import permute, reshape
 from tracejit.ops.public.arrangement import triangle_positions
@@ -46,9 +47,7 @@ def _norm_over(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> An
     if order == 1:
         return primitives.sum_(abs_(x), dims=dims, keepdim=keepdim)
     if order == 2:
-        total = primitives.sum_(x * x, dims=dims, keepdim=keepdim)
-        zero = total == 0
-        return where(zero, 0.0, sqrt(where(zero, 1.0, total)))
+        return euclidean_norm(x, dims=dims, keepdim=keepdim)
     magnitude = abs_(x)
     absent, at_zero = magnitude == 0, math.inf if order < 0 else 0.0
     total = primitives.sum_(where(absent, at_zero, pow_(where(absent, 1.0, magnitude), float(order))), dims=dims, keepdim=keepdim)
@@ -137,7 +136,13 @@ def dist(input: Any, other: Any, p: float = 2) -> Any:
 @public()
 @in_float32
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Any:
-    """p-norm distances between each row of x1 and each row of x2, batched."""
+    """p-norm distances between each row of x1 and each row of x2, batched.
+
+    Euclidean ones of more than 25 rows on either side are computed with a matrix product, those of float32 in float64;
+    compute_mode="donot_use_mm_for_euclid_dist" subtracts row by row instead."""
+    direct = compute_mode == "donot_use_mm_for_euclid_dist"
+    if p == 2 and not direct and x1.dtype.is_floating_point and x1.dtype is x2.dtype and x1.shape[:-2] == x2.shape[:-2]:
+        return euclidean_distances(x1, x2)
     return vector_norm(
         reshape(x1, shape=(*x1.shape[:-1], 1, x1.shape[-1])) - reshape(x2, shape=(*x2.shape[:-2], 1, *x2.shape[-2:])), p, -1
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from tracejit.ops.public.derive import public
 from tracejit.ops.public.movement import shape_of
 from tracejit.ops.public.reduce import all_
 from tracejit.ops.reduce import sum_
-from tracejit.ops.sorting import argsort
+from tracejit.ops.sorting import order_of_keys
 
 Shape = tuple[int, ...]
 
@@ -103,14 +103,13 @@ class Generator:
         """Draw by a RANDOM primitive and move the counter on."""
         return thread.top.draw(self, op, {"shape": shape, **attributes}, primitives.advance_for(shape, wide))
 
-    def _drawn(self, op: Any, attributes: Mapping[str, Any], count: int) -> Any:
-        """A draw outside recordings.  Seed and counter are read, and the counter moved on, without a call in between: no other thread
-        comes between that, nor does it come between what a compiled program does to them."""
-        array = self.state()._array
-        seed, counter = array[0], array[1]
-        array[1:] += count  # of an array: it wraps without a warning
-        place = thread.base.bind(constant, (), {"array": ArrayConstant(np.array([seed, counter]))})
-        return thread.base.bind(op, (place,), attributes)
+    def _advance(self, count: int) -> tuple[int, int]:
+        """Seed and counter, which moves on by `count`.  Both are read, and that is done, without a call in between: no other thread comes
+        between that, nor does it come between what a compiled program does to them."""
+        words = memoryview(self.state()._array)
+        seed, counter = words[0], words[1]
+        words[1] = (counter + count + (1 << 63)) % (1 << 64) - (1 << 63)
+        return seed, counter
 
 
 def _wrapped(number: int) -> int:
@@ -181,8 +180,9 @@ def floating(name: str, dtype: dtypes.DType | None) -> dtypes.DType:
 
 def _sizes(name: str, size: tuple[Any, ...]) -> Shape:
     shape = shape_of(name, size)
-    if any(s < 0 for s in shape):
-        raise RuntimeError(f"{name}(): sizes must not be negative, got {list(shape)}")
+    for s in shape:
+        if s < 0:
+            raise RuntimeError(f"{name}(): sizes must not be negative, got {list(shape)}")
     return shape
 
 
@@ -204,7 +204,8 @@ def _integers(low: int, high: int, shape: Shape, generator: Generator | None) ->
     if high - low > 1 << 63:
         raise RuntimeError(f"random_: the range from {low} to {high} holds more than 2**63 integers; draw from a smaller one")
     drawn = (generator or default_generator).draw(primitives.random_integers, shape, True)
-    return (arithmetic.remainder(drawn, high - low) if high - low < 1 << 63 else drawn) + low
+    out = arithmetic.remainder(drawn, high - low) if high - low < 1 << 63 else drawn
+    return out if type(low) is int and not low else out + low
 
 
 def _finish(out: Any, requires_grad: bool) -> Any:
@@ -252,7 +253,8 @@ def randint(
     given."""
     require_cpu("randint", device)
     arguments = [*bounds]
-    arguments += [named[k] for k in ("low", "high") if k in named] + ([] if size is None else [size])
+    if named or size is not None:
+        arguments += [named[k] for k in ("low", "high") if k in named] + ([] if size is None else [size])
     if len(arguments) == 2:
         arguments.insert(0, 0)
     low, high, size = arguments
@@ -267,7 +269,7 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: dtypes.DType 
     n = integer("randperm", "n", n)
     if n < 0:
         raise RuntimeError(f"randperm(): n must be non-negative, got {n}")
-    out = argsort((generator or default_generator).draw(primitives.random_integers, (n,), True), dim=0, descending=False)
+    out = order_of_keys((generator or default_generator).draw(primitives.random_integers, (n,), True))
     return out if dtype in (None, dtypes.int64) else arithmetic.cast(out, dtype=dtype)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.interpreter import state
 from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import normalise_dim
 from tracejit.ops.composites import softmax as primitives
@@ -23,10 +24,11 @@ def _along(op: Any, input: Any, dim: int, dtype: dtypes.DType | None) -> Any:
         raise NotImplementedError(
             f"{name}(): expected a floating-point input, got {input.dtype.name}; pass dtype=, e.g. tracejit.float32"
         )
-    at = normalise_dim(name, dim, input.ndim)
-    if not input.ndim:
+    shape = input.shape
+    at = normalise_dim(name, dim, len(shape))
+    if not shape:
         return reshape(op(reshape(input, shape=(1,)), dim=0), shape=())
-    return op(input, dim=at) if input.shape[at] else clone(input)
+    return state.top.bind(op, (input,), {"dim": at}) if shape[at] else clone(input)
 
 
 @public()

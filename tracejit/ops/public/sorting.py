@@ -11,6 +11,7 @@ from tracejit.core.numbers import settled
 from tracejit.core.shapes import normalise_dim, product
 from tracejit.ops import reduce as primitives
 from tracejit.ops import sorting
+from tracejit.ops.composites.leading import leading
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise import comparison, rounding
 from tracejit.ops.elementwise.arithmetic import cast
@@ -86,8 +87,11 @@ def argsort(input: Any, dim: int = -1, descending: bool = False, stable: bool = 
 @public()
 def sort(input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
     """(values, indices) of `input` in order along `dim`.  Always stable; NaN counts as the largest."""
-    indices = argsort(input, dim, descending)
-    return Sort(gather(input, indices, dim=normalise_dim("sort", dim, input.ndim)), indices)
+    at = normalise_dim("sort", dim, input.ndim)
+    if not input.ndim:
+        indices = argsort(input)
+        return Sort(gather(input, indices, dim=at), indices)
+    return Sort(*leading(input, dim=at, count=input.shape[at], descending=bool(descending)))
 
 
 @public()
@@ -99,16 +103,14 @@ def msort(input: Any) -> Any:
 @public()
 def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order.  Raises RuntimeError if there are fewer."""
-    at = normalise_dim("topk", dim, input.ndim)
-    size = input.shape[at] if input.ndim else 1
+    shape = input.shape
+    at = normalise_dim("topk", dim, len(shape))
+    size = shape[at] if shape else 1
     if not 0 <= k <= size:
         raise RuntimeError(f"topk(): selected index k out of range: k is {k}, dimension {at} has size {size}")
-    if not input.ndim:
+    if not shape:
         return Topk(input + 0 if k else input, argsort(input))
-    indices = slice_(argsort(input, at, largest), dim=at, start=0, stop=k, step=1)
-    if k < size:
-        indices = clone(indices)  # without the positions of the others
-    return Topk(gather(input, indices, dim=at), indices)
+    return Topk(*leading(input, dim=at, count=k, descending=bool(largest)))
 
 
 @public()

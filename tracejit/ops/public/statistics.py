@@ -7,6 +7,7 @@ from typing import Any
 
 from tracejit.core import dtypes
 from tracejit.core.shapes import integer, normalise_dim, size_range
+from tracejit.ops import indexing, sorting
 from tracejit.ops.elementwise import arithmetic
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach
@@ -49,6 +50,8 @@ def unique(
     sorted."""
     del sorted
     source = detach(input)
+    if dim is None and not return_inverse and not return_counts:
+        return sorting.distinct(source)
     if dim is None:
         slices, shape = F["reshape"](source, (-1, 1)), tuple(source.shape)
     else:
@@ -184,6 +187,8 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise RuntimeError("bincount(): minlength should be >= 0")
     if weights is not None and tuple(weights.shape) != tuple(input.shape):
         raise RuntimeError("bincount(): weights should be 1-d and have the same length as input")
+    if weights is None and not minlength:
+        return indexing.occurrences(input)
     length = minlength
     if input.shape[0]:
         if F["amin"](input) < 0:

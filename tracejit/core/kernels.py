@@ -1,0 +1,79 @@
+"""Machine code in the place of NumPy: where eager evaluation asks for it.
+
+`kernel(form, dtype)` is a built-in function of arrays and sizes for an operation on elements of a dtype, or None where this machine or this
+Python has none, and NumPy evaluates.  A form says what it computes (lowering/eager_kernels.py).  What makes kernels lies above
+(llvm/eager_kernels.py) and is installed by runtime/program.py; this module knows neither LLVM nor any operation.
+
+The arrays that a kernel gets are contiguous, aligned and of the right dtypes: it looks at nothing but the addresses of their contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracejit.core.dtypes import DType, float32, float64
+
+__all__ = ["elementwise", "floating", "install", "kernel", "repaying"]
+
+Kernel = Callable[..., Any]
+_maker: list[Callable[[str, DType], Kernel | None]] = []
+_kernels: dict[tuple[str, DType], Kernel | None] = {}
+
+
+def install(maker: Callable[[str, DType], Kernel | None]) -> None:
+    """Let `maker` make kernels; called once, when the compiler is imported."""
+    _maker[:] = [maker]
+    _kernels.clear()
+
+
+def kernel(form: str, dtype: DType) -> Kernel | None:
+    """The kernel of a form for a dtype, made when it is first asked for."""
+    key = form, dtype
+    try:
+        return _kernels[key]
+    except KeyError:
+        made = _kernels[key] = _maker[0](form, dtype) if _maker else None
+        return made
+
+
+_PATIENCE = 10_000.0  # microseconds
+_spent: dict[tuple[str, DType], float] = {}
+
+
+def repaying(form: str, dtype: DType, microseconds: float) -> Kernel | None:
+    """The kernel of a form that gives the bits that NumPy gives, once making it pays: None until NumPy has taken about as long.
+    microseconds: what NumPy takes this time."""
+    key = form, dtype
+    made = _kernels.get(key)
+    if made is None and key not in _kernels:
+        spent = _spent[key] = _spent.get(key, 0.0) + microseconds
+        return kernel(form, dtype) if spent > _PATIENCE else None
+    return made
+
+
+_FLOATING = {np.dtype(np.float32): float32, np.dtype(np.float64): float64}
+_LEAST = 256  # elements
+
+
+def floating(form: str, x: Any) -> Kernel | None:
+    """The kernel of a form for the elements of an array of float32 or float64 that is contiguous and aligned; None for any other one."""
+    dtype = _FLOATING.get(x.dtype)
+    return None if dtype is None or not (x.flags.c_contiguous and x.flags.aligned) else kernel(form, dtype)
+
+
+def elementwise(form: str, evaluate: Callable[[Any], Any], x: Any) -> Any:
+    """`evaluate(x)`, by the kernel of a form for arrays of at least 256 elements: which of them computes is decided by the size alone, so
+    that equal arrays have equal results."""
+    if not isinstance(x, np.ndarray) or x.size < _LEAST or x.dtype not in _FLOATING:
+        return evaluate(x)
+    run = kernel(form, _FLOATING[x.dtype])
+    if run is None:
+        return evaluate(x)
+    if not (x.flags.forc and x.flags.aligned):
+        x = x.copy(order="K")
+    out = np.empty_like(x)
+    run(out, x, x.size)
+    return out
