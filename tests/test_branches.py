@@ -380,3 +380,19 @@ def test_a_recording_that_parts_in_a_loop_which_cannot_be_cut_is_the_last_one_fo
     compiled = called(handled, from_ones(20), 40)
     assert compiled.stats.traces == 2 and compiled.stats.piecewise_calls == 0, compiled.explain()
     assert [reason.code for reason in compiled.reasons] == ["branching_loop"]
+
+
+def test_a_function_whose_pieces_do_not_pay_is_left_to_python() -> None:
+    def in_floats(height: Any, steps: int) -> Any:
+        h, v, bounces = height.item(), 0.0, 0
+        for _ in range(steps):
+            v = v - 0.0981
+            h = h + 0.01 * v
+            if h < 0:
+                h, v = -h, -0.9 * v
+                bounces += 1
+        return h, bounces
+
+    compiled = called(in_floats, lambda k: (T.tensor(1 + 0.01 * k), 1000), 20)
+    assert compiled.stats.traces == 1 and compiled.stats.piecewise_calls <= 3, compiled.explain()
+    assert compiled.stats.direct_calls >= 16

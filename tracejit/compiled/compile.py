@@ -248,7 +248,11 @@ class CompiledFunction(_Partial[P, R]):
             self._make_whole()
             return MISS
         self.stats.piecewise_calls += 1
-        return pieces.function(*args, **kwargs)
+        result = pieces.function(*args, **kwargs)
+        called = [part for part in pieces.parts if part.stats.calls]
+        if called and all(part._settling.rest.value > 0 for part in called):  # to call them costs more than they save
+            self._leave_alone(FIRST_WAIT)
+        return result
 
     def _make_whole(self) -> None:
         """Forget the pieces, and what led to them."""
