@@ -396,3 +396,48 @@ def test_a_function_whose_pieces_do_not_pay_is_left_to_python() -> None:
     compiled = called(in_floats, lambda k: (T.tensor(1 + 0.01 * k), 1000), 20)
     assert compiled.stats.traces == 1 and compiled.stats.piecewise_calls <= 3, compiled.explain()
     assert compiled.stats.direct_calls >= 16
+
+
+def test_what_is_called_is_looked_up_in_each_call_of_a_function_in_pieces() -> None:
+    def walked(x: Any, steps: int, scale: float = 0.8) -> Any:
+        for _ in range(steps):
+            proposed = x + scale * T.randn(3)
+            if T.rand(()) < density(proposed) / density(x):
+                x = proposed
+        return x
+
+    def shifted(x: Any, steps: int) -> Any:
+        return x + steps
+
+    walk: Any = walked
+
+    def outer(x: Any, steps: int) -> Any:
+        return walk(walk(x, steps=steps), steps) * 2
+
+    compiled = called(outer, from_ones(STEPS))
+    assert is_in_pieces(compiled), compiled.explain()
+    walk = shifted
+    called(outer, from_ones(STEPS), 2, compiled)
+    walk = walked
+    walked.__defaults__ = (0.5,)
+    called(outer, from_ones(STEPS), 2, compiled)
+    walked.__code__ = shifted.__code__
+    called(outer, from_ones(STEPS), 2, compiled)
+    walk = walked.__get__(T.ones(3))
+    with pytest.raises(TypeError):
+        compiled(T.ones(3), 3)
+
+
+def test_functions_that_each_call_makes_anew_are_called_as_they_are_after_a_few() -> None:
+    def outer(x: Any, steps: int) -> Any:
+        def walk(x: Any) -> Any:
+            for _ in range(steps):
+                proposed = x + 0.8 * T.randn(3)
+                if T.rand(()) < density(proposed) / density(x):
+                    x = proposed
+            return x
+
+        return walk(x) * 2
+
+    compiled = called(outer, from_ones(100), 12)
+    assert is_in_pieces(compiled, 12) and len(paths_of_pieces(compiled)) <= 4, compiled.explain()

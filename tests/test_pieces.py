@@ -211,6 +211,91 @@ def test_a_function_in_pieces_gives_what_the_function_gives(name: str, xs: list[
     assert given == other
 
 
+WHILES = {
+    "a comparison": """
+def f(xs):
+    n, total = len(xs), 0
+    while n > 0:
+        n -= 1
+        total += xs[n]
+    return n, total
+""",
+    "several, of which some are not asked": """
+def f(xs):
+    n, seen = 0, []
+    while n < len(xs) and (seen.append(n) or xs[n] != 7) or not seen:
+        n += 1
+        if n > 9:
+            break
+    return n, seen
+""",
+    "a name that it assigns": """
+def f(xs):
+    n, x, out = 0, 0, []
+    while (x := sum(xs[n:])) > 3:
+        n += 1
+        if x == 9:
+            continue
+        out.append(x)
+    return n, x, out
+""",
+    "a name that it assigns, of a loop that ends otherwise": """
+def f(xs):
+    n = 0
+    while (x := n) < len(xs):
+        n += 1
+        if xs[x] == 3:
+            return x, n
+    return n
+""",
+    "more that is done where it ends the loop": """
+def f(xs):
+    n = 0
+    while n < len(xs):
+        n += 1
+        if n == 4:
+            break
+    else:
+        return "all", n
+    return "some", n
+""",
+    "one that raises": """
+def f(xs):
+    n = 5
+    while 12 / (n - len(xs)) > 0:
+        n -= 1
+        if n < -3:
+            break
+    return n
+""",
+    "one over two lines, in a loop": """
+def f(xs):
+    out = []
+    for x in xs:
+        while (
+            x > 1
+            and x != 5
+        ):
+            x = x // 2
+            if x == 4:
+                break
+        out.append(x)
+    return out
+""",
+}
+
+
+@pytest.mark.parametrize("name", WHILES)
+def test_the_condition_of_a_while_loop_is_asked_in_its_piece_and_gives_the_same(name: str) -> None:
+    function = defined(WHILES[name])
+    text = WHILES[name].splitlines()
+    line = next(k for k, line in enumerate(text, 1) if line.lstrip().startswith("while"))
+    pieces = cut(function, f"{function.__code__.co_filename}:{line + (text[line - 1].rstrip() == '        while (')}")
+    assert pieces is not None
+    for xs in ([], [1], [2, 3, 7, 4], [0, 5, -1, 9, 3], [8, 1, 6, 3, 3], [20, 5, 4]):
+        assert outcome(pieces, list(xs)) == outcome(function, list(xs))
+
+
 def test_methods_are_cut_for_their_object() -> None:
     class Some:
         def __init__(self) -> None:
