@@ -161,6 +161,26 @@ def test_openblas_has_one_thread_inside_and_its_own_number_afterwards(three_thre
 
 
 @governed
+@pytest.mark.parametrize(
+    "name", ["cholesky", "det", "eigh", "inv", "qr", "slogdet", "svd", "cholesky_ex", "inv_ex"],
+)  # fmt: skip
+def test_decompositions_are_computed_on_one_thread(
+    name: str, three_threads_of_openblas: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, seen = name.removesuffix("_ex"), []
+    real = getattr(np.linalg, whole)
+
+    def noting(*given: Any, **options: Any) -> Any:
+        seen.append(three_threads_of_openblas())
+        return real(*given, **options)
+
+    monkeypatch.setattr(np.linalg, whole, noting)
+    x = tracejit.eye(3) * 2
+    getattr(tracejit.linalg, name)(x)
+    assert set(seen) == {1} and three_threads_of_openblas() == 3
+
+
+@governed
 def test_a_number_that_the_program_sets_meanwhile_is_left(three_threads_of_openblas: Callable[[], int]) -> None:
     products.on_one_thread(of_openblas()[1], 2)
     assert three_threads_of_openblas() == 2

@@ -1,4 +1,4 @@
-"""Solving and factorising matrices: evaluated by LAPACK on the host, over any leading batch dimensions.
+"""Solving and factorising matrices: evaluated by LAPACK on the host, on one thread, over any leading batch dimensions.
 
 The vjp rules follow M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008),
 and J. Townsend, "Differentiating the singular value decomposition" (2016).  They are written with primitives, so they hold to any order.
@@ -16,6 +16,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import from_numpy_dtype, int64
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Kind
+from tracejit.core.products import on_one_thread
 from tracejit.core.shapes import broadcast_shapes
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import arange, eye
@@ -90,7 +91,7 @@ def _positive_definite(*shape: int) -> np.ndarray[Any, Any]:
 def _lapack(name: str, function: Callable[..., Any], *arrays: Any) -> Any:
     """Raises LinAlgError, with the operation's name, for NumPy's."""
     try:
-        return function(*arrays)
+        return on_one_thread(function, *arrays)
     except np.linalg.LinAlgError as error:
         if is_foreign(error):
             raise
@@ -208,7 +209,7 @@ def _determinant_rule(x: Aval) -> Aval:
 @custom(Kind.OPAQUE, _determinant_rule, traits=("checked",), samples=_square_samples())
 def det(x: Any) -> Any:
     """Determinants of square matrices."""
-    return np.linalg.det(x)
+    return on_one_thread(np.linalg.det, x)
 
 
 @det.vjp(saves="0")
@@ -223,7 +224,7 @@ def cofactor(x: Any) -> Any:
     u, s, vh = singular_value_decomposition("cofactor", x)
     n = s.shape[-1]
     others = np.stack([np.prod(np.delete(s, i, axis=-1), axis=-1) for i in range(n)], axis=-1) if n else s
-    sign = np.linalg.det(u) * np.linalg.det(vh)
+    sign = on_one_thread(np.linalg.det, u) * on_one_thread(np.linalg.det, vh)
     return (sign[..., None, None] * ((u * others[..., None, :]) @ vh)).astype(x.dtype)
 
 
@@ -243,7 +244,7 @@ def _slogdet_rule(x: Aval) -> tuple[Aval, Aval]:
 @custom(Kind.OPAQUE, _slogdet_rule, multiple=True, traits=("checked",), samples=_square_samples())
 def slogdet(x: Any) -> Any:
     """(sign, logarithm of the absolute value) of determinants of square matrices, of those too that no number of the dtype can hold."""
-    return tuple(np.linalg.slogdet(x))
+    return tuple(on_one_thread(np.linalg.slogdet, x))
 
 
 @slogdet.vjp(saves="0")
@@ -305,7 +306,7 @@ def _complement_rule(x: Aval) -> Aval:
 )
 def orthogonal_complement(x: Any) -> Any:
     """Orthonormal columns that complete those of `x`, orthonormal themselves, to a basis."""
-    return np.ascontiguousarray(np.linalg.qr(x, mode="complete")[0][..., x.shape[-1] :])
+    return np.ascontiguousarray(on_one_thread(np.linalg.qr, x, "complete")[0][..., x.shape[-1] :])
 
 
 def _spread_differences(s: Any) -> Any:
@@ -397,7 +398,7 @@ def _qr_rule(x: Aval) -> tuple[Aval, Aval]:
 )
 def qr(x: Any) -> Any:
     """Reduced QR decomposition: (Q, R) with orthonormal columns in Q and R upper triangular."""
-    return tuple(np.linalg.qr(x))
+    return tuple(on_one_thread(np.linalg.qr, x))
 
 
 @qr.vjp(saves="out0 out1")

@@ -16,6 +16,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import int32
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Kind
+from tracejit.core.products import on_one_thread
 from tracejit.ops.declare import custom
 from tracejit.ops.decompositions import require_square, well_conditioned
 from tracejit.ops.samples import Samples, cases, floats
@@ -36,7 +37,7 @@ def _samples() -> Samples:
 
 def _works(function: Callable[[Any], Any], x: Any) -> bool:
     try:
-        function(x)
+        on_one_thread(function, x)
     except np.linalg.LinAlgError as error:
         if is_foreign(error):
             raise
