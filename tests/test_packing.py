@@ -208,3 +208,10 @@ def test_the_order_by_length_is_the_stable_one(lengths: list[int]) -> None:
     order, places = packing.descending(T.tensor(lengths))
     assert order.tolist() == np.argsort(-np.array(lengths), kind="stable").tolist()
     assert places.tolist() == np.argsort(order.numpy()).tolist()
+
+
+def test_sequences_of_integers_are_integers_again() -> None:
+    packed = rnn.pack_sequence([T.tensor([3, 1]), T.tensor([2])])
+    for value in (0.0, -1.0):
+        values, _ = rnn.pad_packed_sequence(packed, padding_value=value)
+        assert values.dtype is T.int64 and values.tolist() == [[3, 2], [1, int(value)]]

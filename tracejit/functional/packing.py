@@ -13,6 +13,7 @@ from typing import Any, Final
 from tracejit.core.dtypes import int64
 from tracejit.core.interpreter import state
 from tracejit.core.shapes import product
+from tracejit.ops.creation import full
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.public.creation import arange, zeros
 
@@ -31,7 +32,8 @@ def padded(values: Any, lengths: Any) -> Padded:
 
 def filled(values: Any, inside: Any, value: float) -> Any:
     """The values, this number behind the ends."""
-    return where.of(inside.reshape(*inside.shape, *(1,) * (values.ndim - 2)), values, value)
+    filling = value if values.dtype.is_floating_point else full(value, shape=(), dtype=values.dtype)  # it changes no dtype
+    return where.of(inside.reshape(*inside.shape, *(1,) * (values.ndim - 2)), values, filling)
 
 
 def descending(lengths: Any) -> tuple[Any, Any]:
