@@ -441,3 +441,29 @@ def test_functions_that_each_call_makes_anew_are_called_as_they_are_after_a_few(
 
     compiled = called(outer, from_ones(100), 12)
     assert is_in_pieces(compiled, 12) and len(paths_of_pieces(compiled)) <= 4, compiled.explain()
+
+
+def test_layers_that_are_told_apart_by_their_attributes_are_one_program() -> None:
+    class Block(nn.Module):
+        def __init__(self, shift: int) -> None:
+            super().__init__()
+            self.shift, self.layer = shift, nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            if self.shift > 0:
+                x = x.roll(self.shift, 0)
+            for _ in range(6):
+                x = (self.layer(x).tanh() * 0.9 + x * 0.1).sin() - 0.01 * x
+            return x
+
+    T.manual_seed(0)
+    blocks = nn.ModuleList([Block(k % 2) for k in range(24)])
+
+    def model(x: Any) -> Any:
+        for block in blocks:
+            x = block(x)
+        return x
+
+    compiled = called(model, lambda k: (T.ones(4) * k,), 4)
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 3), compiled.explain()
+    assert len(record(model, (T.ones(4),), {})[0].graph.nodes) > 1000  # type: ignore[union-attr]

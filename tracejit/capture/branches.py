@@ -45,15 +45,22 @@ class Site:
 class Branch:
     """sites: the lines at which the functions of the program stood, the outermost first.  runs: how often it was decided; alternations: how
     often otherwise than the last time.  values: some of those that decided.  ends_while: whether one of its outcomes ends a `while` loop.
+    is_fixed: whether it was decided by numbers from outside, which are most likely the same in the next call (attributes of layers).
     calls_compiled: whether one of the functions but the first was called as a compiled one."""
 
-    __slots__ = ("_last", "alternations", "calls_compiled", "ends_while", "runs", "sites", "values")
+    __slots__ = ("_last", "alternations", "calls_compiled", "ends_while", "is_fixed", "runs", "sites", "values")
 
     def __init__(
-        self, sites: tuple[Site, ...], first: Any = None, ends_while: bool = False, calls_compiled: bool = False
+        self,
+        sites: tuple[Site, ...],
+        first: Any = None,
+        ends_while: bool = False,
+        is_fixed: bool = False,
+        calls_compiled: bool = False,
     ) -> None:
         """first: how it comes out when it is decided first."""
         self.sites = sites
+        self.is_fixed = is_fixed
         self.ends_while = ends_while
         self.calls_compiled = calls_compiled
         self.runs = self.alternations = 0
@@ -77,7 +84,7 @@ class Branch:
 
     def is_hopeless(self, nodes: int) -> bool:
         """Whether no later call takes the path of a recording that has so many nodes."""
-        if self.runs < _RUNS:
+        if self.runs < _RUNS or self.is_fixed:
             return False
         return nodes >= (_LONG if self.alternates else _LONGER if self.ends_while else math.inf)
 
@@ -88,8 +95,8 @@ class Branch:
 
     @property
     def alternates(self) -> bool:
-        """Whether it came out this way and that from one run to the next."""
-        return self.alternations >= _ALTERNATIONS
+        """Whether it came out this way and that from one run to the next, and will otherwise in the next call."""
+        return self.alternations >= _ALTERNATIONS and not self.is_fixed
 
     def text(self) -> str:
         """What is wrong with it, for a reader."""
@@ -114,14 +121,14 @@ class Branches:
         if type(function) is FunctionType:
             self._compiled.add(function.__code__)
 
-    def note(self, outcome: Any, nodes: int) -> str:
-        """The program is at a branch, which has come out so, and the recording has so many nodes.  Why it is to be given up; empty where it
-        goes on."""
+    def note(self, outcome: Any, nodes: int, is_fixed: bool) -> str:
+        """The program is at a branch, which has come out so, and the recording has so many nodes.  is_fixed: see Branch.  Why the recording
+        is to be given up; empty where it goes on."""
         frames = list(instrumented_frames())
         key = tuple([x for frame in frames for x in (id(frame.f_code), frame.f_lasti)])
         branch = self._found.get(key)
         if branch is None:
-            branch = self._found[key] = self._begun(outcome, frames)
+            branch = self._found[key] = self._begun(outcome, frames, is_fixed)
         branch.add(outcome)
         return branch.text() if self.may_give_up and branch.is_hopeless(nodes) else ""
 
@@ -129,7 +136,7 @@ class Branches:
         """Those in functions of the program that were decided more than once."""
         return tuple([branch for branch in self._found.values() if branch.runs > 1 and branch.sites])
 
-    def _begun(self, outcome: Any, frames: list[FrameType]) -> Branch:
+    def _begun(self, outcome: Any, frames: list[FrameType], is_fixed: bool) -> Branch:
         """frames: the innermost first."""
         sites: list[Site] = []
         of_program = [x for x in frames if not is_own_frame(x)]
@@ -142,4 +149,4 @@ class Branches:
                 line = None
         is_end = bool(of_program) and ends_while(of_program[0].f_code, of_program[0].f_lineno)
         calls_compiled = any(site.code in self._compiled for site in sites[:-1])
-        return Branch(tuple(reversed(sites)), outcome, is_end, calls_compiled)
+        return Branch(tuple(reversed(sites)), outcome, is_end, is_fixed, calls_compiled)

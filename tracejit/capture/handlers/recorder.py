@@ -172,9 +172,10 @@ class Recorder(Origins):
             self.reason = reasons.make(code, detail, user_line())
             self.settle_made()
 
-    def branch(self, outcome: Any) -> None:
-        """A value decides what the program does next; this ends the recording of a loop whose steps go different ways, once it is long."""
-        hindrance = self.branches.note(outcome, len(self.program.nodes))
+    def branch(self, outcome: Any, is_fixed: bool = False) -> None:
+        """A value decides what the program does next; this ends the recording of a loop whose steps go different ways, once it is long.
+        is_fixed: one from outside, which is none that Python or NumPy has drawn."""
+        hindrance = self.branches.note(outcome, len(self.program.nodes), is_fixed)
         if hindrance:
             self.stop("branching_loop", hindrance)
 
@@ -296,7 +297,7 @@ class Recorder(Origins):
             return
         if self.first_time("guard", missing := Not(condition) if outcome else condition):
             self.prologue.append(Miss(missing))
-            self.branch(outcome)
+            self.branch(outcome, is_fixed=not self.generators.known)
             self.facts.note("outcome", "a comparison of numbers", str(outcome), user_line())
 
     def guard_number(self, number: SymbolicNumber) -> None:
