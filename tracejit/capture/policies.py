@@ -48,6 +48,7 @@ __all__ = [
     "INDIFFERENT_LIBRARY",
     "INLINED_TYPES",
     "IN_PLACE",
+    "ITERATING_LIBRARY",
     "KEEPING_LIBRARY",
     "KEEPING_NAMES",
     "LOCKS",
@@ -156,6 +157,8 @@ KEEPING_LIBRARY: frozenset[str] = frozenset(
 """Functions of the library that keep functions of the program, or call them by way of the interpreter."""
 INDIFFERENT_LIBRARY: frozenset[str] = frozenset({"unpacked"})
 """Functions of the library that look at no element and at no size of tensors that they are given."""
+ITERATING_LIBRARY: frozenset[str] = frozenset({"grad", "backward"})
+"""Functions of the library that go through an iterable of tensors, whichever it is."""
 REFUSED_LIBRARY: dict[str, str] = {
     "seed": "global_state",
     "add_safe_globals": "global_state",

@@ -48,6 +48,7 @@ from tracejit.capture.policies import (
     FRAME_FUNCTIONS,
     INDIFFERENT_LIBRARY,
     INLINED_TYPES,
+    ITERATING_LIBRARY,
     KEEPING_LIBRARY,
     PRIMITIVE_TYPES,
     PURE_TYPES,
@@ -58,6 +59,7 @@ from tracejit.capture.policies import (
     is_heap_type,
     is_library_module,
     is_python_class,
+    is_user_instance,
     makes_records,
 )
 from tracejit.capture.syntax.convert import CAPTURE, convert, is_instrumented
@@ -372,6 +374,8 @@ class CallHandlers(Handlers):
                 result = recorder.number_calls.tensor_of_numbers(maker, data, **options)
             if result is not None:
                 return result
+        if function.__qualname__ in ITERATING_LIBRARY:
+            arguments, keywords = tuple(map(self._listed, arguments)), {k: self._listed(v) for k, v in keywords.items()}
         values = (*arguments, *keywords.values())
         keeps = function.__qualname__ in KEEPING_LIBRARY
         if not keeps and is_a(function, FunctionType) and any(map(self._is_program_callable, values)):
@@ -389,6 +393,14 @@ class CallHandlers(Handlers):
         recorder.inspect_all(values)
         result = recorder.containers.native(lambda: function(*arguments, **keywords))
         return recorder.made(result) if keeps or is_a(function, type) or is_a(result, (tuple, list, dict)) else result
+
+    def _listed(self, value: Any) -> Any:
+        """The elements of an object of the program's, or of nn's, that has an iterator of Python's; another argument as it is."""
+        recorder = self.recorder
+        if is_a(value, Tensor) or type(value) in PRIMITIVE_TYPES or not is_user_instance(value):
+            return value
+        method, _ = recorder.attributes.lookup(type(value), "__iter__")
+        return recorder.made([*recorder.iteration.iterate(value)]) if type(method) is FunctionType else value
 
     def _call_indifferent(self, function: Any, tensor: Any) -> Any:
         """A function that tells what goes with a tensor: of one from outside, each call finds it."""

@@ -566,9 +566,10 @@ class ContainerHandlers(Handlers):
             method = recorder.attributes.method(container, "__contains__")
             if method is not None:
                 return recorder.operators.truth(recorder.calls.call(method, (container, element), {}))
-            if not is_a(container, CONTAINERS):
-                recorder.stop("container", f"a {type(container).__name__} (operator in)")
-                return element in container
+            if not is_a(container, CONTAINERS):  # Python goes through it
+                if not (hasattr(type(container), "__iter__") or hasattr(type(container), "__getitem__")):
+                    return element in container  # it raises what is to be raised
+                return any(self.equal(item, element) for item in recorder.iteration.iterate(container))
         return self.plain_contains(element, container)
 
     def is_asked(self, container: Any, number: SymbolicNumber) -> bool:
