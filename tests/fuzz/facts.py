@@ -127,7 +127,7 @@ class _Viewer:
         head = type(value).__name__, array.shape, value.dtype.name, ("strides", value.stride())
         marks = ("requires_grad", requires_grad), ("leaf", leaf), self.number(path, array.copy())
         own = tuple((name, self.of(f"{path}.{name}", item, depth)) for name, item in value.__dict__.items())
-        return (*head, *marks, ("grad", self.of(f"{path}.grad", value.grad, depth)), own)
+        return (*head, *marks, ("grad", self.of(f"{path}.grad", value._grad, depth)), own)
 
     def array(self, path: str, value: Any) -> Any:
         """An array of NumPy; without strides that no element sees."""

@@ -28,6 +28,7 @@ from tests.fuzz.facts import Facts, facts
 from tests.fuzz.values import environment
 from tracejit.capture.session import record
 from tracejit.config import override
+from tracejit.report.performance import PerformanceWarning
 
 __all__ = ["EAGER", "WAYS", "Log", "Program", "Way", "run"]
 
@@ -36,6 +37,8 @@ RECORD = record.__code__
 LIBRARY = re.compile(
     r"\w+\(\)(: | is deprecated)"
 )  # what the library itself warns of: when a call is recorded, not when it is replayed
+OF_COMPILER = (RuntimeWarning, PerformanceWarning)
+"""What NumPy warns of, which is compared apart, and what compiled functions tell of themselves."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,7 @@ def _run(
             printed.truncate()
             told: dict[str, Any] = {"printed": text}
             if not for_torch:
-                of_program = [w for w in warned if w.category is not RuntimeWarning and not LIBRARY.match(str(w.message))]
+                of_program = [w for w in warned if w.category not in OF_COMPILER and not LIBRARY.match(str(w.message))]
                 told["warned"] = [(w.category.__name__, str(w.message), Path(w.filename).name, w.lineno) for w in of_program]
             log.alarms.append({str(w.message) for w in warned if w.category is RuntimeWarning})
             warned.clear()
