@@ -43,6 +43,14 @@ def _(c: Any, g: Any) -> Any:
 def _cat_rule(*xs: Aval, dim: int) -> Aval:
     first = xs[0]
     require_one_dtype("cat", *xs)
+    before, behind = tuple(first.shape[:dim]), tuple(first.shape[dim + 1 :])
+    for i, x in enumerate(xs):
+        own = tuple(x.shape)
+        if x is not first and (len(own) != len(first.shape) or own[:dim] != before or own[dim + 1 :] != behind):
+            raise RuntimeError(
+                f"cat(): sizes of tensors must match except in dimension {dim}: tensor 0 has shape {list(first.shape)}, "
+                f"tensor {i} {list(own)}"
+            )
     return Aval((*first.shape[:dim], sum(x.shape[dim] for x in xs), *first.shape[dim + 1 :]), first.dtype)
 
 

@@ -182,22 +182,12 @@ def _tensors(name: str, tensors: Any) -> tuple[Any, ...]:
 def cat(tensors: Any, dim: int = 0) -> Any:
     """Tensors joined along `dim`; all other sizes must be equal.  Raises RuntimeError otherwise."""
     xs = _tensors("cat", tensors)
-    shapes = [x.shape for x in xs]
-    if (0,) in shapes:
-        xs = tuple([x for x, shape in zip(xs, shapes, strict=True) if shape != (0,)]) or xs[:1]
-        shapes = [shape for shape in shapes if shape != (0,)] or shapes[:1]
-    sizes = tuple(shapes[0])
-    if not sizes:
+    ranks = [x.ndim for x in xs]
+    if ranks.count(ranks[0]) != len(ranks):  # empty vectors go with tensors of any rank
+        xs = tuple([x for x in xs if x.shape != (0,)])
+    if not xs[0].ndim:
         raise RuntimeError("cat(): zero-dimensional tensors cannot be concatenated; use stack()")
-    at = normalise_dim("cat", dim, len(sizes))
-    if len(sizes) > 1 or len(set(map(len, shapes))) > 1:
-        before, behind = sizes[:at], sizes[at + 1 :]
-        for i, own in enumerate(map(tuple, shapes)):
-            if len(own) != len(sizes) or own[:at] != before or own[at + 1 :] != behind:
-                raise RuntimeError(
-                    f"cat(): sizes of tensors must match except in dimension {at}: "
-                    f"tensor 0 has shape {list(sizes)}, tensor {i} {list(own)}"
-                )
+    at = normalise_dim("cat", dim, xs[0].ndim)
     return state.top.bind(copies.cat, xs, {"dim": at})
 
 
