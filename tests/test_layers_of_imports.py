@@ -34,7 +34,7 @@ EAGER_COLUMN = [
 ]
 EAGER_COLUMN += [
     {"nn", "optim", "data", "distributions"},
-    {"array_api", "control_flow", "func", "library", "vision", "utils", "serialization", "testing", "jit", "hub"},
+    {"array_api", "control_flow", "func", "library", "vision", "utils", "serialization", "testing", "jit", "hub", "_utils"},
 ]
 COMPILER_COLUMN = [
     {"config"},

@@ -5,6 +5,7 @@ from math import e, inf, nan, pi
 
 from tracejit import (
     _dynamo,
+    _utils,
     accelerator,
     amp,
     array_api,

@@ -46,7 +46,8 @@ class Module(Conversions, StateDicts):
         members = self.__dict__
         if isinstance(value, Module | Parameter):
             self._check_initialised(f"cannot assign {'module' if isinstance(value, Module) else 'parameters'}")
-            if name not in members and hasattr(type(self), name) and self._assign_beside_class(name, value):
+            is_plain = not isinstance(members.get(name), Module | Tensor)  # what a module takes the place of
+            if is_plain and hasattr(type(self), name) and self._assign_beside_class(name, value):
                 return
         present = members.get(name)
         if isinstance(present, Tensor | Module) or (present is None and name in members):
@@ -68,6 +69,7 @@ class Module(Conversions, StateDicts):
         if isinstance(value, Parameter):
             raise KeyError(f"attribute '{name}' already exists")
         self._has_dotted_keys = True
+        self.__dict__.pop(name, None)
         self.__dict__[name + "."] = value
         return True
 
