@@ -97,8 +97,7 @@ class _Viewer:
             items = tuple(self.of(f"{path}[{i}]", v, depth) for i, v in enumerate(value))
             return self.size_name(kind), items, self.attributes(path, value, depth)
         if hasattr(kind, "__next__"):
-            items = tuple(self.of(f"{path}.next{i}", v, depth) for i, v in enumerate(itertools.islice(value, 4)))
-            return kind.__name__, items
+            return kind.__name__, self.elements(path, value, depth)
         if isinstance(value, VIEWS):
             return kind.__name__, tuple(self.of(f"{path}[{i}]", v, depth) for i, v in enumerate(value))
         if isinstance(value, partial):
@@ -106,6 +105,16 @@ class _Viewer:
         if isinstance(value, BaseException):
             return kind.__name__, self.of(f"{path}.args", value.args, depth)
         return kind.__name__, self.attributes(path, value, depth)
+
+    def elements(self, path: str, iterator: Any, depth: int) -> Any:
+        """The first elements of an iterator, or those before what it raises."""
+        found: list[Any] = []
+        try:
+            for i, element in enumerate(itertools.islice(iterator, 4)):
+                found.append(self.of(f"{path}.next{i}", element, depth))
+        except Exception as error:
+            found.append((type(error).__name__, str(error)))
+        return tuple(found)
 
     def size_name(self, kind: type) -> str:
         return "Size" if kind.__name__ == "Size" else kind.__name__
