@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["Policy", "dot_of", "matmul", "on_one_thread", "set_policy"]
+__all__ = ["Policy", "dot_of", "is_small", "matmul", "on_one_thread", "set_policy"]
 
 _SMALL: Final = 100_000
 """Multiplications up to which OpenBLAS computes a product of matrices on the calling thread (from 262,144 on it has several)."""
@@ -73,12 +73,18 @@ def dot_of(a: Any, b: Any) -> Callable[[Any, Any, Any], Any]:
     return lambda a, b, out: on_one_thread(np.dot, a, b, out)
 
 
+def is_small(a: Any, b: Any) -> bool:
+    """Whether a product is known to be so small, with all of its batch, that NumPy computes it on the calling thread."""
+    columns = b.shape[-1]
+    work: int = a.size * columns
+    return work <= _SMALL and (work <= _SMALL_VECTORS or (a.ndim > 1 < b.ndim and a.shape[-2] > 1 < columns))
+
+
 def matmul(a: Any, b: Any, out: Any = None) -> Any:
     """np.matmul of arrays."""
-    columns = b.shape[-1]
-    work = a.size * columns
-    if out is None and work <= _SMALL and (work <= _SMALL_VECTORS or (a.ndim > 1 < b.ndim and a.shape[-2] > 1 < columns)):
+    if out is None and is_small(a, b):
         return np.matmul(a, b)
+    columns = b.shape[-1]
     if a.ndim < 2 or b.ndim < 2 or a.shape[-2] == 1 or columns == 1:
         if max(a.size, b.size) <= _SMALL_VECTORS:
             return np.matmul(a, b, out)

@@ -144,14 +144,12 @@ def view(
     return declare
 
 
-def custom(
-    kind: Kind, rule: Body, *, name: str | None = None, traits: Iterable[str] = (), ufunc: Body | None = None, **given: Any
-) -> Callable[[Body], Op]:
-    """Any other primitive, with its shape rule given.  `ufunc`: as for `elementwise`."""
+def custom(kind: Kind, rule: Body, *, name: str | None = None, traits: Iterable[str] = (), **given: Any) -> Callable[[Body], Op]:
+    """Any other primitive, with its shape rule given.  `ufunc`: a function of NumPy's that computes the same of small operands."""
 
     def declare(body: Body) -> Op:
-        given.update(traits=frozenset(traits), doc=body.__doc__, ufunc=ufunc)
-        return Op(name or body.__name__.rstrip("_"), kind, body if ufunc is None else ufunc, rule, **given)
+        given.update(traits=frozenset(traits), doc=body.__doc__)
+        return Op(name or body.__name__.rstrip("_"), kind, body, rule, **given)
 
     return declare
 

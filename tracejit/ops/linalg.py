@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tracejit.core import products
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
@@ -40,7 +42,7 @@ def _matmul_rule(a: Aval, b: Aval) -> Aval:
     Kind.CONTRACTION,
     _matmul_rule,
     traits=("checked",),
-    ufunc=products.matmul,
+    ufunc=np.matmul,
     samples=cases(
         (floats(2, 3), floats(3, 4, seed=1)), (floats(3, 2).T, floats(4, 3, seed=1).T), (floats(2, 2, 3), floats(3, 2, seed=1)),
         (floats(3, 1, 2, 2), floats(2, 2, 1, seed=1)), (floats(2, 0), floats(0, 3)), (floats(0, 2), floats(2, 3)),
@@ -48,6 +50,7 @@ def _matmul_rule(a: Aval, b: Aval) -> Aval:
 )  # fmt: skip
 def matmul(a: Any, b: Any) -> Any:
     """Matrix product of the last two dimensions; the leading ones broadcast."""
+    return products.matmul(a, b)
 
 
 matmul.named(lambda node: "MmBackward0" if len(node.out_meta[0]) == 2 else "BmmBackward0")

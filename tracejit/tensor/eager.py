@@ -24,6 +24,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import PLAIN, plain_number
 from tracejit.core.op import Effect, Kind, Op, Promotion
 from tracejit.core.overlap import refuse_overlap
+from tracejit.core.products import is_small
 from tracejit.core.promotion import is_settled, promote, with_tensor
 from tracejit.ops.movement.views import detach
 from tracejit.tensor.base import Tensor, leaf_of_views, refresh, storage_of, wrap
@@ -227,7 +228,7 @@ def _evaluate(op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attribut
             return op.evaluate(*arrays, **attributes)
         except ValueError as error:
             raise _shape_error(op, operands, attributes, error) from None
-    if op.evaluate is op.ufunc:
+    if op.evaluate is op.ufunc or (op.kind is Kind.CONTRACTION and op.ufunc is not None and is_small(*arrays)):
         try:
             return _run_quietly(op.ufunc, *arrays)
         except ValueError as error:
