@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import tracejit as T
-from tracejit.capture.handlers.symbols import SymbolicNumber, released, stored
+from tracejit.capture.handlers.escapes import released
+from tracejit.capture.handlers.symbols import SymbolicNumber, stored
 from tracejit.capture.session import Session
 from tracejit.config import override
 

@@ -154,7 +154,7 @@ def signatures() -> Iterator[Any]:
                     yield pytest.param(method, own, id=f"{path}.{name}.{member}")
 
 
-@pytest.mark.parametrize(("wanted", "given"), signatures())
+@pytest.mark.parametrize(("wanted", "given"), list(signatures()))
 def test_the_arguments_of_modules_are_those_of_torch(wanted: Any, given: Any, request: pytest.FixtureRequest) -> None:
     try:
         theirs = inspect.signature(wanted).parameters.values()
