@@ -191,6 +191,17 @@ def _renamed(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     return method
 
 
+def _removed(name: str, instead: str) -> Callable[..., Any]:
+    """A method that PyTorch has taken away, and still names."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"This function was deprecated since version 1.9 and is now removed: {name}(); use {instead}")
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Raises RuntimeError: it was removed; use {instead}."
+    return method
+
+
 shell: dict[str, Any] = {
     f.__name__: f
     for f in (
@@ -212,3 +223,9 @@ shell |= {
     "real": property(lambda self: self, doc="The tensor itself: there are no complex tensors."),
     **{name: _renamed(name, METHODS[name[:-1]]) for name in ("unsqueeze_", "squeeze_", "transpose_", "t_", "swapaxes_")},
 }
+shell |= {
+    name: _removed(name, instead)
+    for name, instead in {
+        "eig": "linalg.eigh() of symmetric matrices", "lstsq": "linalg.lstsq()", "solve": "linalg.solve()", "symeig": "linalg.eigh()",
+    }.items()
+}  # fmt: skip
