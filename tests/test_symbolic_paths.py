@@ -1579,3 +1579,18 @@ def test_positions_of_a_dtype_are_as_many_as_the_size_says() -> None:
         x = T.randn(n)
         np.testing.assert_array_equal(compiled(x, n + 2).numpy(), embedded(x, n + 2).numpy())
     assert (compiled.stats.traces, compiled.stats.compiled_calls) == (2, 4), compiled.explain()
+
+
+@pytest.mark.parametrize("written", [T.arange(2.0), T.zeros(1), T.ones(2, 2), [3.0], np.ones((1, 2), dtype=np.float32)])
+def test_what_is_written_is_broadcast_to_a_size_that_follows(written: Any) -> None:
+    def overwritten(x: Any) -> Any:
+        x[-1] = written
+        return x[0] + x[-1]
+
+    compiled = T.compile(overwritten, wait=True)
+    for n in (2, 3, 5, 4, 6):
+        x = T.randn(2, n, 2, 2)
+        y = x.clone()
+        np.testing.assert_array_equal(compiled(x).numpy(), overwritten(y).numpy())
+        np.testing.assert_array_equal(x.numpy(), y.numpy())
+    assert (compiled.stats.traces, compiled.stats.compiled_calls) == (2, 3), compiled.explain()

@@ -60,7 +60,7 @@ def _fitted(value: Tensor, target: Tensor) -> Tensor:
             raise
         fits = False
     if fits:
-        return expand(value, shape=target._array.shape)  # type: ignore[no-any-return]
+        return expand(value, shape=target.shape)  # type: ignore[no-any-return]
     lead = value.ndim - target.ndim
     if lead > 0 and all(s == 1 for s in value.shape[:lead]):
         return _fitted(METHODS["reshape"](value, value.shape[lead:]), target)
