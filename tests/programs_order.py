@@ -7,6 +7,7 @@ import types
 from registered_programs import LOG, fresh, program, x
 
 import tracejit as T
+from tracejit import nn
 
 
 def note(value, *rest):
@@ -588,3 +589,66 @@ def tensors_unpacked_and_stored():
         return second * box.first + p - q
 
     return fn, [lambda f: f(T.arange(4.0).reshape(2, 2))] * 2, lambda: box
+
+
+class Noted:
+    """An iterable of the program: each step is noted, and it may raise when it is asked for an iterator."""
+
+    def __init__(self, log, values, error=None):
+        self.log, self.values, self.error = log, values, error
+
+    def __iter__(self):
+        self.log.append("asked")
+        if self.error is not None:
+            raise self.error
+        for value in self.values:
+            self.log.append(type(value).__name__)
+            yield value
+
+
+@program()
+def iterables_of_the_program_in_nested_targets():
+    log, box = [], types.SimpleNamespace(at=None)
+
+    def fn(a):
+        for box.at, (b, (c, *d)) in [(1, (2, Noted(log, [3.0, 4.0, 5.0]))), (7, Noted(log, [1, Noted(log, [6.0])]))]:
+            a = a * box.at + b + c
+            log.append(tuple(d))
+        (_, (b, c)), *_ = enumerate([Noted(log, [1, 2])])
+        return [a * b + c * e for _, (b, e) in zip("ab", [(1, 2), Noted(log, [3.0, 4.0])])]
+
+    return fn, [lambda f: f(x(1))] * 3, lambda: (log, box.at)
+
+
+@program()
+def nested_targets_take_what_stands_before_what_fails():
+    log, box = [], types.SimpleNamespace(at=None)
+    items = [1, [2.0]]
+
+    def fn(a):
+        for wrong in ((1, (3,)), (2, 5), (4, Noted(log, [], KeyError("no"))), (6, Noted(log, [1, 2, 3]))):
+            try:
+                for box.at, (b, c) in [wrong]:
+                    a = a + b + c
+            except (KeyError, TypeError, ValueError) as error:
+                log.append((type(error).__name__, str(error), box.at))
+        for i, rest in enumerate([items]):
+            for _, (j, last) in [(i, rest)]:
+                last.append(j)
+        return a + len(items[1]), last is items[1]
+
+    return fn, [lambda f: f(x(1))] * 3, lambda: (log, items)
+
+
+@program()
+def module_lists_in_nested_targets():
+    layers = nn.ModuleList([nn.ModuleList([nn.ReLU(), nn.Tanh()]), nn.ModuleList([nn.Tanh(), nn.Identity()])])
+
+    def fn(a):
+        for i, (first, second) in enumerate(layers):
+            a = second(first(a)) + i
+        for (first, second), scale in zip(layers, (1.0, 2.0)):
+            a = first(second(a)) * scale
+        return a
+
+    return fn, [lambda f: f(x(1)), lambda f: f(x(2)), lambda f: f(x(3))], None

@@ -18,6 +18,7 @@ from typing import Any
 
 from tracejit.capture.elements import takes_apart
 from tracejit.capture.handlers.escapes import completed, released, settle_closure
+from tracejit.capture.handlers.iteration import Pattern
 from tracejit.capture.handlers.keywords import as_texts
 from tracejit.capture.handlers.patterns import (
     PYTHON,
@@ -289,9 +290,9 @@ class Frame:
         return super(cls, first) if active() is None else SuperProxy(cls, first)
 
     # -- iteration, displays, text
-    def iterate(self, value: Any, depth: int) -> Any:
+    def iterate(self, value: Any, pattern: Pattern) -> Any:
         recorder = active()
-        return stored(value) if recorder is None else recorder.iteration.iterate(value, depth)
+        return stored(value) if recorder is None else recorder.iteration.iterate(value, pattern)
 
     # -- loops whose steps are looked at
     def loop(self, *names: Any) -> Loop | None:
@@ -316,7 +317,7 @@ class Frame:
         value = whole(value)
         if recorder is None:
             return stored(value)
-        elements = recorder.iteration.iterate(value, 0)
+        elements = recorder.iteration.iterate(value)
         if loop is None:
             return elements
         fixed = recorder.iteration.fixed(value, elements, bool(passing) and passing not in self._globals)
@@ -517,9 +518,9 @@ class Frame:
             _run_all(loops)
         return self.binary("*", left, right)
 
-    def unpack(self, value: Any, depth: int) -> Any:
+    def unpack(self, value: Any, pattern: Pattern) -> Any:
         recorder = active()
-        return stored(value) if recorder is None else recorder.iteration.unpack(value, depth)
+        return stored(value) if recorder is None else recorder.iteration.unpack(value, pattern)
 
     def mapping(self, value: Any, site: int = 0) -> Any:
         """A mapping for `**value`, in a call (see callee_with_mapping) or in a dictionary."""

@@ -128,7 +128,7 @@ class ContainerMethodHandlers(Handlers):
         value = concrete(value)
         if is_a(value, dict) or hasattr(type(value), "keys"):
             return self.recorder.iteration.mapping(value, asks_items=asks_items)
-        return self.recorder.iteration.iterate(value, 2) if hasattr(type(value), "__iter__") else value
+        return self.recorder.iteration.iterate(value, ()) if hasattr(type(value), "__iter__") else value
 
     def _pairs_for(self, owner: Any) -> Callable[[Any], Any]:
         return partial(self.pairs, asks_items=is_a(owner, collections.OrderedDict))

@@ -11,13 +11,14 @@ import collections
 import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, repeat, takewhile
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracejit.capture.handlers.base import Handlers, Said
-from tracejit.capture.handlers.symbols import concrete, standing_for, stored
+from tracejit.capture.handlers.symbols import concrete, is_symbolic, standing_for, stored
 from tracejit.capture.policies import DICT_VIEWS, builtin_base, is_a, is_library_module, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.capture.tracebacks import without_handlers
@@ -26,7 +27,10 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["IterationHandlers", "RecordedContext"]
+__all__ = ["IterationHandlers", "Pattern", "RecordedContext"]
+
+Pattern = tuple[Any, ...] | None
+"""What is unpacked of a value: `target_pattern` of capture/syntax/expressions.py; () for all of its elements, as in `f(*a)`."""
 
 _Iterators = type[Iterator[Any]]
 _OF_LISTS: _Iterators = type(iter([]))
@@ -36,6 +40,23 @@ _LISTED = 1 << 17
 """So many elements of `enumerate` and `zip` are made before the first step; a loop over more may end long before the last one."""
 
 
+def _has_parts(pattern: tuple[Any, ...]) -> bool:
+    """Whether elements are unpacked in turn."""
+    return any(type(part) is tuple for part in pattern)
+
+
+class _UnpackedPart:
+    """An object with an `__iter__` of its own, in the middle of what is unpacked: it is asked for an iterator when Python comes to it."""
+
+    __slots__ = ("_pattern", "_unpack", "_value")
+
+    def __init__(self, unpack: Callable[[Any, Pattern], Any], value: Any, pattern: Pattern) -> None:
+        self._unpack, self._value, self._pattern = unpack, value, pattern
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._unpack(self._value, self._pattern))
+
+
 class IterationHandlers(Handlers):
     """`for x in a`, `a, b = c`, `f(*a)`, `with a`."""
 
@@ -43,8 +64,8 @@ class IterationHandlers(Handlers):
         super().__init__(recorder)
         self.rows: set[int] = set()  # ids of lists of the slices of a tensor, which the program has not got
 
-    def iterate(self, value: Any, depth: int = 0) -> Any:
-        """An iterable that Python's own loop may consume; `depth`: how deep its elements are unpacked."""
+    def iterate(self, value: Any, pattern: Pattern = None) -> Any:
+        """An iterable that Python's own loop may consume; pattern: what is unpacked of its elements."""
         recorder = self.recorder
         value = concrete(value)
         if is_a(value, (str, range, bytes)) and not is_user_instance(value):
@@ -59,11 +80,11 @@ class IterationHandlers(Handlers):
         if is_a(value, np.ndarray) and recorder.arrays.asks_array((value,)):
             if recorder.is_outside(value) and value.ndim:
                 concrete(recorder.containers.length(value))
-            return self.iterate(recorder.made(recorder.arrays.array_elements(value)), depth) if value.ndim else value
+            return self.iterate(recorder.made(recorder.arrays.array_elements(value)), pattern) if value.ndim else value
         if (is_a(value, _CONTAINERS) and not self._has_own_iterator(value)) or recorder.contents.viewed(value) is not value:
             recorder.contents.check_order(value)
             values = recorder.contents.elements(value)
-            return self._unpacked(values, depth) if depth else values
+            return values if pattern is None else self._unpacked(values, pattern)
         if not (hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")):
             return value  # Python raises what is to be raised
         iterator = self.iterator(value)
@@ -73,7 +94,7 @@ class IterationHandlers(Handlers):
                 iterator = standing_for(iterator, self._stepped(iterator, step))
         elif not (is_a(iterator, GeneratorType) and is_instrumented(iterator.gi_code)):
             iterator = self._elements(iterator)
-        return self._unpacked(iterator, depth) if depth else iterator
+        return iterator if pattern is None else self._unpacked(iterator, pattern)
 
     def fixed(self, value: Any, elements: Any, passing: bool) -> Sequence[Any] | None:
         """All `elements` that a loop over `value` will meet, where nothing can change them meanwhile.  passing: nobody else has `value`."""
@@ -110,8 +131,8 @@ class IterationHandlers(Handlers):
         for element in original:
             yield stored(element) if self.recorder.stopped else change(element)
 
-    def _unpacked(self, values: Any, depth: int) -> Iterator[Any]:
-        return self.converted(values, lambda element: self.unpack(element, depth))
+    def _unpacked(self, values: Any, pattern: Pattern) -> Iterator[Any]:
+        return self.converted(values, lambda element: self.unpack(element, pattern))
 
     def _has_own_iterator(self, value: Any) -> bool:
         return is_user_instance(value) and self.recorder.attributes.method(value, "__iter__") is not None
@@ -189,17 +210,34 @@ class IterationHandlers(Handlers):
             recorder.stop("external_iterator", f"a {type(iterator).__name__}")
         return recorder.made(next(iterator, *default))
 
-    def unpack(self, value: Any, depth: int) -> Any:
-        """Something that Python may unpack `depth` levels deep."""
+    def unpack(self, value: Any, pattern: Pattern) -> Any:
+        """Something that Python may unpack as the pattern says (`target_pattern` of capture/syntax/expressions.py)."""
         value = concrete(value)
-        if depth <= 0 or is_a(value, (str, bytes, range)):
+        if pattern is None or is_a(value, (str, bytes, range)):
             return value
         if is_a(value, (list, tuple)) and not self._has_own_iterator(value):
             values = self.recorder.contents.elements(value)
-            if depth > 1:
-                values = [self.unpack(v, depth - 1) if is_a(v, (list, tuple)) else v for v in values]
+            if _has_parts(pattern):
+                before = pattern.index(...) if ... in pattern else len(pattern)
+                after = pattern[before + 1 :]
+                skipped = (None,) * (len(values) - before - len(after))
+                values = list(map(self._part, values, (*pattern[:before], *skipped, *after)))
             return values if is_a(values, (list, tuple)) else tuple(values)
-        return self.iterate(value, depth - 1)
+        values = self.iterate(value)
+        if not _has_parts(pattern) or not hasattr(type(values), "__iter__") or is_a(values, Tensor):
+            return values
+        patterns = chain(
+            takewhile(lambda part: part is not ..., pattern), repeat(None)
+        )  # nobody knows how many elements there are
+        return self.converted(values, lambda part: self._part(part, next(patterns)))
+
+    def _part(self, value: Any, pattern: Pattern) -> Any:
+        """One part of what is unpacked.  What has an iterator of its own is asked for it when Python comes to it."""
+        if pattern is None or is_symbolic(value):
+            return value
+        if is_a(value, (list, tuple)) and not self._has_own_iterator(value):
+            return self.unpack(value, pattern)
+        return _UnpackedPart(self.unpack, value, pattern) if self._has_own_iterator(value) else value
 
     def mapping(self, value: Any, *, asks_items: bool = False) -> Any:
         """A mapping for `**value`, or for a dictionary that is made of it: as long as it is iterated over as a dictionary, C code goes past

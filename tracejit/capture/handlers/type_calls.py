@@ -59,10 +59,10 @@ class TypeCallHandlers(Handlers):
                 cls, arguments, {k: recorder.contents.settled(v) for k, v in keywords.items()}
             )
             places = CALLED_BACK.get(cls, ())
-            depths = (0, 1) if cls is itertools.starmap else (0,) * len(arguments)
+            patterns = (None, ()) if cls is itertools.starmap else (None,) * len(arguments)
             arguments = tuple(
-                recorder.iteration.iterate(a, depth) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
-                for i, (a, depth) in enumerate(zip(arguments, depths, strict=False))
+                recorder.iteration.iterate(a, pattern) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
+                for i, (a, pattern) in enumerate(zip(arguments, patterns, strict=False))
             )
             if cls is itertools.compress and len(arguments) == 2 and hasattr(type(arguments[1]), "__iter__"):
                 arguments = (arguments[0], recorder.iteration.converted(arguments[1], recorder.operators.truth))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from inspect import CO_GENERATOR
 from types import CodeType
-from typing import Any
+from typing import Any, Final
 
 from tracejit.capture.syntax.lists import separate_lists
 from tracejit.capture.syntax.locate import FunctionNode, NotConvertible
@@ -33,7 +33,7 @@ from tracejit.capture.syntax.loops import (
 from tracejit.capture.syntax.parts import children, walk
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, gathered_names
 
-__all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_depth"]
+__all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_pattern"]
 
 CAPTURE = "__capture__"
 """The free variable through which instrumented code reaches its handlers."""
@@ -71,11 +71,16 @@ def _is_decided_by_parts(test: ast.expr) -> bool:
     return isinstance(test, ast.BoolOp | ast.IfExp | ast.Compare)
 
 
-def target_depth(target: ast.expr) -> int:
-    """How many levels of unpacking a target asks for."""
-    if isinstance(target, ast.Tuple | ast.List):
-        return 1 + max((target_depth(e) for e in target.elts), default=0)
-    return target_depth(target.value) if isinstance(target, ast.Starred) else 0
+_ALL_ELEMENTS: Final[Any] = ()
+"""The pattern of `*a`, which is unpacked, and none of its elements."""
+
+
+def target_pattern(target: ast.expr) -> Any:
+    """What a target asks to be unpacked: None for a single name, attribute or item; else a tuple with the pattern of each part, `...` for
+    the starred one.  `i, (a, *b)` has the pattern (None, (None, ...))."""
+    if not isinstance(target, ast.Tuple | ast.List):
+        return None
+    return tuple([... if isinstance(part, ast.Starred) else target_pattern(part) for part in target.elts])
 
 
 class ExpressionRewriter(ast.NodeTransformer):
@@ -330,7 +335,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.place(self.handler("turn_items", self.visit(function.value)), node)  # type: ignore[attr-defined]
         joins = node in self.joining or joined_list(node) in self.lists
         arguments = [
-            self.place(ast.Starred(self.handler("unpack", self.visit(a.value), ast.Constant(1)), ast.Load()), a)
+            self.place(ast.Starred(self.handler("unpack", self.visit(a.value), ast.Constant(_ALL_ELEMENTS)), ast.Load()), a)
             if isinstance(a, ast.Starred)
             else self.argument(a)
             for a in node.args
@@ -391,7 +396,9 @@ class ExpressionRewriter(ast.NodeTransformer):
     def visit_Starred(self, node: ast.Starred) -> ast.expr:
         if not isinstance(node.ctx, ast.Load):
             return node
-        return self.place(ast.Starred(self.handler("unpack", self.visit(node.value), ast.Constant(1)), ast.Load()), node)
+        return self.place(
+            ast.Starred(self.handler("unpack", self.visit(node.value), ast.Constant(_ALL_ELEMENTS)), ast.Load()), node
+        )
 
     def visit_Dict(self, node: ast.Dict) -> ast.expr:
         values = [
@@ -426,7 +433,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return node
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.expr:
-        return self.place(ast.YieldFrom(self.handler("iterate", self.visit(node.value), ast.Constant(0))), node)
+        return self.place(ast.YieldFrom(self.handler("iterate", self.visit(node.value), ast.Constant(None))), node)
 
     def visit_Await(self, node: ast.Await) -> ast.expr:
         raise NotConvertible("unsupported_syntax", "await")
@@ -446,7 +453,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             if position == 0:
                 self.comprehension_names.append(names)
             names |= {part.id for part in walk(target) if isinstance(part, ast.Name)}
-            iterable = self.handler("iterate", iterable, ast.Constant(target_depth(target)))
+            iterable = self.handler("iterate", iterable, ast.Constant(target_pattern(target)))
             generators.append(ast.comprehension(target, iterable, [self.truth(c) for c in generator.ifs], 0))
         node.generators = generators
         if isinstance(node, ast.DictComp):

@@ -14,7 +14,7 @@ from dataclasses import astuple
 from typing import Any
 
 from tracejit.capture.syntax.comprehensions import Collected, Where, at, collected, put
-from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_depth
+from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_pattern
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.capture.syntax.loops import (
     LoopNames,
@@ -99,7 +99,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
                 value = self.handler("argument", value)
             return [self.place(ast.Assign([target], value), node)]
         simple, after = self.simplified(target, node)
-        unpacked = self.handler("unpack", value, ast.Constant(target_depth(target)))
+        unpacked = self.handler("unpack", value, ast.Constant(target_pattern(simple)))
         return [self.place(ast.Assign([simple], unpacked), node), *after]
 
     def simplified(self, target: ast.expr, node: ast.AST) -> tuple[ast.expr, list[ast.stmt]]:
@@ -108,7 +108,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         after: list[ast.stmt] = []
 
         def visit(part: ast.expr, starred: bool = False) -> ast.expr:
-            if isinstance(part, ast.Tuple | ast.List):
+            if isinstance(part, ast.Tuple | ast.List) and not after:
                 part.elts = [visit(e) for e in part.elts]
                 return part
             if isinstance(part, ast.Starred):
@@ -307,7 +307,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         self.goes_through_lists(node.iter)
         iterable = self.visit(node.iter)
         node.target, stores = self.bound_target(node.target, node)
-        node.iter = self.handler("iterate", iterable, ast.Constant(0))
+        node.iter = self.handler("iterate", iterable, ast.Constant(None))
         node.body = stores + self.body(node.body)
         node.orelse = self.body(node.orelse)
         return self.place(node, node)
