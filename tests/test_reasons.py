@@ -55,6 +55,18 @@ def test_a_reason_names_the_users_line():
     assert result.tolist() == [2.0]
 
 
+def test_a_reason_names_the_class_whose_method_was_called():
+    class Leaf:
+        pass
+
+    def fn(a):
+        return a * (len(Leaf.__subclasses__()) + 2)
+
+    reason, result = reason_of(fn, T.ones(1))
+    assert reason.code == "unknown_call" and f"{Leaf.__qualname__}.__subclasses__()" in reason.message
+    assert result.tolist() == [2.0]
+
+
 def decorated(function):
     return function
 

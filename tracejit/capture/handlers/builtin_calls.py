@@ -141,7 +141,8 @@ class BuiltinCallHandlers(Handlers):
             return recorder.contents.record_of(arguments[0], list(recorder.container_methods.consumable(arguments[1])))
         if self._is_unknown(function, owner):
             name = getattr(function, "__name__", repr(function))
-            reason = "unknown_call", f"{getattr(function, '__module__', None) or type(owner).__name__}.{name}()"
+            module = getattr(function, "__module__", None)
+            reason = "unknown_call", f"{f'{module}.{name}' if module else getattr(function, '__qualname__', name)}()"
             return recorder.outside_calls.outside_call(
                 function, arguments, keywords, *(("impure_call", f"{name}()") if name in IMPURE else reason)
             )
