@@ -152,17 +152,17 @@ def test_sourceless_code_is_a_reason_and_runs():
     assert reason.code == "no_source" and result.tolist() == [3.0]
 
 
-def test_an_active_profiler_is_a_reason_and_is_left_alone():
+def test_an_active_profiler_is_no_reason_and_is_left_alone():
     def profiler(frame, event, argument):
         return None
 
     sys.setprofile(profiler)
     try:
-        reason, result = reason_of(lambda a: a + 1, T.ones(1))
-        left = sys.getprofile()
+        recording, result = record(lambda a: a + 1, (T.ones(1),), {})
+        active = sys.getprofile()
     finally:
         sys.setprofile(None)
-    assert reason.code == "profiler_active" and result.tolist() == [2.0] and left is profiler
+    assert recording.reason is None and result.tolist() == [2.0] and active is profiler
 
 
 def test_python_code_behind_c_code_is_noticed():
