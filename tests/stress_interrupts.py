@@ -356,6 +356,7 @@ def run(rounds: int, seed: int, kinds: list[str], longest: float = 0.06) -> Tall
 
     sys.unraisablehook = ignored
     warnings.simplefilter("error")
+    warnings.simplefilter("ignore", T.compiler.PerformanceWarning)
     with override(hot_calls=6, max_entries=64):
         agree(tally, "the first function", *elementwise(dice), 8)  # imports and first uses
         agree(tally, "the first gradients", *gradients(dice), 8)

@@ -134,7 +134,7 @@ def test_a_row_reports_calls_that_ran_eagerly() -> None:
             self.stats.calls += 1
             return self.function(*arguments)
 
-        def explain(self) -> str:
+        def explain(self, verbose: bool = False) -> str:
             return "because"
 
     result = rows.run_row(latency_row(NeverReplays), {}, 0.01)

@@ -20,7 +20,7 @@ CONSTRUCTORS = {  # they write to a tensor that they have just made, or, `storag
     ("tensor/base.py", "data"), ("tensor/base.py", "_rebuild"), ("tensor/base.py", "wrap"), ("tensor/base.py", "storage_of"),
     ("tensor/sharing.py", "tensor_on"), ("tensor/shell.py", "view_as_dtype"), ("tensor/eager.py", "_attach"),
     ("tensor/eager.py", "_record_unary"), ("tensor/eager.py", "_record_binary"), ("tensor/eager.py", "_record"),
-    ("tensor/eager.py", "_link_view"), ("tensor/eager.py", "_on_tape"),
+    ("tensor/eager.py", "_view"), ("tensor/eager.py", "_on_tape"),
 }  # fmt: skip
 NOT_COUNTED = {  # a view is looked at every time; hooks of modules and handles are other things
     ("tensor/base.py", "refresh"), ("nn/module.py", "__init__"), ("tensor/hooks.py", "__init__"),

@@ -525,7 +525,7 @@ def test_results_of_all_steps_that_are_joined_are_what_the_loop_collects() -> No
 def until_small(x: Any) -> tuple[Any, int]:
     steps = 0
     while x.abs().max() > 0.1:
-        x = x * 0.8 + 0.05 * x.sin()
+        x = x * 0.6 + 0.05 * x.sin()
         steps += 1
     return x, steps
 

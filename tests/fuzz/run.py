@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from tests.fuzz.facts import Facts, facts
 from tests.fuzz.values import environment
 from tracejit.capture.session import record
 from tracejit.config import override
-from tracejit.report.performance import PerformanceWarning
+from tracejit.report.performance import Warned
 
 __all__ = ["EAGER", "WAYS", "Log", "Program", "Way", "run"]
 
@@ -37,8 +38,6 @@ RECORD = record.__code__
 LIBRARY = re.compile(
     r"\w+\(\)(: | is deprecated)"
 )  # what the library itself warns of: when a call is recorded, not when it is replayed
-OF_COMPILER = (RuntimeWarning, PerformanceWarning)
-"""What NumPy warns of, which is compared apart, and what compiled functions tell of themselves."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,13 @@ def _run(
     log = Log([], [], [])
     given: list[Any] = []
     kept: list[Any] = []
-    with contextlib.redirect_stdout(io.StringIO()) as printed, warnings.catch_warnings(record=True) as warned:
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+        warnings.catch_warnings(record=True) as warned,
+        mock.patch.object(
+            Warned, "give", lambda *_: None
+        ),  # what a compiled function says of itself, which may be an error in a program
+    ):
         warnings.simplefilter("always")
         exec(code, world)
         if not callable(world["target"]):
@@ -154,7 +159,7 @@ def _run(
             printed.truncate()
             told: dict[str, Any] = {"printed": text}
             if not for_torch:
-                of_program = [w for w in warned if w.category not in OF_COMPILER and not LIBRARY.match(str(w.message))]
+                of_program = [w for w in warned if w.category is not RuntimeWarning and not LIBRARY.match(str(w.message))]
                 told["warned"] = [(w.category.__name__, str(w.message), Path(w.filename).name, w.lineno) for w in of_program]
             log.alarms.append({str(w.message) for w in warned if w.category is RuntimeWarning})
             warned.clear()

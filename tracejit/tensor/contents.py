@@ -12,7 +12,7 @@ from tracejit.core.dtypes import FROM_NUMPY, DType
 from tracejit.core.floating import quietly
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
-from tracejit.core.numbers import plain_number
+from tracejit.core.numbers import RecordedNumber, plain_number
 from tracejit.ops.public.movement import shape_of
 from tracejit.tensor.size import Size
 
@@ -44,7 +44,7 @@ def to_array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     if dtype is not None and array.dtype != dtype.numpy:
         array = quietly(dtypes.converted, array, dtype)
     if array.dtype not in FROM_NUMPY:
-        if isinstance(data, list | tuple) or not hasattr(type(data), "__array__"):
+        if isinstance(data, list | tuple | RecordedNumber) or not hasattr(type(data), "__array__"):
             if array.dtype == object or array.dtype.kind in "US":
                 raise _no_number(data)
         else:
