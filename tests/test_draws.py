@@ -180,6 +180,7 @@ FORMS: dict[str, Any] = {
         T.bernoulli(a, P[0], generator=GENERATOR),
     ),
     "multinomial": lambda a, c: T.multinomial(a.abs() + 1, 2),
+    "poisson": lambda a, c: (T.poisson(a.abs() + 1), T.poisson(a.abs() + 1, generator=GENERATOR)),
     "multinomial with replacement": lambda a, c: T.multinomial(a.abs() + 1, 7, replacement=True, generator=GENERATOR),
     "normal_": lambda a, c: T.empty(5).normal_(1.0, P[0]),
     "uniform_": lambda a, c: T.empty(5).uniform_(-2, P[0], generator=GENERATOR),

@@ -101,3 +101,32 @@ def test_a_step_with_foreach_operations_is_compiled() -> None:
         step(expected, gs)
     assert compiled.stats.compiled_calls >= 2, compiled.explain()
     assert [x.tolist() for x in xs] == [x.tolist() for x in expected]
+
+
+NO_TENSORS: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
+    "triangular_solve": (lambda x, p, n: tracejit.triangular_solve(x, n), "A"),
+    "Tensor.triangular_solve": (lambda x, p, n: x.triangular_solve(n), "A"),
+    "solve_triangular": (lambda x, p, n: tracejit.linalg.solve_triangular(x, n, upper=True), "b"),
+    "solve_triangular's matrix": (lambda x, p, n: tracejit.linalg.solve_triangular(n, x, upper=True), "a"),
+    "Tensor.lu_solve": (lambda x, p, n: x.lu_solve(n, p), "LU_data"),
+    "lu_solve's pivots": (lambda x, p, n: tracejit.lu_solve(x, x, n), "LU_pivots"),
+    "linalg.lu_solve": (lambda x, p, n: tracejit.linalg.lu_solve(x, p, n), "B"),
+    "linalg.lu_solve's factors": (lambda x, p, n: tracejit.linalg.lu_solve(n, p, x, left=False), "LU"),
+    "lu_unpack": (lambda x, p, n: tracejit.lu_unpack(x, n), "LU_pivots"),
+    "lu": (lambda x, p, n: tracejit.linalg.lu(n), "A"),
+    "qr": (lambda x, p, n: tracejit.qr(n), "input"),
+    "linalg.qr": (lambda x, p, n: tracejit.linalg.qr(n), "A"),
+    "pinverse": (lambda x, p, n: tracejit.pinverse(n), "input"),
+    "linalg.pinv": (lambda x, p, n: tracejit.linalg.pinv(n), "a"),
+    "cholesky_solve": (lambda x, p, n: x.cholesky_solve(n), "L"),
+}
+
+
+@pytest.mark.parametrize("name", NO_TENSORS)
+def test_a_number_in_the_place_of_a_matrix_is_named_in_eager_mode_and_compiled(name: str) -> None:
+    call, argument = NO_TENSORS[name]
+    x, pivots = tracejit.eye(3), tracejit.tensor([1, 2, 3], dtype=tracejit.int32)
+    for function in (call, tracejit.compile(call)):
+        for _ in range(2):
+            with pytest.raises(TypeError, match=rf"\(\): argument '{argument}' \(position \d\) must be Tensor, not float"):
+                function(x, pivots, 0.5)

@@ -201,6 +201,12 @@ def positive_definite(m: Maker) -> str:
     return f"({x} @ {x}.mT + 2 * T.eye({m.value(x).shape[-2]}))"
 
 
+def pivots(m: Maker, x: Any) -> str:
+    """Rows that were exchanged with those of the first argument, a matrix: counted from 1."""
+    shape = tuple(x.shape[:-1]) if isinstance(x, Tensor) else (2,)
+    return f"({m.parameter_of(shape, 'int32', shape[-1] if shape else 1)} + 1)"
+
+
 def matrix(m: Maker, x: Any) -> str:
     """A tensor whose second last size is the first argument's last one, of its dtype."""
     if not isinstance(x, Tensor) or not x.ndim:
@@ -368,6 +374,9 @@ OWN_NAMES: dict[tuple[str, str], Candidate] = {
     ("cholesky", "input"): lambda m, x: positive_definite(m),
     ("where", "condition"): mask,
     ("mvlgamma", "p"): lambda m, x: "1",
+    **dict.fromkeys((("lu_solve", "pivots"), ("lu_solve", "LU_pivots"), ("lu_unpack", "LU_pivots")), pivots),
+    ("unravel_index", "indices"): index,
+    ("unravel_index", "shape"): lambda m, x: repr(m.shape(2)),
     ("embedding_bag", "mode"): text_of("sum", "mean", "max"),
 }
 
@@ -442,6 +451,8 @@ SHAPES: dict[str, dict[str, str]] = {
     "embedding_bag": {"input": "NI int", "weight": "VI"},
     "affine_grid": {"theta": "N23", "size": "=(NCHW)"},
     "searchsorted": {"sorted_sequence": "I", "input": "NJ"},
+    "lu_solve": {"input": "NIJ", "LU_data": "NII", "LU": "NII", "B": "NIJ"},
+    "lu_unpack": {"LU_data": "NII"},
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from tracejit.core.dtypes import int64
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.precision import lowered, rounds_once
 from tracejit.core.shapes import integer, product
-from tracejit.functional.support import renamed, require_tensors
+from tracejit.functional.support import renamed
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.products import addmm
@@ -18,6 +18,7 @@ from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.linalg import matmul
 from tracejit.ops.movement.views import detach, permute, reshape, slice_
+from tracejit.ops.public.keywords import require_tensors
 from tracejit.ops.public.norms import vector_norm
 
 __all__ = ["bilinear", "embedding", "embedding_bag", "linear", "one_hot"]

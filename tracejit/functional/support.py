@@ -12,10 +12,11 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import float_product, integer
 from tracejit.ops import reduce as primitives
+from tracejit.ops.public.keywords import require_tensors
 
 __all__ = [
-    "in_positions", "mean_of_all", "of_tensors", "placed", "reduced", "reduction_of", "renamed", "require_tensors", "same_dtype",
-    "sum_of_all", "trailing_dims",
+    "in_positions", "mean_of_all", "of_tensors", "placed", "reduced", "reduction_of", "renamed", "same_dtype", "sum_of_all",
+    "trailing_dims",
 ]  # fmt: skip
 
 
@@ -53,15 +54,6 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     if reduce is False:
         return "none"
     return "sum" if size_average is False else "mean"
-
-
-def require_tensors(name: str, **arguments: Any) -> None:
-    """Raises TypeError for what is no tensor, as PyTorch does."""
-    for position, (argument, value) in enumerate(arguments.items()):
-        if not hasattr(value, "dtype"):
-            raise TypeError(
-                f"{name}(): argument '{argument}' (position {position + 1}) must be Tensor, not {value.__class__.__name__}; use tensor()"
-            ) from None
 
 
 def of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:

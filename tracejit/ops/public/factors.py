@@ -10,6 +10,7 @@ from tracejit.ops.decompositions import LinAlgError
 from tracejit.ops.linalg import matmul, transpose_matrix
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.public.derive import FUNCTIONS, public
+from tracejit.ops.public.keywords import require_tensors
 from tracejit.ops.public.linear_algebra import qr, solve_triangular, svd
 from tracejit.ops.public.movement import expand
 from tracejit.ops.public.random import randn
@@ -27,6 +28,7 @@ Unpacked = result_type("lu_unpack", "P", "L", "U")
 
 
 def _factored(name: str, a: Any, pivot: bool) -> tuple[Any, Any, Any]:
+    require_tensors(name, A=a)
     if not pivot:
         raise RuntimeError(f"{name}(): LU without pivoting is not implemented on the CPU; use pivot=True")
     if a.ndim < 2:
@@ -86,8 +88,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
     """(P, L, U) of what lu_factor() gives; what is not asked for is empty.
 
     Raises RuntimeError for pivots of another dtype than int32."""
-    if not hasattr(LU_pivots, "dtype"):
-        raise TypeError(f"lu_unpack(): argument 'LU_pivots' must be Tensor, not {LU_pivots.__class__.__name__}")
+    require_tensors("lu_unpack", LU_data=LU_data, LU_pivots=LU_pivots)
     p, lower, upper = _unpacked(LU_data, LU_pivots)
     nothing = full(0, shape=(0,), dtype=LU_data.dtype)
     return Unpacked(p if unpack_pivots else nothing, *((lower, upper) if unpack_data else (nothing, nothing)))
@@ -109,10 +110,9 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
     """X with A @ X = B (X @ A = B unless `left`; A.mT for `adjoint`), where LU and pivots are lu_factor(A).
 
     Raises RuntimeError for shapes that do not fit, LinAlgError for a zero on the diagonal of U."""
+    require_tensors("linalg.lu_solve", LU=LU, pivots=pivots, B=B)
     if not left:
         return clone(transpose_matrix(lu_solve(LU, pivots, transpose_matrix(B), adjoint=not adjoint)))
-    if not hasattr(pivots, "dtype"):
-        raise TypeError(f"lu_solve(): argument 'pivots' must be Tensor, not {pivots.__class__.__name__}")
     p = permutation_matrix(pivots, LU.shape[-1], LU.dtype)
     if adjoint:
         inner = solve_triangular(transpose_matrix(LU), B, upper=False)
@@ -124,6 +124,7 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
 @public("lu_solve")
 def legacy_lu_solve(input: Any, LU_data: Any, LU_pivots: Any) -> Any:  # noqa: N803
     """PyTorch's older form of linalg.lu_solve(): the right-hand side comes first."""
+    require_tensors("lu_solve", input=input, LU_data=LU_data, LU_pivots=LU_pivots)
     return lu_solve(LU_data, LU_pivots, input)
 
 

@@ -16,7 +16,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.warned import warn
 
-__all__ = ["entry_of", "write_out"]
+__all__ = ["entry_of", "require_tensors", "write_out"]
 
 _OTHER_NAMES: Final = {
     "axis": ("dim", "dims"), "keepdims": ("keepdim",), "x": ("input",), "a": ("input",), "x1": ("input",), "self": ("input",),
@@ -123,6 +123,15 @@ def _check_asked(name: str, names: tuple[str, ...], args: tuple[Any, ...], named
         if isinstance(value, str | tuple | list) and any(x is asked for x in value):
             raise TypeError(
                 f"{name}(): expected Tensor as each element of argument '{key}', but got {kind}; use tensor()"
+            ) from None
+
+
+def require_tensors(name: str, **arguments: Any) -> None:
+    """Raises TypeError for what is no tensor, as PyTorch does."""
+    for position, (argument, value) in enumerate(arguments.items()):
+        if not hasattr(value, "dtype"):
+            raise TypeError(
+                f"{name}(): argument '{argument}' (position {position + 1}) must be Tensor, not {value.__class__.__name__}; use tensor()"
             ) from None
 
 

@@ -16,6 +16,7 @@ from tracejit.ops.movement.copies import cat, clone
 from tracejit.ops.movement.versions import overwrite
 from tracejit.ops.movement.views import diagonal, reshape
 from tracejit.ops.public.derive import derive_unary, public
+from tracejit.ops.public.keywords import require_tensors
 from tracejit.ops.public.linalg import bmm, combined, outer
 from tracejit.ops.public.movement import expand
 from tracejit.ops.public.return_types import result_type
@@ -66,6 +67,7 @@ def _vector_shape(a: Any, b: Any) -> tuple[int, ...]:
 @in_float32
 def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
     """X with a @ X = b (X @ a = b unless `left`), reading one triangle of `a`."""
+    require_tensors("linalg.solve_triangular", a=a, b=b)
     if left:
         return decompositions.solve_triangular(a, b, upper=upper, unitriangular=unitriangular)
     flipped = decompositions.solve_triangular(
@@ -80,6 +82,7 @@ def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:  # noqa: N80
     """X with A @ X = input, where A = L @ L.mT, or L.mT @ L for `upper`: of its triangle alone, which cholesky() gives.
 
     input (*, n, k), L (*, n, n), batches broadcast.  Raises RuntimeError for other shapes, LinAlgError for a zero on the diagonal of L."""
+    require_tensors("cholesky_solve", input=input, L=L)
     for name, x in (("input", input), ("L", L)):
         if x.ndim < 2:
             raise RuntimeError(f"cholesky_solve(): {name} must have at least 2 dimensions, got {x.ndim}")
@@ -151,6 +154,7 @@ def qr(A: Any, mode: str = "reduced") -> Any:  # noqa: N803  (PyTorch's name)
 
     Raises RuntimeError for another mode, and where a gradient through a complete Q with more rows than columns is asked for:
     its last columns are any that complete a basis."""
+    require_tensors("linalg.qr", A=A)
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
             f"qr(): received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
@@ -173,6 +177,7 @@ def qr(A: Any, mode: str = "reduced") -> Any:  # noqa: N803  (PyTorch's name)
 @public("qr")
 def legacy_qr(input: Any, some: bool = True) -> Any:
     """PyTorch's older form of linalg.qr(): reduced for `some`, else complete."""
+    require_tensors("qr", input=input)
     return LegacyQR(*qr(input, "reduced" if some else "complete"))
 
 
@@ -192,6 +197,7 @@ def triangular_solve(
     unitriangular: bool = False,
 ) -> Any:
     """PyTorch's older form of linalg.solve_triangular(): (X with A @ X = input, A.mT @ X for `transpose`; a copy of A)."""
+    require_tensors("triangular_solve", input=input, A=A)
     triangular = transpose_matrix(A) if transpose else A
     found = solve_triangular(triangular, input, upper=upper is not transpose, unitriangular=unitriangular)
     return TriangularSolve(found, clone(A))

@@ -18,6 +18,7 @@ from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.linalg import matmul
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import public
+from tracejit.ops.public.keywords import require_tensors
 from tracejit.ops.public.linear_algebra import eigh, svdvals
 from tracejit.ops.public.norms import matrix_norm
 from tracejit.ops.public.reduce import all_, amax, amin, sum_
@@ -53,6 +54,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None
     """The Moore-Penrose pseudoinverse.  Singular values up to max(atol, rtol * the largest) count as 0.
 
     rtol is eps * max(m, n) by default.  The gradient holds where the rank stays the same."""
+    require_tensors("linalg.pinv", a=a)
     return pseudoinverse.pinv(a, *_tolerances(a, atol, rcond if rtol is None else rtol), hermitian=bool(hermitian))
 
 
@@ -136,4 +138,5 @@ def matrix_exp(input: Any) -> Any:
 @public()
 def pinverse(input: Any, rcond: float = 1e-15) -> Any:
     """PyTorch's older name of linalg.pinv(), which counts less as 0."""
+    require_tensors("pinverse", input=input)
     return pinv(input, rcond)
