@@ -8,7 +8,7 @@ import numpy as np
 
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, float32, float64
-from tracejit.core.shapes import equal, same
+from tracejit.core.shapes import equal, same, size_range
 from tracejit.ops.composites.rows import dotted
 from tracejit.ops.declare import composite, reduced_shape
 from tracejit.ops.elementwise.arithmetic import cast
@@ -137,7 +137,7 @@ def euclidean_distances(x: Any, y: Any) -> Any:
     left[..., :-2] *= -2.0
     out = np.empty((*x.shape[:-1], y.shape[-2]), x.dtype)
     block = max(1, _BLOCK // y.shape[-2])  # so many rows of squares stay in a cache
-    for first in range(0, x.shape[-2], block):
+    for first in size_range(0, x.shape[-2], block):
         part = out[..., first : first + block, :]
         squares = np.matmul(left[..., first : first + block, :], right.swapaxes(-1, -2))  # |x|**2 + |y|**2 - 2 x.y
         np.maximum(squares, 0.0, out=squares)

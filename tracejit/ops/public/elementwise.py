@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core import dtypes
-from tracejit.core.numbers import settled
+from tracejit.core.numbers import NUMBERS, settled
 from tracejit.core.op import Promotion
 from tracejit.core.precision import rounds_once
 from tracejit.core.promotion import common_dtype
@@ -354,7 +354,7 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     """Limit elements to [min, max]; each a number, a tensor or None.  Raises RuntimeError if both are None."""
     if min is None and max is None:
         raise RuntimeError("clamp(): at least one of min and max must be given, got None for both")
-    if type(min) in _LIMITS and type(max) in _LIMITS:
+    if _are_exact_limits(input, min, max):
         if max is None:
             return comparison.at_least(input, min)
         return comparison.at_most(input, max) if min is None else comparison.between(input, min, max)
@@ -366,7 +366,14 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     return out
 
 
-_LIMITS = (float, int, type(None))
+_LIMITS = NUMBERS - {bool} | {type(None)}
+
+
+def _are_exact_limits(input: Any, *limits: Any) -> bool:
+    """Whether `limits` are numbers, or None, that no narrow dtype of integers would change."""
+    if not _LIMITS.issuperset(map(type, limits)):
+        return False
+    return input.dtype.is_floating_point or input.dtype is dtypes.int64 or all(n is None or isinstance(n, float) for n in limits)
 
 
 def _beyond(compare: Any, x: Any, limit: Any) -> Any:
