@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,3 +163,27 @@ def test_threads_run_kernels_side_by_side() -> None:
     for thread in threads:
         thread.join()
     assert found == [expected] * 4
+
+
+_FIRST_RECORDING = """
+import sys
+import tracejit as T
+from tracejit.capture.session import record
+
+def main():
+    recording, _ = record(lambda x: x.softmax(-1), (T.ones(3, 4),), {})
+    sys.exit(str(recording.reason) if recording.reason else 0)
+
+main()
+"""
+
+
+def test_a_recording_goes_on_where_the_first_kernel_of_a_process_is_made(tmp_path: Path) -> None:
+    """LLVM is asked what the processor can do, and neither that nor the linker has been needed before."""
+    program = tmp_path / "program.py"
+    program.write_text(_FIRST_RECORDING)
+    root = str(Path(T.__file__).parents[1])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"TRACEJIT_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 _TRANSPARENT_MODULES = frozenset({"abc", "_py_abc", "enum", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
 _LEAST_FRAMES, _FRAMES = 64, 400  # that there have to be for a recording; that it makes room for
-_EAGER_DEPENDENCIES = frozenset({"numpy", "scipy"})
+_EAGER_DEPENDENCIES = frozenset({"llvmlite", "numpy", "scipy"})  # llvmlite makes kernels of eager mode
 
 
 def is_recording() -> bool:
