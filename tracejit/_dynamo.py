@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tracejit.compiled.compile import compile
-from tracejit.compiler import disable, is_compiling, reset
+from tracejit.compiler import allow_in_graph, disable, is_compiling, reset
 from tracejit.core.missing import missing_names
 from tracejit.tensor.marks import mark_dynamic, mark_static
 
@@ -21,14 +21,11 @@ config = SimpleNamespace(
 """PyTorch's settings by name; others can be added."""
 
 
-def optimize(backend: Any = "inductor", *, nopython: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator: compile, with fullgraph for nopython; backend changes nothing."""
-    return functools.partial(compile, fullgraph=nopython)
-
-
-def allow_in_graph(fn: Any) -> Any:
-    """`fn` itself: what a function does is recorded as it is."""
-    return fn
+def optimize(
+    backend: Any = "inductor", *, nopython: bool = False, dynamic: bool | None = None, **options: Any
+) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator: compile, with fullgraph for nopython; backend and other options change nothing."""
+    return functools.partial(compile, fullgraph=nopython, dynamic=dynamic)
 
 
 __getattr__ = missing_names(__name__)

@@ -166,7 +166,7 @@ class CustomOpDef:
         avals = tuple(map(_aval, arrays))
         if self._seen.get((given, avals)) == results:
             return
-        told = results if self._fake is None else self._told(given, avals)
+        told = results if self._fake is None else self._results_of_fake(given, avals)
         if told != results:
             raise RuntimeError(
                 f"{self._qualname}: its fake says that the results are {', '.join(map(str, told))}; "
@@ -178,7 +178,7 @@ class CustomOpDef:
 
     def _infer(self, *avals: Aval, given: Any) -> tuple[Aval, ...]:
         if self._fake is not None:
-            return self._told(given, avals)
+            return self._results_of_fake(given, avals)
         seen = self._seen.get((given, avals))
         if seen is None:
             raise RuntimeError(
@@ -187,7 +187,7 @@ class CustomOpDef:
             )
         return seen
 
-    def _told(self, given: Any, avals: Sequence[Aval]) -> tuple[Aval, ...]:
+    def _results_of_fake(self, given: Any, avals: Sequence[Aval]) -> tuple[Aval, ...]:
         """What the fake says of the results."""
         assert self._fake is not None
         args, kwargs = _arguments(given, [wrap(np.broadcast_to(np.zeros((), a.dtype.numpy), a.shape)) for a in avals])

@@ -395,7 +395,7 @@ class Loop:
         any_number = isinstance(self._elements, AnyNumber)
         least = 1 if any_number else _WORTH
         if step is not None and remaining * (len(step.nodes) or any(step.appended)) >= least:
-            known = self._held()
+            known = self._recorded_state()
             if previous is not None and previous.is_like(step) and self._recorded == known:
                 moves = self._moves(previous, step)
                 read = self._read_along(previous, step, variables)
@@ -412,7 +412,7 @@ class Loop:
         self._before, self._step, self._recorded = now, step, known
         return False
 
-    def _held(self) -> Any:
+    def _recorded_state(self) -> Any:
         """What the recording holds, but for values, nodes, numbers of the program, and gradients that were taken."""
         interpreter = self._interpreter
         return recorded(interpreter, OF_NUMBERS | OF_GRADIENTS), interpreter.notes - interpreter.gradients

@@ -61,7 +61,7 @@ def repeated(
 
     def is_held() -> bool:
         """Whether steps have left all but nodes as it was."""
-        if so_far != _held(interpreter):
+        if so_far != _recorded_state(interpreter):
             return False
         made = interpreter.leaves[leaves:]
         has_taken = bool(made) or interpreter.gradients != gradients
@@ -71,7 +71,7 @@ def repeated(
         i = count - 1 - k if reverse else k
         if len(collected) == 1 and same:
             entered, begin, first = carried, len(nodes), len(interpreter.avals)
-            so_far, known = _held(interpreter), known_to(recorder, [step])
+            so_far, known = _recorded_state(interpreter), known_to(recorder, [step])
             gradients, leaves = interpreter.gradients, len(interpreter.leaves)
         slices = [select.of(x, i, dim=0) for x in sliced]
         at = len(nodes)
@@ -148,7 +148,7 @@ def signature_of(
     return tuple(text), (_body(interpreter, [*given, *shared], nodes, results), shared)
 
 
-def _held(interpreter: RecordingInterpreter) -> Any:
+def _recorded_state(interpreter: RecordingInterpreter) -> Any:
     """What the recording holds, but for gradients that were taken."""
     return recorded(interpreter, OF_GRADIENTS), interpreter.notes - interpreter.gradients
 

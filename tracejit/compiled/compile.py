@@ -602,7 +602,7 @@ class CompiledFunction(_Partial[P, R]):
             return True
         if self._fullgraph:
             self._refuse(make("too_many_paths", f"{self._name()} has {len(self._entries)} recorded paths"))
-        if not self._advice.is_noted and self._settling.turned_away >= _PATIENT:
+        if not self._advice.is_noted and self._settling.unrecorded_calls >= _PATIENT:
             self._advise(too_many(len(self._entries), self._partings.foremost()))
         if exited is not None and not exited.lost[0]:  # all entries were asked
             exited.lost[1] = max(FIRST_WAIT, min(2 * exited.lost[1], FIRST_WAIT << 10))
@@ -869,7 +869,7 @@ class CompiledFunction(_Partial[P, R]):
     def _warn_first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Stands for the entry in front when there is something to warn of."""
         calls, self._resting = self._resting, 0
-        warning = self._advice.taken()
+        warning = self._advice.take_due()
         self._put_in_front(self._front)
         if calls:
             self._leave_alone(calls)

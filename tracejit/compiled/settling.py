@@ -222,7 +222,7 @@ class Settling:
         return self._unused >= _UNUSED * _WORTH
 
     @property
-    def turned_away(self) -> int:
+    def unrecorded_calls(self) -> int:
         """Calls since the last look for entries that are not used that there was no room to record for."""
         return self._crowded + self._paying
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tracejit.autograd.tape import edge_of
 from tracejit.core.dtypes import int64
 from tracejit.core.interpreter import state
 from tracejit.core.shapes import product
@@ -72,6 +73,20 @@ def batch_sizes(inside: Any) -> Any:
 
 
 def unpacked(data: Any) -> Padded | None:
-    """What `pack` was given to make these data; None where that is not known, or they were changed since."""
+    """What `pack` was given to make these data; None where that is not known, they may have been changed since, or their own gradient is
+    asked for."""
     found: Padded | None = getattr(data, "_unpacked", None)
-    return found if data._version == 0 else None
+    return None if found is None or data._version or _is_observed(data) else found
+
+
+def _is_observed(data: Any) -> bool:
+    """Whether somebody has the memory of these data, or waits for their gradient."""
+    storage = data._storage
+    if data._hooks or (storage is not None and storage.exposed):
+        return True
+    if not data.requires_grad:
+        return False
+    if data.grad_fn is None:
+        return True
+    node, index = edge_of(data)
+    return bool((node.hooks or {}).get(index))

@@ -156,14 +156,14 @@ class _Places:
 
     def ordered(self, x: Any, backwards: int) -> Any:
         """x as it is, or with each sequence reversed."""
-        return self._taken(x, self._reversed) if backwards else x
+        return self._gather_steps(x, self._reversed) if backwards else x
 
     def last(self, x: Any) -> Any:
         """The last elements of the sequences, (N, ...)."""
-        return select(self._taken(x, self._ends), 0, dim=0)
+        return select(self._gather_steps(x, self._ends), 0, dim=0)
 
     @staticmethod
-    def _taken(x: Any, places: Any) -> Any:
+    def _gather_steps(x: Any, places: Any) -> Any:
         return x.gather(0, places.unsqueeze(2).expand(places.shape[0], *x.shape[1:]))
 
 

@@ -59,9 +59,8 @@ _STATE: Final = "tracejit_blas_state"
 _ENTER, _LEAVE = "tracejit_blas_enter", "tracejit_blas_leave"
 _TABLE: Final = "tracejit_products"  # of their addresses
 _GET, _SET = "tracejit_blas_get_num_threads", "tracejit_blas_set_num_threads"
-_words: Final = (
-    ctypes.c_int64 * 3
-)()  # whether a thread is at the other two; how many products run; OpenBLAS' number of threads before
+# A lock of the other two; how many products run; OpenBLAS' number of threads before them.
+_words: Final = (ctypes.c_int64 * 3)()
 _making = threading.Lock()
 
 # OpenBLAS' number of threads is the process's: the first product to begin sets it, the last one to end gives it back.
@@ -89,20 +88,20 @@ define void @{_ENTER}() {{
 entry:
   call void @lock()
   %running = load i64, ptr getelementptr (i64, ptr @{_STATE}, i64 1)
-  %more = add i64 %running, 1
-  store i64 %more, ptr getelementptr (i64, ptr @{_STATE}, i64 1)
   %others = icmp ne i64 %running, 0
-  br i1 %others, label %done, label %first
+  br i1 %others, label %count, label %first
 first:
   %before = call i32 @{_GET}()
   %wide = sext i32 %before to i64
   store i64 %wide, ptr getelementptr (i64, ptr @{_STATE}, i64 2)
   %one = icmp eq i32 %before, 1
-  br i1 %one, label %done, label %set
+  br i1 %one, label %count, label %set
 set:
   call void @{_SET}(i32 1)
-  br label %done
-done:
+  br label %count
+count: ; last, so that a fork in between finds the number before
+  %more = add i64 %running, 1
+  store i64 %more, ptr getelementptr (i64, ptr @{_STATE}, i64 1)
   store atomic i64 0, ptr @{_STATE} release, align 8
   ret void
 }}
@@ -111,7 +110,8 @@ define void @{_LEAVE}() {{
 entry:
   call void @lock()
   %running = load i64, ptr getelementptr (i64, ptr @{_STATE}, i64 1)
-  %fewer = sub i64 %running, 1
+  %less = sub i64 %running, 1
+  %fewer = call i64 @llvm.smax.i64(i64 %less, i64 0) ; in the child of a fork none runs
   store i64 %fewer, ptr getelementptr (i64, ptr @{_STATE}, i64 1)
   %before = load i64, ptr getelementptr (i64, ptr @{_STATE}, i64 2)
   %last = icmp eq i64 %fewer, 0
@@ -541,11 +541,11 @@ def _policy() -> products.Policy | None:
     if not blas.blas().governed:
         return None
 
-    def made() -> products.Policy:
+    def make_policy() -> products.Policy:
         with _making:
             return _Eager(_linked())
 
-    return done_aside(made)
+    return done_aside(make_policy)
 
 
 products.set_policy(_policy)

@@ -64,7 +64,7 @@ class _Guards:
                 match guard:
                     case Miss(condition):
                         if self._value(condition):
-                            return self._told(condition)
+                            return self._failure_text(condition)
                     case Define(name, value):
                         self._objects[name], self._definitions[name] = self._value(value), value
                     case _:
@@ -79,11 +79,11 @@ class _Guards:
     def _value(self, expression: Expr) -> Any:
         return eval(str(expression), self._objects)
 
-    def _told(self, condition: Expr) -> str:
+    def _failure_text(self, condition: Expr) -> str:
         """A condition that should not hold."""
         match condition:
             case Either(values):
-                return self._told(next(value for value in values if self._value(value)))
+                return self._failure_text(next(value for value in values if self._value(value)))
             case Compare("!=", left, right) | Not(Same(left, right)):
                 return f"{self._text(left)}: expected {self._shown(right)}, found {self._shown(left)}"
             case Not(Compare(_, left, _) as value):

@@ -92,7 +92,7 @@ class Advice:
             self.is_noted = True
             self._due, self._filters = Warned(self._function, text, where), warnings.filters
 
-    def taken(self) -> Warned | None:
+    def take_due(self) -> Warned | None:
         """The warning to give, which is due no more."""
         due, self._due = self._due, None
         return due
@@ -109,17 +109,20 @@ def again_and_again(stats: Any, parting: Parting | None) -> str:
     """That a function is recorded in call after call; parting: the guard at which the last recording parted from another one, if it is
     known."""
     text = f"is recorded again and again: {counted(stats.traces, 'recording')}, {stats.compiled_calls} of {stats.calls} calls ran compiled"
-    return f"{text}. {_because(parting) or 'They part at different guards.'}"
+    return f"{text}. {_guard_sentence(parting) or 'They part at different guards.'}"
 
 
 def too_many(paths: int, parting: Parting | None) -> str:
     """That there is no room for another path."""
-    return f"has as many recorded paths as there may be ({paths}): what fits none of them runs eagerly. {_because(parting)}"
+    return (
+        f"has as many recorded paths as there may be ({paths}): what fits none of them runs eagerly. {_guard_sentence(parting)}"
+    )
 
 
 def not_worth_it(paths: int, parting: Parting | None) -> str:
     """That trying the paths costs more than they save."""
-    return f"is left to Python for a while: to try its {counted(paths, 'recorded path')} costs more than they save. {_because(parting)}"
+    cost = f"to try its {counted(paths, 'recorded path')} costs more than they save"
+    return f"is left to Python for a while: {cost}. {_guard_sentence(parting)}"
 
 
 def raising(error: BaseException) -> str:
@@ -136,7 +139,7 @@ COMPILED_ANEW: Final = (
 )
 
 
-def _because(parting: Parting | None) -> str:
+def _guard_sentence(parting: Parting | None) -> str:
     """Which guard keeps recordings apart, with both values, and what to do; empty where it is not known."""
     if parting is None:
         return ""

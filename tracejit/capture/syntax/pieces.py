@@ -183,17 +183,17 @@ class _Cutter:
         """The body of a loop, in whose place there is a call of it; None, and nothing has changed, where it has to stay.  decides: the
         condition of a `while` is part of the body, if nothing is done where it ends the loop."""
         if not decides or not isinstance(loop, ast.While) or loop.orelse:
-            return self._made(loop, name)
+            return self._piece_of(loop, name)
         test, body = loop.test, loop.body
         ends = ast.If(ast.copy_location(ast.UnaryOp(ast.Not(), test), test), [ast.copy_location(ast.Break(), test)], [])
         loop.body = [ast.copy_location(ends, test), *body]
         loop.test = ast.copy_location(ast.Constant(True), test)
-        made = self._made(loop, name)
+        made = self._piece_of(loop, name)
         if made is None:
             loop.test, loop.body = test, body
         return made
 
-    def _made(self, loop: ast.For | ast.While, name: str) -> Piece | None:
+    def _piece_of(self, loop: ast.For | ast.While, name: str) -> Piece | None:
         body = loop.body
         try:
             given, kept = self._names(loop)

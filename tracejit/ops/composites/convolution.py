@@ -265,7 +265,7 @@ def convolution(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: 
         matrix = _grouped(weight, groups).swapaxes(-1, -2)
         out = np.empty((few.batch, weight.shape[0], *few.sizes), x.dtype)
         for block in few.blocks(x.itemsize):
-            out[block] = few.images(np.matmul(few.windows(x[block]), matrix))
+            out[block] = few.images(products.matmul(few.windows(x[block]), matrix))
         return out if bias is None else np.add(out, bias.reshape(-1, *(1,) * len(steps)), out=out)
     layout = _Layout(x, weight, steps, low, high, gaps, groups)
     rows = np.empty((layout.batch, groups, weight.shape[0] // groups, product(layout.rows)), x.dtype)
@@ -314,7 +314,7 @@ def _gradients_of_few(few: _Places, c: Any, g: Any) -> tuple[Any, Any]:
     for block in few.blocks(g.itemsize):
         rows = few.rows(g[block])
         if gx is not None:
-            gx[block] = few.folded(np.matmul(rows, _grouped(weight, few.groups)))
+            gx[block] = few.folded(products.matmul(rows, _grouped(weight, few.groups)))
         if total is not None:
-            total += np.matmul(rows.swapaxes(-1, -2), few.windows(x[block]))
+            total += products.matmul(rows.swapaxes(-1, -2), few.windows(x[block]))
     return gx, None if total is None else total.reshape(c.avals[1].shape)
