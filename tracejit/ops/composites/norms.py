@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.core import products
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FROM_NUMPY, float32, float64
 from tracejit.core.shapes import equal, same, size_range
@@ -139,7 +140,7 @@ def euclidean_distances(x: Any, y: Any) -> Any:
     block = max(1, _BLOCK // y.shape[-2])  # so many rows of squares stay in a cache
     for first in size_range(0, x.shape[-2], block):
         part = out[..., first : first + block, :]
-        squares = np.matmul(left[..., first : first + block, :], right.swapaxes(-1, -2))  # |x|**2 + |y|**2 - 2 x.y
+        squares = products.matmul(left[..., first : first + block, :], right.swapaxes(-1, -2))  # |x|**2 + |y|**2 - 2 x.y
         np.maximum(squares, 0.0, out=squares)
         part[...] = squares
         np.sqrt(part, out=part)
