@@ -652,3 +652,20 @@ def module_lists_in_nested_targets():
         return a
 
     return fn, [lambda f: f(x(1)), lambda f: f(x(2)), lambda f: f(x(3))], None
+
+
+@program()
+def nested_targets_that_take_numbers_from_outside():
+    items, table = [1, (2, 3)], {"q": [4.0, (5, [6.0, 7.0])]}
+
+    def fn(a):
+        k, (b, c) = items
+        for name, (d, (e, [*rest])) in table.items():
+            a = a * d + e + len(rest) + len(name)
+        return a * b + c, [m + n for m, (n, _) in [items]], k
+
+    def other(f):
+        items[0], table["q"][0] = 8, 9.0
+        return f(x(2))
+
+    return fn, [lambda f: f(x(1)), lambda f: f(x(1)), other, lambda f: f(x(3))], None

@@ -250,12 +250,33 @@ def test_a_backward_pass_reads_what_was_written_through_data_as_it_is_then(draw:
             np.testing.assert_allclose(value, expected, rtol=2e-5, atol=1e-6)
 
 
+def test_a_graph_of_the_pass_goes_on_reading_what_was_written_through_data() -> None:
+    def cube(x: T.Tensor, n: T.Tensor) -> T.Tensor:
+        n.data.add_(1)
+        return (x * n) ** 3
+
+    results = []
+    for call in (cube, compiled := T.compile(cube, wait=True)):
+        x, n, rounds = leaf(0.1, 0.2), T.zeros(2), []
+        for _ in range(4):
+            y = call(x, n)
+            (first,) = T.autograd.grad(y.sum(), x, create_graph=True)
+            n.data.mul_(2)
+            (again,) = T.autograd.grad(y.sum(), x, create_graph=True)
+            (second,) = T.autograd.grad((first + again).sum(), x)
+            rounds.append([t.detach().numpy().copy() for t in (first, again, second)])
+        results.append(rounds)
+    np.testing.assert_allclose(*results, rtol=2e-5)
+    assert compiled.stats.compiled_calls >= 3, compiled.explain()
+
+
 WRITES: dict[str, Callable[[T.Tensor, T.Tensor, T.Tensor], T.Tensor]] = {
     "after it was saved": lambda x, w, n: (x * n, n.data.mul_(2.0))[0],
     "and of what was written": lambda x, w, n: (n.data.copy_(noise := w.detach() * 2), x * n + x * noise)[1],
     "and of a result": lambda x, w, n: ((y := x.tanh()).data.mul_(2.0), y * n)[1],
     "of another tensor's contents": lambda x, w, n: (n.data.copy_(w.detach()), x * n)[1],
     "and in plain sight": lambda x, w, n: (n.mul_(2), n.data.mul_(2.0), x * n)[2],
+    "and .data was given": lambda x, w, n: (setattr(w, "data", n.detach() * 2), n.data.add_(1.0), x * n)[2],
 }
 
 

@@ -276,3 +276,19 @@ def test_parts_at_computed_places_are_shadowed_as_they_were_recorded() -> None:
         for i in range(6):
             compiled(x, tj.tensor(i))
     assert shadow.compared == 6 and not shadow.differences
+
+
+@pytest.mark.parametrize("number", [lambda i: i.item(), int, lambda i: i.reshape(()).item()])
+def test_a_place_may_be_the_number_in_a_tensor_of_any_shape(number: Any) -> None:
+    data = tj.arange(20.0)
+
+    def part(i: Any) -> Any:
+        k = number(i)
+        return data[k : k + 4] * 2
+
+    for shape, dtype in (((1,), tj.int64), ((1, 1), tj.int32), ((), tj.int64)):
+        compiled = tj.compile(part, wait=True)
+        for k in (3, 5, 1, 7, 9, 2):
+            i = tj.full(shape, k, dtype=dtype)
+            assert compiled(i).tolist() == part(i).tolist()
+        assert compiled.stats.compiled_calls >= 4, compiled.explain()

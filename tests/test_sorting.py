@@ -95,3 +95,16 @@ def test_integers_and_bools_are_sorted_in_their_own_dtype() -> None:
         values, indices = T.sort(x, descending=True)
         assert values.dtype is dtype and indices.tolist() == [0, 2, 3, 1, 4]
         assert T.topk(x, 2).values.dtype is dtype and T.unique(x).tolist() == [0, 1]
+
+
+def test_a_gradient_of_values_in_order_depends_on_nothing() -> None:
+    x = T.tensor([3.0, 1.0, 2.0]).requires_grad_()
+    for values in (T.sort(x)[0], T.topk(x, 2)[0]):
+        (gradient,) = T.autograd.grad(values.sum(), x, create_graph=True)
+        assert not gradient.requires_grad
+
+
+def test_nan_is_the_largest_among_many_that_are_equal() -> None:
+    x = T.cat([T.ones(299), T.tensor([float("nan")])])
+    values, indices = T.topk(x, 3)
+    assert indices.tolist() == [299, 0, 1] and np.isnan(values[0].item())

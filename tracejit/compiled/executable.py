@@ -215,11 +215,17 @@ class Executable:
             )
         return found
 
-    def refreshed(self, arrays: Sequence[Any], slab: Any) -> list[Any]:
-        """The residuals in a slab; of memory that was written through `.data`, what is there now, as eager mode's tape reads it."""
+    def _refresh(self, arrays: Sequence[Any], slab: Any) -> None:
+        """Put into the slab what is now in memory that was written through `.data`: eager mode's tape reads that."""
         residuals = self.in_slab.residuals(unpack(self.in_slab.avals, slab))
         for k, position in self._live:
             np.copyto(residuals[k], arrays[position])
+
+    def _shared_residuals(self, arrays: Sequence[Any], slab: Any) -> list[Any]:
+        """The residuals in a slab, with the memory itself that was written through `.data`, for a tape that reads it later."""
+        residuals = self.in_slab.residuals(unpack(self.in_slab.avals, slab))
+        for k, position in self._live:
+            residuals[k] = arrays[position]
         return residuals
 
     # An instance seldom needs more of these than the one that it is made of tells.
@@ -560,7 +566,7 @@ class Executable:
     def tape(self, node: CompiledNode) -> tuple[tuple[Any, int] | None, ...]:
         if self._tape is None:
             assert self.partition is not None
-            self._tape = EagerTape(self.partition, self.refreshed, self._edges, self._positions)
+            self._tape = EagerTape(self.partition, self._shared_residuals, self._edges, self._positions)
         return self._tape.make(node)
 
     def _mask(self, wanted: Mask | None) -> Mask:
@@ -581,7 +587,7 @@ class Executable:
         given = [*[arrays[i] for i in picks], *cotangents]
         if self._split.reads(present, self._mask(wanted))[0]:
             if self._live:
-                self.refreshed(arrays, slab)
+                self._refresh(arrays, slab)
             given.append(slab)
         numbers = tuple([scalars[i] for i in self._backward_scalars])
         if self._watcher is not None:

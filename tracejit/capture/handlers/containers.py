@@ -295,7 +295,9 @@ class ContainerHandlers(Handlers):
     def _place_in_program(self, place: Any) -> Tensor | None:
         if is_late(place):
             whole = type(plain(place)) is int and place._late.of_program and not is_answer(place)
-            return place._late.in_program() if whole else None  # type: ignore[no-any-return]
+            if not whole:
+                return None
+            place = place._late.in_program()
         if not is_a(place, Tensor) or place._array.size != 1 or place._array.dtype.kind not in "iu":
             return None
         return self.native(lambda: place.reshape(()).to(int64))

@@ -218,6 +218,7 @@ class IterationHandlers(Handlers):
         if is_a(value, (list, tuple)) and not self._has_own_iterator(value):
             values = self.recorder.contents.elements(value)
             if _has_parts(pattern):
+                values = tuple(values)
                 before = pattern.index(...) if ... in pattern else len(pattern)
                 after = pattern[before + 1 :]
                 skipped = (None,) * (len(values) - before - len(after))

@@ -393,7 +393,7 @@ def _check_data(
     goes_on: bool,
 ) -> None:
     """A backward pass after the call reads, of what `.data` has changed, what is there then, whatever was saved: so do programs, where it
-    was saved after the last change (`Executable.refresh`).  The memory that a tensor had before is written to by then, or not at all."""
+    was saved after the last change (`Executable._refresh`).  The memory that a tensor had before is written to by then, or not at all."""
     if goes_on and interpreter.uncounted and not _is_saved_as_it_is_left(interpreter, views):
         recorder.stop("tensor_state", "a write through .data, before a backward pass that follows the call,")
     for tensor, former, position in interpreter.rebound.values():
@@ -406,8 +406,8 @@ def _check_data(
 def _is_saved_as_it_is_left(interpreter: RecordingInterpreter, views: Views) -> bool:
     """Whether all that was written through `.data`, and by nothing else, was saved for backward passes after that; and of what was written
     there nothing else was saved, which in a pure graph is the same value."""
-    if interpreter.own_backward:
-        return False  # it saves what it likes
+    if interpreter.own_backward or interpreter.rebound:
+        return False  # it saves what it likes; contents that `.data =` has given are in the memory of two tensors
     last: dict[int, int] = {}
     unseen: dict[int, bool] = {}
     sources = set()

@@ -10,6 +10,7 @@ from tracejit.core.aval import Aval
 from tracejit.ops.creation import full
 from tracejit.ops.declare import composite
 from tracejit.ops.indexing import gather, scatter_add
+from tracejit.ops.movement.views import detach
 from tracejit.ops.samples import cases, floats, integers
 from tracejit.ops.sorting import first_sorted
 
@@ -48,9 +49,7 @@ leading.named("TopkBackward0")
 
 @leading.vjp(saves="out1")
 def _(c: Any, g: Any, g_places: Any) -> Any:
-    x = c.avals[0]
-    return (
-        None
-        if g is None
-        else scatter_add.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), c.outputs[1], g, dim=c.attributes["dim"])
-    )
+    if g is None:
+        return None
+    x, places = c.avals[0], detach.of(c.outputs[1])  # positions have no gradient, though an operation that has one gives them
+    return scatter_add.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), places, g, dim=c.attributes["dim"])
