@@ -351,7 +351,7 @@ def test_frames_of_tools_are_not_asked_about_and_those_of_the_program_are(tool: 
     if rendering == "Python" and tool is not trace_function:
         pytest.skip("a thread has one profile function")
 
-    def told(frame: Any, event: Any, argument: Any) -> Any:
+    def tool_callback(frame: Any, event: Any, argument: Any) -> Any:
         noted(event if frame is None else frame.f_code)
         return None
 
@@ -364,9 +364,9 @@ def test_frames_of_tools_are_not_asked_about_and_those_of_the_program_are(tool: 
 
     inner, seen, threads = fresh("inner"), [], []
     context = contextlib.contextmanager(tool)
-    with context(told):
+    with context(tool_callback):
         names = asked_about(work)
-    assert "inner" in names and "inner" in seen and not {"told", "noted"} & {*names}
+    assert "inner" in names and "inner" in seen and not {"tool_callback", "noted"} & {*names}
     assert threads == [int(rendering != "Python")] and call_hook.obstacle() is None
 
 

@@ -21,7 +21,7 @@ nested = nn.ModuleList([nn.ModuleList([nn.Linear(3, 3), nn.Tanh()]), nn.ModuleLi
 parameters = nn.ParameterList([nn.Parameter(T.randn(3)) for _ in range(3)])
 
 
-def through(layers: Any, x: T.Tensor) -> T.Tensor:
+def apply_layers(layers: Any, x: T.Tensor) -> T.Tensor:
     for layer in layers:
         x = layer(x)
     return x
@@ -52,14 +52,14 @@ class Counts:
 counts = Counts(4, 5, 6)
 PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "zip of a starred list": lambda x: sum(a(x) + b(x) for a, b in zip(*[first, second], strict=True)),
-    "zip of starred modules": lambda x: [through(pair, x) for pair in zip(*nested, strict=True)],
+    "zip of starred modules": lambda x: [apply_layers(pair, x) for pair in zip(*nested, strict=True)],
     "map": lambda x: sum(map(lambda layer, p: layer(x) * p, first, parameters)),
     "map of C code": lambda x: sum(map(operator.attrgetter("bias"), first)) * x,
     "reduce": lambda x: functools.reduce(lambda value, layer: layer(value), first, x),
     "accumulate": lambda x: list(itertools.accumulate(first, lambda value, layer: layer(value), initial=x)),
-    "chain": lambda x: through(itertools.chain(first, *nested), x),
-    "pairs": lambda x: through([b for _, b in itertools.pairwise(first)], x),
-    "deque": lambda x: through(collections.deque(first, maxlen=2), x),
+    "chain": lambda x: apply_layers(itertools.chain(first, *nested), x),
+    "pairs": lambda x: apply_layers([b for _, b in itertools.pairwise(first)], x),
+    "deque": lambda x: apply_layers(collections.deque(first, maxlen=2), x),
     "max": lambda x: max(first, key=lambda layer: layer.in_features)(x),
     "gradients": lambda x: autograd.grad(of_parameters(x), parameters),
     "gradients by name": lambda x: autograd.grad(outputs=of_parameters(x), inputs=parameters),
