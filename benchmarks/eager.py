@@ -57,8 +57,9 @@ USUAL = (
     "{f}(b, x)",
     "{f}(images, 2)",
 )
-"""x, y: vectors of n numbers; p, q: likewise, between 0 and 1; i, j: of integers below 10; b, c, d: of truth values; m: a matrix of about
-as many numbers; s: a symmetric positive definite matrix of at most 100 rows; images: (batch, 3, 8, 8) of about as many."""
+"""x, y: vectors of n numbers; z: one that functions change in place; p, q: likewise, between 0 and 1; i, j: of integers below 10; b, c,
+d: of truth values; m: a matrix of about as many numbers; s: a symmetric positive definite matrix of at most 100 rows; images: (batch, 3,
+8, 8) of about as many."""
 
 CASES = {
     "addbmm": "t.addbmm(s, s[None], s[None])",
@@ -73,13 +74,19 @@ CASES = {
     "bucketize": "t.bucketize(x, edges)",
     "cat": "t.cat([x, y])",
     "cdist": "t.cdist(m, m)",
+    "cross": "t.cross(m[:, :3], m[:, 3:6], dim=1)",
     "cholesky_inverse": "t.cholesky_inverse(s)",
     "cholesky_solve": "t.cholesky_solve(s, s)",
     "chunk": "t.chunk(x, 4)",
+    "combinations": "t.combinations(x[:100])",
+    "cartesian_prod": "t.cartesian_prod(x[:100], y[:100])",
     "clamp": "t.clamp(x, -0.5, 0.5)",
     "clamp_max": "t.clamp_max(x, 0.5)",
     "clamp_min": "t.clamp_min(x, -0.5)",
     "clip": "t.clip(x, -0.5, 0.5)",
+    "diag": "t.diag(x[:100])",
+    "diag_embed": "t.diag_embed(x[:100])",
+    "diagflat": "t.diagflat(x[:100])",
     "diagonal_scatter": "t.diagonal_scatter(s, s[0])",
     "dropout": "F.dropout(x, 0.5)",
     "einsum": "t.einsum('ij,kj->ik', s, s)",
@@ -92,6 +99,7 @@ CASES = {
     "full_like": "t.full_like(x, 1.5)",
     "gather": "t.gather(m, 1, places)",
     "gelu": "F.gelu(x)",
+    "ger": "t.ger(x[:100], y[:100])",
     "getitem mask": "x[b]",
     "getitem number": "x[2]",
     "getitem positions": "x[i]",
@@ -104,6 +112,7 @@ CASES = {
     "index_select": "t.index_select(m, 0, rows)",
     "interpolate": "F.interpolate(images, scale_factor=2)",
     "item": "one.item()",
+    "kron": "t.kron(x[:100], y[:100])",
     "kthvalue": "t.kthvalue(x, 5)",
     "layer_norm": "F.layer_norm(m, m.shape[1:])",
     "lerp": "t.lerp(x, y, 0.5)",
@@ -128,6 +137,8 @@ CASES = {
     "normal": "t.normal(0.0, 1.0, (n,))",
     "one_hot": "F.one_hot(i, 10)",
     "ones": "t.ones(n)",
+    "outer": "t.outer(x[:100], y[:100])",
+    "pdist": "t.pdist(s)",
     "permute": "t.permute(m, (1, 0))",
     "pow": "t.pow(x, 2)",
     "quantile": "t.quantile(x, 0.5)",
@@ -155,6 +166,7 @@ CASES = {
     "swapdims": "t.swapdims(m, 0, 1)",
     "take": "t.take(x, i)",
     "take_along_dim": "t.take_along_dim(m, places, 1)",
+    "tensor_split": "t.tensor_split(x, 4)",
     "tensordot": "t.tensordot(s, s, 1)",
     "tile": "t.tile(x, (2,))",
     "topk": "t.topk(x, 5)",
@@ -162,6 +174,7 @@ CASES = {
     "transpose": "t.transpose(m, 0, 1)",
     "tril_indices": "t.tril_indices(side, side)",
     "triu_indices": "t.triu_indices(side, side)",
+    "unbind": "t.unbind(s)",
     "unflatten": "t.unflatten(x, 0, (-1, 1))",
     "unfold": "x.unfold(0, 3, 1)",
     "unique": "t.unique(i)",
@@ -193,8 +206,8 @@ CASES = {
     "polygamma": "t.polygamma(1, p)",
     "sum_to_size": "m.sum_to_size(1, m.shape[1])",
     "affine_grid": "F.affine_grid(p[:6].reshape(1, 2, 3), [1, 1, 8, 8])",
-    "conv3d": "F.conv3d(images[None], kernels[:1, :1, None])",
-    "conv_transpose1d": "F.conv_transpose1d(images.flatten(2), kernels.flatten(2))",
+    "conv3d": "F.conv3d(images[:, :, None], kernels[:, :, None])",
+    "conv_transpose1d": "F.conv_transpose1d(images.flatten(2), kernels.transpose(0, 1).flatten(2))",
     "pixel_shuffle": "F.pixel_shuffle(images.repeat(1, 4, 1, 1), 2)",
     "grid_sample": "F.grid_sample(images, images.permute(0, 2, 3, 1)[..., :2])",
     "scaled_dot_product_attention": "F.scaled_dot_product_attention(s[None], s[None], s[None])",
@@ -312,6 +325,8 @@ def expressions(libraries: Sequence[Any], wanted: Sequence[str] = ()) -> tuple[d
             continue
         place = places[name]
         usual = (f"{place}()", f"{place}(y)", f"{place}(2)") if place.startswith("x.") else [u.format(f=place) for u in USUAL]
+        if name.endswith("_"):  # what it changes time and again is no operand of other rows
+            usual = [u.replace("(x", "(z").replace("(m", "(z") for u in usual]
         fitting = next((e for e in usual if _runs(e, worlds)), None)
         if fitting is None:
             missing.append(name)

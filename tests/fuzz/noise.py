@@ -156,10 +156,10 @@ class _Noise:
         way = self.generator.integers(3)
         if way == 0 and op.kind in (Kind.REDUCTION, Kind.CONTRACTION):
             wide = [x.astype(np.longdouble) if isinstance(x, np.ndarray) else x for x in operands]
-            return _laid_out(evaluate(*wide, **attributes), result)
+            return evaluate(*wide, **attributes).astype(result.dtype)
         if way == 1 and op.kind is Kind.CONTRACTION:
             a, b = operands
-            return _laid_out((a[..., :, :, None] * b[..., None, :, :]).sum(-2, dtype=result.dtype), result)
+            return (a[..., :, :, None] * b[..., None, :, :]).sum(-2, dtype=result.dtype)
         return result
 
     def evaluated(self, op: Op, evaluate: Any, bound: Bound) -> Any:

@@ -24,7 +24,6 @@ from typing import Any
 
 from tracejit.core.floating import quiet_runner
 from tracejit.core.interrupts import covers_its_entry
-from tracejit.core.own_files import level_of_program
 
 __all__ = [
     "Abstract",
@@ -120,9 +119,9 @@ class Interpreter:
         """The tensor that make() makes, of others, where nobody may turn out to need it."""
         return make()
 
-    def warn(self, message: str) -> None:
+    def warn(self, message: str, stacklevel: int) -> None:
         """The library warns: see core/warned.py."""
-        warnings.warn(message, UserWarning, level_of_program())
+        warnings.warn(message, UserWarning, stacklevel)
 
     def note(self, event: str, *details: Any) -> None:
         """Something happened that a recording cannot hold (hook registered, graph freed ...)."""

@@ -120,15 +120,16 @@ class Op:
     `operands` and `attributes` of what made them (`op` None: nothing that is known); `s.aval` is the output's, `s.same(x)` whether x has
     it.  A value of another aval than the output's is as good as None.
 
-    Traits: "checked" (eager runs the shape rule before NumPy, for its error), "raises" (on some data), "may not end" (an interrupt leaves
-    it), "dynamic shape", "condition first", "rounds numbers", "moves" and "casts" (computes no numbers, or converts them), "not
-    differentiable", "no derivative", "straight through" (gradients flow to operand 0 whatever the contents), "exact" (correctly rounded:
-    the same bits now and at run time), "uniform" (all elements are operand 0), "arranges" (elements of operand 0, in some order;
-    "copies": as they are; "reshapes", "permutes": as these words say; "one position": those at operand 1 of a dimension; "positions":
-    those of a range of it), "joins" (operands side by side), "adds at places" (operands in zeros), "broadcasts" (operand 0 as elementwise
-    primitives see it anyway), "adds" (the sum of its operands, or elements; of a scatter, adds to what is there), "no negative integers"
-    (raises for one that is a number), "accumulates" (its vjp goes on from the cotangents that operands have had so far, and answers with
-    what they come to: the order in which it adds is its own), "symmetric" and "gauge" (for tests of derivatives).
+    Traits: "checked" (eager runs the shape rule before NumPy, for its error), "raises" (on some data), "may not end" (an interrupt
+    leaves it), "quiet" (NumPy gives no warnings in its evaluation), "dynamic shape", "condition first", "rounds numbers", "moves" and
+    "casts" (computes no numbers, or converts them), "not differentiable", "no derivative", "straight through" (gradients flow to operand
+    0 whatever the contents), "exact" (correctly rounded: the same bits now and at run time), "uniform" (all elements are operand 0),
+    "arranges" (elements of operand 0, in some order; "copies": as they are; "reshapes", "permutes": as these words say; "one position":
+    those at operand 1 of a dimension; "positions": those of a range of it), "joins" (operands side by side), "adds at places" (operands
+    in zeros), "broadcasts" (operand 0 as elementwise primitives see it anyway), "adds" (the sum of its operands, or elements; of a
+    scatter, adds to what is there), "no negative integers" (raises for one that is a number), "accumulates" (its vjp goes on from the
+    cotangents that operands have had so far, and answers with what they come to: the order in which it adds is its own), "symmetric" and
+    "gauge" (for tests of derivatives).
     """
 
     name: str
@@ -164,11 +165,17 @@ class Op:
     may_exit: bool = field(
         init=False
     )  # on other data it raises, or has another shape: a program leaves there, and never drops it
-    is_silent: bool = field(init=False)  # it computes no numbers
+    is_quiet: bool = field(
+        init=False
+    )  # NumPy warns of nothing: it computes no numbers, or none by NumPy in the program's own context
     is_plain: bool = field(init=False)  # eager may take its fast path: floating-point operands of one dtype need no promotion
     is_ufunc: bool = field(init=False)  # `ufunc` evaluates it on int64 operands, too, which need no promotion
     is_view: bool = field(init=False)
-    is_unary: bool = field(init=False)  # of one floating-point tensor there is nothing to do but to evaluate it
+    is_choice: bool = field(init=False)  # by a condition, its first operand, which promotion leaves as it is
+    is_unary: bool = field(init=False)  # of one tensor there is nothing to do but to evaluate it
+    writes: bool = field(init=False)
+    reduces: bool = field(init=False)  # by `ufunc`
+    multiplies: bool = field(init=False)  # small operands by `ufunc`
     computes: bool = field(init=False)  # of float16 and bfloat16 in float32, the result rounded; the others only move elements
     keeps_dtype: bool = field(init=False)  # operands have the dtype of a floating-point output (cast's do not)
 
@@ -180,12 +187,16 @@ class Op:
         self.is_checked = "checked" in traits
         self.may_exit = not traits.isdisjoint(("raises", "dynamic shape"))
         moves = kind in (Kind.VIEW, Kind.MOVEMENT, Kind.GATHER) or (kind in (Kind.COMPOSITE, Kind.OPAQUE) and "moves" in traits)
-        self.is_silent = moves and "casts" not in traits
+        self.is_quiet = (moves and "casts" not in traits) or "quiet" in traits
         promoted = kind is Kind.ELEMENTWISE and promotion in (Promotion.COMMON, Promotion.FLOAT)
         self.is_plain = promoted and not self.multiple and "condition first" not in traits
         self.is_ufunc = self.is_plain and promotion is Promotion.COMMON and self.ufunc is not None
         self.is_view = self.effect is Effect.VIEW
+        self.is_choice = "condition first" in traits
         self.is_unary = self.effect is Effect.PURE and promotion is Promotion.NONE and not self.is_checked and not self.multiple
+        self.writes = self.effect is Effect.IN_PLACE
+        self.reduces = kind is Kind.REDUCTION and self.ufunc is not None
+        self.multiplies = kind is Kind.CONTRACTION and self.ufunc is not None
         self.computes = kind in _COMPUTING and "moves" not in traits
         self.keeps_dtype = promotion is not Promotion.NONE
         if self.region is not None and self.region.kind is Kind.VIEW:

@@ -20,6 +20,7 @@ __all__ = ["common_dtype", "is_settled", "promote", "with_tensor"]
 
 _SCALARS = (bool, int, float)
 _F32, _F64, _BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
+_TO_BOOL, _TO_FLOAT = Promotion.BOOL, Promotion.FLOAT  # members of an enumeration take 0.1 us to find on Python 3.11
 
 
 def common_dtype(operands: tuple[Any, ...], promotion: Promotion = Promotion.COMMON) -> dtypes.DType:
@@ -28,11 +29,11 @@ def common_dtype(operands: tuple[Any, ...], promotion: Promotion = Promotion.COM
     zero_dim: dtypes.DType | None = None
     scalar: dtypes.DType | None = None
     for x in operands:
+        if x is None:
+            continue
         if isinstance(x, (bool, int, float, np.generic)):
             kind = dtypes.of_scalar(settled(x))
             scalar = kind if scalar is None else dtypes.promote_types(scalar, kind)
-        elif x is None:
-            raise TypeError("expected a tensor or a number, got None")
         elif x.ndim:
             dimensioned = x.dtype if dimensioned is None else dtypes.promote_types(dimensioned, x.dtype)
         else:
@@ -50,47 +51,50 @@ def promote(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     promotion = op.promotion
     if promotion is Promotion.NONE:
         return operands
-    _refuse_none(op, operands)
-    first = 1 if "condition first" in op.traits else 0
+    _refuse_nothing(op, operands)
+    first = 1 if op.is_choice else 0
     part = operands[first:]
     target = common_dtype(part, promotion)
-    if all(isinstance(x, _SCALARS) or x.dtype is target for x in part):
+    if all(x is None or isinstance(x, _SCALARS) or x.dtype is target for x in part):
         return operands
     cast = REGISTRY["cast"]
-    return operands[:first] + tuple(x if isinstance(x, _SCALARS) or x.dtype is target else cast.of(x, dtype=target) for x in part)
+    return operands[:first] + tuple(
+        x if x is None or isinstance(x, _SCALARS) or x.dtype is target else cast.of(x, dtype=target) for x in part
+    )
 
 
 def is_settled(op: Op, arrays: Sequence[Any]) -> bool:
     """Whether the operands plainly have the dtype computed in: the common cases, decided fast."""
-    kinds = op.promotion
-    if kinds is Promotion.BOOL or "condition first" in op.traits:
-        return False
-    target = None
-    for a in arrays:
+    promotion, target, numbers = op.promotion, None, None
+    for a in arrays[1:] if op.is_choice else arrays:
         if isinstance(a, np.ndarray):
             dtype = a.dtype
             if target is None:
                 target = dtype
             elif dtype is not target:
                 return False
+        elif numbers is None or numbers is int:
+            numbers = type(a)
     if target is _F32 or target is _F64:
-        return True
-    if target is None or kinds is Promotion.FLOAT or target is _BOOL:
+        return promotion is not _TO_BOOL
+    if target is None or promotion is _TO_FLOAT:
         return False
-    return target.kind not in dtypes.FLOATING_KINDS and all(isinstance(a, np.ndarray) or type(a) is int for a in arrays)
+    if target is _BOOL or promotion is _TO_BOOL:
+        return target is _BOOL and numbers is None
+    return (numbers is None or numbers is int) and target.kind not in dtypes.FLOATING_KINDS
 
 
 def with_tensor(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands of an operation that promotes, the first number as a tensor where all are numbers: its dtype is the one that PyTorch
     gives a tensor of it, and not the one in which NumPy computes."""
-    if op.promotion is Promotion.NONE or not all(isinstance(x, _SCALARS) for x in operands):
+    if op.promotion is Promotion.NONE or not all(x is None or isinstance(x, _SCALARS) for x in operands):
         return operands
-    dtype = dtypes.bool_ if "condition first" in op.traits else common_dtype(operands, op.promotion)
+    _refuse_nothing(op, operands)
+    dtype = dtypes.bool_ if op.is_choice else common_dtype(operands, op.promotion)
     return (REGISTRY["full"](operands[0], shape=(), dtype=dtype), *operands[1:])
 
 
-def _refuse_none(op: Op, operands: tuple[Any, ...]) -> None:
-    """Raises TypeError where an operand is missing."""
-    for position, x in enumerate(operands, 1):
-        if x is None:
-            raise TypeError(f"{op.name}(): argument {position} must be Tensor, not NoneType")
+def _refuse_nothing(op: Op, operands: tuple[Any, ...]) -> None:
+    """Raises TypeError where there is no operand at all."""
+    if all(x is None for x in operands):
+        raise TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not NoneType")

@@ -244,7 +244,7 @@ def integer(operation: str, argument: str, value: Any) -> int:
 
 def operand(operation: str, argument: str, value: Any) -> int:
     """`integer` of what is computed with: one that is being recorded stays what it is, and may be another one in later calls."""
-    if isinstance(value, RecordedNumber) and value.__class__ is int:
+    if type(value) is int or (isinstance(value, RecordedNumber) and value.__class__ is int):
         return value
     return integer(operation, argument, value)
 
@@ -295,6 +295,8 @@ def normalise_dim(operation: str, dim: int, ndim: int) -> int:
     """A dimension in [0, ndim).  Raises IndexError, as PyTorch does, when it is out of range."""
     if type(dim) is not int:
         dim = int(integer(operation, "dim", dim))  # what a dimension is decides all else
+    if 0 <= dim < ndim:
+        return dim
     rank = max(ndim, 1)
     if not -rank <= dim < rank:
         raise IndexError(

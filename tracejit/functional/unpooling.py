@@ -9,7 +9,6 @@ from tracejit.core.shapes import product
 from tracejit.ops import indexing
 from tracejit.ops.creation import full
 from tracejit.ops.public.convolution import Sizes, per_dimension
-from tracejit.ops.public.keywords import of_tensors
 
 __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
@@ -37,7 +36,6 @@ def _unpooled(
     return flat.reshape(*lead, *target)
 
 
-@of_tensors
 def max_unpool1d(
     input: Any, indices: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Any = None
 ) -> Any:
@@ -45,7 +43,6 @@ def max_unpool1d(
     return _unpooled(1, input, indices, kernel_size, stride, padding, output_size)
 
 
-@of_tensors
 @in_float32
 def max_unpool2d(
     input: Any, indices: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Any = None
@@ -54,7 +51,6 @@ def max_unpool2d(
     return _unpooled(2, input, indices, kernel_size, stride, padding, output_size)
 
 
-@of_tensors
 @in_float32
 def max_unpool3d(
     input: Any, indices: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Any = None

@@ -11,7 +11,6 @@ from tracejit.nn import init
 from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
 from tracejit.ops.public.creation import ones, zeros
-from tracejit.ops.public.keywords import require_tensors
 from tracejit.tensor import tensor
 
 __all__ = [
@@ -194,7 +193,6 @@ class _RunningNorm(Module):
             init.zeros_(self.bias)
 
     def _check_input(self, input: Any) -> None:
-        require_tensors(type(self).__name__, input=input)
         if input.dim() not in self._ranks:
             raise ValueError(f"expected {' or '.join(f'{r}D' for r in self._ranks)} input (got {input.dim()}D input)")
 

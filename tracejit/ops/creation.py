@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, bool_, converted, float32, float64, from_numpy_dtype, int64
+from tracejit.core.numbers import PLAIN
 from tracejit.core.op import Kind
 from tracejit.ops.declare import custom, require_numbers
 from tracejit.ops.samples import cases
@@ -32,6 +34,12 @@ def _full_rule(value: Any, shape: tuple[int, ...], dtype: DType) -> Aval:
 )
 def full(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """A tensor of one number."""
+    if type(value) in PLAIN and not value and math.copysign(1.0, value) > 0:
+        return np.zeros(shape, dtype.numpy)
+    if dtype is float32 or dtype is float64:
+        out = np.empty(shape, dtype.numpy)
+        out.fill(value)
+        return out
     return np.full(shape, np.float32(value) if dtype.is_reduced else value, dtype.numpy)
 
 

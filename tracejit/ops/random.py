@@ -102,4 +102,5 @@ def random_advance(state: Any, count: int) -> Any:
 
 def advance_for(shape: Shape, wide: bool) -> int:
     """How far a draw of this shape moves the counter."""
-    return -(-product(shape) // (2 if wide else 4))
+    count = shape[0] if len(shape) == 1 else product(shape)
+    return -(-count // (2 if wide else 4))

@@ -38,7 +38,7 @@ def _order(x: Any, dim: int, descending: bool, count: int) -> Any:
         return order if count == size else order[(*before, slice(count))].copy()
     order = _ascending(x[(*before, slice(None, None, -1))], dim)
     last = order[(*before, slice(None, None if count == size else size - 1 - count, -1))]
-    return np.subtract(size - 1, last, order="C")
+    return np.subtract(np.asarray(size - 1), last, order="C")  # NumPy takes longer for a number of Python's
 
 
 _MANY = 1024  # elements from which an order that is not stable takes much less time

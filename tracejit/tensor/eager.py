@@ -22,7 +22,7 @@ from tracejit.core.heap import keep_freed_memory
 from tracejit.core.interpreter import Interpreter, set_base, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import PLAIN, plain_number
-from tracejit.core.op import Effect, Kind, Op, Promotion
+from tracejit.core.op import Op
 from tracejit.core.overlap import refuse_overlap
 from tracejit.core.products import is_small
 from tracejit.core.promotion import is_settled, promote, with_tensor
@@ -36,20 +36,22 @@ __all__ = ["EagerInterpreter"]
 ndarray = np.ndarray
 _new = object.__new__
 _F32, _F64, _I64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
+_LARGEST = np.iinfo(np.int64).max
 
 
 _F32_CONSTANTS: dict[float, Any] = {}
 _F64_CONSTANTS: dict[float, Any] = {}
+_I64_CONSTANTS: dict[float, Any] = {}
 
 
 def _constant(value: float, dtype: Any) -> Any:
-    """A nonzero Python number as a cached dimensionless array: NumPy converts it much faster than a Python float.
+    """A nonzero Python number (of int64 an integer) as a cached dimensionless array: NumPy converts it much faster than a Python number.
 
-    Zero is left alone, since 0.0 and -0.0 are one dictionary key; so is what has no float32 value."""
-    table = _F32_CONSTANTS if dtype is _F32 else _F64_CONSTANTS
+    Zero is left alone, since 0.0 and -0.0 are one dictionary key; so is what has no float32 or int64 value."""
+    table = _F32_CONSTANTS if dtype is _F32 else _F64_CONSTANTS if dtype is _F64 else _I64_CONSTANTS
     array = table.get(value)
     if array is None:
-        if not value or value != value or abs(value) > 1e30:
+        if not value or value != value or abs(value) > (1e30 if dtype is not _I64 else _LARGEST):
             return value
         if len(table) >= 4096:
             table.clear()
@@ -110,7 +112,7 @@ class EagerInterpreter(Interpreter):
                         return out
                     if dtype is _I64 and op.is_ufunc and (b is not y or kind is int):
                         try:
-                            return wrap(_run_quietly(ufunc, a, b))
+                            return wrap(_run_quietly(ufunc, a, _constant(b, dtype) if b is y else b))
                         except ValueError as error:
                             raise _shape_error(op, operands, attributes, error) from None
                 elif isinstance(y, Tensor) and ((kind := type(x)) is float or kind is int):
@@ -159,8 +161,7 @@ class EagerInterpreter(Interpreter):
                 if x._base is not None:
                     refresh(x)
                 a = x._array
-                dtype = a.dtype
-                if dtype is _F32 or dtype is _F64:
+                if a.itemsize != 2:
                     out = wrap(_evaluate(op, operands, (a,), attributes))
                     if (
                         x._requires_grad
@@ -181,19 +182,15 @@ class EagerInterpreter(Interpreter):
                     refresh(x)
                 array = x._array
                 arrays.append(array)
-                if array.dtype.itemsize == 2:
+                if array.itemsize == 2:
                     small = True
                 if x._requires_grad:
                     requires = True
-            elif type(x) in PLAIN:
-                arrays.append(x)
-            elif x is None:
-                if op.promotion is not Promotion.NONE:
-                    raise _refusal(op, operands)
+            elif x is None or type(x) in PLAIN:
                 arrays.append(x)
             else:
                 return self.bind(op, _with_plain_numbers(op, operands), attributes)
-        if op.promotion is not Promotion.NONE and not is_settled(op, arrays):
+        if op.keeps_dtype and not is_settled(op, arrays):
             promoted = promote(op, with_tensor(op, operands))
             if promoted is not operands:
                 operands = promoted
@@ -203,17 +200,11 @@ class EagerInterpreter(Interpreter):
                 return op.in_float32(operands, attributes, reduced)
         elif small and op.computes and (reduced := op.reduced(operands)) is not None:
             return op.in_float32(operands, attributes, reduced)
-        effect = op.effect
-        if effect is Effect.IN_PLACE:
+        if op.writes:
             return _write(op, operands, attributes)
-        try:
-            if op.is_checked:
-                op.infer(*[x._aval if isinstance(x, Tensor) else x for x in operands], **attributes)
-            outs = _evaluate(op, operands, arrays, attributes)
-        except AttributeError as error:  # asked of a number, or of None
-            if is_foreign(error) or isinstance(error.obj, Tensor | ndarray):
-                raise
-            raise _refusal(op, operands) from None
+        if op.is_checked:
+            op.infer(*[x._aval if isinstance(x, Tensor) else x for x in operands], **attributes)
+        outs = _evaluate(op, operands, arrays, attributes)
         if op.multiple:
             outputs = tuple([wrap(a) for a in outs])
         else:
@@ -232,17 +223,17 @@ class EagerInterpreter(Interpreter):
 
 def _evaluate(op: Op, operands: tuple[Any, ...], arrays: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """What NumPy makes of the arrays of these operands, without floating-point warnings."""
-    if op.is_silent:
+    if op.is_quiet:
         try:
             return op.evaluate(*arrays, **attributes)
         except ValueError as error:
             raise _shape_error(op, operands, attributes, error) from None
-    if op.evaluate is op.ufunc or (op.kind is Kind.CONTRACTION and op.ufunc is not None and is_small(*arrays)):
+    if op.evaluate is op.ufunc or (op.multiplies and is_small(*arrays)):
         try:
             return _run_quietly(op.ufunc, *arrays)
         except ValueError as error:
             raise _shape_error(op, operands, attributes, error) from None
-    if op.kind is Kind.REDUCTION and op.ufunc is not None:
+    if op.reduces:
         (a,) = arrays
         return _run_quietly(op.ufunc, a, attributes["dims"], a.dtype, None, attributes["keepdim"])
     inside = copy_context()
@@ -397,12 +388,6 @@ def _number(op: Op, position: int, x: Any) -> Any:
         else ""
     )
     raise TypeError(f"{op.name}(): expected argument {position} to be a Tensor or a number, got {x.__class__.__name__}{remedy}")
-
-
-def _refusal(op: Op, operands: tuple[Any, ...]) -> TypeError:
-    """For the first operand that is no tensor, where one is wanted."""
-    position, x = next((i, x) for i, x in enumerate(operands, 1) if not isinstance(x, Tensor))
-    return TypeError(f"{op.name}(): argument {position} must be Tensor, not {x.__class__.__name__}")
 
 
 def _shape_error(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any], error: ValueError) -> Exception:

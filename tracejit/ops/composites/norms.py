@@ -47,7 +47,9 @@ def _expansion(x: Any, dims: Dims, keepdim: bool) -> Any:
 def euclidean_norm(x: Any, dims: Dims, keepdim: bool) -> Any:
     """The root of the sum of squares over `dims`, whose gradient where it is zero is zero."""
     norms = np.sqrt(dotted(x, x, dims))
-    return norms if keepdim else norms.reshape(reduced_shape(x.shape, dims, False))
+    if keepdim:
+        return norms
+    return norms.reshape(() if len(dims) == x.ndim else reduced_shape(x.shape, dims, False))
 
 
 euclidean_norm.named("LinalgVectorNormBackward0")

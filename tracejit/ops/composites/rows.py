@@ -37,7 +37,7 @@ def _row(x: Any, dims: Dims) -> tuple[int, int]:
 def _rest(sums: Any, x: Any, dims: Dims, before: int) -> Any:
     """The sums of rows, added up over the dimensions of `dims` that come before them."""
     kept = sums.reshape(*x.shape[:before], *(1,) * (x.ndim - before))
-    rest = tuple([d for d in dims if d < before])
+    rest = tuple([d for d in dims if d < before]) if before else ()
     return _SUM(kept, rest, x.dtype, None, True) if rest else kept
 
 
@@ -56,7 +56,8 @@ def dotted(x: Any, y: Any, dims: Dims) -> Any:
     before, count = _row(x, dims)
     if count == 1 or y.shape != x.shape or not y.flags.c_contiguous:
         return _SUM(x * y, dims, x.dtype, None, True)
-    return _rest(np.vecdot(x.reshape(-1, count), y.reshape(-1, count)), x, dims, before)
+    rows = x.reshape(-1, count)
+    return _rest(np.vecdot(rows, rows if y is x else y.reshape(-1, count)), x, dims, before)
 
 
 def _whole(x: Any, y: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracejit.core import kernels
 from tracejit.core.aval import Aval
+from tracejit.core.floating import quietly
 from tracejit.ops.composites.rows import summed
 from tracejit.ops.creation import full
 from tracejit.ops.declare import composite
@@ -41,14 +42,17 @@ def _softmax_expansion(x: Any, dim: int) -> Any:
     return e / sum_.of(e, dims=(dim,), keepdim=True)
 
 
-@composite(_same, _softmax_expansion, samples=_samples())
+@composite(_same, _softmax_expansion, traits=("quiet",), samples=_samples())
 def softmax(x: Any, dim: int) -> Any:
     """exp(x) / sum(exp(x)) along `dim`, which has elements; shifted by the maximum so that it does not overflow."""
     out = _rows("normalised rows", x, dim)
-    if out is None:
-        out = x - np.maximum.reduce(x, axis=dim, keepdims=True)
-        np.exp(out, out=out)
-        out /= summed(out, (dim,))
+    return quietly(_normalised, x, dim) if out is None else out
+
+
+def _normalised(x: Any, dim: int) -> Any:
+    out = x - np.maximum.reduce(x, axis=dim, keepdims=True)
+    np.exp(out, out=out)
+    out /= summed(out, (dim,))
     return out
 
 
@@ -83,13 +87,16 @@ def _log_softmax_expansion(x: Any, dim: int) -> Any:
     return x - log.of(sum_.of(exp.of(x), dims=(dim,), keepdim=True))
 
 
-@composite(_same, _log_softmax_expansion, samples=_samples())
+@composite(_same, _log_softmax_expansion, traits=("quiet",), samples=_samples())
 def log_softmax(x: Any, dim: int) -> Any:
     """The logarithm of softmax along `dim`, which has elements, without its rounding error."""
     out = _rows("logarithms of normalised rows", x, dim)
-    if out is None:
-        out = x - np.maximum.reduce(x, axis=dim, keepdims=True)
-        out -= np.log(summed(np.exp(out), (dim,)))
+    return quietly(_log_normalised, x, dim) if out is None else out
+
+
+def _log_normalised(x: Any, dim: int) -> Any:
+    out = x - np.maximum.reduce(x, axis=dim, keepdims=True)
+    out -= np.log(summed(np.exp(out), (dim,)))
     return out
 
 

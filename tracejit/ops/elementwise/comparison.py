@@ -73,7 +73,7 @@ def _choices() -> Any:
 @elementwise(lambda b, c, x, y: b.select(c, x, y), traits=("condition first",), samples=_choices())
 def where(condition: Any, x: Any, y: Any) -> Any:
     """Elements of x where condition (bool) holds, of y elsewhere; all three broadcast."""
-    if getattr(condition, "dtype", None) != np.bool_:
+    if getattr(condition, "dtype", None) is not _BOOL:
         raise RuntimeError(
             f"where(): expected condition to be a bool tensor, got {getattr(condition, 'dtype', type(condition).__name__)}; "
             "compare it first, e.g. condition != 0"
@@ -89,6 +89,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return out
 
 
+_BOOL = np.dtype(np.bool_)
 _MANY = 2048
 _BITS: dict[Any, type[np.signedinteger[Any]]] = {np.dtype(np.float32): np.int32, np.dtype(np.float64): np.int64}
 
@@ -153,13 +154,17 @@ def _limits(*numbers: float) -> Any:
 
 def _limited(x: Any, low: Any, high: Any) -> Any:
     """x, low where it is less, and then high where that is greater; each a number, or None."""
-    limits = [n for n in (low, high) if n is not None]
-    if not isinstance(x, np.ndarray) or any(n != n for n in limits) or (0 in limits and not _ZEROS_STAY):
+    if not isinstance(x, np.ndarray) or low != low or high != high or ((low == 0 or high == 0) and not _ZEROS_STAY):
         out = x if low is None else where.evaluate(np.less(x, low), low, x)
         return out if high is None else where.evaluate(np.greater(out, high), high, out)
     if low is None:
-        return np.minimum(high, x)
-    return np.maximum(low, x) if high is None else x.clip(low, high)
+        return np.minimum(_limit(high, x), x)
+    return np.maximum(_limit(low, x), x) if high is None else x.clip(_limit(low, x), _limit(high, x))
+
+
+def _limit(number: float, x: Any) -> Any:
+    """A limit as NumPy takes it fastest."""
+    return np.asarray(number, x.dtype) if x.dtype.kind == "f" and -1e30 < number < 1e30 else number
 
 
 def _zeros_stay() -> bool:

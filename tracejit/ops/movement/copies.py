@@ -115,7 +115,9 @@ def _stacked(*xs: Any, dim: int) -> Any:
 def stack(*xs: Any, dim: int) -> Any:
     """Tensors of one shape and dtype along a new dimension `dim`, row-major."""
     shape = xs[0].shape
-    _require_one_shape(xs, operator.eq)
+    shapes = [x.shape for x in xs]
+    if shapes.count(shape) != len(xs):
+        _require_one_shape(xs, operator.eq)
     if dim == 0 and shape:
         return np.ascontiguousarray(np.concatenate(xs)).reshape(len(xs), *shape)
     return cat.evaluate(*[x.reshape(*shape[:dim], 1, *shape[dim:]) for x in xs], dim=dim)

@@ -26,8 +26,9 @@ def _finish(out: Any, requires_grad: bool) -> Any:
 def _filled(name: str, sizes: tuple[Any, ...], value: Any, dtype: dtypes.DType | None, device: Any, requires_grad: bool) -> Any:
     require_cpu(name, device)
     shape = shape_of(name, sizes)
-    if any(s < 0 for s in shape):
-        raise RuntimeError(f"{name}(): sizes must not be negative, got {list(shape)}")
+    for s in shape:
+        if s < 0:
+            raise RuntimeError(f"{name}(): sizes must not be negative, got {list(shape)}")
     return _finish(creation.full(value, shape=shape, dtype=dtype or dtypes.default_dtype()), requires_grad)
 
 
@@ -155,7 +156,7 @@ def range_(
     requires_grad: bool = False,
 ) -> Any:
     """arange() up to and including `end`, of floats by default: PyTorch's older function, which warns."""
-    warn("range() is deprecated: unlike Python's it includes its end; use arange(), which does not")
+    warn("range() is deprecated: unlike Python's it includes its end; use arange(), which does not", stacklevel=3)
     require_cpu("range", device)
     first, last, distance = (_number("range", b) for b in ((0, start, step) if end is None else (start, end, step)))
     reach = minus(last, first)
@@ -217,8 +218,6 @@ def logspace(
 def _number(name: str, value: Any) -> Any:
     """A number given as such or as a tensor without dimensions."""
     value = settled(value)
-    if value is None:
-        raise TypeError(f"{name}(): expected a number, got NoneType")
     if not hasattr(value, "ndim"):
         return value
     if value.ndim:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.aval import Aval
+from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import RecordedNumber, plain_number, settled
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product, slice_of
@@ -67,7 +68,7 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
     for k in items:
         if isinstance(k, slice):
             if k != _ALL:
-                x = _slice(x, k, x.shape[dim], dim)
+                x = _slice(x, k, dim)
             dim += 1
         elif k is None:
             x = views.reshape(x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
@@ -104,11 +105,12 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
     return x, advanced
 
 
-def _slice(x: Any, key: slice, size: int, dim: int) -> Any:
-    start, stop, step = slice_of(key, size)
+def _slice(x: Any, key: slice, dim: int) -> Any:
+    start, stop, step = slice_of(key, x._sizes[dim])
     if step < 1:
         raise ValueError(f"slice step must be positive, got {key.step}; use flip() for a reversed copy")
-    return views.slice_(x, dim=dim, start=min(start, size), stop=max(stop, start), step=step)
+    stop = start if start > stop else stop
+    return state.top.bind(views.slice_, (x,), {"dim": dim, "start": start, "stop": stop, "step": step})
 
 
 def _position(k: Any) -> int:
@@ -166,12 +168,12 @@ def _several(key: Any) -> Any:
 
 
 def _select(x: Any, index: int, dim: int) -> Any:
-    size = x.shape[dim]
+    size = x._sizes[dim]
     if not 0 <= index < size:  # each comparison is asked of later calls, too, where the program computes the index
         if not -size <= index < 0:
             raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
         index += size
-    return views.select(x, index, dim=dim)
+    return state.top.bind(views.select, (x, index), {"dim": dim})
 
 
 def getitem(x: Any, key: Any) -> Any:
@@ -180,7 +182,7 @@ def getitem(x: Any, key: Any) -> Any:
     if kind is int and x.ndim:
         return _select(x, key, 0)
     if kind is slice and x.ndim:
-        return _slice(x, key, x.shape[0], 0)
+        return _slice(x, key, 0)
     if kind is list:
         key = _several(key)
     if (

@@ -9,6 +9,7 @@ from tracejit.core import dtypes
 from tracejit.core.devices import device as Device
 from tracejit.core.devices import require_cpu
 from tracejit.core.interpreter import state
+from tracejit.core.interrupts import is_foreign
 from tracejit.core.naming import package_name
 from tracejit.core.numbers import settled
 from tracejit.core.promotion import common_dtype
@@ -22,15 +23,19 @@ Shape = tuple[int, ...]
 
 def shape_of(name: str, sizes: tuple[Any, ...]) -> Shape:
     """Sizes given as f(2, 3) or f((2, 3)).  Raises TypeError for anything but integers."""
-    if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
-        sizes = tuple(sizes[0])
+    if len(sizes) == 1:
+        first = sizes[0]
+        if type(first) is int:
+            return sizes
+        if isinstance(first, tuple | list):
+            sizes = tuple(first)
     return tuple([s if type(s) is int else integer(name, "size", s) for s in sizes])
 
 
 def _infer(name: str, shape: Shape, size: int) -> Shape:
     """Replace one -1 by what makes the sizes multiply to `size`."""
     unknown = [i for i, s in enumerate(shape) if s == -1]
-    rest = product(s for s in shape if s != -1)
+    rest = product([s for s in shape if s != -1] if unknown else shape)
     if len(unknown) > 1 or any(s < -1 for s in shape):
         raise RuntimeError(f"{name}(): invalid shape {list(shape)}: at most one size may be -1, the others must not be negative")
     if unknown:
@@ -46,10 +51,11 @@ def _infer(name: str, shape: Shape, size: int) -> Shape:
 @public()
 def reshape(input: Any, *shape: Any) -> Any:
     """The same elements under another shape (one size may be -1): a view where the layout allows it, else a copy."""
-    target = _infer("reshape", shape_of("reshape", shape), product(input.shape))
-    if target == input.shape:
-        return views.reshape(input, shape=target)
-    return views.reshape(input if input.is_viewable(target) else copies.clone(input), shape=target)
+    before = input._sizes
+    target = _infer("reshape", shape_of("reshape", shape), product(before))
+    if target != before and not input.is_viewable(target):
+        input = copies.clone(input)
+    return state.top.bind(views.reshape, (input,), {"shape": target})
 
 
 @public(function=False)
@@ -57,7 +63,7 @@ def view(input: Any, *shape: Any) -> Any:
     """The same memory under another shape.  Raises RuntimeError where a copy would be needed."""
     if len(shape) == 1 and isinstance(shape[0], dtypes.DType | type):
         return to(input, shape[0]) if shape[0] is input.dtype else input.view_as_dtype(dtypes.as_dtype(shape[0], "view"))
-    target = _infer("view", shape_of("view", shape), product(input.shape))
+    target = _infer("view", shape_of("view", shape), product(input._sizes))
     if not input.is_viewable(target):
         raise RuntimeError(
             f"view(): size {list(target)} is not compatible with the tensor's size {list(input.shape)} and stride "
@@ -132,18 +138,18 @@ def squeeze(input: Any, dim: int | Sequence[int] | None = None) -> Any:
 @public(function=False)
 def expand(input: Any, *sizes: Any) -> Any:
     """Broadcast to `sizes` without copying; -1 keeps a size.  Raises RuntimeError where a size other than 1 would change."""
-    target = shape_of("expand", sizes)
-    lead = len(target) - input.ndim
+    target, shape = shape_of("expand", sizes), input._sizes
+    lead = len(target) - len(shape)
     if lead < 0:
-        raise RuntimeError(f"expand(): {list(target)} has fewer dimensions than the tensor, whose shape is {list(input.shape)}")
+        raise RuntimeError(f"expand(): {list(target)} has fewer dimensions than the tensor, whose shape is {list(shape)}")
     out = []
     for i, s in enumerate(target):
-        own = 1 if i < lead else input.shape[i - lead]
+        own = 1 if i < lead else shape[i - lead]
         if s == -1 and i >= lead:
             s = own
         elif s < 0 or (own not in (1, s)):
             raise RuntimeError(
-                f"expand(): the size {s} at dimension {i} must match the existing size {own} of shape {list(input.shape)}"
+                f"expand(): the size {s} at dimension {i} must match the existing size {own} of shape {list(shape)}"
             )
         out.append(s)
     return views.expand(input, shape=tuple(out))
@@ -168,8 +174,15 @@ def _tensors(name: str, tensors: Any) -> tuple[Any, ...]:
         raise TypeError(f"{name}(): expected a tuple or list of Tensors, got {tensors.__class__.__name__}")
     if not tensors:
         raise (ValueError if name == "cat" else RuntimeError)(f"{name}(): expected a non-empty list of Tensors")
-    given = [getattr(x, "dtype", None) for x in tensors]
-    if given.count(given[0]) == len(given) and type(given[0]) is dtypes.DType:
+    try:
+        given: list[Any] = [x._array.dtype for x in tensors]
+        is_tensor = True
+    except AttributeError as error:  # of what is no tensor, or is one without contents
+        if is_foreign(error):
+            raise
+        given = [getattr(x, "dtype", None) for x in tensors]
+        is_tensor = type(given[0]) is dtypes.DType
+    if is_tensor and given.count(given[0]) == len(given):
         return tuple(tensors)
     for i, x in enumerate(tensors):
         if not hasattr(x, "ndim"):
@@ -185,10 +198,10 @@ def cat(tensors: Any, dim: int = 0) -> Any:
     ranks = [x.ndim for x in xs]
     if ranks.count(ranks[0]) != len(ranks):  # empty vectors go with tensors of any rank
         xs = tuple([x for x in xs if x.shape != (0,)])
-    if not xs[0].ndim:
+    rank = xs[0].ndim
+    if not rank:
         raise RuntimeError("cat(): zero-dimensional tensors cannot be concatenated; use stack()")
-    at = normalise_dim("cat", dim, xs[0].ndim)
-    return state.top.bind(copies.cat, xs, {"dim": at})
+    return state.top.bind(copies.cat, xs, {"dim": normalise_dim("cat", dim, rank)})
 
 
 @public(method=False)
@@ -197,7 +210,7 @@ def stack(tensors: Any, dim: int = 0) -> Any:
 
     Raises RuntimeError for an empty list and for different shapes, IndexError for a dimension out of range."""
     xs = _tensors("stack", tensors)
-    return copies.stack(*xs, dim=normalise_dim("stack", dim, xs[0].ndim + 1))
+    return state.top.bind(copies.stack, xs, {"dim": normalise_dim("stack", dim, xs[0].ndim + 1)})
 
 
 @public("detach", method=False)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.interpreter import state
 from tracejit.core.numbers import settled
 from tracejit.core.precision import in_float32, rounds_once
 from tracejit.core.shapes import normalise_dim, normalise_dims, product
@@ -20,16 +21,16 @@ from tracejit.ops.indexing import index_select
 from tracejit.ops.movement.views import permute, reshape
 from tracejit.ops.public.arrangement import triangle_positions
 from tracejit.ops.public.derive import public
-from tracejit.ops.public.keywords import of_tensors
 
 Dim = int | Sequence[int] | None
 
 
 def _floating(name: str, x: Any, dtype: dtypes.DType | None) -> Any:
-    if dtype is not None and x.dtype is not dtype:
-        x = cast(x, dtype=dtype)
-    if not x.dtype.is_floating_point:
-        raise RuntimeError(f"{name}(): expected a floating-point input, got {x.dtype.name}; pass dtype= or convert with .float()")
+    given = x.dtype
+    if dtype is not None and given is not dtype:
+        x, given = cast(x, dtype=dtype), dtype
+    if not given.is_floating_point:
+        raise RuntimeError(f"{name}(): expected a floating-point input, got {given.name}; pass dtype= or convert with .float()")
     return x
 
 
@@ -48,7 +49,7 @@ def _norm_over(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> An
     if order == 1:
         return primitives.sum_(abs_(x), dims=dims, keepdim=keepdim)
     if order == 2:
-        return euclidean_norm(x, dims=dims, keepdim=keepdim)
+        return state.top.bind(euclidean_norm, (x,), {"dims": dims, "keepdim": keepdim})
     magnitude = abs_(x)
     absent, at_zero = magnitude == 0, math.inf if order < 0 else 0.0
     total = primitives.sum_(where(absent, at_zero, pow_(where(absent, 1.0, magnitude), float(order))), dims=dims, keepdim=keepdim)
@@ -56,7 +57,6 @@ def _norm_over(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> An
     return where(zero, 0.0, pow_(where(zero, 1.0, total), 1 / order))
 
 
-@of_tensors
 @rounds_once
 def vector_norm(x: Any, ord: float = 2, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """sum(|x| ** ord) ** (1 / ord) over `dim` (all for None); the largest magnitude for infinity, the count of nonzeros for 0."""
@@ -64,7 +64,6 @@ def vector_norm(x: Any, ord: float = 2, dim: Dim = None, keepdim: bool = False, 
     return _norm_over(x, float(settled(ord)), normalise_dims("linalg.vector_norm", dim, x.ndim), keepdim)
 
 
-@of_tensors
 @rounds_once
 def matrix_norm(
     a: Any, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtypes.DType | None = None
@@ -96,8 +95,6 @@ def matrix_norm(
     return out if keepdim else reshape(out, shape=tuple(s for d, s in enumerate(a.shape) if d not in both))
 
 
-@of_tensors
-@rounds_once
 def linalg_norm(a: Any, ord: Any = None, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """A vector or matrix norm: of all elements where neither `ord` nor `dim` is given; of a matrix for two dimensions."""
     if dim is not None:
@@ -120,7 +117,6 @@ def linalg_norm(a: Any, ord: Any = None, dim: Dim = None, keepdim: bool = False,
 
 
 @public()
-@rounds_once
 def norm(input: Any, p: Any = "fro", dim: Dim = None, keepdim: bool = False, dtype: dtypes.DType | None = None) -> Any:
     """The vector norm of order p ("fro": 2) over `dim` (all for None), or the nuclear norm of matrices for "nuc"."""
     if p == "nuc":
@@ -153,7 +149,6 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> 
 
 
 @public(method=False)
-@of_tensors
 def pdist(input: Any, p: float = 2.0) -> Any:
     """The p-norms of the differences of all pairs of rows of a matrix: those of row 0 with rows 1, 2, ..., then of row 1 with ..."""
     if input.ndim != 2:

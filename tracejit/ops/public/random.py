@@ -37,11 +37,15 @@ class Generator:
     """A stream of random numbers: a seed and a counter, held in a tensor (ops/random.py).  Draws from several threads do not
     overlap."""
 
-    __slots__ = ("__weakref__", "_state")
+    __slots__ = ("__weakref__", "_memory", "_state")
 
     def __init__(self, device: Any = "cpu") -> None:
         require_cpu("Generator", device)
         self._state: Any = None
+        self._memory: tuple[Any, Any] = (None, None)
+
+    def __reduce__(self) -> Any:
+        return Generator, (), (None, {"_state": self._state})
 
     @property
     def device(self) -> device:
@@ -101,12 +105,17 @@ class Generator:
 
     def draw(self, op: Any, shape: Shape, wide: bool, **attributes: Any) -> Any:
         """Draw by a RANDOM primitive and move the counter on."""
-        return thread.top.draw(self, op, {"shape": shape, **attributes}, primitives.advance_for(shape, wide))
+        attributes["shape"] = shape
+        return thread.top.draw(self, op, attributes, primitives.advance_for(shape, wide))
 
     def _advance(self, count: int) -> tuple[int, int]:
         """Seed and counter, which moves on by `count`.  Both are read, and that is done, without a call in between: no other thread comes
         between that, nor does it come between what a compiled program does to them."""
-        words = memoryview(self.state()._array)
+        array = (self._state if self._state is not None else self.state())._array
+        known, words = self._memory
+        if known is not array:
+            words = memoryview(array)
+            self._memory = array, words
         seed, counter = words[0], words[1]
         words[1] = (counter + count + (1 << 63)) % (1 << 64) - (1 << 63)
         return seed, counter
@@ -203,8 +212,9 @@ def _integers(low: int, high: int, shape: Shape, generator: Generator | None) ->
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     if high - low > 1 << 63:
         raise RuntimeError(f"random_: the range from {low} to {high} holds more than 2**63 integers; draw from a smaller one")
-    drawn = (generator or default_generator).draw(primitives.random_integers, shape, True)
-    out = arithmetic.remainder(drawn, high - low) if high - low < 1 << 63 else drawn
+    out = (generator or default_generator).draw(primitives.random_integers, shape, True)
+    if high - low < 1 << 63:
+        out = thread.top.bind(arithmetic.remainder, (out, high - low), {})
     return out if type(low) is int and not low else out + low
 
 
@@ -252,14 +262,11 @@ def randint(
     """randint(high, size) or randint(low, high, size): integers drawn uniformly from [low, high), int64 unless `dtype` is
     given."""
     require_cpu("randint", device)
-    arguments = [*bounds]
     if named or size is not None:
-        arguments += [named[k] for k in ("low", "high") if k in named] + ([] if size is None else [size])
-    if len(arguments) == 2:
-        arguments.insert(0, 0)
-    low, high, size = arguments
+        bounds = (*bounds, *[named[k] for k in ("low", "high") if k in named], *([] if size is None else [size]))
+    low, high, size = bounds if len(bounds) != 2 else (0, *bounds)
     out = _integers(operand("randint", "low", low), operand("randint", "high", high), _sizes("randint", (size,)), generator)
-    return out if dtype in (None, dtypes.int64) else arithmetic.cast(out, dtype=dtype)
+    return out if dtype is None or dtype is dtypes.int64 else arithmetic.cast(out, dtype=dtype)
 
 
 @public(method=False)
@@ -269,8 +276,9 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: dtypes.DType 
     n = integer("randperm", "n", n)
     if n < 0:
         raise RuntimeError(f"randperm(): n must be non-negative, got {n}")
-    out = order_of_keys((generator or default_generator).draw(primitives.random_integers, (n,), True))
-    return out if dtype in (None, dtypes.int64) else arithmetic.cast(out, dtype=dtype)
+    keys = (generator or default_generator).draw(primitives.random_integers, (n,), True)
+    out = thread.top.bind(order_of_keys, (keys,), {})
+    return out if dtype is None or dtype is dtypes.int64 else arithmetic.cast(out, dtype=dtype)
 
 
 @public(method=False)

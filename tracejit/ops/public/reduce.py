@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.interpreter import state
 from tracejit.core.precision import in_float32, rounds_once
 from tracejit.core.shapes import equal, normalise_dim, normalise_dims, product
 from tracejit.ops import reduce as primitives
@@ -24,15 +25,16 @@ Dim = int | tuple[int, ...] | list[int] | None
 
 def _widened(input: Any, dtype: dtypes.DType | None) -> Any:
     """Integers and bools are summed in int64."""
-    target = dtype or (input.dtype if input.dtype.is_floating_point else dtypes.int64)
-    return input if input.dtype is target else cast(input, dtype=target)
+    given = input.dtype
+    target = dtype or (given if given.is_floating_point else dtypes.int64)
+    return input if given is target else cast(input, dtype=target)
 
 
 @public("sum")
 def sum_(input: Any, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """Sum over `dim` (all dimensions for None); integers and bools are summed in int64 unless `dtype` is given."""
     dims = normalise_dims("sum", dim, input.ndim)
-    return primitives.sum_(_widened(input, dtype), dims=dims, keepdim=keepdim)
+    return state.top.bind(primitives.sum_, (_widened(input, dtype),), {"dims": dims, "keepdim": keepdim})
 
 
 @public(function=False)

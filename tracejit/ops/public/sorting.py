@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.dtypes import int32, int64
+from tracejit.core.interpreter import state
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import normalise_dim, product
 from tracejit.ops import reduce as primitives
@@ -103,14 +104,14 @@ def msort(input: Any) -> Any:
 @public()
 def topk(input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order.  Raises RuntimeError if there are fewer."""
-    shape = input.shape
+    shape = input._sizes
     at = normalise_dim("topk", dim, len(shape))
     size = shape[at] if shape else 1
     if not 0 <= k <= size:
         raise RuntimeError(f"topk(): selected index k out of range: k is {k}, dimension {at} has size {size}")
     if not shape:
         return Topk(input + 0 if k else input, argsort(input))
-    return Topk(*leading(input, dim=at, count=k, descending=bool(largest)))
+    return Topk(*state.top.bind(leading, (input,), {"dim": at, "count": k, "descending": bool(largest)}))
 
 
 @public()
