@@ -175,3 +175,38 @@ def test_reset_forgets_all_recordings() -> None:
     compiler.reset()
     assert (double.stats.calls, other.stats.calls, double.entries()) == (0, 0, [])
     assert double(x).tolist() == [2.0, 4.0]
+
+
+def test_a_stance_turns_compilation_off_for_good_in_a_context_or_in_a_function() -> None:
+    double(x)
+    double(x)
+    calls = double.stats.calls
+    with compiler.set_stance("force_eager"):
+        assert double(x).tolist() == [2.0, 4.0] and double.stats.calls == calls
+        with compiler.set_stance("default"):
+            double(x)
+            assert double.stats.calls == calls + 1
+
+    @compiler.set_stance("force_eager")
+    def eagerly() -> None:
+        double(x)
+
+    assert T.config.config.enabled
+    eagerly()
+    eagerly()
+    assert double.stats.calls == calls + 1 and T.config.config.enabled
+    compiler.set_stance("force_eager")
+    double(x)
+    compiler.set_stance("default")
+    assert double.stats.calls == calls + 1
+    double(x)
+    assert double.stats.calls == calls + 2
+
+
+def test_stances_that_there_are_not_are_errors_and_change_nothing() -> None:
+    for arguments, error in ((("fail_on_recompile",), NotImplementedError), (("eager",), ValueError)):
+        with pytest.raises(error, match="force_eager"):
+            compiler.set_stance(*arguments)
+    with pytest.raises(NotImplementedError, match="guards are always checked"):
+        compiler.set_stance("force_eager", skip_guard_eval_unsafe=True)
+    assert T.config.config.enabled

@@ -130,3 +130,22 @@ def test_a_number_in_the_place_of_a_matrix_is_named_in_eager_mode_and_compiled(n
         for _ in range(2):
             with pytest.raises(TypeError, match=rf"\(\): argument '{argument}' \(position \d\) must be Tensor, not float"):
                 function(x, pivots, 0.5)
+
+
+def test_binomial_draws_have_the_moments_of_their_counts_and_probabilities() -> None:
+    tracejit.manual_seed(0)
+    count, prob = tracejit.tensor([10.0, 3.0]).expand(4000, 2), tracejit.tensor([0.3, 0.8])
+    drawn = tracejit.binomial(count, prob)
+    assert drawn.dtype is tracejit.float32 and (drawn <= count).all() and (drawn == drawn.floor()).all()
+    np.testing.assert_allclose(drawn.mean(0).numpy(), [3.0, 2.4], rtol=0.05)
+    np.testing.assert_allclose(drawn.var(0).numpy(), [2.1, 0.48], rtol=0.15)
+    assert tracejit.binomial(tracejit.tensor([4.0, 4.0, 0.0]), tracejit.tensor([0.0, 1.0, 0.5])).tolist() == [0.0, 4.0, 0.0]
+    assert tracejit.binomial(tracejit.zeros(0), tracejit.zeros(0)).shape == (0,)
+    for count, prob, what in ((-1.0, 0.5, "not negative"), (1.0, 1.5, "between 0 and 1")):
+        with pytest.raises(RuntimeError, match=what):
+            tracejit.binomial(tracejit.tensor(count), tracejit.tensor(prob))
+
+
+def test_spmm_is_the_product_of_dense_matrices() -> None:
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    np.testing.assert_array_equal(tracejit.spmm(tracejit.tensor(a), tracejit.tensor(b)).numpy(), a @ b)

@@ -17,6 +17,7 @@ LAYERS: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...]]] = [
     ("RMSNorm", (4,), {}, (5, 4)), ("GroupNorm", (2, 4), {}, (3, 4, 5)),
     ("BatchNorm1d", (4,), {}, (5, 4)), ("BatchNorm1d", (4,), {}, (5, 4, 3)),
     ("BatchNorm2d", (2,), {"momentum": 0.3}, (3, 2, 4, 5)), ("BatchNorm1d", (4,), {"momentum": None}, (5, 4)),
+    ("SyncBatchNorm", (4,), {}, (5, 4, 3)), ("SyncBatchNorm", (2,), {"momentum": None, "affine": False}, (3, 2, 4, 5)),
     ("BatchNorm1d", (4,), {"track_running_stats": False}, (5, 4)), ("BatchNorm1d", (4,), {"affine": False}, (5, 4)),
     ("PReLU", (4,), {}, (5, 4)), ("GELU", (), {"approximate": "tanh"}, (5, 4)), ("Softmax", (), {"dim": 1}, (5, 4)),
     ("LogSoftmax", (), {"dim": 1}, (5, 4)), ("GLU", (), {}, (5, 4)), ("Flatten", (), {}, (5, 4, 3)), ("Unflatten", (1, (2, 2)), {}, (5, 4)),
@@ -185,3 +186,19 @@ def test_a_convolution_is_the_same_however_many_images_are_windowed_at_a_time(
     monkeypatch.setattr(tracejit.ops.composites.convolution, "_BLOCK", bound)
     for a, b in zip(run(), whole, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_batch_norms_are_converted_to_synchronised_ones_with_the_same_parameters() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2, eps=0.1), nn.Sequential(nn.BatchNorm2d(2, affine=False))).eval()
+    norm, state = model[1], {name: value.clone() for name, value in model.state_dict().items()}
+    x = tracejit.randn(3, 1, 4, 4)
+    expected = model(x)
+    out = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    assert out is model and type(model[1]) is type(model[2][0]) is nn.SyncBatchNorm and type(norm) is nn.BatchNorm2d
+    assert model[1].weight is norm.weight and model[1].running_var is norm.running_var and not model[1].training
+    assert tracejit.equal(model(x), expected) and list(model.state_dict()) == list(state)
+    assert isinstance(nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm1d(2)), nn.SyncBatchNorm)
+    with pytest.raises(ValueError, match="at least 2D"):
+        nn.SyncBatchNorm(2)(tracejit.ones(2))
+    with pytest.raises(RuntimeError, match="no process groups"):
+        nn.SyncBatchNorm(2, process_group=object())

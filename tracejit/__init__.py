@@ -4,6 +4,7 @@ import sys as _sys
 from math import e, inf, nan, pi
 
 from tracejit import (
+    _C,
     _dynamo,
     _utils,
     accelerator,
@@ -33,6 +34,7 @@ from tracejit import (
     onnx,
     optim,
     profiler,
+    quasirandom,
     random,
     serialization,
     special,
@@ -42,12 +44,20 @@ from tracejit import (
     vision,
 )
 from tracejit.amp import GradScaler
-from tracejit.amp.autocast_mode import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
+from tracejit.amp.autocast_mode import (
+    autocast,
+    get_autocast_dtype,
+    get_autocast_gpu_dtype,
+    is_autocast_available,
+    is_autocast_cpu_enabled,
+    is_autocast_enabled,
+)  # fmt: skip
 from tracejit.autograd.grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from tracejit.compiled.compile import CompiledFunction, compile
 from tracejit.compiled.shadow import shadow
 from tracejit.control_flow import cond, map, scan, while_loop
 from tracejit.core.devices import device
+from tracejit.core.dtypes import UNSUPPORTED as _UNSUPPORTED_DTYPES
 from tracejit.core.dtypes import DType as dtype
 from tracejit.core.dtypes import (
     bfloat16,
@@ -69,10 +79,12 @@ from tracejit.core.number_info import finfo, iinfo
 from tracejit.core.settings import (
     are_deterministic_algorithms_enabled,
     get_default_device,
+    get_deterministic_debug_mode,
     get_float32_matmul_precision,
     get_num_interop_threads,
     set_default_device,
     set_default_tensor_type,
+    set_deterministic_debug_mode,
     set_float32_matmul_precision,
     set_flush_denormal,
     set_num_interop_threads,
@@ -116,6 +128,8 @@ half = float16
 int = int32
 short = int16
 long = int64
+uint16, uint32, uint64, complex64, complex128 = _UNSUPPORTED_DTYPES  # names to compare with
+cfloat, cdouble = complex64, complex128
 newaxis = None
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
 channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
@@ -152,10 +166,14 @@ __all__ = [
     "bool_",
     "broadcast_shapes",
     "cache",
+    "cdouble",
+    "cfloat",
     "channels_last",
     "channels_last_3d",
     "compile",
     "compiler",
+    "complex64",
+    "complex128",
     "cond",
     "config",
     "contiguous_format",
@@ -182,8 +200,10 @@ __all__ = [
     "func",
     "functional",
     "get_autocast_dtype",
+    "get_autocast_gpu_dtype",
     "get_default_device",
     "get_default_dtype",
+    "get_deterministic_debug_mode",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "get_num_threads",
@@ -198,6 +218,7 @@ __all__ = [
     "int32",
     "int64",
     "is_autocast_available",
+    "is_autocast_cpu_enabled",
     "is_autocast_enabled",
     "is_grad_enabled",
     "is_tensor",
@@ -219,6 +240,7 @@ __all__ = [
     "preserve_format",
     "profiler",
     "promote_types",
+    "quasirandom",
     "random",
     "save",
     "scan",
@@ -226,6 +248,7 @@ __all__ = [
     "set_default_device",
     "set_default_dtype",
     "set_default_tensor_type",
+    "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
     "set_flush_denormal",
     "set_grad_enabled",
@@ -240,6 +263,9 @@ __all__ = [
     "testing",
     "typename",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "use_deterministic_algorithms",
     "utils",
     "version",

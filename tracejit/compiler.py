@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
@@ -12,13 +13,14 @@ from typing import Any, TypeVar, overload
 from tracejit.capture.frame import current
 from tracejit.compiled.compile import compile, compiled_functions
 from tracejit.compiled.settling import forget_code
+from tracejit.config import config
 from tracejit.core.compiler import calling_with, disabled
 from tracejit.core.missing import missing_names
 from tracejit.report.performance import PerformanceWarning
 
 __all__ = [
     "PerformanceWarning", "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "reset",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "set_stance",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,6 +50,43 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         fn.forward = disabled(fn.forward, recursive, reason)
         return fn
     return disabled(fn, recursive, reason)
+
+
+class set_stance(contextlib.ContextDecorator):  # noqa: N801  (PyTorch's name)
+    """How compiled functions behave from now on; as a context or a decorator, inside of it: "default", or "force_eager", where they run
+    eagerly and nothing is recorded.  It holds for all threads, as config.enabled does.
+
+    Raises NotImplementedError for PyTorch's other stances, ValueError for unknown ones."""
+
+    def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None) -> None:
+        if stance in ("aot_eager_then_compile", "eager_on_recompile", "eager_then_compile", "fail_on_recompile"):
+            raise NotImplementedError(
+                f"set_stance({stance!r}): a call is served by a recorded path, recorded, or run eagerly, as its guards say; "
+                "the stances are 'default' and 'force_eager'; compile(fullgraph=True) raises an error where nothing can be recorded"
+            )
+        if stance not in ("default", "force_eager"):
+            raise ValueError(f"set_stance(): expected 'default' or 'force_eager', got {stance!r}")
+        if skip_guard_eval_unsafe or force_backend is not None:
+            raise NotImplementedError("set_stance(): guards are always checked, and there is one backend; give the stance alone")
+        self.stance = stance
+        self._before = [config.enabled]
+        config.enabled = stance == "default"
+        self._is_set = True
+
+    def __enter__(self) -> set_stance:
+        if not self._is_set:  # as a decorator it is entered by each call
+            self._before.append(config.enabled)
+            config.enabled = self.stance == "default"
+        self._is_set = False
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        config.enabled = self._before.pop()
+
+    def __call__(self, func: F) -> F:
+        if self._is_set:
+            config.enabled, self._is_set = self._before.pop(), False
+        return super().__call__(func)
 
 
 def is_compiling() -> bool:

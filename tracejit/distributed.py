@@ -8,12 +8,12 @@ from typing import Any, NoReturn
 from tracejit.core.missing import missing_names
 
 __all__ = [
-    "FileStore", "HashStore", "ProcessGroup", "ReduceOp", "Store", "TCPStore", "all_gather", "all_gather_into_tensor",
+    "Backend", "FileStore", "HashStore", "ProcessGroup", "ReduceOp", "Store", "TCPStore", "all_gather", "all_gather_into_tensor",
     "all_gather_object", "all_reduce", "all_to_all", "barrier", "broadcast", "broadcast_object_list",
     "destroy_process_group", "gather", "gather_object", "get_backend", "get_global_rank", "get_rank", "get_world_size",
     "group", "init_process_group", "irecv", "is_available", "is_gloo_available", "is_initialized", "is_mpi_available",
     "is_nccl_available", "is_torchelastic_launched", "is_xccl_available", "isend", "monitored_barrier", "new_group", "recv",
-    "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
+    "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
 ]  # fmt: skip
 
 
@@ -85,10 +85,22 @@ scatter_object_list = _refusing("scatter_object_list")
 send = _refusing("send")
 
 
+_all_gather_base, _reduce_scatter_base = _refusing("_all_gather_base"), _refusing("_reduce_scatter_base")
+
+
 class ReduceOp(enum.Enum):
     """What all_reduce() would make of the tensors of all processes."""
 
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR = range(8)
+
+
+reduce_op = ReduceOp  # the older name
+
+
+class Backend:
+    """The names of what carries tensors between processes."""
+
+    UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL = "undefined", "gloo", "nccl", "ucc", "mpi", "xccl"
 
 
 class ProcessGroup:

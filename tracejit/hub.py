@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlparse
 
-from tracejit.core.missing import missing_names
+from tracejit.core.missing import absent, missing_names
 from tracejit.serialization import load as load_file
 
-__all__ = ["download_url_to_file", "get_dir", "load", "load_state_dict_from_url", "load_url", "set_dir"]
+__all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "load_url", "set_dir"]
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _directory: list[str | None] = [None]
@@ -88,5 +88,9 @@ def load(repo_or_dir: str, model: str, *args: Any, **kwargs: Any) -> NoReturn:
         f"hub.load(): tracejit does not fetch and run code ({repo_or_dir}); get the repository, import its model, and load_state_dict()"
     )
 
+
+_CODE = "tracejit does not fetch and run code; get the repository, and import its hubconf.py"
+list = absent(__name__, "list", f"hub.list(): {_CODE}")
+help = absent(__name__, "help", f"hub.help(): {_CODE}")
 
 __getattr__ = missing_names(__name__)

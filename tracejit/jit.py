@@ -64,7 +64,7 @@ class TracerWarning(Warning):
     """What tracing into TorchScript warns of; it is never given."""
 
 
-script_method = unused
+script_method = _overload = _overload_method = _copy_to_script_wrapper = unused
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:

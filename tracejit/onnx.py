@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any, NoReturn
 
-from tracejit.core.missing import missing_names
+from tracejit.core.missing import absent, missing_names
 
-__all__ = ["dynamo_export", "export", "is_in_onnx_export"]
+__all__ = ["TrainingMode", "dynamo_export", "export", "is_in_onnx_export", "register_custom_op_symbolic"]
 
 
 def export(*args: Any, **kwargs: Any) -> NoReturn:
@@ -17,6 +18,15 @@ def export(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 dynamo_export = export
+register_custom_op_symbolic = absent(
+    __name__, "register_custom_op_symbolic", "onnx.register_custom_op_symbolic(): tracejit does not write ONNX; leave it out"
+)
+
+
+class TrainingMode(enum.Enum):
+    """Which mode a model would be exported in."""
+
+    EVAL, PRESERVE, TRAINING = range(3)
 
 
 def is_in_onnx_export() -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NoReturn
+import enum
 
-from tracejit.core.missing import missing_names
+from tracejit.core.missing import absent, missing_names
 
-__all__ = ["profile", "record_function"]
+__all__ = ["ProfilerActivity", "profile", "record_function", "schedule", "tensorboard_trace_handler"]
 
 
 class record_function(contextlib.ContextDecorator):  # noqa: N801  (PyTorch's name)
@@ -24,11 +24,15 @@ class record_function(contextlib.ContextDecorator):  # noqa: N801  (PyTorch's na
         pass
 
 
-def profile(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raises NotImplementedError: operations are not timed."""
-    raise NotImplementedError(
-        "profiler.profile(): tracejit does not time operations; use cProfile, and the statistics and explain() of compiled functions"
-    )
+class ProfilerActivity(enum.Enum):
+    """What a profiler would time."""
 
+    CPU, XPU, MTIA, CUDA, HPU, PrivateUse1 = range(6)
+
+
+_MESSAGE = "tracejit does not time operations; use cProfile, and the statistics and explain() of compiled functions"
+profile = absent(__name__, "profile", f"profiler.profile(): {_MESSAGE}")
+schedule = absent(__name__, "schedule", f"profiler.schedule(): {_MESSAGE}")
+tensorboard_trace_handler = absent(__name__, "tensorboard_trace_handler", f"profiler.tensorboard_trace_handler(): {_MESSAGE}")
 
 __getattr__ = missing_names(__name__)

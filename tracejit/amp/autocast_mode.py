@@ -15,7 +15,9 @@ from tracejit.core.interpreter import state
 from tracejit.core.interrupts import covers_its_entry
 from tracejit.core.warned import warn
 
-__all__ = ["autocast", "get_autocast_dtype", "is_autocast_available", "is_autocast_enabled"]
+__all__ = [
+    "autocast", "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_available", "is_autocast_cpu_enabled", "is_autocast_enabled",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OTHER_DEVICES = ("cuda", "mps", "xpu", "hpu", "mtia", "maia", "xla", "ipu")
@@ -44,6 +46,16 @@ def get_autocast_dtype(device_type: str) -> DType:
     if _kind("get_autocast_dtype", device_type) != "cpu":
         return float16
     return bfloat16 if state.autocast is None else state.autocast
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """is_autocast_enabled("cpu"), under its older name."""
+    return is_autocast_enabled("cpu")
+
+
+def get_autocast_gpu_dtype() -> DType:
+    """get_autocast_dtype("cuda"), under its older name."""
+    return get_autocast_dtype("cuda")
 
 
 class autocast:  # noqa: N801  (PyTorch's name)

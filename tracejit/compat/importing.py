@@ -10,13 +10,14 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from tracejit.compat.names import PACKAGES, PYTORCH_VERSION, TURNING_OFF, module_for
+from tracejit.compat.absent import absent_module, is_absent
+from tracejit.compat.names import PACKAGES, PYTORCH_VERSION, SHADOWED, TURNING_OFF, module_for
 from tracejit.config import config
 from tracejit.core.missing import missing_names, nearest
 from tracejit.core.namespaces import Namespaces
@@ -36,6 +37,19 @@ def _find(name: str) -> str | None:
     return None
 
 
+class _AbsentLoader(Loader):
+    """Gives a module that can be imported and not used."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
 class _Loader(Loader):
     """Gives a module that exists."""
 
@@ -53,6 +67,12 @@ class _Loader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         if self._spec is not None:
             module.__spec__ = self._spec  # which the import system has just replaced
+        for name in SHADOWED.get(self._name, ()):
+            # The import of a submodule would put it where the module has a function of that name.
+            below = f"{self._name}.{name}"
+            stands = _find(below)
+            if stands is not None:
+                sys.modules[below] = importlib.import_module(stands)
 
 
 def _torch(name: str, module: ModuleType) -> ModuleType:
@@ -66,11 +86,23 @@ def _torch(name: str, module: ModuleType) -> ModuleType:
             "__version__": PYTORCH_VERSION,
             "__path__": [],
             "__all__": list(module.__all__),
-            "__getattr__": missing_names(name),
+            "__getattr__": _imported_or_missing(name),
         }
     )
     out.__dict__["_dynamo"] = module.compiler
     return out
+
+
+def _imported_or_missing(name: str) -> Callable[[str], Any]:
+    """The `__getattr__` of the module `torch`, which holds the modules that can be imported and not used as well."""
+    missing = missing_names(name)
+
+    def find(key: str) -> Any:
+        if not key.startswith("__") and absent_module(f"{name}.{key}") is not None:
+            return importlib.import_module(f"{name}.{key}")
+        return missing(key)
+
+    return find
 
 
 class _Finder(MetaPathFinder):
@@ -79,7 +111,10 @@ class _Finder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname.partition(".")[0] not in PACKAGES:
             return None
-        stands = _find(fullname)
+        stands = None if is_absent(fullname) else _find(fullname)
+        module = absent_module(fullname) if stands is None else None
+        if module is not None:
+            return ModuleSpec(fullname, _AbsentLoader(module), is_package=True)
         if stands is None:
             known = {m.replace("tracejit", "torch", 1) for m in sys.modules if m.startswith("tracejit.")}
             raise ModuleNotFoundError(f"tracejit has no module for {fullname!r}: {nearest(fullname, known)}", name=fullname)

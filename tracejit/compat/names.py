@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["PACKAGES", "PYTORCH_VERSION", "TURNING_OFF", "module_for"]
+__all__ = ["PACKAGES", "PYTORCH_VERSION", "SHADOWED", "TURNING_OFF", "module_for"]
 
 PYTORCH_VERSION: Final = "2.13.0+tracejit"
 """The version of PyTorch whose names these are."""
@@ -16,10 +16,22 @@ TURNING_OFF: Final = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
 
 _MODULES: Final = {
     "torch._dynamo": "tracejit.compiler",
+    "torch._inductor": "tracejit.compiler",
+    "torch._jit_internal": "tracejit.jit",
     "torch.autograd.profiler": "tracejit.profiler",
     "torch.autograd.variable": "tracejit.autograd",
+    "torch.cuda.memory": "tracejit.cuda",
+    "torch.cuda.random": "tracejit.cuda",
+    "torch.distributed.distributed_c10d": "tracejit.distributed",
     "torch.nn.parallel.data_parallel": "tracejit.nn.parallel",
     "torch.nn.parallel.distributed": "tracejit.nn.parallel",
+    "torch.nn.parallel.parallel_apply": "tracejit.nn.parallel",
+    "torch.nn.parallel.replicate": "tracejit.nn.parallel",
+    "torch.nn.parallel.scatter_gather": "tracejit.nn.parallel",
+    "torch.nn.utils.clip_grad": "tracejit.nn.utils",
+    "torch.nn.utils.convert_parameters": "tracejit.nn.utils",
+    "torch.nn.utils.spectral_norm": "tracejit.nn.utils",
+    "torch.nn.utils.weight_norm": "tracejit.nn.utils",
     "torch.utils.model_zoo": "tracejit.hub",
     "torch.autograd.grad_mode": "tracejit.autograd",
     "torch.nn.modules": "tracejit.nn",
@@ -27,6 +39,12 @@ _MODULES: Final = {
     "torch.utils.data": "tracejit.data",
 }
 """Where the name is not the same below the package; a module below one of these is looked for there, and else is that one."""
+
+SHADOWED: Final = {
+    "torch.nn.parallel": ("data_parallel", "parallel_apply", "replicate"),
+    "torch.nn.utils": ("spectral_norm", "weight_norm"),
+}
+"""Modules of PyTorch's, by the one they are in, that have there a function of the same name."""
 
 
 def module_for(name: str) -> list[str]:

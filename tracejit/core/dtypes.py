@@ -23,6 +23,7 @@ __all__ = [
     "FLOATING_KINDS",
     "LEGACY",
     "DType",
+    "UnsupportedDType",
     "as_dtype",
     "autocast_was_made",
     "bfloat16",
@@ -44,7 +45,7 @@ __all__ = [
     "uint8",
 ]
 
-BOOL, INTEGER, FLOATING = 0, 1, 2
+BOOL, INTEGER, FLOATING, COMPLEX = 0, 1, 2, 3
 _ml_dtypes = lazy_module("ml_dtypes")
 
 
@@ -53,13 +54,14 @@ class DType:
 
     __module__ = "tracejit"  # where programs find it
     __qualname__ = "dtype"
-    __slots__ = ("category", "is_floating_point", "is_reduced", "is_signed", "itemsize", "name", "numpy")
+    __slots__ = ("category", "is_complex", "is_floating_point", "is_reduced", "is_signed", "itemsize", "name", "numpy")
 
     def __init__(self, name: str, numpy_type: Any, category: int) -> None:
         """numpy_type: None for bfloat16, whose dtype is looked up where it is first asked for."""
         self.name: Final = name
         self.category: Final = category
         self.is_floating_point: Final = category == FLOATING
+        self.is_complex: Final = category == COMPLEX
         self.numpy: np.dtype[Any]
         if numpy_type is None:
             self.itemsize = 2
@@ -67,7 +69,7 @@ class DType:
         else:
             self.numpy = np.dtype(numpy_type)
             self.itemsize = self.numpy.itemsize
-            self.is_signed = self.numpy.kind in "if"
+            self.is_signed = self.numpy.kind in "ifc"
         self.is_reduced: Final = self.is_floating_point and self.itemsize == 2
 
     def __getattr__(self, name: str) -> Any:
@@ -98,6 +100,22 @@ class DType:
         return self
 
 
+class UnsupportedDType(DType):
+    """The name of a dtype of PyTorch's that no tensor has here: programs compare with it.  Asking for a tensor of it raises TypeError."""
+
+    __slots__ = ("remedy",)
+
+    def __init__(self, name: str, numpy_type: Any, category: int, remedy: str) -> None:
+        super().__init__(name, numpy_type, category)
+        self.remedy: Final = remedy
+        del self.numpy
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "numpy":
+            raise TypeError(f"tensors cannot have the dtype {self!r}: {self.remedy}")
+        return super().__getattr__(name)
+
+
 bool_ = DType("bool", np.bool_, BOOL)
 uint8 = DType("uint8", np.uint8, INTEGER)
 int8 = DType("int8", np.int8, INTEGER)
@@ -114,7 +132,13 @@ FROM_NUMPY: Final[dict[np.dtype[Any], DType]] = {d.numpy: d for d in ALL if d is
 """bfloat16 is in it from the first tensor on."""
 FLOATING_KINDS: Final = "fV"
 """NumPy's `kind` of the floating-point dtypes: bfloat16 is an extension type there, the only one that tensors hold."""
-_NAMES: Final = {d.name: d for d in ALL}
+_WIDER = "use a signed integer dtype with more bits, such as int64"
+_PAIRS = "keep real and imaginary parts in two tensors, as the functions of fft take and give them"
+UNSUPPORTED: Final = (
+    *[UnsupportedDType(f"uint{n}", f"uint{n}", INTEGER, _WIDER) for n in (16, 32, 64)],
+    *[UnsupportedDType(f"complex{n}", f"complex{n}", COMPLEX, _PAIRS) for n in (64, 128)],
+)
+_NAMES: Final = {d.name: d for d in (*ALL, *UNSUPPORTED)}
 _default = float32
 _autocast_was_made = False
 _without_autocast: DType | None = _default
@@ -163,6 +187,8 @@ def as_dtype(dtype: Any, name: str) -> DType:
     if type(dtype) is DType:
         return dtype
     found = _BUILTIN.get(dtype) if isinstance(dtype, type) else None
+    if isinstance(dtype, UnsupportedDType):
+        raise TypeError(f"{name}(): tensors cannot have the dtype {dtype!r}: {dtype.remedy}")
     if found is None:
         raise TypeError(
             f"{name}(): argument 'dtype' must be a dtype such as tracejit.float32, got {dtype!r} of type {dtype.__class__.__name__}"
@@ -220,7 +246,14 @@ def _promote(a: DType, b: DType) -> DType:
     raise AssertionError((a, b))
 
 
-_PROMOTION: Final = {(a, b): _promote(a, b) for a in ALL for b in ALL}
+class _Promotions(dict[tuple[DType, DType], DType]):
+    """The dtype of each pair."""
+
+    def __missing__(self, pair: tuple[Any, Any]) -> DType:
+        return self[as_dtype(pair[0], "promote_types"), as_dtype(pair[1], "promote_types")]
+
+
+_PROMOTION: Final = _Promotions({(a, b): _promote(a, b) for a in ALL for b in ALL})
 
 
 def promote_types(type1: DType, type2: DType) -> DType:

@@ -5,9 +5,23 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NoReturn
 
-__all__ = ["missing_names", "nearest"]
+__all__ = ["ABSENT_NAMES", "absent", "missing_names", "nearest"]
+
+_COMPLEX = (
+    "tracejit has no complex numbers: keep real and imaginary parts in two tensors, as the functions of fft take and give them"
+)
+_SPARSE = "tensors are dense: use a dense tensor, or index_add() and scatter_add() along lists of indices"
+ABSENT_NAMES: Final = {
+    **dict.fromkeys(("complex", "eig", "eigvals", "imag", "istft", "polar", "view_as_complex", "view_as_real"), _COMPLEX),
+    **dict.fromkeys(("sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csr_tensor", "to_sparse"), _SPARSE),
+    **dict.fromkeys(
+        ("jagged", "nested_tensor"), "all rows of a tensor are of one size: pad them, and give their lengths or a mask"
+    ),
+    "as_strided": "a view with strides of one's own may lie over itself: use unfold(), expand(), slices or reshape()",
+}
+"""What is not here for a reason of principle, by the last part of PyTorch's name: why, and what to use."""
 
 
 def nearest(name: str, names: Any) -> str:
@@ -39,6 +53,39 @@ def missing_names(module: str) -> Callable[[str], Any]:
     def missing(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        raise AttributeError(f"module {module!r} has no attribute {name!r}: {nearest(name, vars(sys.modules[module]))}")
+        why = ABSENT_NAMES.get(name) or nearest(name, vars(sys.modules[module]))
+        raise AttributeError(f"module {module!r} has no attribute {name!r}: {why}")
 
     return missing
+
+
+class _AbsentClass(type):
+    """The type of classes that only have a name: nothing is an instance, and making one raises `error` with `message`."""
+
+    message: str
+    error: type[Exception]
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return False
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise cls.error(cls.message)
+
+    def __getattr__(cls, name: str) -> Any:
+        raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}: {cls.message}")
+
+
+def absent(module: str, name: str, message: str, error: type[Exception] = NotImplementedError) -> Any:
+    """What programs can import under a name of PyTorch's and not use: calling it raises `error`, which says what to do instead.
+
+    A class, of which nothing is an instance, for a name that begins with a capital letter; else a function."""
+    doc = f"Raises {error.__name__}: {message}"
+    if name.lstrip("_")[:1].isupper():
+        return _AbsentClass(name, (), {"__module__": module, "__doc__": doc, "message": message, "error": error})
+
+    def function(*args: Any, **kwargs: Any) -> NoReturn:
+        raise error(message)
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__, function.__doc__ = module, doc
+    return function

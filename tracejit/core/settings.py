@@ -8,12 +8,13 @@ from tracejit.core import dtypes
 from tracejit.core.devices import CPU, device, require_cpu
 
 __all__ = [
-    "are_deterministic_algorithms_enabled", "get_default_device", "get_float32_matmul_precision", "get_num_interop_threads",
-    "set_default_device", "set_default_tensor_type", "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads",
-    "use_deterministic_algorithms",
+    "are_deterministic_algorithms_enabled", "get_default_device", "get_deterministic_debug_mode", "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "set_default_device", "set_default_tensor_type", "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_flush_denormal",
+    "set_num_interop_threads", "use_deterministic_algorithms",
 ]  # fmt: skip
 
-_settings: dict[str, Any] = {"deterministic": False, "precision": "highest", "interop": 1}
+_settings: dict[str, Any] = {"deterministic": 0, "precision": "highest", "interop": 1}
 
 
 def set_default_device(device: Any) -> None:
@@ -37,7 +38,22 @@ def set_default_tensor_type(t: Any) -> None:
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Accepted: all algorithms are deterministic."""
-    _settings["deterministic"] = bool(mode)
+    _settings["deterministic"] = (1 if warn_only else 2) if mode else 0
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """use_deterministic_algorithms() by a number or its name: 0 "default", 1 "warn", 2 "error".  Raises RuntimeError for others."""
+    modes = ("default", "warn", "error")
+    if debug_mode not in (*modes, 0, 1, 2):
+        raise RuntimeError(
+            f"set_deterministic_debug_mode(): expected 'default', 'warn', 'error' or their numbers 0, 1, 2, got {debug_mode!r}"
+        )
+    _settings["deterministic"] = modes.index(debug_mode) if isinstance(debug_mode, str) else debug_mode
+
+
+def get_deterministic_debug_mode() -> int:
+    """0, 1 or 2: what set_deterministic_debug_mode() or use_deterministic_algorithms() was told last."""
+    return int(_settings["deterministic"])
 
 
 def are_deterministic_algorithms_enabled() -> bool:

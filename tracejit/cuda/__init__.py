@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from tracejit.core.missing import missing_names
+from tracejit.core.missing import absent, missing_names
 from tracejit.cuda import amp
 
 __all__ = [
-    "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "Event", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
+    "BoolTensor", "ByteTensor", "CUDAGraph", "CharTensor", "DoubleTensor", "Event", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
     "OutOfMemoryError", "ShortTensor", "Stream", "amp", "current_device", "current_stream", "device", "device_count", "empty_cache",
-    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "init", "ipc_collect",
-    "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
-    "max_memory_reserved", "memory_allocated", "memory_reserved", "reset_max_memory_allocated", "reset_peak_memory_stats",
-    "seed", "seed_all", "set_device", "stream", "synchronize",
+    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_sync_debug_mode", "graph", "init",
+    "ipc_collect", "is_available", "is_bf16_supported", "is_initialized", "make_graphed_callables", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "memory_allocated", "memory_cached", "memory_reserved",
+    "memory_stats", "memory_summary", "reset_max_memory_allocated", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
+    "set_rng_state", "set_sync_debug_mode", "stream", "synchronize", "utilization",
 ]  # fmt: skip
 
 
@@ -24,10 +25,12 @@ class OutOfMemoryError(RuntimeError):
     """Never raised: there is no memory of a device."""
 
 
+_ONLY_CPU = "tracejit computes on the CPU only, not with CUDA enabled"
+_initialized = False
+
+
 def _refuse(name: str) -> NoReturn:
-    raise AssertionError(
-        f"cuda.{name}(): tracejit computes on the CPU only, not with CUDA enabled; ask cuda.is_available() first"
-    )
+    raise AssertionError(f"cuda.{name}(): {_ONLY_CPU}; ask cuda.is_available() first")
 
 
 def is_available() -> bool:
@@ -117,41 +120,26 @@ memory_allocated = _nothing("memory_allocated", "0 bytes.", 0)
 memory_reserved = _nothing("memory_reserved", "0 bytes.", 0)
 max_memory_allocated = _nothing("max_memory_allocated", "0 bytes.", 0)
 max_memory_reserved = _nothing("max_memory_reserved", "0 bytes.", 0)
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved  # the older names
 
 
-class Stream:
-    """Raises AssertionError: there is no device whose work could be ordered."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse("Stream")
+def _absent_type(name: str) -> Any:
+    return absent("tracejit.cuda", name, f"type {name} not available: {_ONLY_CPU}", TypeError)
 
 
-class Event:
-    """Raises AssertionError: there is no device whose work could be timed."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse("Event")
+def _absent_on_cpu(name: str) -> Any:
+    return absent("tracejit.cuda", name, f"cuda.{name}(): {_ONLY_CPU}; ask cuda.is_available() first", AssertionError)
 
 
-class _AbsentType(type):
-    """A constructor of tensors on a device."""
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return False
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(f"type {cls.__name__} not available: tracejit computes on the CPU only, not with CUDA enabled")
-
-
-def _absent(name: str) -> _AbsentType:
-    return _AbsentType(
-        name, (), {"__module__": "tracejit.cuda", "__doc__": "Raises TypeError: there is no CUDA; no tensor is one."}
-    )
-
-
-FloatTensor, DoubleTensor, HalfTensor = _absent("FloatTensor"), _absent("DoubleTensor"), _absent("HalfTensor")
-LongTensor, IntTensor, ShortTensor = _absent("LongTensor"), _absent("IntTensor"), _absent("ShortTensor")
-ByteTensor, BoolTensor, CharTensor = _absent("ByteTensor"), _absent("BoolTensor"), _absent("CharTensor")
+CUDAGraph, Event, Stream, graph = (_absent_on_cpu(name) for name in ("CUDAGraph", "Event", "Stream", "graph"))
+make_graphed_callables, utilization = _absent_on_cpu("make_graphed_callables"), _absent_on_cpu("utilization")
+get_sync_debug_mode, set_sync_debug_mode = _absent_on_cpu("get_sync_debug_mode"), _absent_on_cpu("set_sync_debug_mode")
+memory_stats, memory_summary, set_rng_state = (
+    _absent_on_cpu(name) for name in ("memory_stats", "memory_summary", "set_rng_state")
+)
+FloatTensor, DoubleTensor, HalfTensor = _absent_type("FloatTensor"), _absent_type("DoubleTensor"), _absent_type("HalfTensor")
+LongTensor, IntTensor, ShortTensor = _absent_type("LongTensor"), _absent_type("IntTensor"), _absent_type("ShortTensor")
+ByteTensor, BoolTensor, CharTensor = _absent_type("ByteTensor"), _absent_type("BoolTensor"), _absent_type("CharTensor")
 
 
 class _Context:

@@ -38,7 +38,7 @@ _PLACES: Final[dict[str, tuple[ModuleType, ...]]] = {
 
 _CLASSES: Final[dict[str, tuple[ModuleType, str]]] = {
     "adaptive": (losses, ""),
-    "batchnorm": (normalisation, "BatchNorm1d BatchNorm2d BatchNorm3d"),
+    "batchnorm": (normalisation, "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm"),
     "channelshuffle": (rearrangements, "ChannelShuffle"),
     "distance": (layers, "CosineSimilarity PairwiseDistance"),
     "flatten": (rearrangements, "Flatten Unflatten"),

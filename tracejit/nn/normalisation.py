@@ -15,7 +15,7 @@ from tracejit.tensor import tensor
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "CrossMapLRN2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
-    "LayerNorm", "LocalResponseNorm", "RMSNorm",
+    "LayerNorm", "LocalResponseNorm", "RMSNorm", "SyncBatchNorm",
 ]  # fmt: skip
 
 
@@ -255,6 +255,54 @@ class BatchNorm3d(_BatchNorm):
     """Batch normalisation of (N, C, D, H, W) inputs; arguments, sizes and errors are as those of BatchNorm2d."""
 
     _ranks = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation of (N, C, *) inputs over the batches of all processes, which is this one: BatchNorm1d, 2d and 3d in one.
+
+    process_group: None, as there are no process groups.  Raises ValueError for inputs of fewer than two dimensions, RuntimeError for a
+    process group."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        if process_group is not None:
+            raise RuntimeError(f"SyncBatchNorm(): there are no process groups in tracejit, got {process_group!r}; leave it out")
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = None
+
+    def _check_input(self, input: Any) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+        if input.shape[1] == 0:
+            raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with a SyncBatchNorm, which has the same parameters and buffers, in the place of each BatchNorm in it.
+
+        A BatchNorm itself is not changed; any other module is, and is what is given back."""
+        out = module
+        if isinstance(module, _BatchNorm):
+            out = cls(
+                module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group,
+                bias=module.bias is not None,
+            )  # fmt: skip
+            for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked", "training"):
+                setattr(out, name, getattr(module, name))
+        for name, child in module.named_children():
+            setattr(out, name, cls.convert_sync_batchnorm(child, process_group))
+        return out
 
 
 class _InstanceNorm(_RunningNorm):

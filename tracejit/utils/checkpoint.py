@@ -24,7 +24,7 @@ from tracejit.ops.movement.views import detach
 from tracejit.ops.public.random import default_generator
 from tracejit.tensor import Tensor, wrap
 
-__all__ = ["checkpoint", "checkpoint_sequential"]
+__all__ = ["checkpoint", "checkpoint_sequential", "get_device_states", "set_device_states"]
 
 Place = tuple[Any, int]
 
@@ -184,3 +184,14 @@ def _run_all(members: Sequence[Callable[[Any], Any]], x: Any) -> Any:
     for member in members:
         x = member(x)
     return x
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
+    """([], []): the numbers of the devices that tensors are on, and the states of the generators there; the CPU is none of them."""
+    return [], []
+
+
+def set_device_states(devices: Sequence[int], states: Sequence[Any], *, device_type: str | None = None) -> None:
+    """Sets what get_device_states() gave, which is nothing.  Raises RuntimeError for a device."""
+    if devices or states:
+        raise RuntimeError(f"set_device_states(): there are no devices {list(devices)}: tracejit computes on the CPU only")

@@ -49,6 +49,12 @@ def mm(input: Any, mat2: Any) -> Any:
     return matmul(input, mat2)
 
 
+@public(method=False)
+def spmm(input: Any, mat2: Any) -> Any:
+    """mm(): tensors are dense."""
+    return mm(input, mat2)
+
+
 @public()
 def bmm(input: Any, mat2: Any) -> Any:
     """Batched product of (B, n, m) and (B, m, p)."""

@@ -84,6 +84,24 @@ def poisson(input: Any, generator: Generator | None = None) -> Any:
     return arithmetic.cast(rounding.ceil(high), dtype=input.dtype)
 
 
+@public(method=False)
+def binomial(count: Any, prob: Any, generator: Generator | None = None) -> Any:
+    """How many of `count` trials succeed, each with probability `prob`: a draw for each pair, of the shape of the two together and the
+    dtype of `count`.  The gradient is zero.
+
+    Raises RuntimeError for a negative count and for a probability outside of [0, 1]."""
+    n, p = (arithmetic.cast(detach(x), dtype=dtypes.float64) for x in (count, prob))
+    if bool(FUNCTIONS["any"](comparison.lt(n, 0))):
+        raise RuntimeError("binomial(): expected counts that are not negative")
+    if bool(FUNCTIONS["any"](comparison.lt(p, 0))) or bool(FUNCTIONS["any"](comparison.gt(p, 1))):
+        raise RuntimeError("binomial(): expected probabilities between 0 and 1")
+    n = FUNCTIONS["floor"](n + 0 * p)
+    trials = int(FUNCTIONS["amax"](n)) if n.numel() else 0
+    succeeds = comparison.lt(uniform_of((trials, *n.shape), dtypes.float64, generator), p)
+    counted = comparison.lt(FUNCTIONS["arange"](trials).reshape(trials, *(1,) * n.ndim), n)
+    return arithmetic.cast(FUNCTIONS["sum"](succeeds & counted, 0), dtype=count.dtype)
+
+
 @rounds_once
 def _cauchy_in(input: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Any:
     """Numbers of the Cauchy distribution around `median` of width `sigma`."""
