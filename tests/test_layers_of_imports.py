@@ -34,7 +34,21 @@ EAGER_COLUMN = [
 ]
 EAGER_COLUMN += [
     {"nn", "optim", "data", "distributions"},
-    {"array_api", "control_flow", "func", "library", "vision", "utils", "serialization", "testing", "jit", "hub", "_utils"},
+    {
+        "array_api",
+        "control_flow",
+        "func",
+        "library",
+        "vision",
+        "utils",
+        "serialization",
+        "testing",
+        "jit",
+        "hub",
+        "_utils",
+        "_C",
+        "quasirandom",
+    },
 ]
 COMPILER_COLUMN = [
     {"config"},

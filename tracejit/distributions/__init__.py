@@ -7,6 +7,7 @@ from tracejit.distributions import (
     categorical,
     cauchy,
     chi2,
+    constraint_registry,
     constraints,
     dirichlet,
     distribution,
@@ -19,8 +20,11 @@ from tracejit.distributions import (
     independent,
     kl,
     kl_moments,
+    kumaraswamy,
     laplace,
+    lkj_cholesky,
     log_normal,
+    lowrank_multivariate_normal,
     mixture_same_family,
     multinomial,
     multivariate_normal,
@@ -36,12 +40,14 @@ from tracejit.distributions import (
     transforms,
     uniform,
     utils,
+    von_mises,
     weibull,
 )
 from tracejit.distributions.bernoulli import Bernoulli
 from tracejit.distributions.beta import Beta
 from tracejit.distributions.categorical import Categorical, OneHotCategorical, OneHotCategoricalStraightThrough
 from tracejit.distributions.cauchy import Cauchy
+from tracejit.distributions.constraint_registry import biject_to, transform_to
 from tracejit.distributions.dirichlet import Dirichlet
 from tracejit.distributions.discrete import Binomial, Geometric, Poisson
 from tracejit.distributions.distribution import Distribution
@@ -52,8 +58,11 @@ from tracejit.distributions.half_cauchy import HalfCauchy
 from tracejit.distributions.half_normal import HalfNormal
 from tracejit.distributions.independent import Independent
 from tracejit.distributions.kl import kl_divergence, register_kl
+from tracejit.distributions.kumaraswamy import Kumaraswamy
 from tracejit.distributions.laplace import Laplace
+from tracejit.distributions.lkj_cholesky import LKJCholesky
 from tracejit.distributions.log_normal import LogNormal
+from tracejit.distributions.lowrank_multivariate_normal import LowRankMultivariateNormal
 from tracejit.distributions.mixture_same_family import MixtureSameFamily
 from tracejit.distributions.multinomial import Multinomial
 from tracejit.distributions.multivariate_normal import MultivariateNormal
@@ -67,20 +76,27 @@ from tracejit.distributions.transformed_distribution import TransformedDistribut
 from tracejit.distributions.transforms import (
     AbsTransform,
     AffineTransform,
+    CatTransform,
     ComposeTransform,
+    CorrCholeskyTransform,
+    CumulativeDistributionTransform,
     ExpTransform,
     IndependentTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
     PowerTransform,
     ReshapeTransform,
     SigmoidTransform,
     SoftmaxTransform,
     SoftplusTransform,
+    StackTransform,
     StickBreakingTransform,
     TanhTransform,
     Transform,
     identity_transform,
 )  # fmt: skip
 from tracejit.distributions.uniform import Uniform
+from tracejit.distributions.von_mises import VonMises
 from tracejit.distributions.weibull import Weibull
 
 __all__ = [
@@ -89,10 +105,13 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "Binomial",
+    "CatTransform",
     "Categorical",
     "Cauchy",
     "Chi2",
     "ComposeTransform",
+    "CorrCholeskyTransform",
+    "CumulativeDistributionTransform",
     "Dirichlet",
     "Distribution",
     "ExpTransform",
@@ -104,8 +123,12 @@ __all__ = [
     "HalfNormal",
     "Independent",
     "IndependentTransform",
+    "Kumaraswamy",
+    "LKJCholesky",
     "Laplace",
     "LogNormal",
+    "LowRankMultivariateNormal",
+    "LowerCholeskyTransform",
     "MixtureSameFamily",
     "Multinomial",
     "MultivariateNormal",
@@ -115,6 +138,7 @@ __all__ = [
     "OneHotCategoricalStraightThrough",
     "Pareto",
     "Poisson",
+    "PositiveDefiniteTransform",
     "PowerTransform",
     "RelaxedBernoulli",
     "RelaxedOneHotCategorical",
@@ -122,19 +146,23 @@ __all__ = [
     "SigmoidTransform",
     "SoftmaxTransform",
     "SoftplusTransform",
+    "StackTransform",
     "StickBreakingTransform",
     "StudentT",
     "TanhTransform",
     "Transform",
     "TransformedDistribution",
     "Uniform",
+    "VonMises",
     "Weibull",
     "bernoulli",
     "beta",
+    "biject_to",
     "binomial",
     "categorical",
     "cauchy",
     "chi2",
+    "constraint_registry",
     "constraints",
     "dirichlet",
     "distribution",
@@ -148,8 +176,11 @@ __all__ = [
     "independent",
     "kl",
     "kl_divergence",
+    "kumaraswamy",
     "laplace",
+    "lkj_cholesky",
     "log_normal",
+    "lowrank_multivariate_normal",
     "mixture_same_family",
     "multinomial",
     "multivariate_normal",
@@ -162,9 +193,11 @@ __all__ = [
     "relaxed_bernoulli",
     "relaxed_categorical",
     "studentT",
+    "transform_to",
     "transformed_distribution",
     "transforms",
     "uniform",
     "utils",
+    "von_mises",
     "weibull",
 ]  # fmt: skip

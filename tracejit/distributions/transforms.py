@@ -19,13 +19,16 @@ from tracejit.distributions import constraints
 from tracejit.distributions.constraints import Constraint
 from tracejit.distributions.distribution import broadcast
 from tracejit.distributions.independent import summed
+from tracejit.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
 from tracejit.functional import logsigmoid, pad, softplus
-from tracejit.functions import arange
+from tracejit.functions import arange, cat, eye, stack
+from tracejit.linalg import cholesky
 from tracejit.tensor import Tensor
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "ComposeTransform", "ExpTransform", "IndependentTransform", "PowerTransform", "ReshapeTransform",
-    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StickBreakingTransform", "TanhTransform", "Transform",
+    "AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CorrCholeskyTransform", "CumulativeDistributionTransform",
+    "ExpTransform", "IndependentTransform", "LowerCholeskyTransform", "PositiveDefiniteTransform", "PowerTransform", "ReshapeTransform",
+    "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform", "StickBreakingTransform", "TanhTransform", "Transform",
     "identity_transform",
 ]  # fmt: skip
 
@@ -588,3 +591,196 @@ class PowerTransform(Transform):
         return isinstance(other, PowerTransform) and _same(self.exponent, other.exponent)
 
     __hash__ = Transform.__hash__
+
+
+class LowerCholeskyTransform(_Plain):
+    """Square matrices as lower triangular ones with a positive diagonal: that of y is exp of that of x."""
+
+    domain, codomain = constraints.independent(constraints.real, 2), constraints.lower_cholesky
+
+    def _call(self, x: Any) -> Any:
+        return x.tril(-1) + x.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
+
+    def _inverse(self, y: Any) -> Any:
+        return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
+
+
+class PositiveDefiniteTransform(_Plain):
+    """Square matrices as positive definite ones: y is the matrix whose Cholesky factor LowerCholeskyTransform gives."""
+
+    domain, codomain = constraints.independent(constraints.real, 2), constraints.positive_definite
+
+    def _call(self, x: Any) -> Any:
+        factor = LowerCholeskyTransform()(x)
+        return factor @ factor.mT
+
+    def _inverse(self, y: Any) -> Any:
+        return LowerCholeskyTransform().inv(cholesky(y))
+
+
+class CorrCholeskyTransform(_Plain):
+    """Vectors of n * (n - 1) / 2 numbers as Cholesky factors of (n, n) matrices of correlations.
+
+    In row i, tanh(x) says of each column before the diagonal what share of the length that the ones before have left it takes; the
+    diagonal takes the rest.  Stan Reference Manual, "Cholesky factors of correlation matrices".  The Jacobian is that of what is below
+    the diagonal."""
+
+    domain, codomain = constraints.real_vector, constraints.corr_cholesky
+    bijective = True
+
+    def _call(self, x: Any) -> Any:
+        eps = finfo(x.dtype).eps
+        share = vec_to_tril_matrix(x.tanh().clamp(-1 + eps, 1 - eps), diag=-1)
+        left = pad((1 - share**2).sqrt().cumprod(-1)[..., :-1], [1, 0], value=1.0)
+        return (share + eye(share.shape[-1], dtype=x.dtype)) * left
+
+    def _left(self, y: Any) -> Any:
+        """The squared length that the columns before have left for each element below the diagonal, row by row."""
+        return tril_matrix_to_vec(pad(1 - (y * y).cumsum(-1)[..., :-1], [1, 0], value=1.0), diag=-1)
+
+    def _inverse(self, y: Any) -> Any:
+        return (tril_matrix_to_vec(y, diag=-1) / self._left(y).sqrt()).atanh()
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return (0.5 * self._left(y).log() + TanhTransform().log_abs_det_jacobian(x, y)).sum(-1)
+
+    def forward_shape(self, shape: Any) -> Any:
+        size = round((0.25 + 2 * shape[-1]) ** 0.5 + 0.5)
+        if size * (size - 1) // 2 != shape[-1]:
+            raise ValueError(f"Input is not a flattened lower-diagonal number: {shape[-1]} is not n * (n - 1) / 2")
+        return (*shape[:-1], size, size)
+
+    def inverse_shape(self, shape: Any) -> Any:
+        if len(shape) < 2 or shape[-2] != shape[-1]:
+            raise ValueError(f"Input is not square: {tuple(shape)}")
+        return (*shape[:-2], shape[-1] * (shape[-1] - 1) // 2)
+
+
+class CumulativeDistributionTransform(Transform):
+    """y is the distribution function of `distribution` at x: of its draws, uniform numbers."""
+
+    bijective = True
+    codomain = constraints.unit_interval
+
+    def __init__(self, distribution: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.distribution = distribution
+
+    @property
+    def sign(self) -> Any:
+        return 1
+
+    @property
+    def domain(self) -> Any:  # type: ignore[override]
+        return self.distribution.support
+
+    def _call(self, x: Any) -> Any:
+        return self.distribution.cdf(x)
+
+    def _inverse(self, y: Any) -> Any:
+        return self.distribution.icdf(y)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return self.distribution.log_prob(x)
+
+
+class _PartByPart(Transform):
+    """Transforms of parts of their arguments along a dimension."""
+
+    def __init__(self, tseq: Sequence[Transform], dim: int, cache_size: int) -> None:
+        super().__init__(cache_size)
+        if not all(isinstance(part, Transform) for part in tseq):
+            raise AssertionError("All elements of tseq must be Transform instances")
+        self.transforms = [part.with_cache(cache_size) for part in tseq] if cache_size else list(tseq)
+        self.dim = dim
+
+    @property
+    def bijective(self) -> Any:  # type: ignore[override]
+        return all(part.bijective for part in self.transforms)
+
+    def _parts(self, x: Any) -> Sequence[Any]:
+        raise NotImplementedError
+
+    def _joined(self, parts: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def _call(self, x: Any) -> Any:
+        return self._joined([part(piece) for part, piece in zip(self.transforms, self._parts(x), strict=True)])
+
+    def _inverse(self, y: Any) -> Any:
+        return self._joined([part.inv(piece) for part, piece in zip(self.transforms, self._parts(y), strict=True)])
+
+
+class CatTransform(_PartByPart):
+    """Transforms of `lengths` places each (1 by default) along `dim`, as cat() joins them."""
+
+    def __init__(
+        self, tseq: Sequence[Transform], dim: int = 0, lengths: Sequence[int] | None = None, cache_size: int = 0
+    ) -> None:
+        super().__init__(tseq, dim, cache_size)
+        self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
+        if len(self.lengths) != len(self.transforms):
+            raise AssertionError(f"lengths ({len(self.lengths)}) must match transforms ({len(self.transforms)})")
+
+    @property
+    def event_dim(self) -> int:
+        """How many dimensions one argument has: the most that one of the transforms takes."""
+        return max(part.domain.event_dim for part in self.transforms)
+
+    @property
+    def length(self) -> int:
+        """How many places there are along `dim`."""
+        return sum(self.lengths)
+
+    @property
+    def domain(self) -> Any:  # type: ignore[override]
+        return constraints.cat([part.domain for part in self.transforms], self.dim, self.lengths)
+
+    @property
+    def codomain(self) -> Any:  # type: ignore[override]
+        return constraints.cat([part.codomain for part in self.transforms], self.dim, self.lengths)
+
+    def _parts(self, x: Any) -> Sequence[Any]:
+        if x.shape[self.dim] != self.length:
+            raise AssertionError(f"the size along dim {self.dim}, {x.shape[self.dim]}, must equal length {self.length}")
+        return list(x.split(self.lengths, self.dim))
+
+    def _joined(self, parts: Sequence[Any]) -> Any:
+        return cat(parts, self.dim)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        logarithms = [
+            summed(part.log_abs_det_jacobian(a, b), self.event_dim - part.domain.event_dim)
+            for part, a, b in zip(self.transforms, self._parts(x), self._parts(y), strict=True)
+        ]
+        from_end = (self.dim if self.dim < 0 else self.dim - x.dim()) + self.event_dim
+        return cat(logarithms, from_end) if from_end < 0 else sum(logarithms)
+
+
+class StackTransform(_PartByPart):
+    """A transform for each place along `dim`, as stack() joins them."""
+
+    def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
+        super().__init__(tseq, dim, cache_size)
+
+    @property
+    def domain(self) -> Any:  # type: ignore[override]
+        return constraints.stack([part.domain for part in self.transforms], self.dim)
+
+    @property
+    def codomain(self) -> Any:  # type: ignore[override]
+        return constraints.stack([part.codomain for part in self.transforms], self.dim)
+
+    def _parts(self, x: Any) -> Sequence[Any]:
+        if x.shape[self.dim] != len(self.transforms):
+            raise AssertionError(
+                f"the size along dim {self.dim}, {x.shape[self.dim]}, must equal the number of transforms, {len(self.transforms)}"
+            )
+        return list(x.unbind(self.dim))
+
+    def _joined(self, parts: Sequence[Any]) -> Any:
+        return stack(parts, self.dim)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        pairs = zip(self.transforms, self._parts(x), self._parts(y), strict=True)
+        return stack([part.log_abs_det_jacobian(a, b) for part, a, b in pairs], self.dim)
