@@ -17,7 +17,7 @@ from tracejit.autograd.compiled import CompiledNode, ConsumedNode
 from tracejit.autograd.tape import Storage
 from tracejit.capture.recording.cell import Held
 from tracejit.capture.recording.entry import Body, Recording
-from tracejit.cpython import c_api
+from tracejit.cpython import c_api, watchers
 from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.functions import Untranslatable, translate
 from tracejit.llvm.linked import linked
@@ -56,5 +56,5 @@ def machine_function(function: Function, namespace: Mapping[str, Any]) -> Any:
     if (length := sum(isinstance(node, Statement) for node in walk((function.guards, function.body)))) > _LONGEST:
         raise Untranslatable(f"a function of {length} statements ({_LONGEST} at most)")
     text, constants = translate(function, _SYMBOL, namespace, _slotted(namespace))
-    address, owner = linked(text, _SYMBOL)
+    address, owner = linked(text, _SYMBOL, imports=watchers.symbols())
     return builtin_function("entry", address, FASTCALL | KEYWORDS, (*constants, *owner))

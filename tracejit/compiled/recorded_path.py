@@ -19,7 +19,7 @@ from tracejit.compiled.side_trace import Trace, remainder
 from tracejit.config import config
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
-from tracejit.cpython import c_api
+from tracejit.cpython import c_api, words
 from tracejit.cpython.functions import Untranslatable
 from tracejit.cpython.size_table import Shapes
 from tracejit.ir.graph import Graph, Node
@@ -244,7 +244,8 @@ class Entry:
     def calls(self) -> str:
         """How calls reach the program, for a reader."""
         if self.machine is not None:
-            return "from machine code"
+            reason = words.unsupported()
+            return "from machine code" + (f", which checks objects one by one, since {reason}" if reason else "")
         if not c_api.supported():
             return f"from Python, since what cannot be translated is {c_api.unsupported()}"
         if self.interpreted_for:

@@ -12,7 +12,6 @@ import platform
 import sys
 import sysconfig
 import weakref
-from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType, MemberDescriptorType
 from typing import Any, Final
@@ -50,7 +49,7 @@ LISTS: Final = 1 << 25  # Py_TPFLAGS_LIST_SUBCLASS: list and what inherits from 
 TUPLES: Final = 1 << 26
 DICTIONARIES: Final = 1 << 29
 
-FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+FUNCTIONS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "PyDict_GetItemWithError": ("ptr", ("ptr", "ptr")),
     "PyDict_New": ("ptr", ()),
     "PyDict_Next": ("i32", ("ptr", "ptr", "ptr", "ptr")),
@@ -79,6 +78,7 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "PyList_New": ("ptr", ("i64",)),
     "PyLong_AsLongLong": ("i64", ("ptr",)),
     "PyLong_FromLongLong": ("ptr", ("i64",)),
+    "PyMem_RawMalloc": ("ptr", ("i64",)),
     "PyNumber_Add": ("ptr", ("ptr", "ptr")),
     "PyNumber_And": ("ptr", ("ptr", "ptr")),
     "PyNumber_FloorDivide": ("ptr", ("ptr", "ptr")),
@@ -118,7 +118,10 @@ FUNCTIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "_Py_Dealloc": ("void", ("ptr",)),
     "tracejit_new_array": ("ptr", ("ptr", "ptr", "i32", "ptr", "ptr", "ptr", "i32", "ptr")),  # PyArray_NewFromDescr
     "tracejit_new_object": ("ptr", ("ptr", "ptr", "ptr")),  # object.__new__
+    "tracejit_watch": ("ptr", ("ptr",)),  # watchers.WATCH
 }
+if sys.version_info >= (3, 12):
+    FUNCTIONS |= {"PyDict_Unwatch": ("i32", ("i32", "ptr")), "PyDict_Watch": ("i32", ("i32", "ptr"))}
 """C function -> (type of the result, types of the arguments)."""
 
 _THREAD_SIZE: Final = 256  # PyThreadState: bytes to search
@@ -169,7 +172,7 @@ def symbols() -> dict[str, int]:
     """Addresses of FUNCTIONS."""
     found = {"tracejit_new_array": new_array(), "tracejit_new_object": address_of_new()}
     for name in FUNCTIONS:
-        if name not in found:
+        if not name.startswith("tracejit_"):
             found[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
     return found
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import CellType, FunctionType, MappingProxyType, MethodWrapperType
 from typing import Any, Final
 
-from tracejit.cpython import c_api
+from tracejit.cpython import c_api, watchers
 from tracejit.cpython.c_api import CELL, MAPPING, NUMBER
 from tracejit.cpython.object_code import UNKNOWN, ObjectCode, Value
 from tracejit.replay.ir import (
@@ -271,21 +271,28 @@ class Expressions:
     def _looked_up(self, dictionary: str, key: Value, owner: Value) -> str:
         """A pointer to the item of a dictionary, null where there is none.  Where `owner`, which has the dictionary, and the key are always
         the same ones, what was found is remembered with the dictionary's version, and found again while it has that version."""
-        constant = owner.constant is not UNKNOWN and type(key.constant) is str
-        version = c_api.dictionary_version() if constant else None
-        if version is None:
+        versions = c_api.dictionary_version()
+        is_constant = owner.constant is not UNKNOWN and type(key.constant) is str
+        if not is_constant or (versions is None and not watchers.supported()):
             return self._search(dictionary, key)
-        remembered = self.out.space(2)
-        now = self.code.op(f"load i64, ptr {self.out.at(dictionary, version)}")
-        then = self.code.op(f"load i64, ptr {remembered}")
-        content = self.out.at(remembered, 8)
-        before = self.code.op(f"load ptr, ptr {content}")
+        remembered = self.out.space(3)  # where the version is, the version, what was found with it
+        version_at, content_at = self.out.at(remembered, 8), self.out.at(remembered, 16)
+        there, changed, join = self.code.label("there"), self.code.label("changed"), self.code.label("join")
+        place = self.code.op(f"load ptr, ptr {remembered}") if versions is None else self.out.at(dictionary, versions)
+        self.out.branch(self.code.op(f"icmp eq ptr {place}, null"), changed, there)
+        self.code.begin(there)
+        now, then = self.code.op(f"load i64, ptr {place}"), self.code.op(f"load i64, ptr {version_at}")
+        before = self.code.op(f"load ptr, ptr {content_at}")
         came = self.code.block
-        changed, join = self.code.label("changed"), self.code.label("join")
         self.out.branch(self.code.op(f"icmp eq i64 {now}, {then}"), join, changed)
         self.code.begin(changed)
+        if versions is None:  # a watch ends with the first change
+            place = self.out.call(watchers.WATCH, dictionary)
+        is_watched = self.code.op(f"icmp ne ptr {place}, null")
+        now = self.code.op(f"load i64, ptr {self.code.op(f'select i1 {is_watched}, ptr {place}, ptr {remembered}')}")
         found = self._search(dictionary, key)
-        self.code.lines += [f"store ptr {found}, ptr {content}", f"store i64 {now}, ptr {remembered}"]
+        stored = ((f"ptr {place}", remembered), (f"i64 {now}", version_at), (f"ptr {found}", content_at))
+        self.code.lines += [f"store {value}, ptr {at}" for value, at in stored]
         searched = self.code.block
         self.out.jump(join)
         self.code.begin(join)

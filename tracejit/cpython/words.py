@@ -1,15 +1,16 @@
 """Machine code that compares words of memory: how an entry knows in nanoseconds that objects it has checked are what they were.
 
 CPython 3.11 gives every dictionary a version (PEP 509: `ma_version_tag`), a number that no other state of any dictionary of the process
-shares, and slots of objects lie at fixed offsets.  So "this instance has the same attributes" and "this tensor has the same
-array and flags" are comparisons of a few words, whoever wrote to them and however.  A builtin function is made here:
+shares; from 3.12 on there is such a number for each dictionary that is watched (watchers.py).  Slots of objects lie at fixed offsets.  So
+"this instance has the same attributes" and "this tensor has the same array and flags" are comparisons of a few words, whoever wrote to
+them and however.  A builtin function is made here:
 
 * `same(table, addresses, *objects)`: whether the objects are those with these addresses, bytes of int64, and then whether `table` holds:
   bytes of int64, the number of pairs, pairs (address, expected word), and blocks (address, four expected words in a row).  Stops at the
   first difference, so an address may lie in an object that is only known to be alive because of what is before it.
 
 It runs under the GIL, allocates nothing, and runs no code of the program.  Invariant: layouts are verified on live objects before first
-use; where they are not the known ones `supported()` is false, and entries check everything in Python.
+use; where they are not the known ones `unsupported()` says so, and entries check everything one by one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
+from tracejit.cpython import c_api, watchers
 from tracejit.cpython.arrays import BYTES
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, MAPPING, SIZE, TYPE, slot_offsets, word
@@ -40,8 +42,10 @@ __all__ = [
     "same",
     "supported",
     "table",
+    "unsupported",
 ]
 
+_HAS_VERSIONS: Final = sys.version_info < (3, 12)
 _LENGTH: Final = SIZE  # of a list; a dictionary has ma_used there
 _VERSION: Final = 24  # PyDictObject.ma_version_tag
 _KEYS: Final = 32  # PyDictObject.ma_keys
@@ -82,14 +86,21 @@ def instance_words(instance: Any, dictionary: Any) -> list[int]:
     address = id(instance)
     if not supported() or word(address + _DICTIONARY) != id(dictionary):
         return []
-    place = id(dictionary) + _VERSION
+    place = _version(id(dictionary))
+    if not place:
+        return []
     return [address + TYPE, id(type(instance)), address + _DICTIONARY, id(dictionary), place, word(place)]
 
 
 def namespace_words(proxy: Any) -> list[int]:
     """Pairs that hold while the class dictionary behind a mappingproxy is as it is."""
-    place = word(id(proxy) + MAPPING) + _VERSION
+    place = _version(word(id(proxy) + MAPPING))
     return [place, word(place)]
+
+
+def _version(address: int) -> int:
+    """Where the word lies that moves when the dictionary at an address changes; 0 if nowhere."""
+    return address + _VERSION if _HAS_VERSIONS else watchers.watch(address)
 
 
 def item_words(items: Iterable[tuple[Any, Any, Any]]) -> list[int]:
@@ -169,11 +180,25 @@ class _Probe:
     """An object with attributes, to verify layouts on."""
 
 
-@cache
 def supported() -> bool:
-    """Whether this Python is one whose dictionaries have versions where they are expected."""
-    if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 11) or object.__basicsize__ != 16:
-        return False
+    """Whether words show that objects are what they were."""
+    return not unsupported()
+
+
+@cache
+def unsupported() -> str:
+    """What speaks against it; empty if nothing does."""
+    if c_api.unsupported():
+        return c_api.unsupported()
+    if _HAS_VERSIONS:
+        reason = "" if _has_versions() else "dictionaries of this build have no versions where they are expected"
+    else:
+        reason = watchers.unsupported()
+    return reason or ("" if _containers_are_known() else "items of this build's containers lie otherwise in memory")
+
+
+def _has_versions() -> bool:
+    """Whether dictionaries have versions where they are expected, and instances their dictionaries."""
     probe = _Probe()
     probe.first = 1  # type: ignore[attr-defined]
     dictionary, proxy = probe.__dict__, _Probe.__dict__
@@ -192,7 +217,7 @@ def supported() -> bool:
         seen.append(word(place))
     before = word(namespace)
     _Probe.mark = 1  # type: ignore[attr-defined]
-    return word(namespace) != before and word(place) == seen[-1] and _containers_are_known()
+    return word(namespace) != before and word(place) == seen[-1]
 
 
 def _containers_are_known() -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tracejit.core.aside import done_aside
@@ -12,16 +14,18 @@ from tracejit.llvm import machine_code, object_cache
 __all__ = ["linked"]
 
 
-def linked(text: str, symbol: str, computes: bool = False) -> tuple[int, tuple[Any, ...]]:
+def linked(
+    text: str, symbol: str, computes: bool = False, imports: Mapping[str, int] = MappingProxyType({})
+) -> tuple[int, tuple[Any, ...]]:
     """The address of function `symbol` of a text that shows no address, and what owns its code.  The text may call c_api.FUNCTIONS.
-    computes: whether it is worth the time that good code takes to make.
+    computes: whether it is worth the time that good code takes to make.  imports: other symbols that it may call -> addresses.
 
     Raises RuntimeError for a text that LLVM does not take."""
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
     found, _ = done_aside(
         lambda: object_cache.load_or_make(
             key,
-            lambda object_code: machine_code.link(object_code, c_api.symbols(), symbol),
+            lambda object_code: machine_code.link(object_code, {**c_api.symbols(), **imports}, symbol),
             lambda: machine_code.assemble(text, computes),
         )
     )
