@@ -228,6 +228,13 @@ def broadcast_shapes(operation: str, *shapes: tuple[Dim, ...]) -> tuple[Dim, ...
     return tuple(out)
 
 
+def require_broadcast(operation: str, shape: tuple[Dim, ...], target: tuple[Dim, ...]) -> None:
+    """Raise RuntimeError unless `shape` broadcasts to `target`.  Of symbolic sizes that asks, and so notes, which ones are equal."""
+    lead = len(target) - len(shape)
+    if lead < 0 or not all(s == t or s == 1 for s, t in zip(shape, target[lead:], strict=True)):
+        raise RuntimeError(f"{operation}(): a tensor of shape {list(shape)} does not broadcast to shape {list(target)}")
+
+
 def integer(operation: str, argument: str, value: Any) -> int:
     """The int that an argument stands for: an integer of Python or NumPy, or what has `__index__`, as a tensor of one integer has.
     Raises TypeError for anything else, bools and floats among it."""

@@ -16,7 +16,7 @@ from tracejit.core.aval import UNKNOWN, Aval
 from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.kernels import repaying
 from tracejit.core.op import Kind
-from tracejit.core.shapes import broadcast_shapes, product
+from tracejit.core.shapes import Dim, broadcast_shapes, product, require_broadcast
 from tracejit.core.symbolic import pinned
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import ArrayConstant, constant, full
@@ -112,12 +112,17 @@ def _wrap(name: str, x: Any, dims: tuple[int, ...], indices: tuple[Any, ...]) ->
     return own
 
 
-def _index_rule(x: Aval, *indices: Aval, dims: tuple[int, ...]) -> Aval:
+def _selected(x: Any, indices: tuple[Any, ...], dims: tuple[int, ...]) -> tuple[Dim, ...]:
+    """The shape of what `indices` select."""
     block = broadcast_shapes("index", *(i.shape for i in indices))
     rest = [s for d, s in enumerate(x.shape) if d not in dims]
     adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
     at = dims[0] if adjacent else 0
-    return Aval((*rest[:at], *block, *rest[at:]), x.dtype)
+    return (*rest[:at], *block, *rest[at:])
+
+
+def _index_rule(x: Aval, *indices: Aval, dims: tuple[int, ...]) -> Aval:
+    return Aval(_selected(x, indices, dims), x.dtype)
 
 
 def _index_element(b: Any, at: Any, x: Any, *indices: Any, dims: tuple[int, ...]) -> Any:
@@ -162,11 +167,7 @@ def _(c: Any, g: Any) -> Any:
 
 def _index_put_rule(base: Aval, value: Aval, *indices: Aval, dims: tuple[int, ...], accumulate: bool) -> Aval:
     require_one_dtype("index_put", base, value)
-    rank = base.ndim - len(dims) + (indices[0].ndim if len(indices) == 1 else max(i.ndim for i in indices))
-    if value.ndim > rank:  # other shapes that do not fit are for NumPy to find
-        raise RuntimeError(
-            f"index_put(): the values, of shape {list(value.shape)}, cannot be broadcast to what the indices select: {rank} dimensions"
-        )
+    require_broadcast("index_put", value.shape, _selected(base, indices, dims))
     return base
 
 

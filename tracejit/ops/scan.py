@@ -9,6 +9,7 @@ import numpy as np
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import int64
 from tracejit.core.op import Kind
+from tracejit.core.shapes import require_broadcast
 from tracejit.ops.declare import custom, require_one_dtype
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.elementwise.mathematics import exp
@@ -50,6 +51,7 @@ def exclusive(x: Any, dim: int, first: float) -> Any:
 
 def _recurrence_rule(a: Aval, b: Aval, dim: int) -> Aval:
     require_one_dtype("linear_recurrence", a, b)
+    require_broadcast("linear_recurrence", a.shape, b.shape)
     return b
 
 

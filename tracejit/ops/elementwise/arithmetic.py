@@ -10,6 +10,7 @@ from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, converted
 from tracejit.core.interrupts import is_foreign
+from tracejit.core.shapes import require_broadcast
 from tracejit.ops.creation import zero_gradient
 from tracejit.ops.declare import FLOAT, NONE, elementwise, involution, refuse_bool, require_one_dtype
 from tracejit.ops.elementwise.comparison import is_positive_zero
@@ -220,6 +221,7 @@ def _(c: Any, g: Any) -> Any:
 def _acc_rule(previous: Any, d: Aval) -> Aval:
     if previous is not None:
         require_one_dtype("acc", previous, d)
+        require_broadcast("acc", previous.shape, d.shape)
     return d
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.core.aval import Aval
+from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import bool_
 from tracejit.core.op import Effect, Kind
-from tracejit.core.shapes import same
+from tracejit.core.shapes import require_broadcast, same
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.declare import composite, custom, require_numbers, require_one_dtype
 from tracejit.ops.elementwise.arithmetic import add
@@ -299,9 +299,15 @@ def _(c: Any, g: Any) -> Any:
     return g, None
 
 
+def _written(target: Aval, value: Aval | ScalarAval) -> Aval:
+    if isinstance(value, Aval):
+        require_broadcast("write", value.shape, target.shape)
+    return target
+
+
 @custom(
     Kind.WRITE,
-    lambda target, value: target,
+    _written,
     effect=Effect.IN_PLACE,
     samples=cases((floats(4), floats(4, seed=1)), (floats(2, 3).T, floats(2, seed=1))),
 )

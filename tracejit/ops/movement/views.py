@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import from_numpy_dtype, int64
 from tracejit.core.op import Kind, Op
-from tracejit.core.shapes import contiguous, equal_runs, reshaped_strides
+from tracejit.core.shapes import contiguous, equal_runs, product, require_broadcast, reshaped_strides
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import full
 from tracejit.ops.declare import custom, require_one_dtype, view
@@ -55,8 +55,14 @@ def _reshaped(b: Any, at: Any, x: Any, shape: Shape) -> Any:
     return x[found]
 
 
+def _reshape_rule(x: Aval, shape: Shape) -> Aval:
+    if product(x.shape) != product(shape):
+        raise RuntimeError(f"reshape(): a tensor of shape {list(x.shape)} has not as many elements as shape {list(shape)}")
+    return Aval(shape, x.dtype)
+
+
 @view(
-    lambda x, shape: Aval(shape, x.dtype),
+    _reshape_rule,
     _reshaped,
     strides=reshaped_strides,
     undone=lambda before, shape: {"shape": before},
@@ -126,8 +132,13 @@ def _(s: Any, x: Any, dims: Shape) -> Any:
     return s(permute, *x.operands, dims=tuple(x.attributes["dims"][d] for d in dims)) if x.op is permute else None
 
 
+def _expand_rule(x: Aval, shape: Shape) -> Aval:
+    require_broadcast("expand", x.shape, shape)
+    return Aval(shape, x.dtype)
+
+
 @view(
-    lambda x, shape: Aval(shape, x.dtype),
+    _expand_rule,
     lambda b, at, x, shape: x[at[len(shape) - len(x.shape) :]],
     undone=lambda before, shape: {"shape": before} if before == shape else None,
     simpler=_latest,
