@@ -24,6 +24,7 @@ import programs_iterators
 import programs_language
 import programs_leaving
 import programs_lifetimes
+import programs_made_classes
 import programs_modules
 import programs_numbered_items
 import programs_numbers
@@ -50,9 +51,9 @@ from registered_programs import PROGRAMS
 __all__ = [
     "PROGRAMS", "programs_aliasing", "programs_ambient", "programs_classes", "programs_collections", "programs_containers",
     "programs_control", "programs_draws", "programs_eager", "programs_flow", "programs_functions", "programs_hooks", "programs_iterators",
-    "programs_language", "programs_leaving", "programs_lifetimes", "programs_modules", "programs_numbered_items", "programs_numbers",
-    "programs_numbers_that_leave", "programs_objects", "programs_order", "programs_outliving", "programs_places", "programs_reach",
-    "programs_reached", "programs_records", "programs_results", "programs_special_methods", "programs_stand_ins",
+    "programs_language", "programs_leaving", "programs_lifetimes", "programs_made_classes", "programs_modules", "programs_numbered_items",
+    "programs_numbers", "programs_numbers_that_leave", "programs_objects", "programs_order", "programs_outliving", "programs_places",
+    "programs_reach", "programs_reached", "programs_records", "programs_results", "programs_special_methods", "programs_stand_ins",
     "programs_state", "programs_subclasses", "programs_tensor_state", "programs_tensors", "programs_truth", "programs_views", "run",
 ]  # fmt: skip
 

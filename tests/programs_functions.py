@@ -310,31 +310,6 @@ def rest_of_a_call_after_its_recording_stopped():
     return over(fn, (2.0, 3, 4.0), (2, 5.0))
 
 
-@program(reason="implicit_python")
-def class_made_inside_sees_plain_numbers():
-    def fn(a, n, *rest):
-        m = n + 1
-
-        class C(Box):
-            k = n
-            kinds = [type(n).__name__, type(m).__name__, [type(r).__name__ for r in rest]]
-
-            def get(self):
-                return type(n).__name__, type(m).__name__
-
-        def deco(cls):
-            cls.z = n
-            return cls
-
-        @deco
-        class D(C, metaclass=type):
-            pass
-
-        return a * C.k, C.kinds, C().get(), type(D.z).__name__
-
-    return over(fn, (2.0, 3), (2, 5.0))
-
-
 @program()
 def decorator_with_a_state():
     class Count:

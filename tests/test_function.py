@@ -410,3 +410,28 @@ def test_numbers_of_numpy_and_sizes_go_through_a_function_as_numbers_of_the_call
             x = tracejit.ones(3 if function is by_schedule else 4 + 3 * k, 2, requires_grad=True)
             assert compiled(x, k / 10).equal(function(x, k / 10))
         assert compiled.stats.traces <= recordings, compiled.explain()
+
+
+def test_a_saved_output_and_a_backward_that_is_differentiable_once_stay_compiled() -> None:
+    class Root(tracejit.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            y = x.sqrt()
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        @tracejit.autograd.function.once_differentiable
+        def backward(ctx: Any, g: Any) -> Any:
+            (y,) = ctx.saved_tensors
+            return g / (2 * y.detach())
+
+    def step(x: Any) -> Any:
+        Root.apply(x).sum().backward()
+        return x.grad
+
+    compiled = tracejit.compile(step)
+    for k in range(4):
+        x = tracejit.tensor([1.0 + k, 4.0], requires_grad=True)
+        assert compiled(x).equal(0.5 / x.detach().sqrt())
+    assert compiled.stats.compiled_calls == 3, compiled.explain()

@@ -472,6 +472,23 @@ FINDINGS = {
         def call(f):
             return f(T.tensor([[1.553, -1.0, -0.1]]), T.tensor([[3e38], [math.inf], [2.5]]))
     """,
+    "products of transposed matrices that overflow": """
+        def target(a):
+            return a @ a
+        def call(f):
+            return f(made('float32', (4, 4), 0, 'special').transpose(1, 0))
+    """,
+    "a gradient that is a step of Python, for two sizes of something else": """
+        k = T.tensor(0.472, requires_grad=True)
+        def target(a, i):
+            return k.take(i)
+        def call(f):
+            try:
+                f(T.zeros(0, 0), T.tensor(0.5))
+            except RuntimeError as error:
+                f(T.zeros(0, 2), T.tensor(-1)).backward()
+                return str(error), k.grad
+    """,
     "erfc and lgamma where they are sensitive": """
         def target(a, b):
             return a.erfc(), b.lgamma(), T.logaddexp(a, -a)

@@ -225,6 +225,27 @@ def test_explain_says_in_a_sentence_why_a_function_runs_eagerly_and_what_to_do()
     assert f"step: runs eagerly: nothing is known about the C function sys.getsizeof() {place}. Move the call out of" in sentence
 
 
+@pytest.mark.filterwarnings("ignore::tracejit.compiler.PerformanceWarning")
+def test_explain_promises_nothing_where_calls_keep_missing_the_recorded_path() -> None:
+    def step(x: T.Tensor, n: int) -> T.Tensor:
+        return x * sys.getsizeof(x) if n else x * 2
+
+    def said() -> str:
+        return " ".join(line.strip() for line in compiled.explain().splitlines()[:3])
+
+    compiled = T.compile(step, wait=True)
+    compiled(T.ones(1), 0)
+    assert "step: no call has run compiled yet; 1 recording, and calls like those that were recorded will." in said()
+    for n in range(1, 21):
+        compiled(T.ones(1), n)
+    assert (
+        "step: 0 of 21 calls ran compiled: 20 calls did not fit the one recorded path and ran eagerly: nothing is known about"
+        in said()
+    )
+    compiled(T.ones(1), 0)
+    assert "step: 1 of 22 calls ran compiled" in said()
+
+
 def test_explain_says_what_most_calls_did() -> None:
     function = T.compile(lambda x: x * 2 if x.sum() > 0 else x - 1, wait=True)
     function(T.ones(2))

@@ -71,3 +71,14 @@ def test_functions_that_a_recording_does_not_see_into_warn_at_the_door() -> None
     root = Path(T.__file__).parent
     native = [*root.glob("ops/**/*.py"), *root.glob("functional/*.py"), *root.glob("tensor/*.py"), *root.glob("linalg*/*.py")]
     assert [path.name for path in native if "warnings.warn(" in path.read_text()] == []
+
+
+def test_a_layer_that_is_compiled_by_itself_warns_at_the_line_that_calls_it() -> None:
+    layer = T.nn.Dropout2d()
+    compiled = T.compile(layer)
+    wanted = told(lambda x: layer(x))
+    found = told(lambda x: compiled(x))
+    assert [w[:3] for _, seen in found for w in seen] == [w[:3] for _, seen in wanted for w in seen]
+    lines = [line for _, seen in found for *_, line in seen]
+    assert len(lines) == 4 and len(set(lines)) == 1
+    assert compiled.stats.traces <= 3 and compiled.stats.compiled_calls >= 1

@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
-import tempfile
 import urllib.request
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,6 +15,7 @@ from urllib.parse import urlparse
 
 from tracejit.core.missing import absent, missing_names
 from tracejit.serialization import load as load_file
+from tracejit.serialization.files import whole_file
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "load_url", "set_dir"]
 
@@ -41,20 +40,15 @@ def download_url_to_file(url: str, dst: Any, hash_prefix: str | None = None, pro
     hash_prefix: what the SHA-256 of the contents must begin with.  Raises RuntimeError where it does not, URLError where nothing comes."""
     path = Path(os.path.expanduser(dst))
     digest = hashlib.sha256()
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
-        try:
-            with urllib.request.urlopen(url) as source:
-                while block := source.read(1 << 20):
-                    part.write(block)
-                    digest.update(block)
-            part.close()
-            if hash_prefix is not None and not digest.hexdigest().startswith(hash_prefix):
-                raise RuntimeError(
-                    f'download_url_to_file(): invalid hash value (expected "{hash_prefix}", got "{digest.hexdigest()}") of {url}'
-                )
-            shutil.move(part.name, path)
-        finally:
-            Path(part.name).unlink(missing_ok=True)
+    with whole_file(path) as part:
+        with urllib.request.urlopen(url) as source:
+            while block := source.read(1 << 20):
+                part.write(block)
+                digest.update(block)
+        if hash_prefix is not None and not digest.hexdigest().startswith(hash_prefix):
+            raise RuntimeError(
+                f'download_url_to_file(): invalid hash value (expected "{hash_prefix}", got "{digest.hexdigest()}") of {url}'
+            )
 
 
 def load_state_dict_from_url(
@@ -64,18 +58,19 @@ def load_state_dict_from_url(
     progress: bool = True,
     check_hash: bool = False,
     file_name: str | None = None,
-    weights_only: bool = False,
+    weights_only: bool | None = None,
 ) -> Any:
     """The state_dict in the file at a URL, which is fetched unless it is in model_dir, `get_dir()/checkpoints` by default.
 
-    check_hash: the name ends in the beginning of the SHA-256 of the contents, `name-<hash>.pth`, and must."""
+    check_hash: the name ends in the beginning of the SHA-256 of the contents, `name-<hash>.pth`, and must.
+    weights_only: as of load(); objects of classes that the file names are made only for False, and never unless it is given."""
     directory = Path(os.path.expanduser(model_dir) if model_dir is not None else os.path.join(get_dir(), "checkpoints"))
     directory.mkdir(parents=True, exist_ok=True)
     name = file_name or os.path.basename(urlparse(url).path)
     if not (directory / name).exists():
         found = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, directory / name, found.group(1) if found else None, progress)
-    return load_file(directory / name, map_location)
+    return load_file(directory / name, map_location, weights_only=weights_only)
 
 
 load_url = load_state_dict_from_url

@@ -156,10 +156,10 @@ class _Noise:
         way = self.generator.integers(3)
         if way == 0 and op.kind in (Kind.REDUCTION, Kind.CONTRACTION):
             wide = [x.astype(np.longdouble) if isinstance(x, np.ndarray) else x for x in operands]
-            return evaluate(*wide, **attributes).astype(result.dtype)
+            return _laid_out(evaluate(*wide, **attributes), result)
         if way == 1 and op.kind is Kind.CONTRACTION:
             a, b = operands
-            return (a[..., :, :, None] * b[..., None, :, :]).sum(-2, dtype=result.dtype)
+            return _laid_out((a[..., :, :, None] * b[..., None, :, :]).sum(-2, dtype=result.dtype), result)
         return result
 
     def evaluated(self, op: Op, evaluate: Any, bound: Bound) -> Any:
@@ -274,7 +274,8 @@ def rounding_noise(seed: int, scale: float = 1.0, everything: bool = False) -> I
         for name, bound in inexact(everything).items():
             op = REGISTRY[name]
             change(op, "evaluate", noise.evaluated(op, op.evaluate, bound))
-            change(op, "ufunc", None)  # which eager would call instead
+            for name, none in (("ufunc", None), ("reduces", False), ("multiplies", False)):  # which eager would call instead
+                change(op, name, none)
         for op in REGISTRY.values():
             if op.expansion is not None:  # what programs compute
                 change(op, "evaluate", of_the_library(_expanded(op.evaluate, op.expansion)))

@@ -50,8 +50,8 @@ FORMATTED = (
 PUT_OFF = (
     "{s}writer.writerow([{n}, {t}, 'a'])", "{s}writer.writerow(({t}, {u}))", "{s}writer.writerows([[{t}], [{n}, {u}]])",
     "{s}.write(json.dumps({'a': {t}, 'n': [{n}, {u}]}))", "json.dump([{t}, {n}], {s})", "{s}.write(json.dumps([{n}]) * 2)",
-    "{s}queue.put(({n}, {t}))", "{s}queue.put({x})", "{s}queue.put([{x}, 'a'])", "{s}.write(str({s}.tell()))",
-    "with {s}lock: {s}.write(str({t}))", "with {s}lock: {s}writer.writerow([{t}])",
+    "{s}queue.put(({n}, {t}))", "{s}queue.put({x})", "{s}queue.put([{x}, 'a'])", "{s}.write(str({s}.tell()) + ' ')",
+    "with {s}lock: {s}.write(str({t}) + ' ')", "with {s}lock: {s}writer.writerow([{t}])",
     "(lambda b: (b.write(str({t})), b.write('-'), {s}.write(b.getvalue())))(io.StringIO())",
     "{s}.write(hashlib.md5(str({n}).encode()).hexdigest())", "{s}queue.put((struct.pack('<d', {t}), {t}))",
     "{s}.write(str(os.getpid() > 0))", "{s}.write(str(datetime.datetime.now().year > 2000)[:0])",

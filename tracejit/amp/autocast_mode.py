@@ -71,16 +71,12 @@ class autocast:  # noqa: N801  (PyTorch's name)
         self._previous: Any = ()  # (mode, what it was before): a stack of pairs, which one assignment pops
         if self.device != "cpu":
             if self._enabled:
-                warn(
-                    f"User provided device_type of '{device_type}', but {device_type.upper()} is not available. Disabling",
-                    stacklevel=2,
-                )
+                warn(f"User provided device_type of '{device_type}', but {device_type.upper()} is not available. Disabling")
             self._enabled = False
         elif self._enabled and not self.fast_dtype.is_reduced:
             warn(
                 "In CPU autocast, but the target dtype is not supported. Disabling autocast.\n"
-                f"CPU Autocast only supports dtype of {bfloat16!r}, {float16!r} currently.",
-                stacklevel=2,
+                f"CPU Autocast only supports dtype of {bfloat16!r}, {float16!r} currently."
             )
             self._enabled = False
         note_autocast()

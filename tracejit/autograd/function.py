@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracejit.autograd.anomaly import watch
-from tracejit.autograd.grad_mode import enable_grad, no_grad
+from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad
 from tracejit.autograd.saved import SavedTensor
 from tracejit.autograd.tape import FREED, Node, edge_of, is_tensor, make_tensor, next_sequence
 from tracejit.core.interpreter import state
@@ -173,7 +173,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         with no_grad():
             outputs = function(ctx, *cotangents)
         traced = [g for g in cotangents if is_tensor(g) and g.requires_grad]
-        if not state.grad_enabled or not traced:
+        if not is_grad_enabled() or not traced:
             return outputs
 
         def guarded(y: Any) -> Any:

@@ -22,7 +22,7 @@ class _VariableType(type):
         if not is_tensor(data):
             raise TypeError(f"Variable data has to be a tensor, but got {data.__class__.__name__}")
         if volatile is not None:
-            warn("volatile was removed and now has no effect. Use `with no_grad():` instead.", stacklevel=2)
+            warn("volatile was removed and now has no effect. Use `with no_grad():` instead.")
         out = detach(data)
         return out.requires_grad_() if requires_grad else out
 

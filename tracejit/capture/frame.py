@@ -544,12 +544,29 @@ class Frame:
         recorder = active()
         return released(value) if recorder is None else recorder.made(value)
 
+    # -- class statements
     def class_body(self, name: str, around: Any) -> None:
         """The body of a class statement runs as it is; around: a function that has the cells around it in its closure."""
         recorder = active()
         if recorder is not None:
             recorder.stop("implicit_python", f"the body of class {name}")
         settle_closure(around)
+
+    def class_bases(self, name: str, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The bases of a class that is about to be made."""
+        recorder = active()
+        return tuple(map(stored, bases)) if recorder is None else recorder.classes.bases(name, bases)
+
+    def class_maker(self, name: str, metaclass: Any) -> Any:
+        """What makes a class of its names once its body has run.  metaclass: what the statement says, or None."""
+        recorder = active()
+        usual = type if metaclass is None else stored(metaclass)
+        return usual if recorder is None else recorder.classes.maker(name, usual)
+
+    def class_name(self, name: str) -> Any:
+        """A name in the body of a class that the body binds."""
+        namespace = sys._getframe(1).f_locals
+        return self.element(namespace[name]) if name in namespace else self.load_global(name)
 
     def raised(self, error: Any) -> Any:
         """What a raise statement is about to raise."""

@@ -15,6 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
@@ -254,7 +255,7 @@ def _variables_of_the_program() -> list[Any]:
         if is_instrumented(frame.f_code):
             variables = frame.f_locals
             found += variables.values()
-            if type(variables) is dict:  # which the frame keeps
+            if type(variables) is dict and frame.f_code.co_flags & CO_OPTIMIZED:  # which the frame keeps
                 variables.clear()
         frame = frame.f_back
     return found

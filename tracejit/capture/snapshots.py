@@ -232,6 +232,8 @@ class _Walk:
         if cls is set or cls is frozenset:
             tokens.append({(type(y), repr(y)) for y in x})
             return [] if all(type(y) in VALUES for y in x) else None
+        if id(cls) in self._recorder.made_here:  # what is in the class may change, too
+            return None
         if (parts := parts_of(self._recorder, x)) is not None:
             self.containers.append(x)
             found = [(y, False) for _, y in parts]

@@ -356,6 +356,8 @@ class StateRecorder(Interpreter):
         elif event == "own backward":
             self.own_backward = details[0].__name__
             recorder.attributes.lookup(details[0], "setup_context")
+            if recorder.is_made(details[0]):
+                recorder.made(details[0]._node_class())
         elif event == "placed":
             self._place(*details)
         elif event == "hooks of a leaf run":

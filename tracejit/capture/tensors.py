@@ -654,7 +654,7 @@ class RecordingInterpreter(StateRecorder):
         self._append(REGISTRY["constant"], (), (), (("array", ArrayConstant(array.copy())),), made, self._line())
         return made
 
-    def warn(self, message: str, stacklevel: int) -> None:
+    def warn(self, message: str) -> None:
         self.recorder.printing.warned(message)
 
     def kept(self, tensor: Tensor) -> Tensor | None:

@@ -124,6 +124,8 @@ class Region:
                         program, _ = self._executable.made_backward(present, mask)
                     except NeedsHost:
                         program = None
+                    if not isinstance(program, Program):  # it has steps of Python, though none with symbolic sizes
+                        program = None
                 self._backward[key] = graph, program
             finally:
                 ticket.over = True

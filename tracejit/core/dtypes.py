@@ -257,8 +257,14 @@ _PROMOTION: Final = _Promotions({(a, b): _promote(a, b) for a in ALL for b in AL
 
 
 def promote_types(type1: DType, type2: DType) -> DType:
-    """The smallest dtype that holds both, by PyTorch's table."""
-    return _PROMOTION[type1, type2]
+    """The smallest dtype that holds both, by PyTorch's table.  Raises TypeError for what is no dtype."""
+    try:
+        return _PROMOTION[type1, type2]
+    except (KeyError, TypeError):
+        position, given = next((i, x) for i, x in enumerate((type1, type2), 1) if type(x) is not DType)
+        raise TypeError(
+            f"promote_types(): argument 'type{position}' (position {position}) must be dtype, not {given.__class__.__name__}"
+        ) from None
 
 
 EPSILON: Final = {float16: 2.0**-10, bfloat16: 2.0**-7, float32: 2.0**-23, float64: 2.0**-52}

@@ -24,6 +24,7 @@ from typing import Any
 
 from tracejit.core.floating import quiet_runner
 from tracejit.core.interrupts import covers_its_entry
+from tracejit.core.own_files import level_of_program
 
 __all__ = [
     "Abstract",
@@ -119,9 +120,9 @@ class Interpreter:
         """The tensor that make() makes, of others, where nobody may turn out to need it."""
         return make()
 
-    def warn(self, message: str, stacklevel: int) -> None:
+    def warn(self, message: str) -> None:
         """The library warns: see core/warned.py."""
-        warnings.warn(message, UserWarning, stacklevel)
+        warnings.warn(message, UserWarning, level_of_program())
 
     def note(self, event: str, *details: Any) -> None:
         """Something happened that a recording cannot hold (hook registered, graph freed ...)."""

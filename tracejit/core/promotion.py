@@ -29,11 +29,11 @@ def common_dtype(operands: tuple[Any, ...], promotion: Promotion = Promotion.COM
     zero_dim: dtypes.DType | None = None
     scalar: dtypes.DType | None = None
     for x in operands:
-        if x is None:
-            continue
         if isinstance(x, (bool, int, float, np.generic)):
             kind = dtypes.of_scalar(settled(x))
             scalar = kind if scalar is None else dtypes.promote_types(scalar, kind)
+        elif x is None:
+            raise TypeError("expected a tensor or a number, got None")
         elif x.ndim:
             dimensioned = x.dtype if dimensioned is None else dtypes.promote_types(dimensioned, x.dtype)
         else:
@@ -51,16 +51,14 @@ def promote(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     promotion = op.promotion
     if promotion is Promotion.NONE:
         return operands
-    _refuse_nothing(op, operands)
+    _refuse_none(op, operands)
     first = 1 if op.is_choice else 0
     part = operands[first:]
     target = common_dtype(part, promotion)
-    if all(x is None or isinstance(x, _SCALARS) or x.dtype is target for x in part):
+    if all(isinstance(x, _SCALARS) or x.dtype is target for x in part):
         return operands
     cast = REGISTRY["cast"]
-    return operands[:first] + tuple(
-        x if x is None or isinstance(x, _SCALARS) or x.dtype is target else cast.of(x, dtype=target) for x in part
-    )
+    return operands[:first] + tuple(x if isinstance(x, _SCALARS) or x.dtype is target else cast.of(x, dtype=target) for x in part)
 
 
 def is_settled(op: Op, arrays: Sequence[Any]) -> bool:
@@ -87,14 +85,14 @@ def is_settled(op: Op, arrays: Sequence[Any]) -> bool:
 def with_tensor(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands of an operation that promotes, the first number as a tensor where all are numbers: its dtype is the one that PyTorch
     gives a tensor of it, and not the one in which NumPy computes."""
-    if op.promotion is Promotion.NONE or not all(x is None or isinstance(x, _SCALARS) for x in operands):
+    if op.promotion is Promotion.NONE or not all(isinstance(x, _SCALARS) for x in operands):
         return operands
-    _refuse_nothing(op, operands)
     dtype = dtypes.bool_ if op.is_choice else common_dtype(operands, op.promotion)
     return (REGISTRY["full"](operands[0], shape=(), dtype=dtype), *operands[1:])
 
 
-def _refuse_nothing(op: Op, operands: tuple[Any, ...]) -> None:
-    """Raises TypeError where there is no operand at all."""
-    if all(x is None for x in operands):
-        raise TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not NoneType")
+def _refuse_none(op: Op, operands: tuple[Any, ...]) -> None:
+    """Raises TypeError where an operand is missing."""
+    for position, x in enumerate(operands, 1):
+        if x is None:
+            raise TypeError(f"{op.name}(): argument {position} must be Tensor, not NoneType")

@@ -14,9 +14,9 @@ __all__ = ["warn", "warn_once"]
 _said: set[str] = set()
 
 
-def warn(message: str, stacklevel: int = 1) -> None:
-    """Give a UserWarning; stacklevel as for warnings.warn: 1 is the caller, 2 who called it."""
-    state.top.warn(message, stacklevel + 2)
+def warn(message: str) -> None:
+    """Give a UserWarning at the line of the program."""
+    state.top.warn(message)
 
 
 def warn_once(message: str) -> None:

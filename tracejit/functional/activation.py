@@ -12,7 +12,7 @@ from typing import Any
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import minus, normalise_dim
-from tracejit.functional.support import of_tensors, placed
+from tracejit.functional.support import placed
 from tracejit.ops.elementwise import mathematics
 from tracejit.ops.elementwise.comparison import minimum, where
 from tracejit.ops.elementwise.mathematics import abs_, exp, expm1, log1p
@@ -21,6 +21,7 @@ from tracejit.ops.elementwise.trigonometry import tanh as hyperbolic_tangent
 from tracejit.ops.movement.views import slice_
 from tracejit.ops.public import softmax as softmaxes
 from tracejit.ops.public.activation import hardshrink, prelu
+from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.random import rand
 
 __all__ = [
@@ -66,12 +67,14 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
     return placed(input, where(input <= min_val, min_val, where(input >= max_val, max_val, input)), inplace)
 
 
+@of_tensors
 @rounds_once
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     """input where positive, negative_slope * input elsewhere."""
     return placed(input, where(input > 0, input, input * negative_slope), inplace)
 
 
+@of_tensors
 @rounds_once
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """input where positive, alpha * (exp(input) - 1) elsewhere."""
@@ -79,6 +82,7 @@ def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     return placed(input, where(positive, input, expm1(where(positive, 0.0, input)) * alpha), inplace)
 
 
+@of_tensors
 @rounds_once
 def selu(input: Any, inplace: bool = False) -> Any:
     """The self-normalising scaled elu of Klambauer et al. (2017), https://arxiv.org/abs/1706.02515."""
@@ -87,6 +91,7 @@ def selu(input: Any, inplace: bool = False) -> Any:
     return placed(input, where(positive, input * _SELU_SCALE, curve), inplace)
 
 
+@of_tensors
 @rounds_once
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """input where positive, alpha * (exp(input / alpha) - 1) elsewhere.  Raises RuntimeError for alpha == 0."""
@@ -96,6 +101,7 @@ def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     return placed(input, where(positive, input, expm1(where(positive, 0.0, input) / alpha) * alpha), inplace)
 
 
+@of_tensors
 @rounds_once
 def gelu(input: Any, approximate: str = "none") -> Any:
     """input times the normal distribution function of input, exactly ("none", by erf) or by the "tanh" approximation.
@@ -109,18 +115,21 @@ def gelu(input: Any, approximate: str = "none") -> Any:
     raise RuntimeError(f"gelu(): approximate must be 'none' or 'tanh', got {approximate!r}")
 
 
+@of_tensors
 @rounds_once
 def silu(input: Any, inplace: bool = False) -> Any:
     """input * sigmoid(input), also known as swish."""
     return placed(input, input * mathematics.sigmoid(input), inplace)
 
 
+@of_tensors
 @rounds_once
 def mish(input: Any, inplace: bool = False) -> Any:
     """input * tanh(softplus(input))."""
     return placed(input, input * hyperbolic_tangent(softplus(input)), inplace)
 
 
+@of_tensors
 @rounds_once
 def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """log(1 + exp(beta * input)) / beta; input itself where beta * input > threshold."""
@@ -129,30 +138,35 @@ def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return where(linear, input, log1p(exp(where(linear, 0.0, scaled))) / beta)
 
 
+@of_tensors
 @rounds_once
 def softsign(input: Any) -> Any:
     """input / (1 + |input|)."""
     return input / (abs_(input) + 1)
 
 
+@of_tensors
 @rounds_once
 def logsigmoid(input: Any) -> Any:
     """log(sigmoid(input)), which neither overflows nor loses accuracy."""
     return minimum(input, 0.0) - log1p(exp(-abs_(input)))
 
 
+@of_tensors
 @rounds_once
 def hardsigmoid(input: Any, inplace: bool = False) -> Any:
     """min(max(input + 3, 0), 6) / 6."""
     return placed(input, hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
 
 
+@of_tensors
 @rounds_once
 def hardswish(input: Any, inplace: bool = False) -> Any:
     """input * min(max(input + 3, 0), 6) / 6."""
     return placed(input, input * hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
 
 
+@of_tensors
 @rounds_once
 def softshrink(input: Any, lambd: float = 0.5) -> Any:
     """input moved towards 0 by lambd, and 0 where |input| <= lambd.  Raises RuntimeError for negative lambd."""
@@ -162,17 +176,20 @@ def softshrink(input: Any, lambd: float = 0.5) -> Any:
     return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, input * 0.0))
 
 
+@of_tensors
 @rounds_once
 def tanhshrink(input: Any) -> Any:
     """input - tanh(input)."""
     return input - hyperbolic_tangent(input)
 
 
+@of_tensors
 def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
     """input where it is above `threshold`, `value` elsewhere."""
     return placed(input, where(input <= threshold, value, input), inplace)
 
 
+@of_tensors
 @rounds_once
 def glu(input: Any, dim: int = -1) -> Any:
     """The first half of `input` along `dim` times the sigmoid of the second.  Raises RuntimeError for an odd size."""
@@ -192,16 +209,19 @@ def _along(input: Any, dim: int | None) -> int:
     return dim if dim is not None else 0 if input.ndim in (0, 1, 3) else 1
 
 
+@of_tensors
 def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """exp(input) / sum(exp(input)) along `dim`, computed in `dtype` if given."""
     return softmaxes.softmax(input, _along(input, dim), dtype=dtype)
 
 
+@of_tensors
 def log_softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """log(softmax(input)) along `dim`."""
     return softmaxes.log_softmax(input, _along(input, dim), dtype=dtype)
 
 
+@of_tensors
 def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """softmax(-input) along `dim`."""
     return softmax(-input, dim, dtype=dtype)
@@ -217,41 +237,49 @@ def rrelu(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: 
     return placed(input, where(input > 0, input, input * slope), inplace)
 
 
+@of_tensors
 def relu_(input: Any) -> Any:
     """relu in place."""
     return relu(input, inplace=True)
 
 
+@of_tensors
 def selu_(input: Any) -> Any:
     """selu in place."""
     return selu(input, inplace=True)
 
 
+@of_tensors
 def elu_(input: Any, alpha: float = 1.0) -> Any:
     """elu in place."""
     return elu(input, alpha, inplace=True)
 
 
+@of_tensors
 def celu_(input: Any, alpha: float = 1.0) -> Any:
     """celu in place."""
     return celu(input, alpha, inplace=True)
 
 
+@of_tensors
 def leaky_relu_(input: Any, negative_slope: float = 0.01) -> Any:
     """leaky_relu in place."""
     return leaky_relu(input, negative_slope, inplace=True)
 
 
+@of_tensors
 def hardtanh_(input: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     """hardtanh in place."""
     return hardtanh(input, min_val, max_val, inplace=True)
 
 
+@of_tensors
 def threshold_(input: Any, threshold: float, value: float) -> Any:
     """threshold in place."""
     return placed(input, where(input <= threshold, value, input), True)
 
 
+@of_tensors
 def rrelu_(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Any:
     """rrelu in place."""
     return rrelu(input, lower, upper, training, inplace=True)

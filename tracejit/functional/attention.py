@@ -18,11 +18,13 @@ from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.linalg import matmul
 from tracejit.ops.movement.copies import cat, pad
 from tracejit.ops.movement.views import expand, permute, reshape, slice_
+from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.softmax import softmax
 
 __all__ = ["multi_head_attention_forward", "scaled_dot_product_attention"]
 
 
+@of_tensors
 @lowered
 def scaled_dot_product_attention(
     query: Any,
@@ -83,6 +85,7 @@ def additive_mask(name: str, mask: Any, dtype: Any) -> Any:
     return where(mask, full(float("-inf"), shape=(), dtype=dtype), 0.0)
 
 
+@of_tensors
 def multi_head_attention_forward(
     query: Any,
     key: Any,

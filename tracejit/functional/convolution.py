@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tracejit.core.precision import in_float32, rounds_once
-from tracejit.functional.support import of_tensors
 from tracejit.ops.public import FUNCTIONS, pooling
 from tracejit.ops.public.convolution import Sizes
+from tracejit.ops.public.keywords import of_tensors
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",

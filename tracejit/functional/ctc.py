@@ -20,6 +20,7 @@ from tracejit.ops.elementwise.comparison import maximum, where
 from tracejit.ops.elementwise.mathematics import exp, log
 from tracejit.ops.movement.copies import cat, pad
 from tracejit.ops.movement.views import detach, reshape, select, slice_
+from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.movement import stack
 from tracejit.ops.scan import cumsum
 
@@ -78,6 +79,7 @@ def _shifted(alpha: Any, by: int) -> Any:
     return pad(moved, _NEVER, low=(0, by), high=(0, 0))
 
 
+@of_tensors
 @in_float32
 def ctc_loss(
     log_probs: Any,

@@ -6,10 +6,12 @@ from typing import Any
 
 from tracejit.ops.public.convolution import Sizes
 from tracejit.ops.public.fractional_pooling import fractional_max_pool
+from tracejit.ops.public.keywords import of_tensors
 
 __all__ = ["fractional_max_pool2d", "fractional_max_pool3d"]
 
 
+@of_tensors
 def fractional_max_pool2d(
     input: Any,
     kernel_size: Sizes,
@@ -24,6 +26,7 @@ def fractional_max_pool2d(
     return fractional_max_pool(name, 2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 
+@of_tensors
 def fractional_max_pool3d(
     input: Any,
     kernel_size: Sizes,

@@ -18,12 +18,13 @@ from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.linalg import matmul
 from tracejit.ops.movement.views import detach, permute, reshape, slice_
-from tracejit.ops.public.keywords import require_tensors
+from tracejit.ops.public.keywords import of_tensors, require_tensors
 from tracejit.ops.public.norms import vector_norm
 
 __all__ = ["bilinear", "embedding", "embedding_bag", "linear", "one_hot"]
 
 
+@of_tensors
 @lowered
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """input @ weight.T + bias for input (*, in), weight (out, in) or (in,), bias (out,) or ().
@@ -63,6 +64,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     return out if bias is None or added else out + bias
 
 
+@of_tensors
 @rounds_once
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     """sum_ij input1_i * weight_kij * input2_j + bias_k for inputs (*, in1) and (*, in2), weight (out, in1, in2)."""
@@ -81,6 +83,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     return out if bias is None else out + bias
 
 
+@of_tensors
 def embedding(
     input: Any,
     weight: Any,
@@ -123,6 +126,7 @@ def embedding(
     return out
 
 
+@of_tensors
 def embedding_bag(
     input: Any,
     weight: Any,
@@ -205,6 +209,7 @@ def _limit_norms(input: Any, weight: Any, max_norm: float, norm_type: float) -> 
         weight.copy_(weight * where((norm > max_norm) & used, max_norm / (norm + 1e-7), 1.0))
 
 
+@of_tensors
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     """int64 vectors of length num_classes with 1 at the given class; num_classes -1 means the largest class + 1.
 

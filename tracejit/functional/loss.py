@@ -26,6 +26,7 @@ from tracejit.ops.elementwise.comparison import maximum, minimum, where
 from tracejit.ops.elementwise.logarithmic import xlogy
 from tracejit.ops.elementwise.mathematics import abs_, exp, log, log1p
 from tracejit.ops.movement.views import expand, reshape
+from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.reduce import all_
 from tracejit.ops.public.softmax import log_softmax
 from tracejit.ops.scan import cumsum
@@ -43,8 +44,7 @@ def _warn_of_broadcasting(input: Any, target: Any) -> None:
     if tuple(input.shape) != tuple(target.shape):
         warn(
             f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely lead to "
-            "incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=5,
+            "incorrect results due to broadcasting. Please ensure they have the same size."
         )
 
 
@@ -411,6 +411,7 @@ def triplet_margin_loss(
     return reduced("triplet_margin_loss", _at_least_zero(near - far + margin), reduction)
 
 
+@of_tensors
 @rounds_once
 def triplet_margin_with_distance_loss(
     anchor: Any,

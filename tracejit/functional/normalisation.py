@@ -11,7 +11,7 @@ from tracejit.core.op import Promotion
 from tracejit.core.precision import like_first, rounds_once
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import broadcast_shapes, float_product, minus, normalise_dim, product
-from tracejit.functional.support import of_tensors, same_dtype, trailing_dims
+from tracejit.functional.support import same_dtype, trailing_dims
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.normalisation import batch_norm as normalised_batch
 from tracejit.ops.composites.normalisation import layer_norm as normalised_layers
@@ -20,7 +20,7 @@ from tracejit.ops.elementwise.comparison import maximum
 from tracejit.ops.elementwise.mathematics import rsqrt
 from tracejit.ops.movement.copies import clone, pad
 from tracejit.ops.movement.views import detach, expand, reshape, slice_
-from tracejit.ops.public.keywords import write_out
+from tracejit.ops.public.keywords import of_tensors, write_out
 from tracejit.ops.public.norms import pdist, vector_norm
 
 __all__ = [
@@ -101,6 +101,7 @@ def _channelwise(vector: Any, ndim: int) -> Any:
     return None if vector is None else reshape(vector, shape=(1, vector.shape[0], *(1,) * (ndim - 2)))
 
 
+@of_tensors
 @like_first("running_mean", "running_var")
 def batch_norm(
     input: Any,
@@ -148,6 +149,7 @@ def _update(running: Any, batch: Any, momentum: float) -> None:
             running.copy_(running * minus(1.0, momentum) + reshape(batch, shape=tuple(running.shape)) * momentum)
 
 
+@of_tensors
 @like_first("running_mean", "running_var")
 def instance_norm(
     input: Any,
@@ -180,6 +182,7 @@ def instance_norm(
     return _affine(deviation * rsqrt(variance + eps), _channelwise(weight, input.ndim), _channelwise(bias, input.ndim))
 
 
+@of_tensors
 @rounds_once
 def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     """input / (k + alpha * mean of squares over `size` neighbouring channels) ** beta; channels are dimension 1."""
@@ -195,6 +198,7 @@ def local_response_norm(input: Any, size: int, alpha: float = 1e-4, beta: float 
     return input / (total / float(size) * alpha + k) ** beta
 
 
+@of_tensors
 @rounds_once
 def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None) -> Any:
     """input / max(its p-norm along `dim`, eps).  `out`: a tensor that gets the result, which has no gradient then."""
@@ -204,6 +208,7 @@ def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out:
     return input / maximum(vector_norm(input, p, dims, True), eps)
 
 
+@of_tensors
 @rounds_once
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
     """The cosine of the angle between x1 and x2 (which broadcast) along `dim`; each norm is at least eps."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from tracejit.core.precision import in_float32
 from tracejit.core.shapes import integer, largest, size_range
-from tracejit.functional.support import of_tensors
 from tracejit.ops import indexing
 from tracejit.ops.movement import copies, views
+from tracejit.ops.public.keywords import of_tensors
 
 __all__ = ["pad"]
 

@@ -27,6 +27,7 @@ from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import permute, select, slice_
 from tracejit.ops.public.creation import arange, zeros
 from tracejit.ops.public.elementwise import where
+from tracejit.ops.public.keywords import require_tensors
 from tracejit.ops.public.linalg import addmm, matmul
 from tracejit.ops.public.movement import stack
 
@@ -234,6 +235,7 @@ def cell(name: str, mode: str, input: Any, hx: Any, sizes: tuple[int, int], weig
     """One step of a cell of (input size, hidden size) on a batch, or on one sample; zeros are the state for None.  name: in errors.
 
     Raises ValueError for other ranks, RuntimeError for other sizes."""
+    require_tensors(name, input=input)
     if input.dim() not in (1, 2):
         raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
     input_size, hidden_size = sizes

@@ -9,6 +9,7 @@ from tracejit.core.shapes import minus
 from tracejit.core.warned import warn
 from tracejit.functional.support import placed
 from tracejit.ops.elementwise.arithmetic import cast
+from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.random import rand
 
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
@@ -34,6 +35,7 @@ def _dropped(name: str, input: Any, shape: tuple[int, ...], p: float, training: 
     return placed(input, input * (mask * (1.0 / minus(1.0, p))), inplace)
 
 
+@of_tensors
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """In training each element is zeroed with probability p and the others scaled by 1 / (1 - p).  Raises ValueError unless 0 <= p <= 1."""
     return _dropped("dropout", input, tuple(input.shape), p, training, inplace)
@@ -49,30 +51,29 @@ def _channels_dropped(name: str, dims: int, input: Any, p: float, training: bool
     if rank not in (dims + 1, dims + 2):
         if dims == 1 or rank < 2:
             raise RuntimeError(f"{name}(): expected input of {dims + 1} or {dims + 2} dimensions, got shape {list(input.shape)}")
-        warn(
-            f"{name}(): input of {rank} dimensions is deprecated; use dropout(), or give it {dims + 2} dimensions",
-            stacklevel=3,
-        )
+        warn(f"{name}(): input of {rank} dimensions is deprecated; use dropout(), or give it {dims + 2} dimensions")
     elif dims == 2 and rank == 3:
         warn(
             "dropout2d(): an input of three dimensions is taken for (N, C, L), as PyTorch takes it; use dropout1d() for that, or "
-            "unsqueeze(0) for (C, H, W)",
-            stacklevel=3,
+            "unsqueeze(0) for (C, H, W)"
         )
     lead = 2 if dims == 2 or rank == dims + 2 else 1
     return _dropped(name, input, (*input.shape[:lead], *(1,) * (rank - lead)), p, training, inplace)
 
 
+@of_tensors
 def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """As dropout, for whole channels of an (N, C, L) or (C, L) input."""
     return _channels_dropped("dropout1d", 1, input, p, training, inplace)
 
 
+@of_tensors
 def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """As dropout, for whole channels of an (N, C, H, W) input; three dimensions are (N, C, L), with a warning."""
     return _channels_dropped("dropout2d", 2, input, p, training, inplace)
 
 
+@of_tensors
 def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """As dropout, for whole channels of an (N, C, D, H, W) or (C, D, H, W) input."""
     return _channels_dropped("dropout3d", 3, input, p, training, inplace)
@@ -92,11 +93,13 @@ def _alpha_dropped(name: str, input: Any, shape: tuple[int, ...], p: float, trai
     return placed(input, (input * mask + (1.0 - mask) * _SELU_LIMIT) * scale - scale * p * _SELU_LIMIT, inplace)
 
 
+@of_tensors
 def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """Dropout that keeps mean and variance of self-normalising (selu) networks: Klambauer et al. (2017), section "dropout"."""
     return _alpha_dropped("alpha_dropout", input, tuple(input.shape), p, training, inplace)
 
 
+@of_tensors
 def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """alpha_dropout of whole channels of an (N, C, ...) input."""
     return _alpha_dropped("feature_alpha_dropout", input, (*input.shape[:2], *(1,) * (input.ndim - 2)), p, training, inplace)

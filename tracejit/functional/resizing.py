@@ -11,7 +11,6 @@ from tracejit.core.dtypes import float64, int64
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import product, rounded_down
-from tracejit.functional.support import of_tensors
 from tracejit.ops import indexing
 from tracejit.ops.creation import arange
 from tracejit.ops.elementwise.arithmetic import cast
@@ -20,6 +19,7 @@ from tracejit.ops.movement import views
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import permute
 from tracejit.ops.public.convolution import padded, per_dimension, windows
+from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.pooling import adaptive_avg_pool
 
 __all__ = [
@@ -34,6 +34,7 @@ _EXACT = (1, 2, 4, 8, 16, 32, 64)
 """Factors whose inverse is a floating-point number, so that each element is repeated so many times."""
 
 
+@of_tensors
 @rounds_once
 def interpolate(
     input: Any,
@@ -221,6 +222,7 @@ def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padd
     return out if input.ndim == 3 else out.reshape(tuple(out.shape[1:]))
 
 
+@of_tensors
 def channel_shuffle(input: Any, groups: int) -> Any:
     """The channels (dimension 1), thought of as (groups, n), in the order (n, groups).
 
@@ -234,6 +236,7 @@ def channel_shuffle(input: Any, groups: int) -> Any:
     return permute(parts, dims=(0, 2, 1, *range(3, parts.ndim))).reshape(tuple(input.shape))
 
 
+@of_tensors
 def upsample(
     input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
 ) -> Any:
@@ -241,11 +244,13 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+@of_tensors
 def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
     """interpolate with mode "nearest"."""
     return interpolate(input, size, scale_factor, "nearest")
 
 
+@of_tensors
 def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
     """interpolate with mode "bilinear" and align_corners."""
     return interpolate(input, size, scale_factor, "bilinear", True)

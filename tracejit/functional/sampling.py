@@ -22,6 +22,7 @@ from tracejit.ops.elementwise.rounding import floor
 from tracejit.ops.linalg import matmul
 from tracejit.ops.movement.views import detach, permute, reshape, select
 from tracejit.ops.public.elementwise import round_
+from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.movement import transpose
 from tracejit.ops.public.random import rand
 from tracejit.ops.public.softmax import softmax
@@ -29,6 +30,7 @@ from tracejit.ops.public.softmax import softmax
 __all__ = ["affine_grid", "grid_sample", "gumbel_softmax"]
 
 
+@of_tensors
 @rounds_once
 def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
     """softmax((logits + Gumbel noise) / tau) along `dim`; with `hard` one-hot in value, with the gradient of the soft one."""
@@ -45,6 +47,7 @@ def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float =
     return one_hot - detach(soft) + soft
 
 
+@of_tensors
 def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
     """The places (N, H, W, 2) that the affine maps theta (N, 2, 3) send an image of `size` (N, C, H, W) to; or (N, D, H, W, 3) for three
     dimensions, theta (N, 3, 4).  Raises ValueError for other shapes."""
@@ -88,6 +91,7 @@ def _inside(x: Any, size: int, mode: str, align_corners: bool) -> Any:
     return x if mode == "zeros" else x.clamp(0, size - 1)
 
 
+@of_tensors
 @in_float32
 def grid_sample(
     input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from tracejit.ops import reduce as primitives
 from tracejit.ops.public.keywords import require_tensors
 
 __all__ = [
-    "in_positions", "mean_of_all", "of_tensors", "placed", "reduced", "reduction_of", "renamed", "same_dtype", "sum_of_all",
+    "in_positions", "mean_of_all", "placed", "reduced", "reduction_of", "renamed", "same_dtype", "sum_of_all",
     "trailing_dims",
 ]  # fmt: skip
 
@@ -56,24 +55,6 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     return "sum" if size_average is False else "mean"
 
 
-def of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose first argument is a tensor: raises TypeError for what is none, as PyTorch does."""
-    argument = next(iter(inspect.signature(function).parameters))
-
-    @functools.wraps(function)
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except (AttributeError, TypeError) as error:
-            if is_foreign(error):
-                raise
-            if args or argument in kwargs:
-                require_tensors(function.__name__, **{argument: args[0] if args else kwargs[argument]})
-            raise
-
-    return checked
-
-
 def renamed(error: IndexError, name: str, what: str) -> IndexError:
     """What is raised for an index that is out of range by the function that was called, for what a primitive raised."""
     return IndexError(re.sub(r"^\w+\(\): index", f"{name}(): {what}", str(error)).replace("<= index <", f"<= {what} <"))
@@ -95,15 +76,13 @@ def in_positions(*names: str) -> Callable[[Callable[..., Any]], Callable[..., An
                     old = given.pop("size_average", None), given.pop("reduce", None)
                     return function(**given | {"reduction": reduction_of(*old, given.get("reduction", "mean"))})
                 return function(*args, **kwargs)
-            except IndexError as error:
-                if is_foreign(error):
-                    raise
-                raise renamed(error, function.__name__, "target") from None
-            except (AttributeError, TypeError) as error:
+            except Exception as error:
                 if is_foreign(error):
                     raise
                 tensors = (dict(zip(names, args, strict=False)) | kwargs).items()
                 require_tensors(function.__name__, **{key: x for key, x in tensors if key in names[:2]})
+                if isinstance(error, IndexError):
+                    raise renamed(error, function.__name__, "target") from None
                 raise
 
         return loss

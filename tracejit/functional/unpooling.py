@@ -9,6 +9,7 @@ from tracejit.core.shapes import product
 from tracejit.ops import indexing
 from tracejit.ops.creation import full
 from tracejit.ops.public.convolution import Sizes, per_dimension
+from tracejit.ops.public.keywords import of_tensors
 
 __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
@@ -36,6 +37,7 @@ def _unpooled(
     return flat.reshape(*lead, *target)
 
 
+@of_tensors
 def max_unpool1d(
     input: Any, indices: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Any = None
 ) -> Any:
@@ -43,6 +45,7 @@ def max_unpool1d(
     return _unpooled(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@of_tensors
 @in_float32
 def max_unpool2d(
     input: Any, indices: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Any = None
@@ -51,6 +54,7 @@ def max_unpool2d(
     return _unpooled(2, input, indices, kernel_size, stride, padding, output_size)
 
 
+@of_tensors
 @in_float32
 def max_unpool3d(
     input: Any, indices: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Any = None

@@ -9,6 +9,7 @@ from tracejit.core.dtypes import DType, default_dtype
 from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
 from tracejit.ops.public.creation import full
+from tracejit.ops.public.keywords import require_tensors
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax",
@@ -274,6 +275,7 @@ class Softmax2d(Module):
     """softmax over the channels of (N, C, H, W) or (C, H, W) inputs."""
 
     def forward(self, input: Any) -> Any:
+        require_tensors("Softmax2d", input=input)
         if input.dim() not in (3, 4):
             raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
         return F.softmax(input, -3)

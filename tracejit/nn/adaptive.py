@@ -13,6 +13,7 @@ from tracejit.functions import cat, ones_like, where, zeros_like
 from tracejit.nn.containers import ModuleList, Sequential
 from tracejit.nn.layers import Linear
 from tracejit.nn.module import Module
+from tracejit.ops.public.keywords import require_tensors
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 
@@ -77,6 +78,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def forward(self, input_: Any, target_: Any) -> Any:
         """(log-probability of each target, their negative mean)."""
+        require_tensors("AdaptiveLogSoftmaxWithLoss", input_=input_, target_=target_)
         if target_.dim() not in (0, 1):
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if target_.dim() == 1 and input_.dim() == 2 and input_.size(0) != target_.size(0):

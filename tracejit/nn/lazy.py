@@ -13,6 +13,7 @@ from tracejit.nn.layers import Linear
 from tracejit.nn.module import Module
 from tracejit.nn.normalisation import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from tracejit.nn.parameter import Parameter, UninitializedParameter
+from tracejit.ops.public.keywords import require_tensors
 
 __all__ = [
     "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d",
@@ -43,6 +44,7 @@ class _Lazy(Module):
 
     def initialize_parameters(self, input: Any) -> None:
         """Become the layer that fits `input`."""
+        require_tensors(type(self).__name__, input=input)
         args, kwargs = self._arguments
         fitting = self.cls_to_become(self._input_size(input), *args, **kwargs)
         waiting = {name: p for name, p in self._own_parameters() if isinstance(p, UninitializedParameter)}

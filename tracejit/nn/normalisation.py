@@ -11,6 +11,7 @@ from tracejit.nn import init
 from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
 from tracejit.ops.public.creation import ones, zeros
+from tracejit.ops.public.keywords import require_tensors
 from tracejit.tensor import tensor
 
 __all__ = [
@@ -193,6 +194,7 @@ class _RunningNorm(Module):
             init.zeros_(self.bias)
 
     def _check_input(self, input: Any) -> None:
+        require_tensors(type(self).__name__, input=input)
         if input.dim() not in self._ranks:
             raise ValueError(f"expected {' or '.join(f'{r}D' for r in self._ranks)} input (got {input.dim()}D input)")
 
@@ -282,6 +284,7 @@ class SyncBatchNorm(_BatchNorm):
         self.process_group = None
 
     def _check_input(self, input: Any) -> None:
+        require_tensors(type(self).__name__, input=input)
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
         if input.shape[1] == 0:

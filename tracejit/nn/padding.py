@@ -6,6 +6,7 @@ from typing import Any
 
 from tracejit import functional as F
 from tracejit.nn.module import Module
+from tracejit.ops.public.keywords import require_tensors
 
 __all__ = [
     "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ReflectionPad1d",
@@ -28,6 +29,7 @@ class _Pad(Module):
 
     def forward(self, input: Any) -> Any:
         ranks = (self._rank + 1, self._rank + 2)
+        require_tensors("pad", input=input)
         if self._mode != "constant" and input.dim() not in ranks:
             raise ValueError(f"expected {ranks[0]}D or {ranks[1]}D input (got {input.dim()}D input)")
         return F.pad(input, self.padding, self._mode)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tracejit import functional as F
 from tracejit.nn.module import Module
+from tracejit.ops.public.keywords import require_tensors
 
 __all__ = [
     "ChannelShuffle", "Flatten", "Fold", "PixelShuffle", "PixelUnshuffle", "Unflatten", "Unfold", "Upsample", "UpsamplingBilinear2d",
@@ -25,6 +26,7 @@ class Flatten(Module):
         self.end_dim = end_dim
 
     def forward(self, input: Any) -> Any:
+        require_tensors("Flatten", input=input)
         return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
@@ -44,6 +46,7 @@ class Unflatten(Module):
         self.unflattened_size = tuple(unflattened_size)
 
     def forward(self, input: Any) -> Any:
+        require_tensors("Unflatten", input=input)
         return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self) -> str:

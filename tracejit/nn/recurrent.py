@@ -14,6 +14,7 @@ from tracejit.nn.module import Module
 from tracejit.nn.parameter import Parameter
 from tracejit.nn.utils.rnn import PackedSequence
 from tracejit.ops.public.creation import empty, zeros
+from tracejit.ops.public.keywords import require_tensors
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
@@ -121,6 +122,7 @@ class RNNBase(Module):
         return states[0] if len(states) == 1 else states
 
     def _check_input(self, input: Any, dims: tuple[int, ...]) -> None:
+        require_tensors(type(self).__name__, input=input)
         if input.dim() not in dims:
             raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D instead")
         if input.shape[-1] != self.input_size:

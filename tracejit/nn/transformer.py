@@ -17,6 +17,7 @@ from tracejit.nn.module import Module
 from tracejit.nn.normalisation import LayerNorm
 from tracejit.ops.public.arrangement import triu
 from tracejit.ops.public.creation import full
+from tracejit.ops.public.keywords import require_tensors
 
 __all__ = ["Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"]
 
@@ -289,6 +290,7 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Any:
+        require_tensors("Transformer", src=src, tgt=tgt)
         batched = src.dim() == 3
         if batched and src.shape[0 if self.batch_first else 1] != tgt.shape[0 if self.batch_first else 1]:
             raise RuntimeError("the batch number of src and tgt must be equal")

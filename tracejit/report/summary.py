@@ -66,10 +66,15 @@ def headline(
         return f"{ran}; {counted(paths, 'path')}: {parting.text()}."
     if not paths and reasons:
         return f"runs eagerly: {sentence(max(reasons, key=lambda reason: reasons[reason]))}"
-    if served and 2 * stats.direct_calls > calls:
+    if paths and 2 * stats.direct_calls > calls:
         return f"{ran}; it is left to Python, since trying its {counted(paths, 'path')} cost more than they saved."
     if served or not paths:
         return f"{ran}; {recordings}."
+    others = stats.eager_calls - stats.early_calls - paths  # neither recorded as a path nor waiting for one
+    if others > 0:
+        why = f": {sentence(max(reasons, key=lambda reason: reasons[reason]))}" if reasons else "."
+        fitting = "the one recorded path" if paths == 1 else f"any of the {paths} recorded paths"
+        return f"{ran}: {counted(others, 'call')} did not fit {fitting} and ran eagerly{why}"
     return f"no call has run compiled yet; {recordings}, and calls like those that were recorded will."
 
 

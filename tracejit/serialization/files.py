@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-__all__ = ["FileFormatError", "read", "write"]
+__all__ = ["FileFormatError", "read", "whole_file", "write"]
 
 
 class FileFormatError(RuntimeError):
@@ -37,10 +38,19 @@ def write(target: Any, content: bytes) -> None:
             raise IsADirectoryError(f"{target}: is a directory")
         path.write_bytes(content)  # a pipe or a device: nothing there to keep
         return
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which gets its name, in the place of what had it, once all is on the disk; nothing of it stays if the block raises.
+
+    Its permissions are those of what it replaces, else what the umask leaves."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
     try:
         with open(beside, "xb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         if path.exists():

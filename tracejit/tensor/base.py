@@ -184,8 +184,7 @@ class Tensor:
         if value is None and self._node is not None and not self.retains_grad:
             warn(
                 "grad: the tensor is no leaf, it was computed, so backward() leaves no gradient in it; call retain_grad() on it before, or "
-                "read the .grad of the tensor that it was computed from",
-                stacklevel=2,
+                "read the .grad of the tensor that it was computed from"
             )
         return value  # type: ignore[no-any-return]
 

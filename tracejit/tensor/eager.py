@@ -186,7 +186,11 @@ class EagerInterpreter(Interpreter):
                     small = True
                 if x._requires_grad:
                     requires = True
-            elif x is None or type(x) in PLAIN:
+            elif type(x) in PLAIN:
+                arrays.append(x)
+            elif x is None:
+                if op.keeps_dtype:
+                    raise _refusal(op, operands)
                 arrays.append(x)
             else:
                 return self.bind(op, _with_plain_numbers(op, operands), attributes)
@@ -202,9 +206,14 @@ class EagerInterpreter(Interpreter):
             return op.in_float32(operands, attributes, reduced)
         if op.writes:
             return _write(op, operands, attributes)
-        if op.is_checked:
-            op.infer(*[x._aval if isinstance(x, Tensor) else x for x in operands], **attributes)
-        outs = _evaluate(op, operands, arrays, attributes)
+        try:
+            if op.is_checked:
+                op.infer(*[x._aval if isinstance(x, Tensor) else x for x in operands], **attributes)
+            outs = _evaluate(op, operands, arrays, attributes)
+        except AttributeError as error:  # asked of a number, or of None
+            if is_foreign(error) or isinstance(error.obj, Tensor | ndarray):
+                raise
+            raise _refusal(op, operands) from None
         if op.multiple:
             outputs = tuple([wrap(a) for a in outs])
         else:
@@ -388,6 +397,12 @@ def _number(op: Op, position: int, x: Any) -> Any:
         else ""
     )
     raise TypeError(f"{op.name}(): expected argument {position} to be a Tensor or a number, got {x.__class__.__name__}{remedy}")
+
+
+def _refusal(op: Op, operands: tuple[Any, ...]) -> TypeError:
+    """For the first operand that is no tensor, where one is wanted."""
+    position, x = next((i, x) for i, x in enumerate(operands, 1) if not isinstance(x, Tensor))
+    return TypeError(f"{op.name}(): argument {position} must be Tensor, not {x.__class__.__name__}")
 
 
 def _shape_error(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any], error: ValueError) -> Exception:

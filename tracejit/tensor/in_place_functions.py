@@ -4,10 +4,13 @@ from collections.abc import Callable as _Callable
 from typing import Any as _Any
 from typing import Final as _Final
 
+from tracejit.ops.public.keywords import of_tensors as _of_tensors
 from tracejit.tensor.base import Tensor as _Tensor
 
 _Function = _Callable[..., _Any]
-_METHODS = vars(_Tensor)
+_METHODS = {
+    name: _of_tensors(method) for name, method in vars(_Tensor).items() if name.endswith("_") and not name.startswith("_")
+}
 
 abs_: _Final[_Function] = _METHODS["abs_"]
 acos_: _Final[_Function] = _METHODS["acos_"]

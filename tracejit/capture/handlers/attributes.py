@@ -62,6 +62,7 @@ _METHODS_OF_CONTAINERS: dict[tuple[type, str], types.MethodDescriptorType] = {
 """By the class and the name: no such class can change, nor has an instance attributes of its own."""
 _class_dict = type.__dict__["__dict__"].__get__
 _class_mro = type.__dict__["__mro__"].__get__
+_class_bases = type.__dict__["__bases__"].__get__
 
 
 def _intercepts(cls: type) -> bool:
@@ -104,7 +105,7 @@ class AttributeHandlers(Handlers):
         super().__init__(recorder)
         self._classes: dict[
             type, tuple[Any, bool]
-        ] = {}  # one proxy object of its dictionary, so that guards name it once; may it change
+        ] = {}  # one proxy object of its dictionary, so that guards name it once; may it change between calls
         self._usual: dict[type, tuple[tuple[type, ...], bool]] = {}  # what _looks_up_as_usual says, and for which MRO
 
     # -- classes
@@ -131,8 +132,17 @@ class AttributeHandlers(Handlers):
         recorder = self.recorder
         mro: tuple[type, ...] = _class_mro(cls)
         if is_heap_type(cls) and recorder.first_time("mro", cls):
-            recorder.miss_if(recorder.constant(cls).get("__mro__").is_not(recorder.constant(mro)))
+            if id(cls) in recorder.made_here:
+                for base in _class_bases(cls):
+                    self.read_mro(base)
+            else:
+                recorder.miss_if(recorder.constant(cls).get("__mro__").is_not(recorder.constant(mro)))
         return mro
+
+    def lookup_behind(self, cls: type, of: type, name: str) -> tuple[Any, Expr | None]:
+        """The same as `lookup`, in the classes that come after `cls` in the MRO of another one."""
+        mro = self.read_mro(of)
+        return self._lookup_in(mro[mro.index(cls) + 1 :], name)
 
     def _lookup_in(self, classes: tuple[type, ...], name: str) -> tuple[Any, Expr | None]:
         recorder = self.recorder
@@ -143,7 +153,7 @@ class AttributeHandlers(Handlers):
             if name in dictionary:
                 value = dictionary[name]
                 if not changeable:
-                    return value, None
+                    return (recorder.classes.attribute(cls, name, value) if id(cls) in recorder.made_here else value), None
                 known = recorder.class_reads.get((cls, name))
                 if known is not None and known[0] is value:
                     return known
@@ -165,7 +175,8 @@ class AttributeHandlers(Handlers):
         return (self._classes.get(cls) or self._class(cls))[0]
 
     def _class(self, cls: type) -> tuple[Any, bool]:
-        known = self._classes[cls] = _class_dict(cls), is_changeable(cls)
+        is_made = id(cls) in self.recorder.made_here  # nobody else has it: no guard is on it
+        known = self._classes[cls] = _class_dict(cls), is_changeable(cls) and not is_made
         return known
 
     def method(self, value: Any, name: str) -> Any:
@@ -470,7 +481,8 @@ class AttributeHandlers(Handlers):
             getter, _ = self.lookup(type(inherited), "__get__")
             if type(getter) is types.FunctionType:
                 return recorder.calls.call(getter, (inherited, cls, kind), {})
-            return recorder.read(getattr(cls, name), recorder.constant(cls).get(name))
+            value = getattr(cls, name)
+            return recorder.made(value) if recorder.is_made(cls) else recorder.read(value, recorder.constant(cls).get(name))
         found, path = self.lookup(cls, name)
         if found is not ABSENT:
             return self.bound_attribute(found, name, path, None, cls)
@@ -510,11 +522,10 @@ class AttributeHandlers(Handlers):
         instance = proxy.instance
         of_class = is_a(instance, type) and issubclass(instance, proxy.cls)
         cls = instance if of_class else type(instance)
-        mro = self.read_mro(cls)
         found: Any = ABSENT
         path: Expr | None = None
-        if name != "__class__" and proxy.cls in mro:
-            found, path = self._lookup_in(mro[mro.index(proxy.cls) + 1 :], name)
+        if name != "__class__" and proxy.cls in self.read_mro(cls):
+            found, path = self.lookup_behind(proxy.cls, cls, name)
         if found is ABSENT:
             return getattr(super(proxy.cls, instance), name)
         if type(found) is property and found.fget is not None and not of_class:
@@ -533,6 +544,8 @@ class AttributeHandlers(Handlers):
             recorder.calls.call(store, (owner, name, value), {})
         elif self._stores_as_usual(cls):
             self.plain_set_attribute(value, owner, name)
+        elif is_a(owner, type) and recorder.is_made(owner) and recorder.classes.is_settable(owner, name):
+            recorder.classes.set_attribute(owner, name, value)
         elif is_a(owner, type) and self._is_plain_in_class(owner, name, value):
             recorder.fixed(owner)
             recorder.effects.dropping(_class_dict(owner).get(name))

@@ -22,6 +22,7 @@ from tracejit.capture.frame import Frame
 from tracejit.capture.handlers.arrays import KINDS, of_numpy
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.caches import CACHED, cache_of, key_expression, key_of
+from tracejit.capture.handlers.classes import DESCRIPTORS
 from tracejit.capture.handlers.constructions import construction
 from tracejit.capture.handlers.dataclass_methods import dataclass_method
 from tracejit.capture.handlers.effects import FunctionCall
@@ -87,6 +88,8 @@ def _class_arguments(cls: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*arguments[:2], {**arguments[2], "__module__": arguments[2].get("__module__", frame.f_globals.get("__name__"))})
 
 
+_KEEPING: tuple[type, ...] = (functools.partial, *GETTERS, *DESCRIPTORS)
+"""Types whose constructors keep what they are given, and look at nothing in it."""
 _OF_ITEMS: tuple[type, ...] = (list, dict, set, collections.OrderedDict)
 """What classes of containers that are made empty, and filled by `__init__`, have as their base."""
 
@@ -455,7 +458,7 @@ class CallHandlers(Handlers):
         if cls is super and len(arguments) == 2 and not keywords and is_a(arguments[0], type):
             super(*arguments)  # it raises what is to be raised
             return SuperProxy(*arguments)
-        if cls is functools.partial or cls in GETTERS or (issubclass(cls, BaseException) and not is_python_class(cls)):
+        if cls in _KEEPING or (issubclass(cls, BaseException) and not is_python_class(cls)):
             return self._call_constructor(cls, *self._plain_arguments(arguments, keywords))
         if not is_python_class(cls):
             if cls is type and len(arguments) == 1 and not keywords:
@@ -480,7 +483,7 @@ class CallHandlers(Handlers):
         if type(initialise) is not FunctionType or issubclass(cls, (BaseException, tuple, enum.Enum)):
             arguments, keywords = self._plain_arguments(arguments, keywords)
         if issubclass(cls, enum.Enum):
-            return recorder.fixed(self._call_constructor(cls, arguments, keywords))
+            return recorder.fixed(recorder.containers.native(lambda: cls(*arguments, **keywords)))
         if issubclass(cls, BaseException) and type(initialise) is not FunctionType and not is_a(create, staticmethod):
             return self._call_constructor(cls, arguments, keywords)
         if recorder.attributes.lookup(type(cls), "__call__")[0] is not type.__call__:

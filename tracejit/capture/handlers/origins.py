@@ -72,8 +72,8 @@ class Origins:
         self.keep.append(value)
 
     def fixed(self, value: Any) -> Any:
-        """`value` is the very object that every call finds for which the guards so far hold; returns it."""
-        if type(value) not in _STATELESS and not self.is_outside(value):
+        """`value` is the very object that every call finds for which the guards so far hold, or what this run has made; returns it."""
+        if type(value) not in _STATELESS and not self._is_known(value):
             self.register(value, self.constant(value))
         return value
 
@@ -122,7 +122,7 @@ class Origins:
 
     def explains(self, value: Any) -> bool:
         known = self._is_known(value) or id(value) in self.values or id(value) in self.deferred
-        return type(value) in _STATELESS or known or self._explains_itself(value)
+        return type(value) in _STATELESS or known or self._explains_itself(value) or (is_a(value, Tensor) and self.of_tape(value))
 
     def _explains_itself(self, value: Any) -> bool:
         cls: Any = type(value)
@@ -138,6 +138,10 @@ class Origins:
         return is_a(value, IDENTITY_TYPES) and self.explains(bound_to(value))
 
     # -- what it asks of the rest of the recorder
+    def of_tape(self, tensor: Tensor) -> bool:
+        """Whether the tape has made a tensor of the program anew: an output that a node has saved."""
+        raise NotImplementedError
+
     def stop(self, code: str, detail: str) -> None:
         raise NotImplementedError
 

@@ -12,16 +12,17 @@ import logging
 import time
 import warnings
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.symbols import bare, concrete, plain
 from tracejit.capture.handlers.texts import is_open
-from tracejit.capture.places import calling_frame, frame_at, level_from_here, may_be_error
+from tracejit.capture.places import calling_frame, frame_at, instrumented_frames, level_from_here, may_be_error
 from tracejit.capture.policies import DICT_VIEWS, PRIMITIVE_TYPES, bound_to, is_a, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
+from tracejit.core.own_files import is_own_frame, level_of_program
 
 __all__ = ["FILES", "PrintingHandlers", "as_called_by_program"]
 
@@ -62,6 +63,11 @@ def _warn(message: Any, category: type[Warning], file: str, line: int, names: di
     """What warnings.warn() does once it has found out who calls."""
     registry = names.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, file, line, names.get("__name__") or "<string>", registry)
+
+
+def _warn_caller(message: Any) -> None:
+    """The library warns at the line that calls the compiled function, whatever line that is."""
+    warnings.warn(message, UserWarning, level_of_program())
 
 
 def as_called_by_program(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
@@ -173,15 +179,23 @@ class PrintingHandlers(Handlers):
         return enabled
 
     def warned(self, message: str) -> None:
-        """A function of the library warns its caller."""
-        self._warned(warnings.warn, (message, UserWarning), {})
+        """A function of the library warns the program: at the line that called into the library, which is the caller's of the compiled
+        function where that is the library's own."""
+        frame = next((f for f in instrumented_frames() if not is_own_frame(f)), None)
+        if frame is not None:
+            self._warned(warnings.warn, (message, UserWarning), {}, frame)
+        else:
+            self._guard_category(UserWarning)
+            self._told(_warn_caller, (message,), name="warn")
 
-    def _warned(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def _warned(
+        self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], innermost: FrameType | None = None
+    ) -> Any:
         """warnings.warn"""
         recorder = self.recorder
         given = dict(zip(_WARN, arguments, strict=False)) | {k: concrete(v) for k, v in keywords.items()}
         message, category, level = given.get("message"), concrete(given.get("category")), concrete(given.get("stacklevel", 1))
-        frame = frame_at(level)
+        frame = frame_at(level, innermost)
         if is_a(message, Warning):
             category = type(message)
         twice = len(given) < len(arguments) + len(keywords)
@@ -196,13 +210,18 @@ class PrintingHandlers(Handlers):
                 "impure_call", "a warning about whoever calls the function" if level != 1 else "a warning that is an object"
             )
         category = category or UserWarning
+        self._guard_category(category)
+        recorder.fixed(frame.f_globals)
+        place = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
+        return self._told(_warn, (message, recorder.fixed(category), *place), name="warn")
+
+    def _guard_category(self, category: type[Warning]) -> None:
+        """A warning that filters make an error is raised in the middle of a call."""
+        recorder = self.recorder
         errors = may_be_error(category)
         recorder.miss_if(recorder.constant(may_be_error).call(recorder.constant(category)).is_not(errors))
         if errors:
             recorder.stop("impure_call", "a warning that may be an error")
-        recorder.fixed(frame.f_globals)
-        place = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
-        return self._told(_warn, (message, recorder.fixed(category), *place), name="warn")
 
     def _slept(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """time.sleep"""

@@ -37,6 +37,7 @@ from tracejit.capture.handlers.attributes import AttributeHandlers
 from tracejit.capture.handlers.base import ABSENT, Handler, TensorSource
 from tracejit.capture.handlers.builtin_calls import BuiltinCallHandlers
 from tracejit.capture.handlers.calls import CallHandlers
+from tracejit.capture.handlers.classes import ClassHandlers
 from tracejit.capture.handlers.container_methods import ContainerMethodHandlers
 from tracejit.capture.handlers.containers import ContainerHandlers
 from tracejit.capture.handlers.contents import ContentHandlers
@@ -63,6 +64,7 @@ from tracejit.capture.handlers.type_calls import TypeCallHandlers
 from tracejit.capture.joining import take_apart
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import (
+    C_CALLABLES,
     IDENTITY_TYPES,
     PRIMITIVE_TYPES,
     bound_to,
@@ -162,6 +164,7 @@ class Recorder(Origins):
         self.builtin_calls = BuiltinCallHandlers(self)
         self.type_calls = TypeCallHandlers(self)
         self.calls = CallHandlers(self)
+        self.classes = ClassHandlers(self)
 
     # -- stopping
     def stop(self, code: str, detail: str) -> None:
@@ -213,7 +216,7 @@ class Recorder(Origins):
     # -- who handles what
     def standard_call(self, function: Any) -> Handler | None:
         """The handler of a function of the standard library, to be called with the function and its arguments; None for others."""
-        for handlers in (self.locking, self.standard_calls, self.printing, self.readings, self.outside_calls):
+        for handlers in (self.locking, self.standard_calls, self.classes, self.printing, self.readings, self.outside_calls):
             handler = handlers.standard_call(function)
             if handler is not None:
                 return handler
@@ -238,10 +241,19 @@ class Recorder(Origins):
         """The name of an object that the entry holds."""
         name = self._constants.get(id(value))
         if name is None:
+            if self._is_of_this_call(value):
+                kind = "class" if is_a(value, type) else type(value).__name__
+                self.stop("unbuildable", f"{kind} {getattr(value, '__name__', '')}".strip())
             name = self._constants[id(value)] = Name(f"c{len(self._constants)}")
             self.namespace[name.name] = value
             self.keep.append(value)
         return name
+
+    def _is_of_this_call(self, value: Any) -> bool:
+        """Whether it is a definition that this run has made, which leads to what is in the variables around it: each call has another."""
+        if type(value) in C_CALLABLES:
+            value = getattr(value, "__self__", None)
+        return id(value) in self.made_here and is_a(value, (type, FunctionType, property, staticmethod, classmethod))
 
     def variable(self) -> Name:
         """A new one, which somebody defines."""
@@ -473,6 +485,9 @@ class Recorder(Origins):
         self.miss_if(variable.type().is_not(cls).otherwise(other))
 
     # -- tensors
+    def of_tape(self, tensor: Tensor) -> bool:
+        return self.program.value_of(tensor) is not None
+
     def outside_tensor(self, tensor: Tensor, expression: Expr) -> None:
         """A tensor that each call makes by `expression`, before the program, of something from outside."""
         variable = self.define(expression)

@@ -20,6 +20,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tracejit.capture.handlers.base import ABSENT, Handler, Handlers
@@ -265,6 +266,10 @@ class StandardCallHandlers(Handlers):
         recorder.miss_if(ask.call(absent).is_not(absent))
         return default[0]
 
+    def _changed_property(self, name: str, owner: property, function: Any) -> Any:
+        """property.setter and the like: the same property with another function."""
+        return self.recorder.made(getattr(owner, name)(function))
+
     def _reduced(self, owner: Any, _: Any) -> Any:
         """object.__reduce_ex__: the class, and what is in the instance's dictionary."""
         recorder = self.recorder
@@ -308,6 +313,8 @@ class StandardCallHandlers(Handlers):
             return self._variable_of_a_context
         if name == "__reduce_ex__" and type(owner) in _REDUCED_BY_CONTENTS:
             return self._reduced_container
+        if type(owner) is property and name in ("getter", "setter", "deleter"):
+            return partial(self._changed_property, name)
         return self._reduced if name == "__reduce_ex__" and self._reduces_as_usual(owner) else None
 
     def standard_call(self, function: Any) -> Handler | None:

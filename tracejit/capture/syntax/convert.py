@@ -3,7 +3,8 @@
 `convert(code)` returns a code object with the same signature, names, lines and free variables (plus one, `__capture__`) in which
 every load of a global, cell, attribute or item, every store, call, operator, truth test and iteration goes through
 `__capture__`, an object with the methods of `frame.Frame`.  Nested functions stay the original code objects: they are converted
-when they are called.  What is rewritten stands in rewrite.py; here a code object is made of it.  No tensors, guards or recordings.
+when they are called; bodies of classes run where they stand, so they are part of the function, as comprehensions are.  What is
+rewritten stands in rewrite.py; here a code object is made of it.  No tensors, guards or recordings.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Sequence
+from inspect import CO_OPTIMIZED
 from types import CodeType
 from typing import Any, Final
 
@@ -28,7 +30,7 @@ __all__ = [
 
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
-_instrumented: WeakTable[bool] = WeakTable()  # instrumented code and the comprehensions inside it
+_instrumented: WeakTable[bool] = WeakTable()  # instrumented code, the comprehensions and the bodies of classes inside it
 INSTRUMENTED: Final = _instrumented.ids()
 _ends: WeakTable[frozenset[int]] = WeakTable()  # instrumented code -> the lines of `lines_ending_while`
 _originals: WeakTable[weakref.ref[CodeType]] = WeakTable()  # instrumented code -> what it was made of
@@ -46,7 +48,7 @@ def ends_while(code: CodeType, line: int) -> bool:
 
 
 def original_of(code: CodeType) -> CodeType | None:
-    """The code that was instrumented; None for that of comprehensions, which are part of a function."""
+    """The code that was instrumented; None for that of comprehensions and bodies of classes, which are part of a function."""
     original = _originals.get(code)
     return None if original is None else original()
 
@@ -120,8 +122,11 @@ def _with_originals(code: CodeType, originals: dict[Any, CodeType]) -> CodeType:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             if constant.co_name in _INLINE:
-                qualname = f"{code.co_qualname}.<locals>.{constant.co_name}"  # generators show it
+                inside = ".<locals>" if code.co_flags & CO_OPTIMIZED else ""
+                qualname = f"{code.co_qualname}{inside}.{constant.co_name}"  # generators show it
                 constant = _with_originals(constant.replace(co_qualname=qualname), originals)
+            elif _is_class_body(constant):
+                constant = _class_body(constant, originals)
             elif CELLS not in constant.co_varnames:
                 original = originals.get(source_extent(constant))
                 if original is None or original.co_freevars != constant.co_freevars:
@@ -131,10 +136,28 @@ def _with_originals(code: CodeType, originals: dict[Any, CodeType]) -> CodeType:
     return code.replace(co_consts=tuple(constants))
 
 
+def _is_class_body(code: CodeType) -> bool:
+    """Whether it is the instrumented body of a class."""
+    return CAPTURE in code.co_freevars and not code.co_flags & CO_OPTIMIZED
+
+
+def _class_body(code: CodeType, originals: dict[Any, CodeType]) -> CodeType:
+    """The body of a class, with the names and the nested functions of the original."""
+    place = code.co_name, code.co_firstlineno
+    original = next((known for (name, line, *_), known in originals.items() if (name, line) == place), None)
+    if original is None or original.co_flags & CO_OPTIMIZED:
+        raise NotConvertible("unsupported_syntax", f"the class {code.co_name}")
+    inside: dict[Any, CodeType] = {}
+    _collect_originals(original, inside)
+    qualname = original.co_qualname  # which the body gives to the class
+    constants = tuple([qualname if constant == code.co_qualname else constant for constant in code.co_consts])
+    return _with_originals(code.replace(co_qualname=qualname, co_consts=constants), inside)
+
+
 def _remember(code: CodeType) -> None:
     _instrumented[code] = True
     for inner in nested_codes(code):
-        if inner.co_name in _INLINE:
+        if inner.co_name in _INLINE or _is_class_body(inner):
             _remember(inner)
 
 

@@ -4,6 +4,7 @@ The order of evaluation and the number of evaluations stay those of the text.  P
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import sys
@@ -94,6 +95,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.local = named & set(map(self.mangle, bound_names(node))) | separated
         self.captured = frozenset(code.co_cellvars)
         self.is_generator = bool(code.co_flags & CO_GENERATOR)
+        self.postpones_annotations = bool(code.co_flags & __future__.annotations.compiler_flag)
         self.free = set(code.co_freevars)
         self.first_argument = arguments[0].arg if arguments else None
         self.globals, self.nonlocals = declared_names(node)

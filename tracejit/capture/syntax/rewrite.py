@@ -1,15 +1,15 @@
 """The rewriting of one function's body: statements, on top of expressions.py.
 
 `Rewriter` turns what statements read and store into calls of methods of `__capture__` (see `frame.Frame`).  The order of evaluation
-and the number of evaluations stay those of the text.  Bodies of nested definitions are left alone.  Pure syntax: it knows nothing of
-code objects that run.
+and the number of evaluations stay those of the text.  Bodies of nested functions are left alone, those of classes are rewritten.  Pure
+syntax: it knows nothing of code objects that run.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import astuple
 from typing import Any
 
@@ -28,7 +28,7 @@ from tracejit.capture.syntax.loops import (
 )
 from tracejit.capture.syntax.matching import MatchRewriter
 from tracejit.capture.syntax.parts import walk
-from tracejit.capture.syntax.scopes import names_stored_by
+from tracejit.capture.syntax.scopes import declared_names, names_stored_by
 
 __all__ = ["CELLS", "Rewriter"]
 
@@ -66,9 +66,22 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> list[ast.stmt]:
         self.refuse_shared_names([node.name], "a class statement")
+        node.decorator_list = [self.place(self.handler("callee", self.visit(d)), d) for d in node.decorator_list]
+        try:
+            body = ClassBody(self, node).rewritten(node)
+        except NotConvertible:
+            return self.left_as_it_is(node)
+        name, given = ast.Constant(node.name), next((self.settled(k.value) for k in node.keywords), ast.Constant(None))
+        bases = ast.Tuple([self.settled(base) for base in node.bases], ast.Load())
+        node.bases = [self.place(ast.Starred(self.handler("class_bases", name, bases), ast.Load()), node)]
+        node.keywords = [self.place(ast.keyword("metaclass", self.handler("class_maker", name, given)), node)]
+        node.body = body
+        return [self.place(node, node)]
+
+    def left_as_it_is(self, node: ast.ClassDef) -> list[ast.stmt]:
+        """A class statement whose body cannot be rewritten: it ends the recording."""
         around = ast.Tuple([ast.Name(name, ast.Load()) for name in sorted(self.captured)], ast.Load())
         body = self.handler("class_body", ast.Constant(node.name), ast.Lambda(_no_arguments(), around))
-        node.decorator_list = [self.place(self.handler("callee", self.visit(d)), d) for d in node.decorator_list]
         node.bases = [self.settled(base) for base in node.bases]
         node.keywords = [ast.keyword(k.arg, self.settled(k.value)) for k in node.keywords]
         return [self.statement(body, node), node]
@@ -507,3 +520,65 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return node
 
     visit_Nonlocal = visit_Global
+
+
+class ClassBody(Rewriter):
+    """Rewrites the body of a class statement in a function.
+
+    Its names are another scope: those that it binds are looked up in the namespace of the class, then among the globals; all others are
+    what they are in the function around it.  Raises NotConvertible for statements that are rare in a class."""
+
+    def __init__(self, around: Rewriter, node: ast.ClassDef) -> None:
+        vars(self).update(vars(around))
+        self.class_name = node.name
+        is_plain = not (any(declared_names(node)) or getattr(node, "type_params", None))
+        if not is_plain or any(k.arg != "metaclass" for k in node.keywords):  # other keywords are for code of the program
+            raise NotConvertible("unsupported_syntax", f"class {node.name}")
+        names = {*names_stored_by(node.body), "__module__", "__qualname__"}
+        self.bound = frozenset(map(self.mangle, names))
+        self.around: frozenset[str] = around.around if isinstance(around, ClassBody) else frozenset(around.local)
+        self.local = set(self.around - self.bound)
+        self.gathered = self.gathered - names
+        self.captured, self.lists, self.globals, self.nonlocals = frozenset(), frozenset(), set(), set()
+        self.first_argument = None
+        self.counters, self.comprehension_names = {}, []
+
+    def rewritten(self, node: ast.ClassDef) -> list[ast.stmt]:
+        """The statements of the body, and a mention of the handlers, by which its code is known for an instrumented one."""
+        mention = self.statement(ast.Name(CAPTURE, ast.Load()), node.body[-1])
+        return [*self.body(deepcopy(node.body)), mention]
+
+    def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        visited = [self.visit(statement) for statement in statements]
+        return [part for found in visited for part in (found if isinstance(found, list) else [found])]
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.stmt) and not isinstance(node, _IN_CLASS_BODIES):
+            raise NotConvertible("unsupported_syntax", f"a statement in the body of class {self.class_name}")
+        return super().visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        name = self.mangle(node.id)
+        if not isinstance(node.ctx, ast.Load) or name not in self.bound or any(name in x for x in self.comprehension_names):
+            return super().visit_Name(node)
+        if self.comprehension_names:
+            raise NotConvertible("unsupported_syntax", f"a comprehension in the body of class {self.class_name}")
+        return self.place(self.handler("class_name", ast.Constant(name)), node)
+
+    def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
+        if not all(isinstance(target, ast.Name) for target in node.targets):
+            raise NotConvertible("unsupported_syntax", f"an assignment in the body of class {self.class_name}")
+        return [self.place(ast.Assign(node.targets, self.element(node.value)), node)]
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        if not isinstance(node.target, ast.Name):
+            raise NotConvertible("unsupported_syntax", f"an assignment in the body of class {self.class_name}")
+        annotation = node.annotation if self.postpones_annotations else self.visit(node.annotation)
+        value = self.element(node.value) if node.value else None
+        return self.place(ast.AnnAssign(node.target, annotation, value, node.simple), node)  # type: ignore[no-any-return]
+
+
+_IN_CLASS_BODIES: tuple[type[ast.stmt], ...] = (
+    ast.AnnAssign, ast.Assign, ast.ClassDef, ast.Expr, ast.FunctionDef, ast.If, ast.Pass,
+)  # fmt: skip
+"""Statements of class bodies that are rewritten."""

@@ -15,8 +15,8 @@ LOOKING_AT_VARIABLES: Final = frozenset({"locals", "vars", "dir", "eval", "exec"
 """Builtins that find the variables of the function which calls them."""
 
 
-def declared_names(node: FunctionNode) -> tuple[set[str], set[str]]:
-    """Names that the function itself declares global and nonlocal."""
+def declared_names(node: FunctionNode | ast.ClassDef) -> tuple[set[str], set[str]]:
+    """Names that the function, or the body of the class, itself declares global and nonlocal."""
     names: tuple[set[str], set[str]] = (set(), set())
 
     def search(parent: ast.AST) -> None:

@@ -9,11 +9,13 @@ from tracejit.core.precision import lowered
 from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.movement.views import reshape
 from tracejit.ops.public.derive import public
+from tracejit.ops.public.keywords import of_tensors
 
 __all__ = ["hardshrink", "prelu"]
 
 
 @public(function=False)
+@of_tensors
 @lowered
 def prelu(input: Any, weight: Any) -> Any:
     """leaky_relu with a learned slope: `weight` has one element, or one for each channel (dimension 1 of `input`)."""
@@ -29,6 +31,7 @@ def prelu(input: Any, weight: Any) -> Any:
 
 
 @public(function=False)
+@of_tensors
 def hardshrink(input: Any, lambd: float = 0.5) -> Any:
     """0 where |input| <= lambd, input elsewhere."""
     lambd = settled(lambd)

@@ -156,7 +156,7 @@ def range_(
     requires_grad: bool = False,
 ) -> Any:
     """arange() up to and including `end`, of floats by default: PyTorch's older function, which warns."""
-    warn("range() is deprecated: unlike Python's it includes its end; use arange(), which does not", stacklevel=3)
+    warn("range() is deprecated: unlike Python's it includes its end; use arange(), which does not")
     require_cpu("range", device)
     first, last, distance = (_number("range", b) for b in ((0, start, step) if end is None else (start, end, step)))
     reach = minus(last, first)
@@ -218,6 +218,8 @@ def logspace(
 def _number(name: str, value: Any) -> Any:
     """A number given as such or as a tensor without dimensions."""
     value = settled(value)
+    if value is None:
+        raise TypeError(f"{name}(): expected a number, got NoneType")
     if not hasattr(value, "ndim"):
         return value
     if value.ndim:

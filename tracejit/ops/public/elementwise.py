@@ -21,6 +21,7 @@ from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import nonzero_tuple
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.public.derive import derive_binary, derive_unary, public
+from tracejit.ops.public.keywords import require_tensors
 from tracejit.ops.reduce import any_
 
 for _op in (
@@ -90,10 +91,7 @@ def _factor_last(name: str, operands: tuple[Any, ...], factor: str) -> tuple[Any
     first, *others = operands
     if is_tensor(first) or (len(others) > 1 and not all(map(is_tensor, others))):
         raise TypeError(f"{name}(): got {len(operands)} operands, of which the first must be a number, {factor}")
-    warn(
-        f"{name}({factor}, ...) with {factor} in front is deprecated; use {name}(..., {factor}={factor})",
-        stacklevel=4,
-    )
+    warn(f"{name}({factor}, ...) with {factor} in front is deprecated; use {name}(..., {factor}={factor})")
     return (*others, first)
 
 
@@ -311,12 +309,14 @@ def fmin(input: Any, other: Any) -> Any:
 @public()
 def isposinf(input: Any) -> Any:
     """Whether each element is +infinity."""
+    require_tensors("isposinf", input=input)
     return input == math.inf
 
 
 @public()
 def isneginf(input: Any) -> Any:
     """Whether each element is -infinity."""
+    require_tensors("isneginf", input=input)
     return input == -math.inf
 
 
@@ -397,6 +397,7 @@ def clamp_max(input: Any, max: Any) -> Any:
 @public("clone")
 def clone_(input: Any, *, memory_format: Any = None) -> Any:
     """A row-major copy; gradients flow through it.  `memory_format` is accepted for PyTorch's sake: copies are always row-major."""
+    require_tensors("clone", input=input)
     return clone(input)
 
 

@@ -16,6 +16,7 @@ from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import FUNCTIONS, derive_binary, public
 from tracejit.ops.public.elementwise import as_floating, is_tensor
+from tracejit.ops.public.keywords import require_tensors
 from tracejit.ops.public.return_types import result_type
 
 Frexp = result_type("frexp", "mantissa", "exponent")
@@ -88,6 +89,7 @@ def angle(input: Any) -> Any:
 
 def _itself(name: str, text: str) -> None:
     def function(input: Any) -> Any:
+        require_tensors(name, input=input)
         return input
 
     function.__name__ = name
@@ -104,16 +106,19 @@ _itself("resolve_neg", "The tensor itself, which holds no postponed negation.")
 @public(method=False)
 def real(input: Any) -> Any:
     """The real part, which of a real tensor is the tensor itself."""
+    require_tensors("real", input=input)
     return input
 
 
 @public()
 def is_conj(input: Any) -> bool:
     """False: there is no postponed conjugation."""
+    require_tensors("is_conj", input=input)
     return False
 
 
 @public()
 def is_neg(input: Any) -> bool:
     """False: there is no postponed negation."""
+    require_tensors("is_neg", input=input)
     return False

@@ -10,7 +10,7 @@ from tracejit.ops.decompositions import LinAlgError
 from tracejit.ops.linalg import matmul, transpose_matrix
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.public.derive import FUNCTIONS, public
-from tracejit.ops.public.keywords import require_tensors
+from tracejit.ops.public.keywords import of_tensors, require_tensors
 from tracejit.ops.public.linear_algebra import qr, solve_triangular, svd
 from tracejit.ops.public.movement import expand
 from tracejit.ops.public.random import randn
@@ -46,6 +46,7 @@ def _check_pivots(name: str, info: Any) -> None:
         )
 
 
+@of_tensors
 @in_float32
 def lu_factor(A: Any, *, pivot: bool = True) -> Any:  # noqa: N803  (PyTorch's name)
     """(LU, pivots) of matrices (*, m, n): L below the diagonal of LU and U on and above it; pivots (*, min(m, n)), int32, from 1.
@@ -57,6 +58,7 @@ def lu_factor(A: Any, *, pivot: bool = True) -> Any:  # noqa: N803  (PyTorch's n
     return Compact(factors, pivots)
 
 
+@of_tensors
 @in_float32
 def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
     """(LU, pivots, info): lu_factor() that tells in `info` (*) the place, from 1, of the first zero on the diagonal of U, or 0.
@@ -68,6 +70,7 @@ def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> A
     return CompactInfo(factors, pivots, info)
 
 
+@of_tensors
 @in_float32
 def lu(A: Any, *, pivot: bool = True) -> Any:  # noqa: N803
     """(P, L, U) with A = P @ L @ U: a permutation, L lower triangular with ones on its diagonal, U upper triangular."""
@@ -105,6 +108,7 @@ def legacy_lu(A: Any, pivot: bool = True, get_infos: bool = False) -> Any:  # no
     return factors, pivots
 
 
+@of_tensors
 @in_float32
 def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:  # noqa: N803
     """X with A @ X = B (X @ A = B unless `left`; A.mT for `adjoint`), where LU and pivots are lu_factor(A).

@@ -13,13 +13,14 @@ from typing import Any
 from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
-from tracejit.core.shapes import normalise_dim, root
+from tracejit.core.shapes import integer, normalise_dim, root
 from tracejit.ops import fourier
 from tracejit.ops.creation import arange
 from tracejit.ops.movement.copies import pad
 from tracejit.ops.movement.views import slice_
 from tracejit.ops.public.derive import FUNCTIONS
 from tracejit.ops.public.elementwise import as_floating
+from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.return_types import result_type
 
 F = FUNCTIONS
@@ -104,6 +105,7 @@ def _transform(name: str, input: Any, s: Dims, dim: Any, norm: str | None, inver
     return Parts(_scaled(real, factor), _scaled(imag, factor))
 
 
+@of_tensors
 def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     """The transform of a tensor, or of a pair (real, imag), along `dim`, cut or filled up to n places: a pair (real, imag).
 
@@ -111,26 +113,31 @@ def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None
     return _transform("fft", input, None if n is None else (n,), (dim,), norm, False)
 
 
+@of_tensors
 def ifft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     """The inverse of fft(): a pair (real, imag)."""
     return _transform("ifft", input, None if n is None else (n,), (dim,), norm, True)
 
 
+@of_tensors
 def fft2(input: Any, s: Dims = None, dim: Any = (-2, -1), norm: str | None = None) -> Any:
     """The transform over two dimensions: a pair (real, imag)."""
     return _transform("fft2", input, s, dim, norm, False)
 
 
+@of_tensors
 def ifft2(input: Any, s: Dims = None, dim: Any = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of fft2(): a pair (real, imag)."""
     return _transform("ifft2", input, s, dim, norm, True)
 
 
+@of_tensors
 def fftn(input: Any, s: Dims = None, dim: Any = None, norm: str | None = None) -> Any:
     """The transform over several dimensions, by default all: a pair (real, imag)."""
     return _transform("fftn", input, s, dim, norm, False)
 
 
+@of_tensors
 def ifftn(input: Any, s: Dims = None, dim: Any = None, norm: str | None = None) -> Any:
     """The inverse of fftn(): a pair (real, imag)."""
     return _transform("ifftn", input, s, dim, norm, True)
@@ -173,61 +180,73 @@ def _to_real(name: str, input: Any, s: Dims, dim: Any, norm: str | None, inverse
     return _scaled(fourier.dft(real, imag, dims=(last,), inverse=inverse)[0], factor)
 
 
+@of_tensors
 def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     """The transform of a real tensor along `dim`, of which the first n // 2 + 1 places are given: a pair (real, imag)."""
     return _from_real("rfft", input, None if n is None else (n,), (dim,), norm, False)
 
 
+@of_tensors
 def rfft2(input: Any, s: Dims = None, dim: Any = (-2, -1), norm: str | None = None) -> Any:
     """rfft() over two dimensions: a pair (real, imag)."""
     return _from_real("rfft2", input, s, dim, norm, False)
 
 
+@of_tensors
 def rfftn(input: Any, s: Dims = None, dim: Any = None, norm: str | None = None) -> Any:
     """rfft() over several dimensions, by default all: a pair (real, imag)."""
     return _from_real("rfftn", input, s, dim, norm, False)
 
 
+@of_tensors
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     """The real tensor of which rfft() gives `input`, a pair (real, imag): n places along `dim`, by default an even number."""
     return _to_real("irfft", input, None if n is None else (n,), (dim,), norm, True)
 
 
+@of_tensors
 def irfft2(input: Any, s: Dims = None, dim: Any = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of rfft2(): a real tensor."""
     return _to_real("irfft2", input, s, dim, norm, True)
 
 
+@of_tensors
 def irfftn(input: Any, s: Dims = None, dim: Any = None, norm: str | None = None) -> Any:
     """The inverse of rfftn(): a real tensor."""
     return _to_real("irfftn", input, s, dim, norm, True)
 
 
+@of_tensors
 def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     """The transform, which is real, of a signal that is its own conjugate backwards, given by a pair of its first places."""
     return _to_real("hfft", input, None if n is None else (n,), (dim,), norm, False)
 
 
+@of_tensors
 def hfft2(input: Any, s: Dims = None, dim: Any = (-2, -1), norm: str | None = None) -> Any:
     """hfft() over two dimensions: a real tensor."""
     return _to_real("hfft2", input, s, dim, norm, False)
 
 
+@of_tensors
 def hfftn(input: Any, s: Dims = None, dim: Any = None, norm: str | None = None) -> Any:
     """hfft() over several dimensions, by default all: a real tensor."""
     return _to_real("hfftn", input, s, dim, norm, False)
 
 
+@of_tensors
 def ihfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
     """The inverse of hfft(): a pair (real, imag)."""
     return _from_real("ihfft", input, None if n is None else (n,), (dim,), norm, True)
 
 
+@of_tensors
 def ihfft2(input: Any, s: Dims = None, dim: Any = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of hfft2(): a pair (real, imag)."""
     return _from_real("ihfft2", input, s, dim, norm, True)
 
 
+@of_tensors
 def ihfftn(input: Any, s: Dims = None, dim: Any = None, norm: str | None = None) -> Any:
     """The inverse of hfftn(): a pair (real, imag)."""
     return _from_real("ihfftn", input, s, dim, norm, True)
@@ -243,11 +262,13 @@ def _frequencies(length: int, start: int, n: int, d: float, dtype: Any, device: 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """The frequencies of the n places of fft(), for samples d apart: 0, 1, ... -2, -1, divided by n * d."""
+    n = integer("fftfreq", "n", n)
     return _frequencies(n, (n + 1) // 2, n, d, dtype, device).requires_grad_(requires_grad)
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """The frequencies of the n // 2 + 1 places of rfft(), for samples d apart."""
+    n = integer("rfftfreq", "n", n)
     return _frequencies(n // 2 + 1, n + 1, n, d, dtype, device).requires_grad_(requires_grad)
 
 
@@ -258,11 +279,13 @@ def _rolled(name: str, input: Any, dim: Any, back: bool) -> Any:
     return F["roll"](input, [(input.shape[d] + back) // 2 for d in dims], dims)
 
 
+@of_tensors
 def fftshift(input: Any, dim: Any = None) -> Any:
     """Frequencies in order: the zero in the middle along `dim`, by default all dimensions.  Takes tensors and pairs."""
     return _rolled("fftshift", input, dim, False)
 
 
+@of_tensors
 def ifftshift(input: Any, dim: Any = None) -> Any:
     """The inverse of fftshift()."""
     return _rolled("ifftshift", input, dim, True)

@@ -11,9 +11,11 @@ from tracejit.ops import linalg
 from tracejit.ops.composites import products
 from tracejit.ops.movement.views import reshape
 from tracejit.ops.public.derive import public
+from tracejit.ops.public.keywords import of_tensors
 
 
 @public()
+@of_tensors
 def matmul(input: Any, other: Any) -> Any:
     """Matrix product (*, n, k) @ (*, k, m) = (*, n, m), a vector being a row on the left and a column on the right.
     Leading dimensions broadcast."""

@@ -16,7 +16,7 @@ from tracejit.ops.movement.copies import cat, clone
 from tracejit.ops.movement.versions import overwrite
 from tracejit.ops.movement.views import diagonal, reshape
 from tracejit.ops.public.derive import derive_unary, public
-from tracejit.ops.public.keywords import require_tensors
+from tracejit.ops.public.keywords import of_tensors, require_tensors
 from tracejit.ops.public.linalg import bmm, combined, outer
 from tracejit.ops.public.movement import expand
 from tracejit.ops.public.return_types import result_type
@@ -36,12 +36,14 @@ LegacySlogdet = result_type("slogdet", "sign", "logabsdet")
 
 
 @public()
+@of_tensors
 @in_float32
 def inverse(input: Any) -> Any:
     """The inverses of square matrices.  Raises LinAlgError for a singular one."""
     return inv(input)
 
 
+@of_tensors
 @in_float32
 def cholesky_(input: Any, *, upper: bool = False) -> Any:
     """The Cholesky factor of symmetric positive definite matrices: lower triangular, or upper.  Raises LinAlgError for others."""
@@ -49,6 +51,7 @@ def cholesky_(input: Any, *, upper: bool = False) -> Any:
     return transpose_matrix(lower) if upper else lower
 
 
+@of_tensors
 @in_float32
 def solve(a: Any, b: Any, *, left: bool = True) -> Any:
     """X with a @ X = b (X @ a = b unless `left`); b may be a vector, or a batch of vectors.  Raises LinAlgError for a singular `a`."""
@@ -64,6 +67,7 @@ def _vector_shape(a: Any, b: Any) -> tuple[int, ...]:
     return (*a.shape[:-2], b.shape[-1])
 
 
+@of_tensors
 @in_float32
 def solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
     """X with a @ X = b (X @ a = b unless `left`), reading one triangle of `a`."""
@@ -102,6 +106,7 @@ def cholesky_inverse(input: Any, upper: bool = False) -> Any:
     return cholesky_solve(expand(eye(rows=n, columns=n, dtype=input.dtype), input.shape), input, upper)
 
 
+@of_tensors
 @in_float32
 def svd(a: Any, full_matrices: bool = True) -> Any:
     """Singular value decomposition: a = U[..., :k] @ diag(S) @ Vh[..., :k, :] with k = min(m, n); U and Vh are square for full_matrices.
@@ -129,24 +134,28 @@ def legacy_svd(input: Any, some: bool = True, compute_uv: bool = True) -> Any:
     return LegacySVD(u, s, v)
 
 
+@of_tensors
 @in_float32
 def svdvals(a: Any) -> Any:
     """Singular values in descending order."""
     return decompositions.svd(a)[1]
 
 
+@of_tensors
 @in_float32
 def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803  (PyTorch's name)
     """Eigenvalues in ascending order and eigenvectors of symmetric matrices, of which one triangle is read."""
     return Eigh(*decompositions.eigh(transpose_matrix(a) if UPLO.upper() == "U" else a))
 
 
+@of_tensors
 @in_float32
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803
     """Eigenvalues of symmetric matrices, in ascending order."""
     return eigh(a, UPLO).eigenvalues
 
 
+@of_tensors
 @in_float32
 def qr(A: Any, mode: str = "reduced") -> Any:  # noqa: N803  (PyTorch's name)
     """QR decomposition of (*, m, n), k = min(m, n): "reduced" Q (*, m, k) and R (*, k, n); "complete" Q (*, m, m) and R (*, m, n); "r"
@@ -203,6 +212,7 @@ def triangular_solve(
     return TriangularSolve(found, clone(A))
 
 
+@of_tensors
 @in_float32
 def slogdet(input: Any) -> Any:
     """Sign and logarithm of the absolute value of the determinant.  Its backward pass raises LinAlgError for a singular matrix."""
@@ -224,6 +234,7 @@ def logdet(input: Any) -> Any:
 
 
 @public()
+@of_tensors
 @lowered
 def matrix_power(input: Any, n: int) -> Any:
     """A square matrix multiplied with itself n times; of its inverse for a negative n."""
@@ -245,11 +256,13 @@ def matrix_power(input: Any, n: int) -> Any:
     return result
 
 
+@of_tensors
 @lowered
 def multi_dot(tensors: Any) -> Any:
     """Product of two or more matrices, the first and last of which may be vectors, from left to right."""
     if len(tensors) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors, got {len(tensors)}")
+    require_tensors("linalg.multi_dot", **{f"tensors[{i}]": x for i, x in enumerate(tensors)})
     out = tensors[0]
     for x in tensors[1:]:
         out = out @ x
@@ -259,10 +272,12 @@ def multi_dot(tensors: Any) -> Any:
 @public(method=False)
 def chain_matmul(*matrices: Any) -> Any:
     """PyTorch's older form of linalg.multi_dot(): the matrices are arguments of their own."""
+    require_tensors("chain_matmul", **{f"matrices[{i}]": x for i, x in enumerate(matrices)})
     return matrices[0] if len(matrices) == 1 else multi_dot(matrices)
 
 
 @public()
+@of_tensors
 @rounds_once
 def cross(input: Any, other: Any, dim: int = -1) -> Any:
     """Vector product of 3-element vectors along `dim`.  Raises RuntimeError for other sizes."""
@@ -279,6 +294,7 @@ def _picked(x: Any, dim: int, positions: tuple[int, ...]) -> Any:
     return index_select(x, constant_index(list(positions)), dim=dim)
 
 
+@of_tensors
 @lowered
 def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     """Sum of products along `dim`."""
@@ -286,6 +302,7 @@ def vecdot(x: Any, y: Any, *, dim: int = -1) -> Any:
     return sum_(product, dims=normalise_dims("vecdot", dim, product.ndim), keepdim=False)
 
 
+@of_tensors
 def diagonal_of(a: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     """The diagonal of the last two dimensions (a view)."""
     return diagonal(a, offset=offset, dim1=dim1 % a.ndim, dim2=dim2 % a.ndim)

@@ -18,7 +18,7 @@ from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.linalg import matmul
 from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import public
-from tracejit.ops.public.keywords import require_tensors
+from tracejit.ops.public.keywords import of_tensors, require_tensors
 from tracejit.ops.public.linear_algebra import eigh, svdvals
 from tracejit.ops.public.norms import matrix_norm
 from tracejit.ops.public.reduce import all_, amax, amin, sum_
@@ -49,6 +49,7 @@ def _tolerances(a: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     return detach(first), detach(second)
 
 
+@of_tensors
 @in_float32
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """The Moore-Penrose pseudoinverse.  Singular values up to max(atol, rtol * the largest) count as 0.
@@ -58,6 +59,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None
     return pseudoinverse.pinv(a, *_tolerances(a, atol, rcond if rtol is None else rtol), hermitian=bool(hermitian))
 
 
+@of_tensors
 def matrix_rank(a: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
     """How many singular values are more than max(atol, rtol * the largest); rtol is eps * max(m, n) by default."""
     magnitude = _magnitudes(detach(a), hermitian)
@@ -71,6 +73,7 @@ def matrix_rank(a: Any, tol: Any = None, hermitian: bool = False, *, atol: Any =
 _DRIVERS: Final = (None, "gelsy", "gels", "gelsd", "gelss")
 
 
+@of_tensors
 @in_float32
 def lstsq(a: Any, b: Any, rcond: Any = None, *, driver: str | None = None) -> Any:
     """(solution X with the least |a @ X - b|, and of those the least |X|; sums of squared residuals; rank; singular values).
@@ -102,6 +105,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, driver: str | None = None) -> An
     return LeastSquares(solution.squeeze(-1) if vectors else solution, residuals, rank, values)
 
 
+@of_tensors
 def cond(a: Any, p: Any = None) -> Any:
     """The condition number: the norm of a matrix times that of its inverse; for None, 2 and -2 from the singular values."""
     if p in (None, 2, -2):
@@ -112,6 +116,7 @@ def cond(a: Any, p: Any = None) -> Any:
 
 
 @public()
+@of_tensors
 def matrix_exp(input: Any) -> Any:
     """The exponential of square matrices, by scaling and squaring with the Pade approximant of degree 13."""
     if input.ndim < 2 or input.shape[-1] != input.shape[-2] or not input.dtype.is_floating_point:

@@ -21,6 +21,7 @@ from tracejit.ops.indexing import index_select
 from tracejit.ops.movement.views import permute, reshape
 from tracejit.ops.public.arrangement import triangle_positions
 from tracejit.ops.public.derive import public
+from tracejit.ops.public.keywords import of_tensors
 
 Dim = int | Sequence[int] | None
 
@@ -57,6 +58,7 @@ def _norm_over(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> An
     return where(zero, 0.0, pow_(where(zero, 1.0, total), 1 / order))
 
 
+@of_tensors
 @rounds_once
 def vector_norm(x: Any, ord: float = 2, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """sum(|x| ** ord) ** (1 / ord) over `dim` (all for None); the largest magnitude for infinity, the count of nonzeros for 0."""
@@ -64,6 +66,7 @@ def vector_norm(x: Any, ord: float = 2, dim: Dim = None, keepdim: bool = False, 
     return _norm_over(x, float(settled(ord)), normalise_dims("linalg.vector_norm", dim, x.ndim), keepdim)
 
 
+@of_tensors
 @rounds_once
 def matrix_norm(
     a: Any, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: dtypes.DType | None = None
@@ -95,6 +98,7 @@ def matrix_norm(
     return out if keepdim else reshape(out, shape=tuple(s for d, s in enumerate(a.shape) if d not in both))
 
 
+@of_tensors
 def linalg_norm(a: Any, ord: Any = None, dim: Dim = None, keepdim: bool = False, *, dtype: dtypes.DType | None = None) -> Any:
     """A vector or matrix norm: of all elements where neither `ord` nor `dim` is given; of a matrix for two dimensions."""
     if dim is not None:
@@ -149,6 +153,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> 
 
 
 @public(method=False)
+@of_tensors
 def pdist(input: Any, p: float = 2.0) -> Any:
     """The p-norms of the differences of all pairs of rows of a matrix: those of row 0 with rows 1, 2, ..., then of row 1 with ..."""
     if input.ndim != 2:

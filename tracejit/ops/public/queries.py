@@ -16,6 +16,7 @@ from tracejit.ops import reduce as primitives
 from tracejit.ops.elementwise import comparison
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.elementwise import isclose
+from tracejit.ops.public.keywords import require_tensors
 
 
 def _all(condition: Any) -> bool:
@@ -59,6 +60,7 @@ def is_floating_point(input: Any) -> bool:
 @public()
 def is_complex(input: Any) -> bool:
     """False: there are no complex tensors."""
+    require_tensors("is_complex", input=input)
     return False
 
 

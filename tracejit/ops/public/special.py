@@ -18,7 +18,7 @@ from tracejit.ops.elementwise import (
 )
 from tracejit.ops.public.derive import FUNCTIONS, binary, derive_unary, public, unary
 from tracejit.ops.public.elementwise import as_floating
-from tracejit.ops.public.keywords import write_out
+from tracejit.ops.public.keywords import of_tensors, write_out
 
 
 def _polynomial(op: Op) -> Callable[..., Any]:
@@ -68,34 +68,41 @@ zeta, _ = binary(orthogonal.zeta)
 
 
 def _pair(input: Any, other: Any) -> tuple[Any, Any]:
-    """Two tensors, the one that is a number made like the other."""
+    """Two tensors, the one that is a number made like the other.  Raises TypeError where one is None."""
+    if input is None or other is None:
+        raise TypeError("expected tensors or numbers, got None")
     if not hasattr(input, "dtype"):
         return FUNCTIONS["full_like"](as_floating(other), input), other
     return (input, other) if hasattr(other, "dtype") else (input, FUNCTIONS["full_like"](as_floating(input), other))
 
 
 @public("igamma")
+@of_tensors
 def gammainc(input: Any, other: Any) -> Any:
     """The regularised lower incomplete gamma function of shape `input` at `other`."""
     return incomplete.gammainc(*_pair(input, other))
 
 
 @public("igammac")
+@of_tensors
 def gammaincc(input: Any, other: Any) -> Any:
     """The regularised upper incomplete gamma function of shape `input` at `other`."""
     return incomplete.gammaincc(*_pair(input, other))
 
 
+@of_tensors
 def ndtr(input: Any) -> Any:
     """The distribution function of the standard normal distribution."""
     return special.erfc(as_floating(input) * -math.sqrt(0.5)) * 0.5
 
 
+@of_tensors
 def entr(input: Any) -> Any:
     """-x * log(x): 0 at 0, minus infinity below."""
     return logarithmic.entr(as_floating(input))
 
 
+@of_tensors
 def xlog1py(input: Any, other: Any) -> Any:
     """input * log1p(other), 0 where input is 0 (NaN where other is)."""
     if not hasattr(other, "dtype"):
@@ -119,6 +126,7 @@ def polygamma_of(input: Any, n: int) -> Any:
 
 
 @public("mvlgamma")
+@of_tensors
 def multigammaln(input: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension p.  Its argument must be above (p - 1) / 2."""
     x, p = as_floating(input), integer("mvlgamma", "p", p)

@@ -18,6 +18,7 @@ from tracejit.ops.failures import cholesky_info, lu_info
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import permute, reshape
 from tracejit.ops.public.derive import public
+from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.linear_algebra import cholesky_, inverse, solve
 from tracejit.ops.public.movement import expand, flip
 from tracejit.ops.public.reduce import any_, cumprod
@@ -40,6 +41,7 @@ def _sound(name: str, a: Any, info: Any, check_errors: bool) -> tuple[Any, Any]:
     return good, where(good, a, eye(rows=a.shape[-1], columns=a.shape[-1], dtype=a.dtype))
 
 
+@of_tensors
 @in_float32
 def cholesky_ex(a: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
     """(L, info): cholesky() of symmetric matrices (*, n, n), NaN for those that are not positive definite.
@@ -50,6 +52,7 @@ def cholesky_ex(a: Any, *, upper: bool = False, check_errors: bool = False) -> A
     return CholeskyInfo(where(good, cholesky_(sound, upper=upper), float("nan")), info)
 
 
+@of_tensors
 @in_float32
 def inv_ex(a: Any, *, check_errors: bool = False) -> Any:
     """(inverse, info): inv() of matrices (*, n, n), NaN for singular ones.
@@ -60,6 +63,7 @@ def inv_ex(a: Any, *, check_errors: bool = False) -> Any:
     return InverseInfo(where(good, inverse(sound), float("nan")), info)
 
 
+@of_tensors
 @in_float32
 def solve_ex(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
     """(result, info): solve(), NaN where a matrix is singular.
@@ -72,6 +76,7 @@ def solve_ex(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -
     return SolveInfo(where(good, solve(sound, b, left=left), float("nan")), info)
 
 
+@of_tensors
 def tensorinv(a: Any, ind: int = 2) -> Any:
     """The inverse of the map that tensordot(a, x, dims=x.ndim) is, whose values have the first `ind` dimensions of `a`.
 
@@ -87,6 +92,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     return reshape(inverse(reshape(a, shape=(size, size))), shape=(*rest, *first))
 
 
+@of_tensors
 def tensorsolve(a: Any, b: Any, dims: Sequence[int] | None = None) -> Any:
     """X with tensordot(a, X, dims=X.ndim) = b, of shape a.shape[b.ndim:]; the dimensions `dims` of `a` come last before that.
 
@@ -103,6 +109,7 @@ def tensorsolve(a: Any, b: Any, dims: Sequence[int] | None = None) -> Any:
     return reshape(solve(reshape(a, shape=(size, size)), reshape(b, shape=(size,))), shape=shape)
 
 
+@of_tensors
 def vander(x: Any, *, N: int | None = None) -> Any:  # noqa: N803  (PyTorch's name)
     """Vandermonde's matrices (*, n, N) of vectors x (*, n): the powers 0 to N - 1 of each number.  N is n by default.
 
