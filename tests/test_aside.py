@@ -13,12 +13,15 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tracejit.config import config
 from tracejit.core import aside as module
 from tracejit.core.aside import Work, aside, begun, done_aside
+from tracejit.llvm import object_cache
 
 
 class Stop(Exception):
@@ -279,29 +282,69 @@ def test_work_in_the_background_is_lost_in_a_forked_child_which_can_have_other_w
 
 SCRIPT = """
 import signal, sys, time
-from tracejit.core.aside import aside
+from tracejit.core import aside as module
 
+ends_soon = sys.argv[1] == "done"
+module._GRACE = 30.0 if ends_soon else 0.0
 def stop(*_): raise LookupError
 def work():
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
-        time.sleep(float(sys.argv[1]))
+        while not (ends_soon and module._ending[0]):
+            time.sleep(0.001)
         print("done", flush=True)
     except SystemExit:
         print("over", flush=True)
         raise
 signal.signal(signal.SIGALRM, stop)
 try:
-    aside(work)
+    module.aside(work)
 except LookupError:
     print("ends", flush=True)
 """
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(0.1, ["ends", "done"]), (0.8, ["ends", "over"])])
-def test_a_process_that_ends_waits_for_what_cannot_be_interrupted_and_drops_the_rest(seconds: float, words: list[str]) -> None:
-    said = subprocess.run([sys.executable, "-c", SCRIPT, str(seconds)], capture_output=True, text=True, timeout=60)
-    assert (said.returncode, said.stdout.split(), said.stderr) == (0, words, "")
+@pytest.mark.parametrize("outcome", ["done", "over"])
+def test_a_process_that_ends_waits_for_what_soon_comes_to_its_end_and_drops_the_rest(outcome: str) -> None:
+    said = subprocess.run([sys.executable, "-c", SCRIPT, outcome], capture_output=True, text=True, timeout=60)
+    assert (said.returncode, said.stdout.split(), said.stderr) == (0, ["ends", outcome], "")
+
+
+KEEPING = """
+import os, sys, threading, time
+from tracejit.core import aside
+from tracejit.llvm import object_cache
+
+ends_soon = sys.argv[1] == "whole"
+aside._GRACE = 30.0 if ends_soon else 0.0
+write, half = os.write, threading.Event()
+def slowly(descriptor, data):
+    if not half.is_set():
+        written = write(descriptor, data[: len(data) // 2])
+        half.set()
+        return written
+    while not (ends_soon and aside._ending[0]):
+        time.sleep(0.001)
+    return write(descriptor, data)
+os.write = slowly
+aside.begun(lambda: object_cache.keep("ab" * 32, bytes(5000)), 0.0)
+assert half.wait(30)
+print(os.listdir(object_cache.directory())[0].partition(".")[2], flush=True)
+"""
+
+
+@pytest.mark.skipif(not object_cache._SUPPORTED, reason="this system has no cache")
+@pytest.mark.parametrize(("outcome", "kept"), [("whole", bytes(5000)), ("gone", None)])
+def test_what_the_end_of_a_process_finds_half_written_to_the_cache_is_completed_or_removed(
+    outcome: str, kept: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {**os.environ, "TRACEJIT_CACHE_DIR": str(tmp_path), "TRACEJIT_CACHE": "1"}
+    said = subprocess.run([sys.executable, "-c", KEEPING, outcome], capture_output=True, text=True, timeout=60, env=environment)
+    assert (said.returncode, said.stdout.split(), said.stderr) == (0, ["tmp"], "")
+    assert len(list(tmp_path.iterdir())) == (kept is not None)
+    monkeypatch.setattr(config, "cache_dir", str(tmp_path))
+    monkeypatch.setattr(config, "cache", True)
+    assert object_cache.take("ab" * 32) == kept
 
 
 STUBBORN = """
@@ -328,8 +371,10 @@ def test_work_that_takes_no_notice_of_the_end_meets_it_again() -> None:
 
 ENDING = """
 import atexit, signal, threading
+from tracejit.core import aside as module
 from tracejit.core.aside import begun, done_aside
 
+module._GRACE = 30.0
 going = threading.Event()
 def work():
     going.wait(30)
