@@ -76,16 +76,17 @@ def nonzero(x: Any) -> Any:
 
 @custom(
     Kind.OPAQUE,
-    lambda x: Aval((UNKNOWN,), int64),
+    lambda x, minlength: Aval((UNKNOWN,), int64),
     traits=("dynamic shape", "raises", "not differentiable"),
-    samples=cases((integers(5, high=4),), (integers(0),)),
+    samples=cases((integers(5, high=4), {"minlength": 0}), (integers(0), {"minlength": 3})),
 )
-def occurrences(x: Any) -> Any:
-    """How often each of 0, 1, ... up to the greatest occurs in a vector of integers.  Raises RuntimeError for negative ones."""
+def occurrences(x: Any, minlength: int) -> Any:
+    """How often each of 0, 1, ... up to the greatest occurs in a vector of integers; at least minlength numbers.  Raises RuntimeError for
+    negative integers."""
     own = np.array(x, np.int64)
     if own.size and np.minimum.reduce(own) < 0:
         raise RuntimeError("bincount(): only supports 1-d non-negative integral inputs")
-    return np.bincount(own)
+    return np.bincount(own, minlength=minlength)
 
 
 def nonzero_tuple(mask: Any) -> tuple[Any, ...]:

@@ -70,99 +70,86 @@ class EagerInterpreter(Interpreter):
         return wrap(op.evaluate(generator._advance(count), **attributes))
 
     def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
-        if op.is_plain:  # elementwise, one output: one or two operands of one floating-point dtype are the hot path
+        if op.is_plain and len(operands) == 2:  # the hot path: elementwise operations of operands of one floating-point dtype
             ufunc = op.ufunc
-            if len(operands) == 2:
-                x, y = operands
-                b: Any
-                if isinstance(x, Tensor):
-                    a = x._array
-                    dtype = a.dtype
+            x, y = operands
+            b: Any
+            if isinstance(x, Tensor):
+                a = x._array
+                dtype = a.dtype
+                requires = x._requires_grad
+                if x._base is not None:
+                    refresh(x)
                     requires = x._requires_grad
-                    if x._base is not None:
-                        refresh(x)
-                        requires = x._requires_grad
-                    if isinstance(y, Tensor):
-                        if y._base is not None:
-                            refresh(y)
-                        b = y._array
-                        if dtype is not b.dtype:
-                            return self._general(op, operands, attributes)
-                        needs = _NEEDS[requires, y._requires_grad]
-                        if y._requires_grad:
-                            requires = True
-                    elif (kind := type(y)) is float or kind is int:
-                        b = y
-                        needs = _NEEDS[requires, False]
-                    else:
-                        return self._general(op, operands, attributes)
-                    if (dtype is _F32 or dtype is _F64) and ufunc is not None:
-                        thread = state
-                        second = _constant(b, dtype) if b is y else b
-                        try:
-                            out = wrap(thread.run_quietly(ufunc, a, second))
-                        except ValueError as error:
-                            raise _shape_error(op, operands, attributes, error) from None
-                        except RuntimeError as error:
-                            if not is_refusal(error):
-                                raise
-                            out = wrap(quietly(ufunc, a, second))
-                        if requires and thread.grad_enabled and op.vjp_rule is not None:
-                            _record_binary(op, operands, a, b, attributes, needs, out)
-                        return out
-                    if dtype is _I64 and op.is_ufunc and (b is not y or kind is int):
-                        try:
-                            return wrap(_run_quietly(ufunc, a, _constant(b, dtype) if b is y else b))
-                        except ValueError as error:
-                            raise _shape_error(op, operands, attributes, error) from None
-                elif isinstance(y, Tensor) and ((kind := type(x)) is float or kind is int):
+                if isinstance(y, Tensor):
                     if y._base is not None:
                         refresh(y)
                     b = y._array
-                    dtype = b.dtype
-                    if (dtype is _F32 or dtype is _F64) and ufunc is not None:
-                        thread = state
-                        first = _constant(x, dtype)
-                        try:
-                            out = wrap(thread.run_quietly(ufunc, first, b))
-                        except RuntimeError as error:
-                            if not is_refusal(error):
-                                raise
-                            out = wrap(quietly(ufunc, first, b))
-                        if y._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
-                            _attach(OpNode(op, operands, (x, b), attributes, _NEEDS[False, True], (out._array,)), out)
-                        return out
-            elif len(operands) == 1:
-                (x,) = operands
-                if isinstance(x, Tensor):
-                    if x._base is not None:
-                        refresh(x)
-                    a = x._array
-                    dtype = a.dtype
-                    if dtype is _F32 or dtype is _F64:
-                        thread = state
-                        if ufunc is not None:
-                            try:
-                                out = wrap(thread.run_quietly(ufunc, a))
-                            except RuntimeError as error:
-                                if not is_refusal(error):
-                                    raise
-                                out = wrap(quietly(ufunc, a))
-                        else:
-                            out = wrap(_evaluate(op, operands, (a,), attributes))
-                        if x._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
-                            _record_unary(op, x, a, attributes, out)
-                        return out
+                    if dtype is not b.dtype:
+                        return self._general(op, operands, attributes)
+                    needs = _NEEDS[requires, y._requires_grad]
+                    if y._requires_grad:
+                        requires = True
+                elif (kind := type(y)) is float or kind is int:
+                    b = y
+                    needs = _NEEDS[requires, False]
+                else:
+                    return self._general(op, operands, attributes)
+                if (dtype is _F32 or dtype is _F64) and ufunc is not None:
+                    thread = state
+                    second = _constant(b, dtype) if b is y else b
+                    try:
+                        out = wrap(thread.run_quietly(ufunc, a, second))
+                    except ValueError as error:
+                        raise _shape_error(op, operands, attributes, error) from None
+                    except RuntimeError as error:
+                        if not is_refusal(error):
+                            raise
+                        out = wrap(quietly(ufunc, a, second))
+                    if requires and thread.grad_enabled and op.vjp_rule is not None:
+                        _record_binary(op, operands, a, b, attributes, needs, out)
+                    return out
+                if dtype is _I64 and op.is_ufunc and (b is not y or kind is int):
+                    try:
+                        return wrap(_run_quietly(ufunc, a, _constant(b, dtype) if b is y else b))
+                    except ValueError as error:
+                        raise _shape_error(op, operands, attributes, error) from None
+            elif isinstance(y, Tensor) and ((kind := type(x)) is float or kind is int):
+                if y._base is not None:
+                    refresh(y)
+                b = y._array
+                dtype = b.dtype
+                if (dtype is _F32 or dtype is _F64) and ufunc is not None:
+                    thread = state
+                    first = _constant(x, dtype)
+                    try:
+                        out = wrap(thread.run_quietly(ufunc, first, b))
+                    except RuntimeError as error:
+                        if not is_refusal(error):
+                            raise
+                        out = wrap(quietly(ufunc, first, b))
+                    if y._requires_grad and thread.grad_enabled and op.vjp_rule is not None:
+                        _attach(OpNode(op, operands, (x, b), attributes, _NEEDS[False, True], (out._array,)), out)
+                    return out
         elif op.is_view:
             return _view(op, operands, attributes)
-        elif op.is_unary and len(operands) == 1:
+        elif len(operands) == 1 and (op.is_plain or op.is_unary):
             (x,) = operands
             if isinstance(x, Tensor):
                 if x._base is not None:
                     refresh(x)
                 a = x._array
-                if a.itemsize != 2:
-                    out = wrap(_evaluate(op, operands, (a,), attributes))
+                dtype = a.dtype
+                if dtype is _F32 or dtype is _F64 or (op.is_unary and a.itemsize != 2):
+                    if op.is_plain and (ufunc := op.ufunc) is not None:
+                        try:
+                            out = wrap(state.run_quietly(ufunc, a))
+                        except RuntimeError as error:
+                            if not is_refusal(error):
+                                raise
+                            out = wrap(quietly(ufunc, a))
+                    else:
+                        out = wrap(_evaluate(op, operands, (a,), attributes))
                     if (
                         x._requires_grad
                         and state.grad_enabled

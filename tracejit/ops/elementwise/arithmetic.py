@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -142,13 +143,10 @@ def _(c: Any, g: Any) -> Any:
     return gx if c.needs[0] else None, -gx * (x / y) if c.needs[1] else None
 
 
-@elementwise(
-    lambda b, x, y: b.floor_divide(x, y),
-    traits=("rounds numbers",),
-    samples=binary(other_low=0.5),
-    ufunc=np.floor_divide,
-    evaluates=True,
-)
+_rounding_division = partial(elementwise, traits=("rounds numbers",), evaluates=True)
+
+
+@_rounding_division(lambda b, x, y: b.floor_divide(x, y), samples=binary(other_low=0.5), ufunc=np.floor_divide)
 def floor_divide(x: Any, y: Any) -> Any:
     """Elementwise quotient rounded down.  Integers divided by 0 give 0.  The gradient is zero."""
     refuse_bool("floor_divide", x, y)
@@ -160,13 +158,7 @@ def _(c: Any, g: Any) -> Any:
     return zero_gradient(c, g, 0), zero_gradient(c, g, 1)
 
 
-@elementwise(
-    lambda b, x, y: b.remainder(x, y),
-    traits=("rounds numbers",),
-    samples=binary(other_low=0.7),
-    ufunc=np.remainder,
-    evaluates=True,
-)
+@_rounding_division(lambda b, x, y: b.remainder(x, y), samples=binary(other_low=0.7), ufunc=np.remainder)
 def remainder(x: Any, y: Any) -> Any:
     """Elementwise x - y * floor(x / y): the sign is that of the divisor.  Integers divided by 0 give 0."""
     refuse_bool("remainder", x, y)
@@ -179,13 +171,7 @@ def _(c: Any, g: Any) -> Any:
     return g, -g * floor_divide.of(x, y) if c.needs[1] else None
 
 
-@elementwise(
-    lambda b, x, y: b.fmod(x, y),
-    traits=("rounds numbers",),
-    samples=binary(other_low=0.7),
-    ufunc=np.fmod,
-    evaluates=True,
-)
+@_rounding_division(lambda b, x, y: b.fmod(x, y), samples=binary(other_low=0.7), ufunc=np.fmod)
 def fmod(x: Any, y: Any) -> Any:
     """Elementwise x - y * trunc(x / y): the sign is that of the dividend.  Integers divided by 0 give 0."""
     refuse_bool("fmod", x, y)

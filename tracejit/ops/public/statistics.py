@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracejit.core import dtypes
+from tracejit.core.interpreter import is_recording
 from tracejit.core.shapes import integer, normalise_dim, size_range
 from tracejit.ops import indexing, sorting
 from tracejit.ops.elementwise import arithmetic
@@ -187,8 +188,8 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise RuntimeError("bincount(): minlength should be >= 0")
     if weights is not None and tuple(weights.shape) != tuple(input.shape):
         raise RuntimeError("bincount(): weights should be 1-d and have the same length as input")
-    if weights is None and not minlength:
-        return indexing.occurrences(input)
+    if weights is None and not (minlength and is_recording()):  # programs may know how many there are
+        return indexing.occurrences(input, minlength=minlength)
     length = minlength
     if input.shape[0]:
         if F["amin"](input) < 0:
