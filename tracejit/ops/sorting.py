@@ -12,7 +12,7 @@ from tracejit.core.op import Kind
 from tracejit.ops.declare import custom
 from tracejit.ops.samples import bools, cases, floats, integers
 
-__all__ = ["argsort", "distinct", "first_sorted", "order_of_keys", "searchsorted"]
+__all__ = ["argsort", "distinct", "distinct_places", "first_sorted", "order_of_keys", "searchsorted"]
 
 
 @custom(
@@ -119,6 +119,26 @@ def distinct(x: Any) -> Any:
     if x.dtype.kind in "fV" and len(zero := (found == 0).nonzero()[0]):
         found[zero] = flat[(flat == 0).argmax()]
     return found
+
+
+@custom(
+    Kind.OPAQUE,
+    lambda x: (Aval((UNKNOWN,), x.dtype), Aval(x.shape, int64), Aval((UNKNOWN,), int64)),
+    samples=cases((integers(6, high=3),), (floats(2, 3).T,), (bools(4),), (integers(0),)),
+    traits=("dynamic shape", "moves", "not differentiable"),
+    multiple=True,
+)
+def distinct_places(x: Any) -> tuple[Any, Any, Any]:
+    """(what `distinct` gives, the position of each element in it, how often each of it occurs)."""
+    flat = x.reshape(-1)
+    order = _ascending(flat, 0)
+    values = flat[order]
+    starts = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=starts[1:])
+    (first,) = starts.nonzero()
+    places = np.empty(len(values), np.int64)
+    places[order] = starts.cumsum() - 1
+    return values[first], places.reshape(x.shape), np.diff(first, append=len(values))
 
 
 def _first_rule(x: Aval, dim: int, count: int, descending: bool) -> Aval:

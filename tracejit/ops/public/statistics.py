@@ -54,11 +54,11 @@ def unique(
     if dim is None and not return_inverse and not return_counts:
         return sorting.distinct(source)
     if dim is None:
-        slices, shape = F["reshape"](source, (-1, 1)), tuple(source.shape)
-    else:
-        at = normalise_dim("unique", dim, input.ndim)
-        moved = F["movedim"](source, at, 0)
-        slices, shape = F["flatten"](F["unsqueeze"](moved, -1), 1), (moved.shape[0],)
+        found, inverse, counts = sorting.distinct_places(source)
+        return (found, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+    at = normalise_dim("unique", dim, input.ndim)
+    moved = F["movedim"](source, at, 0)
+    slices = F["flatten"](F["unsqueeze"](moved, -1), 1)
     n = slices.shape[0]
     order = F["arange"](n)
     for column in size_range(slices.shape[1] - 1, -1, -1):  # stable, so the first column decides in the end
@@ -68,9 +68,7 @@ def unique(
     inverse = F["zeros"](n, dtype=dtypes.int64)
     if return_inverse:
         inverse = F["scatter"](inverse, 0, order, F["cumsum"](starts, 0) - 1)
-    results = _results(ordered, starts, F["reshape"](inverse, shape), return_inverse, return_counts)
-    if dim is None:
-        return _shaped(results, lambda found: F["reshape"](found, (-1,)))
+    results = _results(ordered, starts, inverse, return_inverse, return_counts)
     return _shaped(results, lambda found: F["movedim"](F["reshape"](found, (-1, *moved.shape[1:])), 0, at))
 
 
