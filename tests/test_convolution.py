@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracejit as T
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import float32
 from tracejit.ops.composites import convolution
 
 F = T.nn.functional
@@ -50,13 +52,17 @@ def test_both_layouts_give_the_same_results_and_gradients(case: Any, seed: int) 
     )
     arguments = {"padding": tuple(s[2] for s in spatial), "dilation": tuple(s[3] for s in spatial), "groups": groups}
     found = []
-    choose = convolution._of_few_places
-    for layout in (lambda *a, **k: None, convolution._Places):
-        convolution._of_few_places = layout  # type: ignore[assignment]
+    choose = convolution._layout_of
+    for kind in (convolution._Layout, convolution._Places):
+
+        def layout(shape: Any, weight_shape: Any, *a: Any, kind: Any = kind, **k: Any) -> Any:
+            return kind(Aval(shape, float32), Aval(weight_shape, float32), *a, **k)
+
+        convolution._layout_of = layout  # type: ignore[assignment]
         try:
             found.append(results(x, weight, bias, **arguments))
         finally:
-            convolution._of_few_places = choose
+            convolution._layout_of = choose
     for one, other in zip(*found, strict=True):
         assert one.shape == other.shape and one.is_contiguous() and other.is_contiguous()
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12, atol=1e-9)

@@ -8,6 +8,7 @@ large as the input have few places and large windows: there these are copied who
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from tracejit.core import products
 from tracejit.core.aval import Aval
+from tracejit.core.dtypes import float32
 from tracejit.core.shapes import product, size_range
 from tracejit.ops.declare import composite
 from tracejit.ops.linalg import matmul, transpose_matrix
@@ -136,7 +138,7 @@ class _Layout:
             return padded.reshape(shape)
         item = padded.itemsize
         strides = (*padded.strides[:2], *[s * g * item for s, g in zip(self.strides, self.gaps, strict=True)], item)
-        windows = as_strided(padded, (x.shape[0], self.channels, *self.kernel, self.places), strides, writeable=False)
+        windows = np.ndarray((x.shape[0], self.channels, *self.kernel, self.places), x.dtype, padded, 0, strides)
         return np.ascontiguousarray(windows).reshape(shape)
 
     def kept(self, x: Any) -> Any:
@@ -226,13 +228,17 @@ class _Places:
         return out.swapaxes(0, 1).reshape(-1, self.groups * self.channels, *self.outer)[self.inside]
 
 
-def _of_few_places(x: Any, weight: Any, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> _Places | None:
-    """The layout of few places, where the other one would compute twice as many or more, or have a run for each element of a kernel that
-    has more of them than there are places."""
+@lru_cache(maxsize=256)
+def _layout_of(
+    shape: Shape, weight_shape: Shape, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int
+) -> _Layout | _Places:
+    """The layout for an input and a weight of these shapes: that of few places where the other one would compute twice as many or more, or
+    have a run for each element of a kernel that has more of them than there are places."""
+    x, weight = Aval(shape, float32), Aval(weight_shape, float32)
     sizes = _sizes(x, weight, steps, low, high, gaps)
     rows = sizes[0] * product(a + s + b for a, s, b in zip(low[1:], x.shape[3:], high[1:], strict=True))
     if rows < 2 * product(sizes) and product(sizes) >= product(weight.shape[2:]):
-        return None
+        return _Layout(x, weight, steps, low, high, gaps, groups)
     return _Places(x, weight, steps, low, high, gaps, groups)
 
 
@@ -260,14 +266,14 @@ def convolution(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: 
     """Cross-correlation of (N, C, *sizes), padded with zeros, with (outputs, C / groups, *kernel); shapes that fit."""
     if not _is_flat(x, steps):
         return _expansion(x, weight, bias, steps, low, high, gaps, groups)
-    few = _of_few_places(x, weight, steps, low, high, gaps, groups)
-    if few is not None:
+    layout = _layout_of(x.shape, weight.shape, steps, low, high, gaps, groups)
+    if isinstance(layout, _Places):
+        few = layout
         matrix = _grouped(weight, groups).swapaxes(-1, -2)
         out = np.empty((few.batch, weight.shape[0], *few.sizes), x.dtype)
         for block in few.blocks(x.itemsize):
             out[block] = few.images(products.matmul(few.windows(x[block]), matrix))
         return out if bias is None else np.add(out, bias.reshape(-1, *(1,) * len(steps)), out=out)
-    layout = _Layout(x, weight, steps, low, high, gaps, groups)
     rows = np.empty((layout.batch, groups, weight.shape[0] // groups, product(layout.rows)), x.dtype)
     matrix, places = _grouped(weight, groups), rows[..., : layout.places]
     for block in layout.blocks(x.itemsize):
@@ -283,11 +289,10 @@ def _(c: Any, g: Any) -> Any:
     gx = g_weight = None
     if isinstance(g, np.ndarray) and g.size and _is_flat(g, c.attributes["steps"]) and product(c.avals[0].shape):
         x, weight = c.avals[:2]
-        few = _of_few_places(x, weight, **c.attributes)
-        if few is not None:
-            gx, g_weight = _gradients_of_few(few, c, g)
+        layout = _layout_of(x.shape, weight.shape, **c.attributes)
+        if isinstance(layout, _Places):
+            gx, g_weight = _gradients_of_few(layout, c, g)
             return gx, g_weight, _gradient_of_bias(c, g)
-        layout = _Layout(x, weight, **c.attributes)
         flat = layout.spread(g)
         if c.needs[0]:
             gx = layout.folded(_grouped(c.inputs[1], layout.groups).swapaxes(-1, -2), flat)

@@ -106,12 +106,13 @@ def convolution(
     name: str, rank: int, x: Any, weight: Any, bias: Any, stride: Sizes, padding: Any, dilation: Sizes, groups: int
 ) -> Any:
     """Cross-correlation of (N, C, *sizes) with (outputs, C / groups, *kernel).  Raises RuntimeError for shapes that do not fit."""
-    _check(name, rank, x, weight, bias, weight.shape[1] * groups, weight.shape[0], groups)
+    outputs, channels, *sizes = weight.shape
+    kernel = tuple(sizes)
+    _check(name, rank, x, weight, bias, channels * groups, outputs, groups)
     steps = per_dimension(name, "stride", stride, rank)
     gaps = per_dimension(name, "dilation", dilation, rank)
     if min(steps) < 1 or min(gaps) < 1:
         raise RuntimeError(f"{name}(): stride and dilation must be positive, got {list(steps)} and {list(gaps)}")
-    kernel = tuple(weight.shape[2:])
     low, high = _padding(name, padding, rank, kernel, steps, gaps)
     if x.ndim == rank + 1:
         return views.select(
@@ -119,11 +120,12 @@ def convolution(
             0,
             dim=0,
         )
-    inside = [a + s + b for a, s, b in zip(low, x.shape[2:], high, strict=True)]
-    if any(s < g * (k - 1) + 1 for s, g, k in zip(inside, gaps, kernel, strict=True)):
-        raise RuntimeError(
-            f"{name}(): kernel size {list(kernel)} (dilation {list(gaps)}) can't be greater than the padded input size {inside}"
-        )
+    inside = [a + s + b for a, s, b in zip(low, tuple(x.shape)[2:], high, strict=True)]
+    for s, g, k in zip(inside, gaps, kernel, strict=True):
+        if s < g * (k - 1) + 1:
+            raise RuntimeError(
+                f"{name}(): kernel size {list(kernel)} (dilation {list(gaps)}) can't be greater than the padded input size {inside}"
+            )
     if x.dtype is dtypes.bool_:
         raise RuntimeError(f"{name}(): is not implemented for bool; convert the operands, e.g. with .float()")
     correlate: Any = correlation if x.dtype.is_floating_point else correlation.expansion
