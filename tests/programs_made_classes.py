@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import copy
 import dataclasses
 import functools
 import math
@@ -13,6 +14,7 @@ from registered_programs import Box, over, program, with_change, x
 
 import tracejit as T
 from tracejit import nn
+from tracejit.utils.checkpoint import checkpoint
 
 FACTOR = 3.0
 
@@ -362,6 +364,254 @@ def class_with_everything_that_classes_have():
         return a * sub.k + Base.table["a"], sum(Base.items), tests, numbers, tail, Sub.count, hasattr(sub, "nothing")
 
     return over(fn, 2.0, 5, 5.5, -4.0)
+
+
+@program()
+def function_of_several_outputs_that_saves_one_without_a_gradient():
+    def fn(a, n):
+        class Ordered(T.autograd.Function):
+            @staticmethod
+            def forward(ctx, v, k, name):
+                ctx.k = k
+                values, order = (v * k).sort()
+                ctx.mark_non_differentiable(order)
+                ctx.save_for_backward(order)
+                return values, order
+
+            @staticmethod
+            def backward(ctx, g, _):
+                (order,) = ctx.saved_tensors
+                out = T.zeros_like(g)
+                out[order] = g * ctx.k
+                return out, None, None
+
+        values, order = Ordered.apply(a, n, "name")
+        values.cumsum(0).sum().backward()
+        return values.detach(), order
+
+    return over_leaves(fn, (2.0,), (3.0,), (-1.0,))
+
+
+@program()
+def function_of_autograd_under_a_checkpoint():
+    def fn(a, n):
+        class Scaled(T.autograd.Function):
+            @staticmethod
+            def forward(ctx, v):
+                ctx.save_for_backward(v)
+                return v.exp() * n
+
+            @staticmethod
+            def backward(ctx, g):
+                (v,) = ctx.saved_tensors
+                return g * v.exp() * n
+
+        y = checkpoint(lambda v: Scaled.apply(v) * v, a, use_reentrant=False).sum()
+        y.backward()
+        return y.detach()
+
+    return over_leaves(fn, (2.0,), (3.0,), (-1.0,))
+
+
+@program()
+def class_of_special_methods():
+    def fn(a, n):
+        class Held:
+            __slots__ = ("v",)
+            first, second = n, 2
+
+            def __init__(self, v):
+                self.v = v
+
+            def __rmul__(self, other):
+                return other * self.v
+
+            def __getitem__(self, k):
+                return self.v * k
+
+            def __call__(self, y):
+                return y + self.v
+
+            def __iter__(self):
+                yield self.v
+                yield n
+
+            def __contains__(self, k):
+                return k == 1
+
+            def __neg__(self):
+                return Held(-self.v)
+
+            def __iadd__(self, other):
+                self.v = self.v + other
+                return self
+
+            def __eq__(self, other):
+                return self.v == other.v
+
+            def __hash__(self):
+                return 7
+
+            def __len__(self):
+                return 2
+
+            def __format__(self, specification):
+                return "held"
+
+        held = Held(n)
+        held += 1
+        one, other = held
+        tests = 1 in held, held == Held(n + 1), len(held), f"{held}", Held.second
+        return a * held, held[3], held(a), one * other, (-held).v, tests, Held.first
+
+    return over(fn, 2.0, 3.0, 0.5)
+
+
+@program()
+def class_that_makes_one_object():
+    def fn(a, n):
+        class One:
+            known = None
+
+            def __new__(cls, *arguments):
+                if cls.known is None:
+                    cls.known = super().__new__(cls)
+                    cls.known.k = n
+                return cls.known
+
+            def __init__(self, *arguments):
+                self.count = len(arguments)
+
+        return a * One(1).k, One() is One(2), One.known.count
+
+    return over(fn, 2.0, 3.0, 0.5)
+
+
+@program()
+def classes_that_know_each_other_and_variables_that_change():
+    def fn(a, n):
+        k = n
+
+        class First:
+            def make(self):
+                return Second(k)
+
+            def put(self, v):
+                nonlocal k
+                k = v
+
+        class Second(First):
+            __hidden = n * 2
+
+            def __init__(self, k):
+                self.k = k * self.__hidden
+
+        before = First().make().k
+        k = k + 1
+        between = First().make().k
+        First().put(n * 10)
+        return a * before, between, k, Second._Second__hidden
+
+    return over(fn, 2.0, 3.0, 0.5)
+
+
+@program()
+def dataclasses_that_are_taken_apart():
+    @dataclass
+    class Base:
+        k: float = 1.0
+
+    def fn(a, n):
+        @dataclass(order=True, slots=True)
+        class Row(Base):
+            u: float = 2.0
+            w: list = dataclasses.field(default_factory=list, compare=False)
+            z: dataclasses.InitVar[int] = 3
+
+            def __post_init__(self, z):
+                self.u = self.u + z * n
+
+        @dataclass
+        class State:
+            x: T.Tensor
+            n: float = 1.0
+
+        row, other = Row(n), Row(n, 5.0)
+        state = dataclasses.replace(State(a, n), n=n * 2)
+        names = [field.name for field in dataclasses.fields(State)]
+        return a * row.u * row.k, row < other, row == other, row.w, state.x * state.n, dataclasses.asdict(State(1.0, 2.0)), names
+
+    return over(fn, 2.0, 3.0, 0.5)
+
+
+@program()
+def made_classes_that_are_looked_for_outside():
+    table, kinds = {int: 2.0, Box: 3.0}, {int, float}
+
+    def fn(a, n):
+        class Held(Box):
+            pass
+
+        held = Held(k=n)
+        twin = copy.deepcopy(held)
+        found = table.get(type(held), n), type(held) in table, Held in kinds, table.get(type(held).__mro__[1])
+        try:
+            found = *found, table[Held]
+        except KeyError:
+            found = *found, None
+        return a * twin.k, found, twin is held
+
+    return over(fn, 2.0, 3.0, 0.5)
+
+
+@program(reason="unbuildable")
+def made_class_that_becomes_a_key_outside():
+    table = {int: 2.0}
+
+    def fn(a, n):
+        class Held:
+            pass
+
+        table[Held] = n
+        return a * table[Held], Held in table, table.setdefault(Held, 9.0)
+
+    return over(fn, 2.0, 3.0, 0.5)[:2] + (lambda: list(table.values()),)
+
+
+@program()
+def hooks_of_a_module_made_inside():
+    def fn(a, n):
+        class Scale(nn.Module):
+            seen = []
+
+            def forward(self, v):
+                return v * n
+
+        scale = Scale()
+        scale.register_forward_hook(lambda module, given, out: module.seen.append(out) or out * 2)
+        return scale(a), scale.seen, repr(scale)
+
+    return over(fn, 2.0, 3.0, 0.5)
+
+
+@program()
+def class_that_cannot_be_made():
+    def fn(a, n):
+        try:
+
+            class Both(int, str):
+                pass
+
+        except TypeError:
+            a = a * n
+
+        class Held:
+            def get(self):
+                return n
+
+        return a * Held().get()
+
+    return over(fn, 2.0, 3.0, 0.5)
 
 
 @program()

@@ -319,9 +319,10 @@ class StateRecorder(Interpreter):
         """`outputs` have got their places at a node with a backward pass of its own."""
         for index, output in enumerate(outputs):
             value = self.values.get(id(output))
-            if isinstance(output, Tensor) and output._node is node and value is not None:
-                self.requires_grad.add(value)
-                self._by_tape[id(node), index] = value
+            if isinstance(output, Tensor) and value is not None:
+                self._by_tape[id(node), index] = value  # also of one without a gradient, which the node may have saved
+                if output._node is node:
+                    self.requires_grad.add(value)
         self.recorder.keep.append(node)
 
     def _read_hooks(self, leaf: Tensor) -> None:

@@ -132,6 +132,9 @@ class ClassHandlers(Handlers):
             recorder.made(made)
             for field in vars(made)["__dataclass_fields__"].values():
                 recorder.made(field)
+                for value in (field.default, field.default_factory, field._field_type):
+                    if type(value).__module__ == "dataclasses":  # its marks
+                        recorder.fixed(value)
         return made
 
     def _settle(self, owner: Any) -> None:

@@ -44,6 +44,10 @@ def _no_arguments() -> ast.arguments:
     return ast.arguments([], [ast.arg(CELLS)], None, [], [], None, [])
 
 
+def _are_names(targets: Iterable[ast.expr]) -> bool:
+    return all(isinstance(target, ast.Name) for target in targets)
+
+
 class Rewriter(MatchRewriter, ast.NodeTransformer):
     """Rewrites the body of one function."""
 
@@ -566,7 +570,9 @@ class ClassBody(Rewriter):
         return self.place(self.handler("class_name", ast.Constant(name)), node)
 
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
-        if not all(isinstance(target, ast.Name) for target in node.targets):
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple) and _are_names(node.targets[0].elts):
+            return self.store(node.targets[0], self.visit(node.value), node)
+        if not _are_names(node.targets):
             raise NotConvertible("unsupported_syntax", f"an assignment in the body of class {self.class_name}")
         return [self.place(ast.Assign(node.targets, self.element(node.value)), node)]
 
