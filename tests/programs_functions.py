@@ -953,7 +953,7 @@ def identity_of_tuples():
     return fn, [lambda f: f(x(1), p, q), lambda f: f(x(1), p, p), lambda f: f(x(1), q, p)], None
 
 
-@program(reason="object_identity")
+@program()
 def identity_of_texts():
     sentinel = "".join(["mis", "sing"])
     other = "".join(["mis", "sing"])

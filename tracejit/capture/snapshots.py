@@ -53,13 +53,13 @@ _OF_TENSORS: Final = frozenset(
     {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving", "sized"}
     | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "taken_out", "unrolled", "remarks", "rows", "views"}
     | {"_prepared", "_followed", "_native", "_makers", "_known_strides", "_patched_writes", "_has_plain_writes"}
-    | {"of_objects", "opened", "branches"}
+    | {"of_objects", "opened", "branches", "equal_texts"}
 )
 """What is known of values, of numbers in them, of objects and functions that the call has made, and of loops: each step adds to it."""
 OF_READING: Final = frozenset(
     {"sources", "tensors", "inputs", "namespace", "prologue", "facts", "paths", "instance_reads", "class_reads", "class_misses"}
     | {"_constants", "_expressions", "_once", "_variables", "_variables_of", "_symbolic", "_classes", "_usual", "plain_classes"}
-    | {"integers", "_awaited"}
+    | {"integers", "_awaited", "places_of_texts"}
 )
 """What is known of attributes, items, numbers and global names from outside since they were read, and the guards on them."""
 _OF_OBJECTS: Final = frozenset({"namespace", "class_reads", "class_misses"})

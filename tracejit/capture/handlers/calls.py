@@ -13,7 +13,8 @@ import functools
 import operator
 import sys
 import weakref
-from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType
+from collections.abc import Iterator
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -245,7 +246,8 @@ class CallHandlers(Handlers):
         given, named = tuple(map(_unshared, arguments)), {k: _unshared(v) for k, v in keywords.items()}
         places = [a._name if is_symbolic(a) else recorder.contents.key_expression(a) for a in (*arguments, *keywords.values())]
         known = recorder.unwatched(lambda: cache_of(function))
-        if known is None or None in places or not recorder.is_outside(function):
+        of_call = any(is_a(a, type) and recorder.is_made(a) for a in (*arguments, *keywords.values()))
+        if known is None or None in places or of_call or not recorder.is_outside(function):
             recorder.stop("unknown_callable", f"{CACHED.__name__} (given what has no key, or without room)")
             return function(*given, **{k: stored(v) for k, v in keywords.items()})
         cache, most, typed = known
@@ -283,6 +285,10 @@ class CallHandlers(Handlers):
         return self.call(function.func, (*function.args, *arguments), {**function.keywords, **keywords})
 
     # -- Python functions
+    def codes(self) -> Iterator[CodeType]:
+        """The code of the functions that have been called as instrumented ones."""
+        return (function.__code__ for function, _, _ in self._prepared.values())
+
     def instrumented(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What the instrumented version of a function returns."""
         converted = self.prepare(function)

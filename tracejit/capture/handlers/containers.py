@@ -630,7 +630,9 @@ class ContainerHandlers(Handlers):
         before, recorder.line = recorder.line, ""
         recorder.native_depth += 1
         try:
-            return self.recorder.sizes.admitted(action())
+            result = self.recorder.sizes.admitted(action())
+            recorder.identities.given(result if type(result) in (list, tuple) else (result,))
+            return result
         finally:
             recorder.native_depth -= 1
             recorder.line = before

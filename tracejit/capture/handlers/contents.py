@@ -159,6 +159,8 @@ class ContentHandlers(Handlers):
             return None if None in parts else tuple_of(*parts)
         if id(key) in recorder.sources and type(key).__hash__ is object.__hash__:
             return recorder.sources[id(key)]
+        if is_a(key, type) and recorder.is_made(key):  # no container has it that was there before the call
+            return Name("ABSENT")
         if is_a(key, IDENTITY_TYPES):
             return recorder.constant(key)
         if type(key) is weakref.ref and is_a(key(), IDENTITY_TYPES):  # of an object there is one reference without a callback
@@ -326,6 +328,7 @@ class ContentHandlers(Handlers):
                 types = recorder.constant([type(k) for k in content])
                 elements = elements_of(cls, source)
                 known = recorder.constant(list(content))
+                recorder.identities.given(content)
                 recorder.miss_if(elements.differs(known).otherwise(_types_of(elements).differs(types)))
             elif (
                 is_table(cls, content)
@@ -333,6 +336,7 @@ class ContentHandlers(Handlers):
                 and not any((id(value), i) in recorder.effects.written for i in range(len(content)))
             ):
                 types = recorder.constant(list(map(type, content)))
+                recorder.identities.given(content)
                 recorder.miss_if(source.differs(recorder.constant(cls(content))).otherwise(_types_of(source).differs(types)))
                 recorder.facts.note("value", recorder.facts.name(value), shown(repr(content)), user_line())
             else:
@@ -428,6 +432,7 @@ class ContentHandlers(Handlers):
             recorder.stop("container", "a dict with unusual keys")
             return
         elements = elements_of(type(value), source)
+        recorder.identities.given(found)
         if found:
             recorder.miss_if(elements.differs(ListOf(tuple([key for key in found.values() if key is not None]))))
             keys = shown(", ".join(map(shown, found)))

@@ -19,6 +19,7 @@ import numpy as np
 
 from tracejit.capture.handlers.base import ABSENT, Handlers, Said
 from tracejit.capture.handlers.container_methods import IN_PLACE_METHODS
+from tracejit.capture.handlers.identities import is_text
 from tracejit.capture.handlers.late import is_answer
 from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, is_truth, plain
 from tracejit.capture.handlers.texts import as_text, is_open
@@ -162,7 +163,8 @@ class OperatorHandlers(Handlers):
             if left is not right and type(plain(left)) is type(plain(right)):
                 recorder.stop("object_identity", f"operator {symbol} on numbers")
             left, right = (left, right) if left is right else (plain(left), plain(right))
-        if type(left) is type(right) and _may_be_copied(left) and left == right:
+        are_equal = type(left) is type(right) and (is_text(left) or _may_be_copied(left)) and left == right
+        if are_equal and (not is_text(left) or recorder.identities.is_same(left, right) is None):
             recorder.stop("object_identity", f"operator {symbol} on equal objects of type {type(left).__name__}")
         same = left is right
         mine, other = recorder.sources.get(id(left)), recorder.sources.get(id(right))
@@ -447,10 +449,8 @@ def _unsupported(symbol: str, left: Any, right: Any, in_place: bool) -> str:
 
 
 def _may_be_copied(value: Any) -> bool:
-    """Whether there may be equal ones of a plain value, which its guard does not tell apart."""
-    if type(value) is int:
-        return not -5 <= value <= 256
-    return type(value) in (float, complex) or (type(value) in (str, bytes) and len(value) > 1)
+    """Whether there may be equal ones of a plain number, which its guard does not tell apart."""
+    return not -5 <= value <= 256 if type(value) is int else type(value) in (float, complex)
 
 
 def _has_stable_text(value: Any) -> bool:

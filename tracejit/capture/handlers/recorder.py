@@ -44,6 +44,7 @@ from tracejit.capture.handlers.contents import ContentHandlers
 from tracejit.capture.handlers.effects import EffectHandlers
 from tracejit.capture.handlers.escapes import released
 from tracejit.capture.handlers.generators import GeneratorHandlers
+from tracejit.capture.handlers.identities import IdentityHandlers
 from tracejit.capture.handlers.in_program import InProgramHandlers
 from tracejit.capture.handlers.iteration import IterationHandlers
 from tracejit.capture.handlers.late import Program
@@ -145,6 +146,7 @@ class Recorder(Origins):
         self.in_program = InProgramHandlers(self)
         self.leaving = LeavingHandlers(self)
         self.texts = TextHandlers(self)
+        self.identities = IdentityHandlers(self)
         self.arrays = ArrayStoreHandlers(self)
         self.effects = EffectHandlers(self)
         self.attributes = AttributeHandlers(self)
@@ -478,6 +480,7 @@ class Recorder(Origins):
             self.miss_if(expression.is_not(value))
             return
         variable = self.define(expression)
+        self.identities.found(value, variable)
         if is_a(value, np.generic):
             cls, other = self.constant(type(value)), Name("repr").call(variable).differs(repr(value))
         else:

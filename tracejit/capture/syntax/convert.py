@@ -116,17 +116,30 @@ def _collect_originals(code: CodeType, into: dict[Any, CodeType]) -> None:
             into[source_extent(inner)] = inner
 
 
-def _with_originals(code: CodeType, originals: dict[Any, CodeType]) -> CodeType:
-    """`code` with each nested function replaced by the original code object: its identity is visible to programs."""
+def _collect_constants(code: CodeType, into: dict[Any, Any]) -> None:
+    """The constants of a function and of what is inside it, its own above all, by their types and texts."""
+    for inner in nested_codes(code):
+        _collect_constants(inner, into)
+    into.update({_constant_key(constant): constant for constant in code.co_consts})
+
+
+def _constant_key(constant: Any) -> tuple[type, str]:
+    return type(constant), repr(constant)  # 1 is equal to 1.0
+
+
+def _with_originals(code: CodeType, originals: dict[Any, CodeType], known: dict[Any, Any]) -> CodeType:
+    """`code` with each nested function and each constant replaced by the original: their identity is visible to programs."""
     constants: list[Any] = []
     for constant in code.co_consts:
-        if isinstance(constant, CodeType):
+        if not isinstance(constant, CodeType):
+            constant = known.get(_constant_key(constant), constant)
+        else:
             if constant.co_name in _INLINE:
                 inside = ".<locals>" if code.co_flags & CO_OPTIMIZED else ""
                 qualname = f"{code.co_qualname}{inside}.{constant.co_name}"  # generators show it
-                constant = _with_originals(constant.replace(co_qualname=qualname), originals)
+                constant = _with_originals(constant.replace(co_qualname=qualname), originals, known)
             elif _is_class_body(constant):
-                constant = _class_body(constant, originals)
+                constant = _class_body(constant, originals, known)
             elif CELLS not in constant.co_varnames:
                 original = originals.get(source_extent(constant))
                 if original is None or original.co_freevars != constant.co_freevars:
@@ -141,7 +154,7 @@ def _is_class_body(code: CodeType) -> bool:
     return CAPTURE in code.co_freevars and not code.co_flags & CO_OPTIMIZED
 
 
-def _class_body(code: CodeType, originals: dict[Any, CodeType]) -> CodeType:
+def _class_body(code: CodeType, originals: dict[Any, CodeType], known: dict[Any, Any]) -> CodeType:
     """The body of a class, with the names and the nested functions of the original."""
     place = code.co_name, code.co_firstlineno
     original = next((known for (name, line, *_), known in originals.items() if (name, line) == place), None)
@@ -151,7 +164,7 @@ def _class_body(code: CodeType, originals: dict[Any, CodeType]) -> CodeType:
     _collect_originals(original, inside)
     qualname = original.co_qualname  # which the body gives to the class
     constants = tuple([qualname if constant == code.co_qualname else constant for constant in code.co_consts])
-    return _with_originals(code.replace(co_qualname=qualname, co_consts=constants), inside)
+    return _with_originals(code.replace(co_qualname=qualname, co_consts=constants), inside, known)
 
 
 def _remember(code: CodeType) -> None:
@@ -213,6 +226,8 @@ def _compiled(code: CodeType, located: Located, inner: ast.stmt, name: str, vari
     if result is None:
         raise NotConvertible("unsupported_syntax", code.co_qualname)
     originals: dict[Any, CodeType] = {}
+    known: dict[Any, Any] = {}
     _collect_originals(code, originals)
+    _collect_constants(code, known)
     result = result.replace(co_name=code.co_name, co_qualname=code.co_qualname)
-    return _with_originals(result, originals)
+    return _with_originals(result, originals, known)
