@@ -83,9 +83,9 @@ CASES: list[tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]], str, str
     (by_size, lambda n: (T.ones(n),), "x.shape[0]", "0, 1, 2, 3, ..."),
     (
         by_size,
-        lambda n: (T.cat([T.ones(n), -T.ones(9 - n)]),),
+        lambda n: (T.cat([T.ones(n + 3), -T.ones(8 - n)]),),
         "the shape that nonzero() finds",
-        "[0, 1], [1, 1], [2, 1], [3, 1], ...",
+        "[3, 1], [4, 1], [5, 1], [6, 1], ...",
     ),
 ]
 

@@ -29,8 +29,9 @@ from tracejit.tensor.contents import is_data_of
 
 __all__ = ["StateRecorder"]
 
-_CONTENTS = ("_array", "_index", "_node", "_requires_grad", "_storage")
-"""What a tensor that is no view consists of."""
+_CONTENTS = ("_array", "_base", "_index", "_node", "_requires_grad", "_storage")
+_OF_VIEWS = ("_chain", "_seen")
+"""What a tensor consists of, and what views have beside that."""
 _BECOMING_VIEWS = frozenset({"unsqueeze_", "squeeze_", "transpose_", "t_", "swapaxes_"})
 """Methods after which a tensor is what a view of it was, on the same memory."""
 
@@ -165,17 +166,20 @@ class StateRecorder(Interpreter):
 
     def demand(self, tensor: Any) -> None:
         """Something looks at a tensor, or computes with it: if it was deferred, it is recorded here."""
-        found = self.deferred_tensors.pop(id(tensor), None)
-        if found is None:
-            return
-        _, make = found
+        found = self.deferred_tensors.get(id(tensor))
+        if found is not None:
+            self.replace(tensor, found[1])
+
+    def replace(self, tensor: Tensor, make: Callable[[], Tensor]) -> None:
+        """A tensor of the call is from now on what make() makes, which has the same contents."""
+        self.deferred_tensors.pop(id(tensor), None)
         top, state.top = state.top, self
         try:
             made = self.recorder.containers.native(make)
         finally:
             state.top = top
         self.recorder.keep.append(made)
-        for name in _CONTENTS:
+        for name in _CONTENTS if made._base is None else (*_CONTENTS, *_OF_VIEWS):
             setattr(tensor, name, getattr(made, name))
         self.values[id(tensor)] = value = self.values[id(made)]
         self.defined[value] = tensor
@@ -266,6 +270,11 @@ class StateRecorder(Interpreter):
                 assert isinstance(node.operands[0], int)
                 value = node.operands[0]
         return value
+
+    def is_written(self, value: int) -> bool:
+        """Whether the call has written to the memory of a value."""
+        known = self._looked_through()
+        return known.roots.get(value, value) in known.written
 
     def writes_outside(self) -> bool:
         """Whether the call has written to memory from outside, but for the states of generators."""

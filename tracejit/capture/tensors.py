@@ -39,6 +39,7 @@ from tracejit.ir.graph import Literal, Node, Operand, operand_aval
 from tracejit.ir.interpreter import StepFailed
 from tracejit.ir.layouts import Strided, strided_view
 from tracejit.ops.creation import ArrayConstant
+from tracejit.ops.indexing import row_places
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, select
 from tracejit.ops.public.random import default_generator
@@ -424,7 +425,7 @@ class RecordingInterpreter(StateRecorder):
             self._by_tape.update([((id(made), k), v) for k, v in enumerate(values) if outputs[k]._node is None])
         if shapes is not None:
             self._place_sizes(op, recorded, values, outputs[0]._node)
-        if "dynamic shape" in op.traits:
+        if "dynamic shape" in op.traits and op is not row_places:
             self.recorder.branch([x._array.shape for x in outputs])
         if self._watch is not None:
             self._watch(node, outputs)
@@ -449,6 +450,8 @@ class RecordingInterpreter(StateRecorder):
     ) -> list[tuple[int, ...] | None] | None:
         """The shapes of results in which there are symbolic sizes, by the shape rule; None where nothing is computed of any."""
         if not any(type(x) is int and x in self.sized for x in recorded) and not any(has_sizes(value) for _, value in attributes):
+            return None
+        if op is row_places:
             return None
         sizes = self.recorder.sizes
         plain_operands = [Literal(without_symbols(x.value)) if isinstance(x, Literal) else x for x in recorded]

@@ -140,9 +140,25 @@ def _whole(mode: str, projected: Any, state: State, weights: Weights, backwards:
 
 
 def runs_padded(mode: str, values: Any, weights: Sequence[Sequence[Weights]]) -> bool:
-    """Whether a network may go on behind the ends of padded sequences: its layers are one operation each, and their states are bounded."""
-    usual = values.dtype in (float32, float64) and state_of_thread.autocast is None and mode != "RNN_RELU"
-    return usual and all(own[4] is None and own[0].dtype is values.dtype for directions in weights for own in directions)
+    """Whether a network runs over padded sequences, and not over packed ones."""
+    usual = values.dtype in (float32, float64) and state_of_thread.autocast is None
+    return usual and all(own[0].dtype is values.dtype for directions in weights for own in directions)
+
+
+def _runs_on(mode: str, own: Weights) -> bool:
+    """Whether a layer may go on behind the ends of padded sequences: it is one operation, and its states are bounded."""
+    return mode != "RNN_RELU" and own[4] is None
+
+
+def _up_to_ends(mode: str, projected: Any, lengths: Any, state: State, weights: Weights) -> tuple[list[Any], State]:
+    """The outputs of all steps, and the last state of every sequence, which keeps it behind its end."""
+    outputs: list[Any] = []
+    for t, step in enumerate(_unbound(projected)):
+        _, new = _through_time(mode, [step], state, weights, False)
+        inside = (lengths > t).unsqueeze(1)
+        state = tuple([where(inside, a, b) for a, b in zip(new, state, strict=True)])
+        outputs.append(state[0])
+    return outputs, state
 
 
 class _Places:
@@ -209,6 +225,11 @@ def _network(
         parts = []
         for backwards, own in enumerate(directions):
             initial = tuple([select(s, len(last), dim=0) for s in state])
+            if places is not None and not _runs_on(mode, own):
+                outputs, final = _up_to_ends(mode, _projected(mode, places.ordered(x, backwards), own), lengths, initial, own)
+                parts.append(places.ordered(stack(outputs), backwards))
+                last.append(final)
+                continue
             if places is not None:
                 states = _whole(mode, _projected(mode, places.ordered(x, backwards), own), initial, own, False)
                 parts.append(places.ordered(states[0], backwards))

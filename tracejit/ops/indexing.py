@@ -25,7 +25,7 @@ from tracejit.ops.movement.copies import pad
 from tracejit.ops.movement.views import select
 from tracejit.ops.samples import cases, floats, integers
 
-__all__ = ["gather", "index_add", "index_select", "occurrences", "scatter", "scatter_add"]
+__all__ = ["gather", "index_add", "index_select", "occurrences", "row_places", "scatter", "scatter_add"]
 
 
 def constant_index(positions: list[Any]) -> Any:
@@ -72,6 +72,17 @@ def constant_value(values: Any) -> Any:
 def nonzero(x: Any) -> Any:
     """Positions of nonzero elements, int64, of shape (count, ndim), in row-major order."""
     return np.stack(x.nonzero(), 1) if x.ndim else np.zeros((int(bool(x)), 0), np.int64)
+
+
+@custom(
+    Kind.OPAQUE,
+    lambda inside: Aval((UNKNOWN,), int64),
+    traits=("dynamic shape", "not differentiable"),
+    samples=cases((integers(5, high=2).astype(bool),), (np.zeros(3, bool),)),
+)
+def row_places(inside: Any) -> Any:
+    """Positions where a vector of bools is true, int64: in recordings, of rows whose number nothing has looked at yet."""
+    return inside.nonzero()[0]
 
 
 @custom(

@@ -434,7 +434,8 @@ class AttributeHandlers(Handlers):
         found, _ = self.lookup(type(tensor), name)
         if found is ABSENT or (type(found) is types.FunctionType and name in vars(tensor)):
             return self.instance_attribute(tensor, name)
-        recorder.inspect(tensor)
+        if not recorder.ragged.knows(tensor, name, found):
+            recorder.inspect(tensor)
         if name == "__dict__":
             return self._dictionary_of_tensor(tensor)
         if type(found) is types.FunctionType:

@@ -372,6 +372,8 @@ class CallHandlers(Handlers):
             recorder.stop(refusal, f"{function.__name__}()")
         if function.__qualname__ in INDIFFERENT_LIBRARY:
             return self._call_indifferent(function, *arguments)
+        if (result := recorder.ragged.call(function, arguments, keywords)) is not ABSENT:
+            return result
         if (function.__module__, function.__name__) in SAVING:
             return recorder.outside_calls.saves(function, arguments, keywords)
         made = construction(function, arguments, keywords)
@@ -390,10 +392,10 @@ class CallHandlers(Handlers):
         if not keeps and is_a(function, FunctionType) and any(map(self._is_program_callable, values)):
             return self.prepare(function)(*arguments, **keywords)
         hands_on = function.__qualname__ == "Function.apply"  # to code of the program, which may have a number of NumPy's
-        arguments = tuple([x if hands_on and is_symbolic(x) else self._for_library(x) for x in arguments])
+        arguments = tuple([x if hands_on and is_symbolic(x) else self.for_library(x) for x in arguments])
         if not keeps:  # which pass them on to the program's functions
             arguments = tuple([list(a) if is_a(a, GeneratorType) else a for a in arguments])
-        keywords = {k: self._for_library(v) for k, v in keywords.items()} if keywords else keywords
+        keywords = {k: self.for_library(v) for k, v in keywords.items()} if keywords else keywords
         values = (*arguments, *keywords.values())
         for value in values:
             if type(value) not in PRIMITIVE_TYPES:
@@ -420,7 +422,7 @@ class CallHandlers(Handlers):
         expression = recorder.constant(function).call(source.variable)
         return recorder.read(answer, expression, called=f"{function.__name__}()", symbolic=True)
 
-    def _for_library(self, value: Any) -> Any:
+    def for_library(self, value: Any) -> Any:
         """An argument: a symbolic number as it is, but for one that stands for an array."""
         if type(value) is Tensor or type(value) in PRIMITIVE_TYPES:
             return value

@@ -132,9 +132,8 @@ class ContainerHandlers(Handlers):
         if type(key) in (str, int) and type(owner) in (dict, list, tuple):
             return self.plain_item(owner, key)
         if is_a(owner, Tensor):
-            recorder.inspect(owner)
-            owner, key = self._with_positions(owner, recorder.number_calls.index_of(key))
-            return recorder.made(self.binary_native("__getitem__", owner, self._tensor_key(key)))
+            item = recorder.ragged.item(owner, key)
+            return recorder.made(self.item_of_tensor(owner, key)) if item is ABSENT else item
         if recorder.arrays.reads_array(owner) or recorder.arrays.is_told(owner, key):
             return recorder.arrays.array_item(owner, key)
         if recorder.arrays.asks_array((owner,)):
@@ -167,6 +166,13 @@ class ContainerHandlers(Handlers):
             recorder.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]
         return self.plain_item(owner, key)
+
+    def item_of_tensor(self, owner: Tensor, key: Any) -> Any:
+        """`owner[key]` by the method of its class."""
+        recorder = self.recorder
+        recorder.inspect(owner)
+        owner, key = self._with_positions(owner, recorder.number_calls.index_of(key))
+        return self.binary_native("__getitem__", owner, self._tensor_key(key))
 
     def position_in(self, owner: Any, key: Any) -> Any:
         """The number in an array of no dimensions, where it is a position in a sequence; any other key as it is."""
@@ -289,10 +295,10 @@ class ContainerHandlers(Handlers):
 
     def _places_in_program(self, part: slice) -> tuple[Tensor, Tensor] | None:
         """The ends of a slice as tensors int64 without dimensions, where the program computes both; else None."""
-        start, stop = self._place_in_program(part.start), self._place_in_program(part.stop)
+        start, stop = self.place_in_program(part.start), self.place_in_program(part.stop)
         return None if start is None or stop is None else (start, stop)
 
-    def _place_in_program(self, place: Any) -> Tensor | None:
+    def place_in_program(self, place: Any) -> Tensor | None:
         if is_late(place):
             whole = type(plain(place)) is int and place._late.of_program and not is_answer(place)
             if not whole:

@@ -192,6 +192,8 @@ class OperatorHandlers(Handlers):
         recorder = self.recorder
         name = SPECIAL_NAMES[symbol]
         reflected = SPECIAL_NAMES[SWAPPED[symbol]] if symbol in SWAPPED else f"r{name}"
+        if not in_place and (result := recorder.ragged.operator(name, reflected, left, right)) is not ABSENT:
+            return result
         for operand, methods in (
             (left, (f"__i{name}__", f"__{name}__") if in_place else (f"__{name}__",)),
             (right, () if type(left) is type(right) else (f"__{reflected}__",)),

@@ -55,6 +55,7 @@ from tracejit.capture.handlers.operators import OperatorHandlers
 from tracejit.capture.handlers.origins import CONTAINER_TYPES, Origins
 from tracejit.capture.handlers.outside_calls import OutsideCallHandlers
 from tracejit.capture.handlers.printing import PrintingHandlers
+from tracejit.capture.handlers.ragged import RaggedHandlers
 from tracejit.capture.handlers.readings import ReadingHandlers
 from tracejit.capture.handlers.sequences import SequenceHandlers
 from tracejit.capture.handlers.sizes import SizeHandlers
@@ -165,6 +166,7 @@ class Recorder(Origins):
         self.number_calls = NumberCallHandlers(self)
         self.builtin_calls = BuiltinCallHandlers(self)
         self.type_calls = TypeCallHandlers(self)
+        self.ragged = RaggedHandlers(self)
         self.calls = CallHandlers(self)
         self.classes = ClassHandlers(self)
 
@@ -501,6 +503,7 @@ class Recorder(Origins):
     def inspect(self, tensor: Any) -> None:
         """Python may have looked at the metadata of `tensor`."""
         self.program.demand(tensor)
+        self.ragged.see(tensor)
         source = self.tensors.get(id(tensor))
         if source is not None:
             source.inspected = True

@@ -36,6 +36,7 @@ from tracejit.capture.recording.facts import Fact, shown
 from tracejit.capture.recording.late_checks import Views, check_arrays, check_calls, check_outside_arrays
 from tracejit.capture.recording.recipes import Recipes
 from tracejit.capture.recording.rewinding import reference
+from tracejit.capture.recording.selections import join_selections
 from tracejit.capture.recording.structure import Structure, split
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.core.aval import Aval
@@ -46,6 +47,7 @@ from tracejit.core.overlap import overlaps_itself
 from tracejit.core.shapes import element_strides, filled_strides
 from tracejit.core.symbolic import text_of
 from tracejit.ir.graph import Graph, Literal, Node
+from tracejit.ops.indexing import nonzero, row_places
 from tracejit.replay.ir import Constant, Define, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement, walk
 from tracejit.tensor import Tensor
 from tracejit.tensor.marks import marks
@@ -108,6 +110,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     of_tape = interpreter.earlier_graph.guards([interpreter.inputs[inputs[fact.index]] for fact in written])
     if recorder.stopped:
         return Recording(recorder.reason)
+    join_selections(interpreter, [out.value for out in outputs])
     guards = [*_guards(recorder, hooks), *of_tape]
     asked = _asked_for(recorder, guards)
     distinct = [*[s.variable for s in recorder.tensors.values()], *recorder.paths]
@@ -200,8 +203,16 @@ def _inside(interpreter: RecordingInterpreter) -> list[Fact]:
             found.append(Fact("exit", "a value", node.line, shown(_expected(node).value)))
         elif "dynamic shape" in node.op.traits:
             sizes = [list(aval.shape) for v in node.outputs if isinstance(aval := interpreter.avals[v], Aval)]
-            found.append(Fact("exit", f"the shape that {node.op.name}() finds", node.line, ", ".join(map(str, sizes))))
+            if node.op is row_places:
+                sizes = [[*sizes[0], 1]]
+            found.append(Fact("exit", f"the shape that {_called(node)}() finds", node.line, ", ".join(map(str, sizes))))
     return found
+
+
+def _called(node: Node) -> str:
+    """What a program calls an operation that finds a size."""
+    op = nonzero if node.op is row_places else node.op
+    return op.name
 
 
 def _is_passing(name: str, value: Any, recorder: Recorder) -> bool:

@@ -209,6 +209,7 @@ class Recipes:
         return variable
 
     def _tensor(self, tensor: Tensor) -> Expr:
+        self.recorder.ragged.leave(tensor)
         if self.interpreter.value_of(tensor) is None:
             self.recorder.stop("tensor_origin", "it is returned or stored")
             return Constant(None)

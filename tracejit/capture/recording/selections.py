@@ -1,0 +1,122 @@
+"""Rows that are selected, and spread among zeros again: `where` does both.
+
+Functions of ragged tensors are recorded so (capture/handlers/ragged.py): `index_add(zeros, places, index_select(x, places))`.  Here that
+becomes `where(inside, x, 0)`, forward and in backward passes, where gradients of selections are spread, and added up before that.  What
+selects rows, and finds their places, goes where nothing else needs it: then nothing in the graph has a size that depends on data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.core.aval import Aval
+from tracejit.core.dtypes import bool_
+from tracejit.core.op import REGISTRY
+from tracejit.ir.graph import Literal, Node
+from tracejit.ops.creation import full
+from tracejit.ops.elementwise.arithmetic import acc
+from tracejit.ops.indexing import index_add, index_select, row_places
+from tracejit.ops.movement.copies import clone
+from tracejit.ops.movement.views import detach
+
+__all__ = ["join_selections"]
+
+_PASSING = frozenset({clone, detach})
+
+
+def join_selections(interpreter: RecordingInterpreter, outputs: Iterable[int]) -> None:
+    """Rewrite the nodes of a recording, which gives these values."""
+    nodes = interpreter.nodes
+    if any(node.op is row_places for node in nodes):
+        _Joining(interpreter).join(set(outputs))
+
+
+class _Joining:
+    def __init__(self, interpreter: RecordingInterpreter) -> None:
+        self._interpreter = interpreter
+        self._avals = interpreter.avals
+        self._inside: dict[int, int] = {}  # places -> the mask that they are of
+        self._selected: dict[int, tuple[int, int]] = {}  # rows that were selected -> (of what, places)
+        self._zeros: set[int] = set()
+        self._columns: dict[tuple[int, int], int] = {}
+        self._nodes: list[Node] = []
+        self._removable: set[int] = set()  # values that nothing needs but who selects and spreads
+
+    def join(self, outputs: set[int]) -> None:
+        for node in self._interpreter.nodes:
+            self._nodes.append(self._rewritten(node))
+        live = outputs | set(self._interpreter.inputs)
+        kept: list[Node] = []
+        removed: list[int] = []
+        for node in reversed(self._nodes):
+            if node.outputs and live.isdisjoint(node.outputs) and self._removable.issuperset(node.outputs):
+                self._interpreter.requires_grad.difference_update(node.outputs)
+                removed += node.outputs
+                continue
+            kept.append(node)
+            live.update([x for x in node.operands if type(x) is int])
+        self._interpreter.nodes[:] = kept[::-1]
+        for value in removed:
+            del self._avals[value]
+
+    def _rewritten(self, node: Node) -> Node:
+        """The node, or one that gives the same without selecting."""
+        op, operands = node.op, node.operands
+        if len(node.outputs) != 1:
+            return node
+        (value,) = node.outputs
+        if op is row_places and type(operands[0]) is int:
+            self._inside[value] = operands[0]
+            self._removable.add(value)
+        elif op is full and isinstance(operands[0], Literal) and operands[0].value == 0:
+            self._zeros.add(value)
+        elif op is index_select and node.attrs["dim"] == 0 and operands[1] in self._inside and type(operands[0]) is int:
+            self._removable.add(value)
+            if not self._interpreter.is_written(operands[0]):
+                self._selected[value] = operands[0], operands[1]  # type: ignore[assignment]
+        elif op in _PASSING and operands[0] in self._selected and not self._interpreter.is_written(value):
+            self._selected[value] = self._selected[operands[0]]  # type: ignore[index]
+            self._removable.add(value)
+        elif op is acc and operands[1] in self._selected:
+            self._add(node)
+        elif op is index_add and node.attrs["dim"] == 0 and operands[0] in self._zeros and operands[2] in self._selected:
+            source, places = self._selected[operands[2]]  # type: ignore[index]
+            if places == operands[1]:
+                return self._spread(node, source, places)
+        return node
+
+    def _spread(self, node: Node, source: int, places: int) -> Node:
+        aval = self._avals[node.outputs[0]]
+        assert isinstance(aval, Aval)
+        number = Literal(0.0 if aval.dtype.is_floating_point else False if aval.dtype is bool_ else 0)
+        mask = self._column(places, len(aval.shape), node.line)
+        return Node(REGISTRY["where"], (mask, source, number), (), node.outputs, node.line)
+
+    def _add(self, node: Node) -> None:
+        """Gradients of selections are added up: so are those of what they were selected from."""
+        previous, other = node.operands
+        assert type(other) is int
+        source, places = self._selected[other]
+        value = node.outputs[0]
+        self._removable.add(value)
+        if previous is None:
+            self._selected[value] = source, places
+        elif type(previous) is int and previous in self._selected and self._selected[previous][1] == places:
+            total = self._interpreter._fresh(self._avals[source])
+            self._nodes.append(Node(node.op, (self._selected[previous][0], source), node.attributes, (total,), node.line))
+            self._selected[value] = total, places
+
+    def _column(self, places: int, rank: int, line: str) -> int:
+        """The mask as (rows, 1, ...)."""
+        inside = self._inside[places]
+        if rank == 1:
+            return inside
+        known = self._columns.get((inside, rank))
+        if known is None:
+            aval = self._avals[inside]
+            assert isinstance(aval, Aval)
+            shape = (*aval.shape, *(1,) * (rank - 1))
+            known = self._columns[inside, rank] = self._interpreter._fresh(Aval(shape, aval.dtype))
+            self._nodes.append(Node(REGISTRY["reshape"], (inside,), (("shape", shape),), (known,), line))
+        return known
