@@ -997,7 +997,7 @@ def object_of_a_made_class_that_is_stored():
     return fn, [lambda f, n=n: f(x(1), n) for n in (2.0, 3.0)], lambda: box.last[0].k
 
 
-@program(reason="implicit_python")
+@program(reason="class_statement")
 def class_that_its_base_registers():
     registry = []
 
@@ -1014,7 +1014,7 @@ def class_that_its_base_registers():
     return fn, [lambda f, n=n: f(x(1), n) for n in (2.0, 3.0)], lambda: registry
 
 
-@program(reason="implicit_python")
+@program(reason="class_statement")
 def class_that_c_code_of_its_base_registers():
     registry = []
 
@@ -1030,7 +1030,7 @@ def class_that_c_code_of_its_base_registers():
     return fn, [lambda f, n=n: f(x(1), n) for n in (2.0, 3.0)], lambda: [cls.k for cls in registry]
 
 
-@program(reason="implicit_python")
+@program(reason="class_statement")
 def class_with_a_descriptor_that_is_told_its_name():
     names = []
 
@@ -1051,7 +1051,7 @@ def class_with_a_descriptor_that_is_told_its_name():
     return fn, [lambda f, n=n: f(x(1), n) for n in (2.0, 3.0)], lambda: names
 
 
-@program(reason="implicit_python")
+@program(reason="class_statement")
 def class_with_a_metaclass_of_the_program():
     made = []
 
@@ -1091,7 +1091,7 @@ def function_whose_backward_pass_comes_after_the_call():
     return fn, [functools.partial(call, n=n) for n in (2.0, 3.0)], None
 
 
-@program(reason="implicit_python")
+@program(reason="class_statement")
 def class_with_a_loop_in_its_body():
     def fn(a, n):
         class Row:

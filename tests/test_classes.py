@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import gc
+import typing
 
 import pytest
 
@@ -193,3 +195,60 @@ def test_an_error_in_the_body_of_a_class_is_raised_at_its_line():
         T.compile(step)(leaf(1), 2.0)
     names = [entry.name for entry in caught.traceback]
     assert names[-2:] == ["step", "Held"], names
+
+
+def declared(kind):
+    class Told:
+        def __set_name__(self, owner, name):
+            self.name = name
+
+    class Base:
+        def __init_subclass__(cls):
+            cls.told = True
+
+    def step(a, n):
+        if kind == "enumeration":
+
+            class Held(enum.Enum):
+                factor = 2
+
+        elif kind == "named tuple":
+
+            class Held(typing.NamedTuple):
+                factor: int = 2
+
+        elif kind == "base":
+
+            class Held(Base):
+                factor = n
+
+        elif kind == "attribute":
+
+            class Held:
+                factor = Told()
+
+        else:
+
+            class Held:
+                for _ in range(2):
+                    pass
+
+        return a * n
+
+    return step
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("enumeration", "Held, whose metaclass is EnumType, cannot"),
+        ("named tuple", "Held, whose base is a function, cannot"),
+        ("base", "Held, whose base Base has an __init_subclass__, cannot"),
+        ("attribute", "Held, in which a Told has a __set_name__, cannot"),
+        ("loop", "Held, with a statement in its body (For), cannot"),
+    ],
+)
+def test_a_statement_that_cannot_be_followed_says_why(kind, why):
+    compiled = compared(declared(kind), 2)
+    (reason,) = compiled.reasons
+    assert reason.code == "class_statement" and f"the class statement of {why} be followed" in str(reason), str(reason)

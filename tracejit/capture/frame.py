@@ -545,11 +545,11 @@ class Frame:
         return released(value) if recorder is None else recorder.made(value)
 
     # -- class statements
-    def class_body(self, name: str, around: Any) -> None:
+    def class_body(self, name: str, hindrance: str, around: Any) -> None:
         """The body of a class statement runs as it is; around: a function that has the cells around it in its closure."""
         recorder = active()
         if recorder is not None:
-            recorder.stop("implicit_python", f"the body of class {name}")
+            recorder.stop("class_statement", f"{name}, with {hindrance},")
         settle_closure(around)
 
     def class_bases(self, name: str, bases: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -42,6 +42,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "unknown_callable": ("objects of type {} cannot be followed when called", "Call a Python function instead"),
     "construction": ("construction of {} cannot be followed", "Create the object outside the compiled function"),
     "implicit_python": ("Python code ran behind C code: {}", "Call it directly, or move it out of the compiled function"),
+    "class_statement": ("the class statement of {} cannot be followed", "Define the class outside the compiled function"),
     "profiler_active": ("a profiler is active: {}", "Recording needs sys.setprofile for itself; stop the profiler"),
     "recursion_limit": (
         "the call is deep in recursion: {} are left",

@@ -38,6 +38,10 @@ _TOLD_NOTHING: tuple[type, ...] = (
 """Types of attributes that are not told their name in the class, or do no more than to keep it."""
 
 
+def _has_metaclass(metaclass: Any) -> str:
+    return f"whose metaclass is {getattr(metaclass, '__name__', metaclass)}"
+
+
 def _defaults(cls: type) -> Iterator[Any]:
     """The values that fields of a class have, if nobody gives them others."""
     for base in cls.__mro__:
@@ -63,17 +67,21 @@ class ClassHandlers(Handlers):
     def bases(self, name: str, bases: tuple[Any, ...]) -> tuple[Any, ...]:
         """The bases of a class, which decide who makes it, and whom Python tells."""
         recorder, usual = self.recorder, vars(object)["__init_subclass__"]
-        if not all(type(base) in _METACLASSES for base in bases):
-            recorder.stop("implicit_python", f"the making of class {name}")
-        elif any(recorder.attributes.lookup(base, "__init_subclass__")[0] is not usual for base in bases):
-            recorder.stop("implicit_python", f"__init_subclass__ of a base of {name}")
+        for base in bases:
+            if type(base) not in _METACLASSES:
+                self._stop(name, f"whose base is a {type(base).__name__}" if not is_a(base, type) else _has_metaclass(type(base)))
+            elif recorder.attributes.lookup(base, "__init_subclass__")[0] is not usual:
+                self._stop(name, f"whose base {base.__name__} has an __init_subclass__")
         return bases
+
+    def _stop(self, name: str, why: str) -> None:
+        self.recorder.stop("class_statement", f"{name}, {why},")
 
     def maker(self, name: str, metaclass: Any) -> Any:
         """What makes the class in the place of its metaclass."""
         if any(metaclass is known for known in _METACLASSES):
             return functools.partial(self._made, metaclass)
-        self.recorder.stop("implicit_python", f"the making of class {name}")
+        self._stop(name, _has_metaclass(metaclass))
         return metaclass
 
     def _made(self, metaclass: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
@@ -85,7 +93,7 @@ class ClassHandlers(Handlers):
         for value in namespace.values():
             is_told = not is_a(value, _TOLD_NOTHING) and recorder.attributes.lookup(type(value), "__set_name__")[0] is not ABSENT
             if is_told:
-                recorder.stop("implicit_python", f"{type(value).__name__}.__set_name__")
+                self._stop(name, f"in which a {type(value).__name__} has a __set_name__")
         if recorder.stopped:
             return metaclass(name, bases, namespace)
         cls = recorder.made(recorder.containers.native(lambda: metaclass(name, bases, namespace)))
@@ -126,7 +134,7 @@ class ClassHandlers(Handlers):
         for value in (cls, *vars(cls).values()):
             self._settle(value)
         if not all(map(_is_plain_default, _defaults(cls))):  # it writes them down, in the document of the class
-            recorder.stop("implicit_python", f"dataclass() of {cls.__name__}")
+            self._stop(cls.__name__, "a dataclass with an object of the program as a default")
         made = recorder.unwatched(lambda: function(cls, **keywords))
         if not recorder.stopped:
             recorder.made(made)

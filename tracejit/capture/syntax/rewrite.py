@@ -73,8 +73,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         node.decorator_list = [self.place(self.handler("callee", self.visit(d)), d) for d in node.decorator_list]
         try:
             body = ClassBody(self, node).rewritten(node)
-        except NotConvertible:
-            return self.left_as_it_is(node)
+        except NotConvertible as error:
+            return self.left_as_it_is(node, error.detail)
         name, given = ast.Constant(node.name), next((self.settled(k.value) for k in node.keywords), ast.Constant(None))
         bases = ast.Tuple([self.settled(base) for base in node.bases], ast.Load())
         node.bases = [self.place(ast.Starred(self.handler("class_bases", name, bases), ast.Load()), node)]
@@ -82,10 +82,11 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         node.body = body
         return [self.place(node, node)]
 
-    def left_as_it_is(self, node: ast.ClassDef) -> list[ast.stmt]:
+    def left_as_it_is(self, node: ast.ClassDef, hindrance: str) -> list[ast.stmt]:
         """A class statement whose body cannot be rewritten: it ends the recording."""
         around = ast.Tuple([ast.Name(name, ast.Load()) for name in sorted(self.captured)], ast.Load())
-        body = self.handler("class_body", ast.Constant(node.name), ast.Lambda(_no_arguments(), around))
+        told = ast.Constant(node.name), ast.Constant(hindrance), ast.Lambda(_no_arguments(), around)
+        body = self.handler("class_body", *told)
         node.bases = [self.settled(base) for base in node.bases]
         node.keywords = [ast.keyword(k.arg, self.settled(k.value)) for k in node.keywords]
         return [self.statement(body, node), node]
@@ -535,9 +536,12 @@ class ClassBody(Rewriter):
     def __init__(self, around: Rewriter, node: ast.ClassDef) -> None:
         vars(self).update(vars(around))
         self.class_name = node.name
-        is_plain = not (any(declared_names(node)) or getattr(node, "type_params", None))
-        if not is_plain or any(k.arg != "metaclass" for k in node.keywords):  # other keywords are for code of the program
-            raise NotConvertible("unsupported_syntax", f"class {node.name}")
+        if any(declared_names(node)):
+            raise NotConvertible("unsupported_syntax", "a global or nonlocal name")
+        if getattr(node, "type_params", None):
+            raise NotConvertible("unsupported_syntax", "type parameters")
+        if any(k.arg != "metaclass" for k in node.keywords):  # which are for code of the program
+            raise NotConvertible("unsupported_syntax", "keywords")
         names = {*names_stored_by(node.body), "__module__", "__qualname__"}
         self.bound = frozenset(map(self.mangle, names))
         self.around: frozenset[str] = around.around if isinstance(around, ClassBody) else frozenset(around.local)
@@ -558,7 +562,7 @@ class ClassBody(Rewriter):
 
     def visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.stmt) and not isinstance(node, _IN_CLASS_BODIES):
-            raise NotConvertible("unsupported_syntax", f"a statement in the body of class {self.class_name}")
+            raise NotConvertible("unsupported_syntax", f"a statement in its body ({type(node).__name__})")
         return super().visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -566,19 +570,19 @@ class ClassBody(Rewriter):
         if not isinstance(node.ctx, ast.Load) or name not in self.bound or any(name in x for x in self.comprehension_names):
             return super().visit_Name(node)
         if self.comprehension_names:
-            raise NotConvertible("unsupported_syntax", f"a comprehension in the body of class {self.class_name}")
+            raise NotConvertible("unsupported_syntax", f"a comprehension in its body that uses {node.id}")
         return self.place(self.handler("class_name", ast.Constant(name)), node)
 
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple) and _are_names(node.targets[0].elts):
             return self.store(node.targets[0], self.visit(node.value), node)
         if not _are_names(node.targets):
-            raise NotConvertible("unsupported_syntax", f"an assignment in the body of class {self.class_name}")
+            raise NotConvertible("unsupported_syntax", "an assignment in its body to more than names")
         return [self.place(ast.Assign(node.targets, self.element(node.value)), node)]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
         if not isinstance(node.target, ast.Name):
-            raise NotConvertible("unsupported_syntax", f"an assignment in the body of class {self.class_name}")
+            raise NotConvertible("unsupported_syntax", "an assignment in its body to more than names")
         annotation = node.annotation if self.postpones_annotations else self.visit(node.annotation)
         value = self.element(node.value) if node.value else None
         return self.place(ast.AnnAssign(node.target, annotation, value, node.simple), node)  # type: ignore[no-any-return]
