@@ -358,10 +358,34 @@ def slots_of(cls: Any) -> list[tuple[str, Any]]:
     return [(v.__name__, v) for base, v in found if v.__objclass__ is base]
 
 
+_CONTAINER_PROTOCOL = ("__iter__", "__getitem__", "__len__", "__contains__", "keys")
+
+
 def is_user_instance(value: object) -> bool:
     """Whether special methods of `value` may be Python code of the program."""
     cls = type(value)
     return is_python_class(cls) and not issubclass(cls, (np.generic, DType, enum.Enum))
+
+
+@functools.cache
+def _library_protocol(cls: type) -> bool:
+    found = [next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None) for name in _CONTAINER_PROTOCOL]
+    return any(
+        type(method) is types.FunctionType and method.__module__.partition(".")[0] in sys.stdlib_module_names for method in found
+    )
+
+
+def is_library_container(value: object) -> bool:
+    """Whether `value` is a container whose methods the standard library has in Python (UserDict, ChainMap): C code that goes through it
+    runs them, and what they read is nothing that the recorder sees."""
+    if not is_user_instance(value):
+        return False
+    bases = type(value).__mro__
+    methods = [next((vars(base)[name] for base in bases if name in vars(base)), None) for name in _CONTAINER_PROTOCOL]
+    return any(
+        type(method) is types.FunctionType and method.__module__.partition(".")[0] in sys.stdlib_module_names
+        for method in methods
+    )
 
 
 def bound_to(function: Any) -> Any:

@@ -287,6 +287,8 @@ class BuiltinCallHandlers(Handlers):
         if is_a(owner, re.Pattern):  # the replacement may be a function
             arguments = tuple(map(recorder.calls.guarded_callback, arguments))
         arguments = tuple(recorder.iteration.iterate(a) if is_a(a, GeneratorType) else a for a in arguments)
+        if function.__name__ == "join":
+            arguments = tuple(map(self._in_order, arguments))
         values = (*arguments, *keywords.values())
         if function.__name__ in ("format", "format_map") and is_a(owner, str):
             for value in values:
@@ -314,9 +316,17 @@ class BuiltinCallHandlers(Handlers):
             )
             if cls is object or cls in (list, dict, set):
                 return recorder.made(function(*arguments, **keywords))
+        if function.__name__ == "fromkeys":
+            arguments = (*map(self._in_order, arguments[:1]), *arguments[1:])
         for value in (*arguments, *keywords.values()):
             recorder.contents.read_content(value, deep=True)
         return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
+
+    def _in_order(self, value: Any) -> Any:
+        """The elements of an object of the program, for C code that goes through them."""
+        if not is_user_instance(value) or self.recorder.attributes.lookup(type(value), "__iter__")[0] is ABSENT:
+            return value
+        return self.recorder.made(list(self.recorder.iteration.iterate(value)))
 
     def with_callbacks(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a C function, with those that it calls replaced: calls come back to the recorder."""

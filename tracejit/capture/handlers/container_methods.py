@@ -195,6 +195,8 @@ class ContainerMethodHandlers(Handlers):
             ):
                 list.__delitem__(owner, place)
                 return None
+        if name == "__setitem__" and len(arguments) == 2 and type(arguments[0]) is slice:
+            return recorder.containers.plain_set_item(arguments[1], owner, arguments[0])
         unbound = getattr(builtin_base(type(owner)), name)  # by which errors tell its name
         if name in _CONSUMING_METHODS:
             arguments = tuple(map(self._pairs_for(owner) if is_a(owner, dict) else self.consumable, arguments))

@@ -474,6 +474,10 @@ class ContainerHandlers(Handlers):
         base = builtin_base(cls)
         if not is_a(owner, dict) and (is_user_instance(key) or type(key) is slice):
             key = self.index(key)
+        if base is list and type(key) is slice:
+            value = recorder.contents.for_place(value)
+            if hasattr(type(value), "__iter__"):
+                value = recorder.made(list(recorder.iteration.iterate(value)))
         if not recorder.is_outside(owner):
             if base not in (list, collections.deque, *DICT_TYPES):
                 recorder.stop("container", f"a {cls.__name__}")
@@ -502,9 +506,6 @@ class ContainerHandlers(Handlers):
                 recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
         elif base is list and type(key) is slice:
             recorder.contents.read_elements(owner)
-            value = recorder.contents.for_place(value)
-            if hasattr(type(value), "__iter__"):
-                value = recorder.made(list(recorder.iteration.iterate(value)))
             self.change(owner, "__setitem__", key, value)
         else:
             recorder.stop("container", f"a {cls.__name__}")

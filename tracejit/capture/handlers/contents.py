@@ -34,6 +34,7 @@ from tracejit.capture.policies import (
     builtin_base,
     has_plain_state,
     is_a,
+    is_library_container,
     is_python_class,
     is_user_instance,
 )
@@ -274,6 +275,8 @@ class ContentHandlers(Handlers):
         seen.add(id(value))
         self.settle_places(value)
         outside = recorder.is_outside(value)
+        if outside and is_library_container(value):
+            recorder.stop("implicit_python", f"what C code reads of a {cls.__name__}")
         if outside and id(value) not in recorder.effects.content_known:
             self._guard_content(value, cls)
         if deep and is_a(value, dict):

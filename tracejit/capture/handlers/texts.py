@@ -127,6 +127,8 @@ class TextHandlers(Handlers):
 
     def with_texts(self, template: str, values: Any) -> tuple[str, Any]:
         """What template % values is the same as, with texts in the place of objects of the program."""
+        if is_user_instance(values) and (keys := [key for key, *_ in _PERCENT.findall(template.replace("%%", "")) if key]):
+            return template, self.recorder.made({key: self.recorder.containers.get_item(values, key) for key in keys})
         given = values if type(values) is tuple else (values,)
         if is_a(values, tuple) is not (type(values) is tuple) or not any(map(is_user_instance, given)):
             return template, values
