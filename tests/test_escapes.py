@@ -140,3 +140,24 @@ def test_the_arguments_and_attributes_of_an_error_hold_plain_values():
         with pytest.raises(Failure) as raised:
             failing(T.ones(2), n)
         assert [type(part) for part in inside([raised.value.args, raised.value.kept])] == [int, int, int]
+
+
+def test_objects_that_keep_a_stand_in_are_told_of():
+    def values(held):
+        yield held
+
+    refused = []
+    generator, pair = values(number()), (number(), 1)
+    released([generator, pair], lambda x: False, refused.append)
+    assert refused == [generator] and pair == (3, 1)
+
+
+def test_what_cannot_be_replaced_stops_the_recording(monkeypatch):
+    monkeypatch.setattr("tracejit.capture.handlers.escapes.replace_referent", lambda owner, old, new: False)
+    box = types.SimpleNamespace(n=2)
+    compiled = T.compile(lambda x: (x * 2, box.n), wait=True)
+    for _ in range(3):
+        x, _ = compiled(T.ones(2))
+        assert x.tolist() == [2, 2]
+    assert compiled.stats.compiled_calls == 0
+    assert [str(reason.message) for reason in compiled.reasons] == ["a new tuple that keeps what is in it is returned or stored"]

@@ -443,7 +443,11 @@ def _recorded(
             branches = session.branches.in_program()
             recording = replace(finish(session, interpreter, result, modes), branches=branches)
             call_hook.forget()
-        return recording, session.released(result)
+        refused: list[Any] = []
+        result = session.released(result, refused.append)
+        if refused and recording.reason is None:
+            recording = Recording(reasons.make("unbuildable", f"{type(refused[0]).__name__} that keeps what is in it"))
+        return recording, result
     except BaseException as error:
         session.settle_made(error)  # which may lead to any of it
         raise

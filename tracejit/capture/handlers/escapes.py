@@ -6,6 +6,8 @@ items of lists, dictionaries and sets, attributes, variables of closures, and wh
 All of these stay the objects that they are, so whoever has one of them elsewhere finds the same.
 
 Not walked through are objects from outside, which never get a stand-in, modules, classes, frames, and objects of the library below nn.
+Generators of instrumented code keep their variables: that code takes stand-ins for what they stand for when it goes on.  Of any other
+object whose memory cannot be changed so the caller is told: the recording stops.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import numpy as np
 
 from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, STAND_INS, RecordedCallback, plain, stored
 from tracejit.capture.policies import is_library_module, is_python_class, module_of, slots_of
+from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.core.interrupts import is_foreign
 from tracejit.cpython.referents import replace_referent
 from tracejit.tensor import Tensor
@@ -42,10 +45,10 @@ _LEADING = frozenset((GeneratorType, RecordedCallback))
 _CONTAINERS = frozenset((list, deque, dict, set, tuple))
 
 
-def released(value: Any, is_outside: Callable[[Any], bool] | None = None) -> Any:
+def released(value: Any, is_outside: Callable[[Any], bool] | None = None, refused: Callable[[Any], None] | None = None) -> Any:
     """What `value` stands for, or itself, with no stand-ins in what it leads to.  is_outside: which objects are from outside; where it
-    is not given, containers alone are looked into."""
-    return _Release(is_outside).run(value)
+    is not given, containers alone are looked into.  refused: called with each object that still refers to a stand-in."""
+    return _Release(is_outside, refused).run(value)
 
 
 def completed(value: Any) -> Any:
@@ -73,14 +76,15 @@ def settle_closure(function: Any) -> None:
     """Take the stand-ins out of the variables that a function finds around it, and out of its defaults: from now on it may run as it
     is."""
     if type(function) is FunctionType:
-        _Release(None).enter(function)
+        _Release(None, None).enter(function)
 
 
 class _Release:
     """One walk: objects in turn, whatever their number, so that no depth of nesting is too much."""
 
-    def __init__(self, is_outside: Callable[[Any], bool] | None) -> None:
+    def __init__(self, is_outside: Callable[[Any], bool] | None, refused: Callable[[Any], None] | None) -> None:
         self._is_outside = is_outside
+        self._refused = refused
         self._seen: dict[int, Any] = {}
         self._waiting: list[Any] = []
 
@@ -125,7 +129,7 @@ class _Release:
         elif issubclass(cls, tuple):
             for item in tuple.__iter__(value):
                 if (other := self._clean(item)) is not item:
-                    replace_referent(value, item, other)
+                    self._replace(value, item, other)
         elif cls is FunctionType:
             self._enter_function(value)
             return
@@ -142,7 +146,14 @@ class _Release:
             if (other := self._clean(part)) is not part:
                 if of_program:
                     self._replace_attribute(value, part, other)
-                replace_referent(value, part, other)
+                self._replace(value, part, other)
+
+    def _replace(self, owner: Any, old: Any, new: Any) -> None:
+        """Have an object of C code refer to `new`."""
+        if replace_referent(owner, old, new) or self._refused is None or all(x is not old for x in gc.get_referents(owner)):
+            return
+        if not (type(owner) is GeneratorType and is_instrumented(owner.gi_code)):
+            self._refused(owner)
 
     def _enter_dictionary(self, value: Any, base: Any) -> None:
         for key, item in dict.items(value):

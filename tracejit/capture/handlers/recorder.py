@@ -193,9 +193,10 @@ class Recorder(Origins):
                 take_apart(value)
         self.released([*self.made_here.values(), *others])
 
-    def released(self, result: Any) -> Any:
-        """What the call gives for `result`, once it is over: it leads to plain values, as do functions that this run has made."""
-        return released([result, *[function() for function in self._functions]], self.is_outside)[0]
+    def released(self, result: Any, refused: Callable[[Any], None] | None = None) -> Any:
+        """What the call gives for `result`, once it is over: it leads to plain values, as do functions that this run has made.
+        refused: as for escapes.released()."""
+        return released([result, *[function() for function in self._functions]], self.is_outside, refused)[0]
 
     def let_go(self) -> None:
         """The call has returned: what it made goes, unless the result or an effect has it.  Code that runs when it goes stops the
