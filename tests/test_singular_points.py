@@ -103,3 +103,55 @@ def test_gradients_at_singular_points_are_those_of_torch(wanted: Callable[..., A
             assert actual is not None, call
             for position, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
                 np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6, err_msg=f"{call}, gradient {position}")
+
+
+NAN: Final = float("nan")
+SPECIAL: Final = [NAN, -np.inf, np.inf, -1.0, 0.0, -0.0, 1.0, 2.0]
+LIMITS: Final = [NAN, 0.0, 0.0, NAN, 1.0, 1.0, -1.0, NAN]
+LIMITING: Final[dict[str, Callable[[Any, Any, Any], Any]]] = {
+    "min": lambda t, x, limits: x.clamp(min=NAN),
+    "max": lambda t, x, limits: t.clamp(x, max=NAN),
+    "NaN and a number": lambda t, x, limits: x.clip(NAN, 1.0),
+    "a number and NaN": lambda t, x, limits: x.clamp(-1.0, NAN),
+    "clamp_min": lambda t, x, limits: t.clamp_min(x, NAN),
+    "clamp_max": lambda t, x, limits: x.clamp_max(NAN),
+    "in place": lambda t, x, limits: (x * 1).clamp_(min=NAN),
+    "numbers": lambda t, x, limits: x.clamp(-1, 1),
+    "infinities": lambda t, x, limits: x.clamp(-np.inf, np.inf),
+    "a tensor below": lambda t, x, limits: t.clamp(x, min=limits),
+    "a tensor above": lambda t, x, limits: t.clamp_max(x, limits),
+    "tensors": lambda t, x, limits: t.clamp(x, limits, limits + 1),
+    "finite tensors": lambda t, x, limits: t.clamp(x, limits.nan_to_num() - 2, limits.nan_to_num() + 2),
+}
+
+
+@pytest.mark.parametrize("name", LIMITING)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_limits_of_nan_give_nan_and_no_gradient_eager_and_compiled(name: str, dtype: str) -> None:
+    def results(t: Any, function: Callable[..., Any]) -> list[Any]:
+        x = t.tensor(SPECIAL, dtype=getattr(t, dtype), requires_grad=True)
+        y = function(x, t.tensor(LIMITS, dtype=getattr(t, dtype)))
+        y.sum().backward()
+        return [y.detach().numpy(), x.grad.numpy()]
+
+    wanted = results(torch, lambda x, limits: LIMITING[name](torch, x, limits))
+    compiled = tracejit.compile(lambda x, limits: LIMITING[name](tracejit, x, limits), wait=True)
+    for function in (lambda x, limits: LIMITING[name](tracejit, x, limits), compiled, compiled, compiled):
+        for ours, theirs in zip(results(tracejit, function), wanted, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    assert compiled.stats.compiled_calls == 2
+
+
+def test_a_limit_that_becomes_nan_is_nan_in_a_compiled_call() -> None:
+    class Limits:
+        low, high = -1.0, 1.0
+
+    compiled = tracejit.compile(
+        lambda x: (x.clamp(min=Limits.low), x.clamp(max=Limits.high), x.clamp(Limits.low, Limits.high)), wait=True
+    )
+    x = tracejit.tensor([-2.0, 0.0, 2.0])
+    for Limits.low, Limits.high in ((-1.0, 1.0), (-0.5, 0.5), (NAN, 0.5), (-0.5, NAN), (0.0, 1.0)):
+        for ours, theirs in zip(
+            compiled(x), (x.clamp(min=Limits.low), x.clamp(max=Limits.high), x.clamp(Limits.low, Limits.high)), strict=True
+        ):
+            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())

@@ -153,10 +153,10 @@ def _limits(*numbers: float) -> Any:
 
 
 def _limited(x: Any, low: Any, high: Any) -> Any:
-    """x, low where it is less, and then high where that is greater; each a number, or None."""
-    if not isinstance(x, np.ndarray) or low != low or high != high or ((low == 0 or high == 0) and not _ZEROS_STAY):
-        out = x if low is None else where.evaluate(np.less(x, low), low, x)
-        return out if high is None else where.evaluate(np.greater(out, high), high, out)
+    """x, low where it is less, and then high where that is greater; each a number, or None; NaN everywhere if one is NaN."""
+    if not isinstance(x, np.ndarray) or ((low == 0 or high == 0) and not _ZEROS_STAY):
+        out = x if low is None else where.evaluate(np.less(x, low) | (low != low), low, x)
+        return out if high is None else where.evaluate(np.greater(out, high) | (high != high), high, out)
     if low is None:
         return np.minimum(_limit(high, x), x)
     return np.maximum(_limit(low, x), x) if high is None else x.clip(_limit(low, x), _limit(high, x))
@@ -181,45 +181,48 @@ def _zeros_stay() -> bool:
 _ZEROS_STAY = _zeros_stay()
 
 
-@elementwise(lambda b, x, limit: b.select(x < limit, limit, x), samples=_limits(0.25))
+def _raised(b: Any, x: Any, limit: Any) -> Any:
+    return b.select((x < limit) | b.isnan(limit), limit, x)
+
+
+def _lowered(b: Any, x: Any, limit: Any) -> Any:
+    return b.select((x > limit) | b.isnan(limit), limit, x)
+
+
+@elementwise(_raised, samples=_limits(0.25))
 def at_least(x: Any, limit: Any) -> Any:
-    """Elementwise `limit`, a number, where x is less, and x elsewhere."""
+    """Elementwise `limit`, a number, where x is less, and x elsewhere; NaN if it is NaN."""
     return _limited(x, limit, None)
 
 
-@elementwise(lambda b, x, limit: b.select(x > limit, limit, x), samples=_limits(0.25))
+@elementwise(_lowered, samples=_limits(0.25))
 def at_most(x: Any, limit: Any) -> Any:
-    """Elementwise `limit`, a number, where x is greater, and x elsewhere."""
+    """Elementwise `limit`, a number, where x is greater, and x elsewhere; NaN if it is NaN."""
     return _limited(x, None, limit)
 
 
-def _between(b: Any, x: Any, low: Any, high: Any) -> Any:
-    raised = b.select(x < low, low, x)
-    return b.select(raised > high, high, raised)
-
-
-@elementwise(_between, samples=_limits(-0.25, 0.5))
+@elementwise(lambda b, x, low, high: _lowered(b, _raised(b, x, low), high), samples=_limits(-0.25, 0.5))
 def between(x: Any, low: Any, high: Any) -> Any:
-    """Elementwise `low` where x is less, and then `high` where that is greater; both are numbers."""
+    """Elementwise `low` where x is less, and then `high` where that is greater; both are numbers.  NaN if one of them is NaN."""
     return _limited(x, low, high)
 
 
 @at_least.vjp(saves=("0", ""))
 def _(c: Any, g: Any) -> Any:
     x, limit = c.inputs
-    return where.of(x < limit, 0.0, g), None
+    return where.of(x >= limit, g, 0.0), None
 
 
 @at_most.vjp(saves=("0", ""))
 def _(c: Any, g: Any) -> Any:
     x, limit = c.inputs
-    return where.of(x > limit, 0.0, g), None
+    return where.of(x <= limit, g, 0.0), None
 
 
 @between.vjp(saves=("0", "", ""))
 def _(c: Any, g: Any) -> Any:
     x, low, high = c.inputs
-    return where.of(x < low, 0.0, where.of(x > high, 0.0, g)), None, None
+    return where.of(x >= low, where.of(x <= high, g, 0.0), 0.0), None, None
 
 
 for _op in (at_least, at_most, between):

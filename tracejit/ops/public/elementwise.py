@@ -20,6 +20,7 @@ from tracejit.ops.elementwise import arithmetic, bitwise, comparison, logarithmi
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.indexing import nonzero_tuple
 from tracejit.ops.movement.copies import clone
+from tracejit.ops.movement.views import detach
 from tracejit.ops.public.derive import derive_binary, derive_unary, public
 from tracejit.ops.public.keywords import require_tensors
 from tracejit.ops.reduce import any_
@@ -351,19 +352,16 @@ public("where", function=False, in_place=False)(_tensor_where)
 
 @public(in_place=True, aliases=("clip",))
 def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
-    """Limit elements to [min, max]; each a number, a tensor or None.  Raises RuntimeError if both are None."""
+    """Limit elements to [min, max]; each a number, a tensor or None.  NaN where one of the three is NaN.  The gradient of an element that
+    is outside, or NaN, is 0.  Raises RuntimeError if both are None."""
     if min is None and max is None:
         raise RuntimeError("clamp(): at least one of min and max must be given, got None for both")
     if _are_exact_limits(input, min, max):
         if max is None:
             return comparison.at_least(input, min)
         return comparison.at_most(input, max) if min is None else comparison.between(input, min, max)
-    out = input
-    if min is not None:
-        out = comparison.where(_beyond(comparison.lt, out, min), min, out)
-    if max is not None:
-        out = comparison.where(_beyond(comparison.gt, out, max), max, out)
-    return out
+    out = input if min is None else _limited(input, min, comparison.ge, comparison.lt)
+    return out if max is None else _limited(out, max, comparison.le, comparison.gt)
 
 
 _LIMITS = NUMBERS - {bool} | {type(None)}
@@ -376,10 +374,12 @@ def _are_exact_limits(input: Any, *limits: Any) -> bool:
     return input.dtype.is_floating_point or input.dtype is dtypes.int64 or all(n is None or isinstance(n, float) for n in limits)
 
 
-def _beyond(compare: Any, x: Any, limit: Any) -> Any:
-    """Whether the limit takes effect; a NaN in a limiting tensor does."""
-    over = compare(x, limit)
-    return over | rounding.isnan(limit) if is_tensor(limit) and limit.dtype.is_floating_point else over
+def _limited(x: Any, limit: Any, is_inside: Any, is_beyond: Any) -> Any:
+    """x where it is inside the limit, a tensor or a number; NaN, without a gradient, where one of them is NaN."""
+    if not any(is_tensor(operand) and operand.dtype.is_floating_point for operand in (x, limit)):
+        return comparison.where(is_beyond(x, limit), limit, x)
+    beyond = comparison.where(is_beyond(x, limit), limit, detach(x) + (detach(limit) if is_tensor(limit) else limit))
+    return comparison.where(is_inside(x, limit), x, beyond)
 
 
 @public(in_place=True)
