@@ -385,6 +385,28 @@ def test_quotients_by_the_sum_of_a_long_row_are_within_two_units(dtype: type) ->
         assert _units_apart(expected, actual) <= 2.0
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_what_cancels_in_the_gradient_of_softmax_is_below_the_bound_of_its_sum(dim: int, dtype: type) -> None:
+    def gradient(x: T.Tensor, cotangents: T.Tensor) -> T.Tensor:
+        out = T.softmax(x.t(), dim)
+        return T.autograd.grad(out, x, cotangents)[0]
+
+    numbers = np.random.default_rng(0)
+    for scale in (0.0, 1.0):  # of what differs between the cotangents: 0 where everything cancels
+        x = T.tensor((numbers.standard_normal((70, 80)) * 3).astype(dtype), requires_grad=True)
+        g = T.tensor((1 + scale * numbers.integers(-1, 2, (80, 70))).astype(dtype))
+        compiled = T.compile(gradient, wait=True)
+        expected, actual = gradient(x, g), [compiled(x, g) for _ in range(2)][1]
+        assert compiled.stats.compiled_calls == 1
+        terms = T.softmax(x.t(), dim).detach().t().numpy() * (
+            1 + scale
+        )  # the sum of the absolute values of its row's terms is one
+        bound = 64 * np.finfo(dtype).eps * terms + np.finfo(dtype).smallest_subnormal
+        assert (np.abs(actual.numpy() - expected.numpy()) <= bound).all()
+        assert scale or (np.abs(expected.numpy()) <= bound).all()
+
+
 def test_quotients_by_anything_else_have_eagers_bits() -> None:
     rng = np.random.default_rng(4)
     x, row = rng.standard_normal((40, 301)).astype(np.float32), rng.standard_normal((40, 1)).astype(np.float32)
