@@ -149,3 +149,100 @@ def test_tensors_have_the_shape_that_they_have_eagerly(function: Callable[..., A
     else:
         assert compiled.stats.compiled_calls == 0
         assert "tensor_state" in compiled.explain(verbose=True) or "raised" in compiled.explain(verbose=True)
+
+
+def multiplied_after(t: Any, x: Any) -> Any:
+    y = x * 2
+    y.t_()
+    y.mul_(3)
+    y.unsqueeze_(0)
+    return y * t.arange(6.0).reshape(1, 3, 2)
+
+
+def saved_result(t: Any, x: Any) -> Any:
+    y = x.exp()
+    y.t_()
+    return y
+
+
+def a_view_of_it(t: Any, x: Any) -> Any:
+    return (x * 2)[:, :2].t_().unsqueeze_(0).squeeze_() * t.arange(4.0).reshape(2, 2)
+
+
+def views_that_live_on(t: Any, x: Any) -> Any:
+    y = x * 2
+    row, part = y[1], y[:, 1:]
+    y.swapdims_(0, 1)
+    row.mul_(x[0])
+    y.unsqueeze_(0)
+    part.add_(1)
+    part.t_()
+    y[0, 2].mul_(5)
+    return t.cat([y.flatten(), row * t.arange(3.0), part.flatten() ** 2])
+
+
+def a_leaf(t: Any, x: Any) -> Any:
+    return x.t_()
+
+
+def a_view_of_a_leaf(t: Any, x: Any) -> Any:
+    return x[:, :2].unsqueeze_(0)
+
+
+def a_leaf_without_gradients(t: Any, x: Any) -> Any:
+    with t.no_grad():
+        x.t_()
+    return x * t.arange(6.0).reshape(3, 2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        multiplied_after, saved_result, a_view_of_it, views_that_live_on, a_leaf, a_view_of_a_leaf, a_leaf_without_gradients,
+    ],
+)  # fmt: skip
+def test_tensors_with_gradients_take_another_shape_as_in_torch(function: Callable[..., Any]) -> None:
+    torch = pytest.importorskip("torch")
+
+    def results(t: Any, call: Callable[..., Any]) -> Any:
+        x = t.arange(6.0).reshape(2, 3).clone().requires_grad_()
+        try:
+            out = call(x)
+            out.sum().backward()
+        except RuntimeError as error:
+            return str(error).removeprefix("backward(): ")[:60]
+        return out.detach().numpy().tolist(), x.grad.numpy().tolist(), tuple(out.shape)
+
+    wanted = results(torch, lambda x: function(torch, x))
+    compiled = T.compile(lambda x: function(T, x), wait=True)
+    for call in (lambda x: function(T, x), compiled, compiled, compiled):
+        found = results(T, call)
+        if isinstance(wanted, str):
+            assert found == wanted
+        else:
+            np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
+            np.testing.assert_allclose(found[1], wanted[1], rtol=1e-6)
+            assert found[2] == wanted[2]
+
+
+def test_what_has_saved_a_tensor_of_another_shape_has_no_second_derivative() -> None:
+    x = T.arange(4.0).reshape(2, 2).clone().requires_grad_()
+    y = x * 1
+    z = (y * y).sum()
+    y.t_()
+    (first,) = T.autograd.grad(z, x, retain_graph=True)
+    assert first.tolist() == [[0, 2], [4, 6]]
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        T.autograd.grad(z, x, create_graph=True)
+    with T.no_grad(), pytest.raises(RuntimeError, match=r"squeeze_\(\): .* under no_grad\(\)"):
+        y.squeeze_()
+
+
+def test_a_gradient_that_is_retained_has_the_shape_that_its_tensor_has() -> None:
+    x = T.arange(6.0).reshape(2, 3).clone().requires_grad_()
+    y = x * 2
+    y.retain_grad()
+    y.transpose_(0, 1)
+    (y * T.arange(6.0).reshape(3, 2)).sum().backward()
+    assert y.grad.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert x.grad.tolist() == [[0, 4, 8], [2, 6, 10]]

@@ -388,6 +388,10 @@ class OpNode(Node):
 
     def tensor_context(self) -> VjpContext:
         """The context over Tensors, through which gradients flow again."""
+        if any(
+            t._node is not None and not self._holds(t._array) for t, _ in self.saved
+        ):  # of another shape now, and at another place
+            raise changed_in_place(self.op.title, self.out_meta[0])
         tensors = iter([t for t, _ in self.saved])
         storages = iter([s for s, _ in self.storages])
         inputs = tuple([with_contents(next(tensors), a) if isinstance(a, ndarray) else a for a in self.inputs])

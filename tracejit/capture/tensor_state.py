@@ -32,7 +32,7 @@ __all__ = ["StateRecorder"]
 _CONTENTS = ("_array", "_base", "_index", "_node", "_requires_grad", "_storage")
 _OF_VIEWS = ("_chain", "_seen")
 """What a tensor consists of, and what views have beside that."""
-_BECOMING_VIEWS = frozenset({"unsqueeze_", "squeeze_", "transpose_", "t_", "swapaxes_"})
+_BECOMING_VIEWS = frozenset({"unsqueeze_", "squeeze_", "transpose_", "t_", "swapaxes_", "swapdims_"})
 """Methods after which a tensor is what a view of it was, on the same memory."""
 
 

@@ -32,7 +32,7 @@ from tracejit.tensor.rebinding import rebound
 from tracejit.tensor.representation import remark, shown
 from tracejit.tensor.size import Size
 
-__all__ = ["Size", "Tensor", "begin_on", "fill", "refresh", "share", "storage_of", "wrap"]
+__all__ = ["Size", "Tensor", "begin_on", "fill", "refresh", "refuse_leaf", "share", "storage_of", "wrap"]
 
 ndarray = np.ndarray
 _new_tuple = tuple.__new__
@@ -514,6 +514,8 @@ def share(x: Tensor, y: Tensor) -> None:
 
 def become(x: Tensor, view: Tensor) -> None:
     """Make a view `x` another view of the same root: with its place in memory, and on the tape."""
+    if view._node is not None:
+        move_retained(x._node, x._index, view._node, view._index)
     x._array, x._chain, x._seen, x._storage = view._array, view._chain, view._seen, view._storage
     x._node, x._index, x._requires_grad = view._node, view._index, view._requires_grad
     rebound()
@@ -540,6 +542,21 @@ def leaf_of_views(x: Tensor) -> Tensor | None:
     return None
 
 
+def refuse_leaf(x: Tensor) -> None:
+    """Raises RuntimeError for a leaf that requires gradients, and for a view of one, which is not changed in place while these are
+    recorded."""
+    base = x._base
+    if base is None:
+        is_leaf = x._requires_grad and x._node is None
+    elif base._requires_grad:
+        is_leaf = base._node is None
+    else:
+        is_leaf = x._requires_grad and leaf_of_views(x) is not None
+    if is_leaf:
+        which = "a leaf Variable" if base is None else "a view of a leaf Variable"
+        raise RuntimeError(f"{which} that requires grad is being used in an in-place operation; use no_grad() or detach()")
+
+
 def refresh(x: Tensor) -> None:
     """Bring a view's place on the tape up to date with its root."""
     base = x._base
@@ -547,6 +564,8 @@ def refresh(x: Tensor) -> None:
     version = storage_of(base).version
     if x._seen == version:
         return
+    if base._base is not None:  # it has taken another shape in place, and has a root itself
+        x._base = base = base._base
     if base._node is None and not base._requires_grad:
         if x._node is not None and leaf_of_views(x) is None:
             x._node, x._requires_grad = None, False

@@ -27,7 +27,7 @@ from tracejit.core.overlap import refuse_overlap
 from tracejit.core.products import is_small
 from tracejit.core.promotion import is_settled, promote, with_tensor
 from tracejit.ops.movement.views import detach
-from tracejit.tensor.base import Tensor, leaf_of_views, refresh, storage_of, wrap
+from tracejit.tensor.base import Tensor, refresh, refuse_leaf, storage_of, wrap
 from tracejit.tensor.rebinding import rebound
 from tracejit.tensor.sharing import tensor_on
 
@@ -410,9 +410,9 @@ def _view(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> T
     if rest or not isinstance(x, Tensor):
         operands = _with_plain_numbers(op, operands)
         rest = operands[1:]
-    base = x._base
-    if base is not None:
+    if x._base is not None:
         refresh(x)
+    base = x._base
     array = x._array
     if op.is_checked:
         op.infer(*[y._aval if isinstance(y, Tensor) else y for y in operands], **attributes)
@@ -464,12 +464,8 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
             "write to a clone() of it"
         )
     grad = state.grad_enabled and (target._requires_grad or value._requires_grad)
-    if grad and target._requires_grad and target._node is None and target._base is None:
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()")
-    if grad and target._base is not None and _views_a_leaf(target):
-        raise RuntimeError(
-            "a view of a leaf Variable that requires grad is being used in an in-place operation; use no_grad() or detach()"
-        )
+    if grad:
+        refuse_leaf(target)
     if value._array.ndim:  # one number may go anywhere
         refuse_overlap(array)
     base, node, owner = target._base, None, target
@@ -487,15 +483,6 @@ def _write(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> 
     if base is not None:
         refresh(target)
     return target  # type: ignore[no-any-return]
-
-
-def _views_a_leaf(view: Tensor) -> bool:
-    """Whether a view is of a leaf that requires gradients, or is such a leaf."""
-    base = view._base
-    assert base is not None
-    if base._requires_grad:
-        return base._node is None
-    return view._requires_grad and leaf_of_views(view) is not None
 
 
 def _written(op: Op, target: Tensor, value: Tensor, attributes: Mapping[str, Any]) -> tape.Node:

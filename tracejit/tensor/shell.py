@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.autograd.tape import mark_written
 from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import DType, as_dtype
 from tracejit.core.interpreter import state
 from tracejit.core.naming import package_name
 from tracejit.core.shapes import broadcast_shapes as broadcasted
 from tracejit.ops.public import METHODS
-from tracejit.tensor.base import Tensor, become, share, storage_of, wrap
+from tracejit.tensor.base import Tensor, become, refuse_leaf, share, storage_of, wrap
 from tracejit.tensor.construction import tensor
 from tracejit.tensor.contents import contents
 from tracejit.tensor.rebinding import rebound
@@ -170,16 +171,22 @@ def view_as_dtype(self: Tensor, dtype: DType) -> Tensor:
 
 
 def _renamed(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
-    """The form in place of a function that gives a view: the tensor becomes that view."""
+    """The form in place of a function that gives a view: the tensor becomes that view.
+
+    Raises RuntimeError, as every change in place does, for a leaf that requires grad and for views of one; and under no_grad() for a tensor
+    that has a gradient and is no leaf."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        is_view = self._base is not None
-        on_tape = self.requires_grad and (state.grad_enabled or self._node is not None)
-        if on_tape and (not is_view or self.is_leaf):
-            raise RuntimeError(f"{name}(): a tensor that requires grad, and is no view, keeps its shape; use {name[:-1]}()")
+        on_tape = self.requires_grad and self._node is not None
+        if state.grad_enabled:
+            refuse_leaf(self)
+        elif on_tape:
+            raise RuntimeError(f"{name}(): a tensor with a gradient keeps its shape under no_grad(); use {name[:-1]}()")
         view = function(self, *args, **kwargs)
         state.top.note(name, self, view)
-        if is_view:
+        if on_tape and self._base is None:
+            _begin_root(self)
+        if self._base is not None:
             become(self, view)
         else:
             self._array = view._array
@@ -189,6 +196,16 @@ def _renamed(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"{name[:-1]}() in place: the tensor has another shape afterwards, and the same memory."
     return method
+
+
+def _begin_root(x: Tensor) -> None:
+    """Another tensor takes over what `x` was, so that it may become a view: it is the root of the views of `x` that there are, once these
+    are looked at again (`refresh`)."""
+    root = wrap(x._array)
+    root._node, root._index, root._requires_grad, root._storage = x._node, x._index, x._requires_grad, storage_of(x)
+    x._base = root
+    mark_written((root._storage,))
+    rebound()
 
 
 def _removed(name: str, instead: str) -> Callable[..., Any]:
@@ -201,6 +218,8 @@ def _removed(name: str, instead: str) -> Callable[..., Any]:
     method.__doc__ = f"Raises RuntimeError: it was removed; use {instead}."
     return method
 
+
+_RENAMED = ("unsqueeze_", "squeeze_", "transpose_", "t_", "swapaxes_", "swapdims_")
 
 shell: dict[str, Any] = {
     f.__name__: f
@@ -221,7 +240,7 @@ shell |= {
     "H": property(lambda self: METHODS["adjoint"](self) if self.ndim else self, doc="The transpose of a matrix."),
     "mH": property(lambda self: METHODS["adjoint"](self), doc="The last two dimensions swapped."),
     "real": property(lambda self: self, doc="The tensor itself: there are no complex tensors."),
-    **{name: _renamed(name, METHODS[name[:-1]]) for name in ("unsqueeze_", "squeeze_", "transpose_", "t_", "swapaxes_")},
+    **{name: _renamed(name, METHODS[name[:-1]]) for name in _RENAMED},
 }
 shell |= {
     name: _removed(name, instead)
