@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tracejit.capture.syntax.lists import separate_lists
 from tracejit.capture.syntax.locate import FunctionNode, NotConvertible
+from tracejit.capture.syntax.loop_targets import separate_targets
 from tracejit.capture.syntax.loops import (
     compared,
     integer,
@@ -91,7 +92,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         arguments = node.args.posonlyargs + node.args.args
         self.class_name = class_name
         named = {*code.co_varnames, *code.co_cellvars}  # Python 3.12 keeps names of comprehensions there, too
-        separated = separate_lists(node)
+        separated = separate_lists(node) | separate_targets(node, (*code.co_cellvars, *code.co_freevars))
         self.local = named & set(map(self.mangle, bound_names(node))) | separated
         self.captured = frozenset(code.co_cellvars)
         self.is_generator = bool(code.co_flags & CO_GENERATOR)

@@ -1,0 +1,77 @@
+"""Loops whose target an inner loop overwrites before anything reads it: `for _ in range(a): for _ in range(b):`.
+
+Such a target gets a name of its own, so each of the two loops has a counter.  Nobody can tell: the function reads the name in the bodies of
+inner loops alone, or nowhere.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+from tracejit.capture.syntax.locate import FunctionNode
+from tracejit.capture.syntax.parts import children, walk
+from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, declared_names
+
+__all__ = ["separate_targets"]
+
+
+def separate_targets(node: FunctionNode, captured: Iterable[str]) -> set[str]:
+    """Rename these targets in the syntax of a function: their new names.  captured: the variables that nested functions read."""
+    body: Sequence[ast.AST] = node.body if isinstance(node.body, list) else [node.body]
+    names = {part.id for statement in body for part in walk(statement) if isinstance(part, ast.Name)}
+    if names & LOOKING_AT_VARIABLES:
+        return set()
+    loops = _Loops(set(captured).union(*declared_names(node)))
+    for statement in body:
+        loops.search(statement, ())
+    separated = set()
+    for number, loop in enumerate(loops.overwritten()):
+        assert isinstance(loop.target, ast.Name)
+        own = f"__outer{number}_{loop.target.id}__"
+        if own not in names and not loop.target.id.startswith("__"):  # which classes mangle
+            loop.target.id = own
+            separated.add(own)
+    return separated
+
+
+class _Loops:
+    """The `for` loops of a function with a single name as their target, and which of them reads of that name are in."""
+
+    def __init__(self, shared: set[str]) -> None:
+        self._shared = shared
+        self._outer: list[ast.For] = []  # those with an inner loop of the same target
+        self._read: dict[str, set[int | None]] = {}  # name -> ids of the innermost loops around reads of it; None for none
+
+    def search(self, part: ast.AST, around: tuple[ast.For, ...]) -> None:
+        """around: the loops in whose bodies the part is."""
+        if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Store):
+            self._note(part.id, around)
+        if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
+            self._note(part.target.id, around)
+        if isinstance(part, ast.For) and isinstance(part.target, ast.Name):
+            self._outer += [x for x in around if _name(x) == _name(part) and x not in self._outer]
+            for inner in part.body:
+                self.search(inner, (*around, part))
+            for other in (part.iter, *part.orelse):
+                self.search(other, around)
+        else:
+            for child in children(part):
+                self.search(child, around)
+
+    def _note(self, name: str, around: tuple[ast.For, ...]) -> None:
+        innermost = next((id(loop) for loop in reversed(around) if _name(loop) == name), None)
+        self._read.setdefault(name, set()).add(innermost)
+
+    def overwritten(self) -> list[ast.For]:
+        """The loops whose target nothing reads: neither in their bodies, but in those of inner loops, nor outside of loops."""
+        return [
+            loop
+            for loop in self._outer
+            if _name(loop) not in self._shared and self._read.get(_name(loop), set()).isdisjoint((id(loop), None))
+        ]
+
+
+def _name(loop: ast.For) -> str:
+    assert isinstance(loop.target, ast.Name)
+    return loop.target.id
