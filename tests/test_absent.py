@@ -18,6 +18,7 @@ from torch.export import export
 from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, load
 
 assert torch.fx.GraphModule is __import__("torch.fx").fx.GraphModule
+def annotated(x: torch.futures.Future[int]) -> None: ...
 assert CUDA_HOME is None and not isinstance(torch.nn.Linear(1, 1), (FSDP, torch.fx.GraphModule))
 assert not hasattr(torch.export, "no_such_name") and not hasattr(torch, "no_such_name") and not hasattr(FSDP, "wrap")
 for use in (
@@ -28,7 +29,7 @@ for use in (
         use()
     except NotImplementedError as error:
         print(error)
-for name in ("complex", "sparse_coo_tensor", "as_strided"):
+for name in ("complex", "sparse_coo_tensor", "istft"):
     try:
         getattr(torch, name)
     except AttributeError as error:
@@ -38,7 +39,7 @@ for name in ("complex", "sparse_coo_tensor", "as_strided"):
     done = run("-m", "tracejit.compat", str(script))
     assert done.returncode == 0, done.stderr
     wanted = ("state_dict", "process groups", "Numba", "dense", "concurrent.futures", "backends.mps", "two tensors",
-              "dense", "unfold()")  # fmt: skip
+              "dense", "two tensors")  # fmt: skip
     lines = done.stdout.splitlines()
     assert len(lines) == len(wanted)
     for line, part in zip(lines, wanted, strict=True):
@@ -67,3 +68,22 @@ import torch
 print(torch.nn.utils.weight_norm is weight_norm, callable(torch.nn.parallel.replicate), callable(scatter))
 """
     assert run("-c", program).stdout.split() == ["True", "True", "True"]
+
+
+def test_names_that_stand_elsewhere_are_imported_from_where_pytorch_has_them() -> None:
+    program = """
+import tracejit.compat
+torch = tracejit.compat.install_as_torch()
+from torch.utils import benchmark, cpp_extension, model_zoo
+from torch.nn.utils import clip_grad, weight_norm
+from torch.distributed import fsdp, rpc
+from torch.nn.attention import flex_attention
+from torchvision.models import ResNet18_Weights, resnet18
+print(model_zoo.load_url.__name__, clip_grad.clip_grad_norm_.__name__, callable(weight_norm), isinstance(rpc.RRef, type))
+try:
+    resnet18(weights=ResNet18_Weights.DEFAULT)
+except RuntimeError as error:
+    print("load_state_dict" in str(error))
+"""
+    done = run("-c", program)
+    assert done.stdout.split() == ["load_state_dict_from_url", "clip_grad_norm_", "True", "True", "True"], done.stderr

@@ -127,3 +127,24 @@ def test_compiled_functions_see_hooks_that_were_registered_since() -> None:
     for _ in range(2):
         compiled(tracejit.ones(1, 2)).backward()
     assert counted == [[[1.0, 1.0]]] * 2
+
+
+def test_the_hooks_of_a_module_are_a_mapping_that_takes_them_away() -> None:
+    m, called = tracejit.nn.Linear(2, 2), []
+    handles = [
+        m.register_forward_hook(lambda *a: called.append("after")), m.register_forward_pre_hook(lambda *a: called.append("before")),
+        m.register_full_backward_hook(lambda *a: called.append("backward")),
+    ]  # fmt: skip
+    m(tracejit.ones(1, 2)).sum().backward()
+    assert called == ["before", "after", "backward"]
+    assert [len(h) for h in (m._forward_hooks, m._forward_pre_hooks, m._backward_hooks, m._backward_pre_hooks)] == [1, 1, 1, 0]
+    assert list(m._forward_hooks) == [handles[0].id] and handles[1].id not in m._forward_hooks
+    m._forward_hooks.clear()
+    m._backward_hooks.pop(handles[2].id)
+    m._forward_pre_hooks[7] = lambda *a: called.append("set")
+    called.clear()
+    m(tracejit.ones(1, 2)).sum().backward()
+    assert called == ["before", "set"]
+    handles[0].remove()
+    m._forward_pre_hooks.clear()
+    assert not m._forward_pre_hooks and not m._forward_hooks

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from tracejit.compat.absent import absent_module, is_absent
-from tracejit.compat.names import PACKAGES, PYTORCH_VERSION, SHADOWED, TURNING_OFF, module_for
+from tracejit.compat.names import PACKAGES, PYTORCH_VERSION, SHADOWED, TURNING_OFF, is_alias, module_for
 from tracejit.config import config
 from tracejit.core.missing import missing_names, nearest
 from tracejit.core.namespaces import Namespaces
@@ -30,7 +30,8 @@ def _find(name: str) -> str | None:
     """The module of this library that stands for a module of PyTorch's; None if there is none."""
     for candidate in module_for(name):
         try:
-            if candidate == "tracejit" or importlib.util.find_spec(candidate) is not None:
+            spec = importlib.util.find_spec(candidate)
+            if spec is not None and not isinstance(spec.loader, _AliasLoader):
                 return candidate
         except ModuleNotFoundError:  # a part of the name is no package
             continue
@@ -48,6 +49,22 @@ class _AbsentLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         pass
+
+
+class _AliasLoader(Loader):
+    """Gives the module under a name of PyTorch's for another name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._spec: Any = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self._name)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec  # which the import system has just replaced
 
 
 class _Loader(Loader):
@@ -109,6 +126,10 @@ class _Finder(MetaPathFinder):
     """Finds `torch`, `torchvision` and what is below them."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname.startswith("tracejit."):
+            # `from torch.utils import model_zoo` asks for a module below that of this library
+            name = fullname.replace("tracejit", "torch", 1)
+            return ModuleSpec(fullname, _AliasLoader(name)) if is_absent(name) or is_alias(name) else None
         if fullname.partition(".")[0] not in PACKAGES:
             return None
         stands = None if is_absent(fullname) else _find(fullname)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["PACKAGES", "PYTORCH_VERSION", "SHADOWED", "TURNING_OFF", "module_for"]
+__all__ = ["PACKAGES", "PYTORCH_VERSION", "SHADOWED", "TURNING_OFF", "is_alias", "module_for"]
 
 PYTORCH_VERSION: Final = "2.13.0+tracejit"
 """The version of PyTorch whose names these are."""
@@ -45,6 +45,11 @@ SHADOWED: Final = {
     "torch.nn.utils": ("spectral_norm", "weight_norm"),
 }
 """Modules of PyTorch's, by the one they are in, that have there a function of the same name."""
+
+
+def is_alias(name: str) -> bool:
+    """Whether a module of PyTorch's has another place here."""
+    return name in _MODULES
 
 
 def module_for(name: str) -> list[str]:

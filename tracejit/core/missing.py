@@ -19,7 +19,6 @@ ABSENT_NAMES: Final = {
     **dict.fromkeys(
         ("jagged", "nested_tensor"), "all rows of a tensor are of one size: pad them, and give their lengths or a mask"
     ),
-    "as_strided": "a view with strides of one's own may lie over itself: use unfold(), expand(), slices or reshape()",
 }
 """What is not here for a reason of principle, by the last part of PyTorch's name: why, and what to use."""
 
@@ -70,6 +69,9 @@ class _AbsentClass(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         raise cls.error(cls.message)
+
+    def __getitem__(cls, item: Any) -> Any:
+        return cls  # in annotations
 
     def __getattr__(cls, name: str) -> Any:
         raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}: {cls.message}")

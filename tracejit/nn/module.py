@@ -20,7 +20,7 @@ from tracejit.nn.backward_hooks import BackwardHooks
 from tracejit.nn.conversions import Conversions
 from tracejit.nn.members import Members
 from tracejit.nn.parameter import Parameter
-from tracejit.nn.registered_hooks import Hook, Hooks, hooks_at, register
+from tracejit.nn.registered_hooks import Hook, Hooks, HooksByNumber, hooks_at, register
 from tracejit.nn.state import StateDicts
 from tracejit.tensor import RemovableHandle, Tensor
 
@@ -186,6 +186,22 @@ class Module(Conversions, StateDicts):
         return self._register_hook("after backward", hook, prepend, False)
 
     register_backward_hook = register_full_backward_hook
+
+    @property
+    def _forward_hooks(self) -> HooksByNumber:
+        return HooksByNumber(self, "_hooks", "after", "after always")
+
+    @property
+    def _forward_pre_hooks(self) -> HooksByNumber:
+        return HooksByNumber(self, "_hooks", "before")
+
+    @property
+    def _backward_hooks(self) -> HooksByNumber:
+        return HooksByNumber(self, "_hooks", "after backward")
+
+    @property
+    def _backward_pre_hooks(self) -> HooksByNumber:
+        return HooksByNumber(self, "_hooks", "before backward")
 
     # ---- members ----------------------------------------------------------------------------------------------------
     def _check_name(self, kind: str, name: str) -> None:

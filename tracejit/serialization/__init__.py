@@ -22,6 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 _STRUCTURE = "tracejit.structure"
+MAP_LOCATION = Any  # the type of map_location: it changes nothing
 
 
 def save(obj: Any, f: Any, *pickle_options: Any, format: str = "safetensors", **options: Any) -> None:

@@ -398,6 +398,54 @@ def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
     return views.unfold(input, dim=at, size=size, step=step, dilation=1)
 
 
+@public()
+def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
+    """The view with the element at `storage_offset + sum of index * stride` in each place, of the elements of a contiguous tensor.
+
+    storage_offset counts as `input.storage_offset()` does, and is that by default.  The view is made of slices, reshapes and windows, so
+    gradients of elements in several places are summed.  Raises RuntimeError for a tensor
+    that is not contiguous, and for places outside of its elements."""
+    size, stride = [int(n) for n in size], [int(n) for n in stride]
+    if len(size) != len(stride):
+        raise RuntimeError(f"as_strided(): mismatch in length of strides and shape, got {len(stride)} and {len(size)}")
+    if min(size, default=0) < 0 or min(stride, default=0) < 0:
+        raise RuntimeError(f"as_strided(): sizes and strides must not be negative, got size={size}, stride={stride}")
+    if not input.is_contiguous():
+        raise RuntimeError(
+            "as_strided(): expected a contiguous tensor, whose elements are one after the other; call contiguous() first"
+        )
+    first = 0 if storage_offset is None else int(storage_offset) - input.storage_offset()
+    count = product(tuple(input.shape))
+    out = reshape(input, -1)
+    if 0 in size:
+        return reshape(views.slice_(out, dim=0, start=0, stop=0, step=1), *size)
+    last = first + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if first < 0 or last >= count:
+        raise RuntimeError(
+            f"as_strided(): size={size}, stride={stride} and storage_offset={storage_offset} reach elements {first} to {last} of {count}"
+        )
+    out = views.slice_(out, dim=0, start=first, stop=count, step=1)
+    moving = sorted((d for d in range(len(size)) if size[d] > 1 and stride[d]), key=lambda d: -stride[d])
+    for i, d in enumerate(moving):
+        n, step, at = size[d], stride[d], out.ndim - 1
+        rest = 1 + sum((size[e] - 1) * stride[e] for e in moving[i + 1 :])
+        if rest == 1:
+            out = views.slice_(out, dim=at, start=0, stop=(n - 1) * step + 1, step=step)
+            break
+        if rest <= step and out.shape[at] >= n * step:  # nothing lies over itself: rows of `step` elements
+            out = views.slice_(out, dim=at, start=0, stop=n * step, step=1)
+            out = views.slice_(reshape(out, *out.shape[:at], n, step), dim=at + 1, start=0, stop=rest, step=1)
+        else:
+            out = views.slice_(out, dim=at, start=0, stop=(n - 1) * step + rest, step=1)
+            out = unfold(out, at, rest, step)
+    else:
+        out = views.slice_(out, dim=out.ndim - 1, start=0, stop=1, step=1)
+        out = reshape(out, *out.shape[:-1])
+    order = [moving.index(d) for d in range(len(size)) if d in moving]
+    out = reshape(views.permute(out, dims=tuple(order)), *[n if d in moving else 1 for d, n in enumerate(size)])
+    return out if tuple(out.shape) == tuple(size) else out.expand(size)
+
+
 @public(method=False)
 def block_diag(*tensors: Any) -> Any:
     """Matrices along the diagonal of a matrix, zeros elsewhere."""

@@ -35,6 +35,15 @@ def _refuse_complex_methods(self: Any, name: str) -> Any:
     )
 
 
+def _refuse_arithmetic(self: Any, *operands: Any) -> Any:
+    raise TypeError(
+        "fft: the result is a pair of real tensors, since tensors hold no complex numbers: compute with .real and .imag; the product of "
+        "(a, b) and (c, d) is (a * c - b * d, a * d + b * c), and |z| is hypot(z.real, z.imag)"
+    )
+
+
+for _name in ("abs", "add", "matmul", "mul", "neg", "pow", "radd", "rmul", "rsub", "rtruediv", "sub", "truediv"):
+    setattr(Parts, f"__{_name}__", _refuse_arithmetic)
 setattr(Parts, "__getattr__", _refuse_complex_methods)  # noqa: B010  (a type checker takes an assignment for a redefinition)
 
 

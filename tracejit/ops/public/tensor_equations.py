@@ -18,7 +18,7 @@ from tracejit.ops.failures import cholesky_info, lu_info
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import permute, reshape
 from tracejit.ops.public.derive import public
-from tracejit.ops.public.keywords import of_tensors
+from tracejit.ops.public.keywords import of_tensors, write_out
 from tracejit.ops.public.linear_algebra import cholesky_, inverse, solve
 from tracejit.ops.public.movement import expand, flip
 from tracejit.ops.public.reduce import any_, cumprod
@@ -41,31 +41,36 @@ def _sound(name: str, a: Any, info: Any, check_errors: bool) -> tuple[Any, Any]:
     return good, where(good, a, eye(rows=a.shape[-1], columns=a.shape[-1], dtype=a.dtype))
 
 
+def _given_out(name: str, result: Any, out: Any) -> Any:
+    """The result, in the pair of tensors `out` where there is one."""
+    return result if out is None else type(result)(*write_out(name, out, result))
+
+
 @of_tensors
 @in_float32
-def cholesky_ex(a: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
+def cholesky_ex(a: Any, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> Any:
     """(L, info): cholesky() of symmetric matrices (*, n, n), NaN for those that are not positive definite.
 
     info (*): the order of the first leading minor that is not positive, or 0.  Raises LinAlgError for one if check_errors."""
     info = cholesky_info(a)
     good, sound = _sound("cholesky_ex", a, info, check_errors)
-    return CholeskyInfo(where(good, cholesky_(sound, upper=upper), float("nan")), info)
+    return _given_out("cholesky_ex", CholeskyInfo(where(good, cholesky_(sound, upper=upper), float("nan")), info), out)
 
 
 @of_tensors
 @in_float32
-def inv_ex(a: Any, *, check_errors: bool = False) -> Any:
+def inv_ex(a: Any, *, check_errors: bool = False, out: Any = None) -> Any:
     """(inverse, info): inv() of matrices (*, n, n), NaN for singular ones.
 
     info (*): the place, from 1, of the first pivot that is zero, or 0.  Raises LinAlgError for one if check_errors."""
     info = lu_info(a)
     good, sound = _sound("inv_ex", a, info, check_errors)
-    return InverseInfo(where(good, inverse(sound), float("nan")), info)
+    return _given_out("inv_ex", InverseInfo(where(good, inverse(sound), float("nan")), info), out)
 
 
 @of_tensors
 @in_float32
-def solve_ex(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+def solve_ex(a: Any, b: Any, *, left: bool = True, check_errors: bool = False, out: Any = None) -> Any:
     """(result, info): solve(), NaN where a matrix is singular.
 
     info: the place, from 1, of the first pivot that is zero, or 0.  Raises LinAlgError for one if check_errors."""
@@ -73,7 +78,7 @@ def solve_ex(a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -
     good, sound = _sound("solve_ex", a, info, check_errors)
     vectors = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
     good = reshape(good, shape=good.shape[:-1]) if vectors else good
-    return SolveInfo(where(good, solve(sound, b, left=left), float("nan")), info)
+    return _given_out("solve_ex", SolveInfo(where(good, solve(sound, b, left=left), float("nan")), info), out)
 
 
 @of_tensors

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
-__all__ = ["refuse_weights"]
+__all__ = ["refuse_weights", "weights_of"]
 
 
 def refuse_weights(name: str, weights: Any, pretrained: Any) -> None:
@@ -14,3 +15,8 @@ def refuse_weights(name: str, weights: Any, pretrained: Any) -> None:
             f"{name}(): trained weights are not downloaded, got {weights if weights is not None else f'pretrained={pretrained}'}; make the "
             "model without them and load_state_dict(load(file)) a file of torchvision's"
         )
+
+
+def weights_of(name: str) -> Any:
+    """The names of trained weights, `ResNet18_Weights` ...: a model that is asked for them raises the error that says what to do."""
+    return enum.Enum(f"{name}_Weights", {"IMAGENET1K_V1": "IMAGENET1K_V1", "DEFAULT": "IMAGENET1K_V1"}, module=__name__)
