@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import i0e, i1e
+from scipy.stats import genpareto
 
 import tracejit
 from tracejit import distributions
@@ -44,6 +45,12 @@ CASES: list[tuple[str, dict[str, Any], Any]] = [
     ("LKJCholesky", {"dim": 2, "concentration": 1.0}, [[1.0, 0.0], [-0.6, 0.8]]),
     ("VonMises", {"loc": [0.5, -2.0, 3.0], "concentration": [0.3, 4.0, 60.0]}, [0.3, -2.5, 3.1]),
     ("Kumaraswamy", {"concentration1": [0.5, 3.0, 2.0], "concentration0": [2.0, 1.7, 0.8]}, [0.3, 0.9, 0.5]),
+    ("ContinuousBernoulli", {"probs": [0.2, 0.9, 0.4995]}, [0.3, 0.9, 0.2]),
+    ("ContinuousBernoulli", {"logits": [-1.0, 3.0]}, [0.3, 0.9]),
+    ("FisherSnedecor", {"df1": [3.0, 9.0], "df2": [30.0, 42.0]}, [0.3, 2.0]),
+    ("InverseGamma", {"concentration": [9.0, 10.5], "rate": [2.0, 0.7]}, [0.3, 2.0]),
+    ("LogisticNormal", {"loc": [0.2, -0.3], "scale": [1.0, 0.5]}, [0.2, 0.5, 0.3]),
+    ("Wishart", {"df": [3.5, 5.0], "covariance_matrix": MATRIX.tolist()}, [[1.0, 0.2], [0.2, 2.0]]),
     ("LogNormal", {"loc": [0.0, 0.5], "scale": [0.4, 0.3]}, [0.3, 2.0]),
     ("HalfNormal", {"scale": [0.4, 3.0]}, [0.3, 2.0]),
     ("HalfCauchy", {"scale": [0.4, 3.0]}, [0.3, 2.0]),
@@ -161,6 +168,7 @@ UNKNOWN = {
     "Gamma": {"cdf"},
     "Chi2": {"cdf"},
     "OneHotCategorical": {"values"},
+    "InverseGamma": {"cdf"},
     "Kumaraswamy": {"mode"},
     "VonMises": {"variance", "stddev"},
 }
@@ -221,7 +229,7 @@ def test_a_compiled_call_with_a_distribution_is_the_eager_call(name: str, option
 
 
 WITHOUT_MOMENTS = (
-    "LKJCholesky", "VonMises", "Cauchy", "HalfCauchy", "RelaxedBernoulli", "RelaxedOneHotCategorical", "squashed normal",
+    "LKJCholesky", "LogisticNormal", "VonMises", "Cauchy", "HalfCauchy", "RelaxedBernoulli", "RelaxedOneHotCategorical", "squashed normal",
     "falling affine normal", "broadcast affine normal", "normal vectors as probabilities", "vectors of exponentials", "reshaped normal",
     "powers and logarithms",
 )  # fmt: skip
@@ -268,7 +276,7 @@ def test_the_cdf_of_draws_is_uniform_and_the_entropy_is_the_mean_of_minus_log_p(
 
 
 WITHOUT_CHECKS = (
-    "LKJCholesky", "VonMises",
+    "FisherSnedecor", "LKJCholesky", "LogisticNormal", "VonMises",
     "Poisson", "Binomial", "NegativeBinomial", "RelaxedOneHotCategorical", "RelaxedBernoulli", "normal vectors as probabilities",
     "vectors of exponentials", "reshaped normal", "mixtures of gamma vectors",
 )  # fmt: skip
@@ -677,3 +685,66 @@ def test_the_mode_of_kumaraswamy_is_where_the_density_is_greatest() -> None:
     grid = tracejit.linspace(0.001, 0.999, 999).unsqueeze(-1)
     np.testing.assert_allclose(d.mode[:2].numpy(), grid[d.log_prob(grid).argmax(0)[:2], 0].numpy(), atol=1.1e-3)
     assert d.mode[2].isnan()
+
+
+def test_the_entropy_of_an_exponential_family_follows_from_its_normaliser() -> None:
+    class Exponential(distributions.ExponentialFamily):
+        def __init__(self, rate: Any) -> None:
+            self.rate = rate
+            super().__init__(tuple(rate.shape))
+
+        @property
+        def _natural_params(self) -> Any:
+            return (-self.rate,)
+
+        def _log_normalizer(self, x: Any) -> Any:  # type: ignore[override]
+            return -(-x).log()
+
+        @property
+        def _mean_carrier_measure(self) -> Any:
+            return 0
+
+    rate = tracejit.tensor([0.5, 3.0], dtype=tracejit.float64, requires_grad=True)
+    entropy = Exponential(rate).entropy()
+    entropy.sum().backward()
+    np.testing.assert_allclose(entropy.detach().numpy(), 1 - np.log([0.5, 3.0]))
+    np.testing.assert_allclose(rate.grad.numpy(), [-2.0, -1 / 3])
+    assert isinstance(distributions.Normal(0.0, 1.0), distributions.ExponentialFamily)
+
+
+def test_a_wishart_distribution_is_given_by_any_of_three_matrices() -> None:
+    covariance, x = tracejit.tensor(MATRIX), tracejit.tensor([[1.0, 0.2], [0.2, 2.0]], dtype=tracejit.float64)
+    wanted = distributions.Wishart(3.5, covariance)
+    for given in ({"precision_matrix": covariance.inverse()}, {"scale_tril": tracejit.linalg.cholesky(covariance)}):
+        d = distributions.Wishart(3.5, **given)
+        for a, b in (
+            (d.log_prob(x), wanted.log_prob(x)),
+            (d.entropy(), wanted.entropy()),
+            (d.mean, wanted.mean),
+            (d.mode, wanted.mode),
+        ):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9)
+    with pytest.raises(ValueError, match="greater than ndim - 1 = 1"):
+        distributions.Wishart(0.5, tracejit.eye(2))
+    with pytest.raises(ValueError, match="Exactly one of"):
+        distributions.Wishart(3.0)
+
+
+@pytest.mark.parametrize("concentration", [0.2, 0.0, -0.7])
+def test_the_generalised_pareto_distribution_is_that_of_scipy(concentration: float) -> None:
+    d = distributions.GeneralizedPareto(tracejit.tensor(1.0, dtype=tracejit.float64), 2.0, concentration)
+    theirs = genpareto(concentration, 1.0, 2.0)
+    x = np.array([1.0, 1.5, 3.0])
+    known = {"log_prob": theirs.logpdf, "cdf": theirs.cdf, "log_cdf": theirs.logcdf, "log_survival_function": theirs.logsf}
+    for name, wanted in known.items():
+        with np.errstate(divide="ignore"):
+            np.testing.assert_allclose(getattr(d, name)(tracejit.tensor(x)).numpy(), wanted(x), rtol=1e-9, atol=1e-12)
+    levels = np.array([0.1, 0.5, 0.9])
+    np.testing.assert_allclose(d.icdf(tracejit.tensor(levels)).numpy(), theirs.ppf(levels), rtol=1e-9)
+    np.testing.assert_allclose([d.mean.item(), d.variance.item()], theirs.stats("mv"), rtol=1e-9)
+    assert d.entropy().item() == pytest.approx(theirs.entropy(), rel=1e-6)
+    drawn = d.sample((8000,))
+    assert bool(d.support.check(drawn).all()) and d.expand((3,)).log_prob(drawn[:3]).shape == (3,)
+    np.testing.assert_allclose([(d.cdf(drawn) < q).double().mean().item() for q in levels], levels, atol=0.025)
+    with pytest.raises(ValueError, match="within the support"):
+        d.log_prob(tracejit.tensor(0.5, dtype=tracejit.float64))

@@ -9,21 +9,27 @@ from tracejit.distributions import (
     chi2,
     constraint_registry,
     constraints,
+    continuous_bernoulli,
     dirichlet,
     distribution,
+    exp_family,
     exponential,
+    fishersnedecor,
     gamma,
+    generalized_pareto,
     geometric,
     gumbel,
     half_cauchy,
     half_normal,
     independent,
+    inverse_gamma,
     kl,
     kl_moments,
     kumaraswamy,
     laplace,
     lkj_cholesky,
     log_normal,
+    logistic_normal,
     lowrank_multivariate_normal,
     mixture_same_family,
     multinomial,
@@ -42,26 +48,33 @@ from tracejit.distributions import (
     utils,
     von_mises,
     weibull,
+    wishart,
 )
 from tracejit.distributions.bernoulli import Bernoulli
 from tracejit.distributions.beta import Beta
 from tracejit.distributions.categorical import Categorical, OneHotCategorical, OneHotCategoricalStraightThrough
 from tracejit.distributions.cauchy import Cauchy
 from tracejit.distributions.constraint_registry import biject_to, transform_to
+from tracejit.distributions.continuous_bernoulli import ContinuousBernoulli
 from tracejit.distributions.dirichlet import Dirichlet
 from tracejit.distributions.discrete import Binomial, Geometric, Poisson
 from tracejit.distributions.distribution import Distribution
+from tracejit.distributions.exp_family import ExponentialFamily
 from tracejit.distributions.exponential import Exponential
+from tracejit.distributions.fishersnedecor import FisherSnedecor
 from tracejit.distributions.gamma import Chi2, Gamma
+from tracejit.distributions.generalized_pareto import GeneralizedPareto
 from tracejit.distributions.gumbel import Gumbel
 from tracejit.distributions.half_cauchy import HalfCauchy
 from tracejit.distributions.half_normal import HalfNormal
 from tracejit.distributions.independent import Independent
+from tracejit.distributions.inverse_gamma import InverseGamma
 from tracejit.distributions.kl import kl_divergence, register_kl
 from tracejit.distributions.kumaraswamy import Kumaraswamy
 from tracejit.distributions.laplace import Laplace
 from tracejit.distributions.lkj_cholesky import LKJCholesky
 from tracejit.distributions.log_normal import LogNormal
+from tracejit.distributions.logistic_normal import LogisticNormal
 from tracejit.distributions.lowrank_multivariate_normal import LowRankMultivariateNormal
 from tracejit.distributions.mixture_same_family import MixtureSameFamily
 from tracejit.distributions.multinomial import Multinomial
@@ -98,6 +111,7 @@ from tracejit.distributions.transforms import (
 from tracejit.distributions.uniform import Uniform
 from tracejit.distributions.von_mises import VonMises
 from tracejit.distributions.weibull import Weibull
+from tracejit.distributions.wishart import Wishart
 
 __all__ = [
     "AbsTransform",
@@ -110,23 +124,29 @@ __all__ = [
     "Cauchy",
     "Chi2",
     "ComposeTransform",
+    "ContinuousBernoulli",
     "CorrCholeskyTransform",
     "CumulativeDistributionTransform",
     "Dirichlet",
     "Distribution",
     "ExpTransform",
     "Exponential",
+    "ExponentialFamily",
+    "FisherSnedecor",
     "Gamma",
+    "GeneralizedPareto",
     "Geometric",
     "Gumbel",
     "HalfCauchy",
     "HalfNormal",
     "Independent",
     "IndependentTransform",
+    "InverseGamma",
     "Kumaraswamy",
     "LKJCholesky",
     "Laplace",
     "LogNormal",
+    "LogisticNormal",
     "LowRankMultivariateNormal",
     "LowerCholeskyTransform",
     "MixtureSameFamily",
@@ -155,6 +175,7 @@ __all__ = [
     "Uniform",
     "VonMises",
     "Weibull",
+    "Wishart",
     "bernoulli",
     "beta",
     "biject_to",
@@ -164,22 +185,28 @@ __all__ = [
     "chi2",
     "constraint_registry",
     "constraints",
+    "continuous_bernoulli",
     "dirichlet",
     "distribution",
+    "exp_family",
     "exponential",
+    "fishersnedecor",
     "gamma",
+    "generalized_pareto",
     "geometric",
     "gumbel",
     "half_cauchy",
     "half_normal",
     "identity_transform",
     "independent",
+    "inverse_gamma",
     "kl",
     "kl_divergence",
     "kumaraswamy",
     "laplace",
     "lkj_cholesky",
     "log_normal",
+    "logistic_normal",
     "lowrank_multivariate_normal",
     "mixture_same_family",
     "multinomial",
@@ -200,4 +227,5 @@ __all__ = [
     "utils",
     "von_mises",
     "weibull",
+    "wishart",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from tracejit.autograd.grad_mode import no_grad
 from tracejit.distributions import constraints
 from tracejit.distributions.distribution import Distribution, probabilities_and_logits, tiny
+from tracejit.distributions.exp_family import ExponentialFamily
 from tracejit.functional import binary_cross_entropy_with_logits
 from tracejit.functions import arange, bernoulli, broadcast_tensors
 
@@ -37,7 +38,7 @@ class FromProbsOrLogits(Distribution):
         return self.batch_shape
 
 
-class Bernoulli(FromProbsOrLogits):
+class Bernoulli(FromProbsOrLogits, ExponentialFamily):
     """1 with probability `probs` (or sigmoid(logits)), else 0."""
 
     arg_constraints: ClassVar = {"probs": constraints.unit_interval, "logits": constraints.real}

@@ -6,13 +6,14 @@ from typing import Any, ClassVar
 
 from tracejit.distributions import constraints
 from tracejit.distributions.dirichlet import Dirichlet
-from tracejit.distributions.distribution import Distribution, broadcast
+from tracejit.distributions.distribution import broadcast
+from tracejit.distributions.exp_family import ExponentialFamily
 from tracejit.functions import stack
 
 __all__ = ["Beta"]
 
 
-class Beta(Distribution):
+class Beta(ExponentialFamily):
     """Numbers in [0, 1]: the first of two probabilities of the Dirichlet distribution."""
 
     arg_constraints: ClassVar = {"concentration1": constraints.positive, "concentration0": constraints.positive}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tracejit.distributions import constraints
-from tracejit.distributions.distribution import Distribution, broadcast
+from tracejit.distributions.distribution import broadcast
+from tracejit.distributions.exp_family import ExponentialFamily
 from tracejit.distributions.gamma import standard_gamma
 
 __all__ = ["Dirichlet"]
 
 
-class Dirichlet(Distribution):
+class Dirichlet(ExponentialFamily):
     """Probabilities of k categories; the last dimension of `concentration` has k elements."""
 
     arg_constraints: ClassVar = {"concentration": constraints.independent(constraints.positive, 1)}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tracejit.distributions import constraints
-from tracejit.distributions.distribution import Distribution, broadcast
+from tracejit.distributions.distribution import broadcast
+from tracejit.distributions.exp_family import ExponentialFamily
 from tracejit.functions import empty
 
 __all__ = ["Exponential"]
 
 
-class Exponential(Distribution):
+class Exponential(ExponentialFamily):
     """Exponential numbers of a given rate."""
 
     arg_constraints: ClassVar = {"rate": constraints.positive}

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tracejit.distributions import constraints
-from tracejit.distributions.distribution import Distribution, broadcast, tiny
+from tracejit.distributions.distribution import broadcast, tiny
+from tracejit.distributions.exp_family import ExponentialFamily
 from tracejit.functions import rand
 from tracejit.ops.elementwise.incomplete import gamma_quantile, gammainc
 from tracejit.tensor import Tensor
@@ -30,7 +31,7 @@ def standard_gamma_of(concentration: Tensor, generator: Any = None) -> Any:
     return standard_gamma(concentration, tuple(concentration.shape))
 
 
-class Gamma(Distribution):
+class Gamma(ExponentialFamily):
     """Gamma numbers of shape `concentration` and a rate."""
 
     arg_constraints: ClassVar = {"concentration": constraints.positive, "rate": constraints.positive}

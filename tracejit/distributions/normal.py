@@ -6,13 +6,14 @@ import math
 from typing import Any, ClassVar
 
 from tracejit.distributions import constraints
-from tracejit.distributions.distribution import Distribution, broadcast
+from tracejit.distributions.distribution import broadcast
+from tracejit.distributions.exp_family import ExponentialFamily
 from tracejit.functions import erf, erfinv, randn
 
 __all__ = ["Normal"]
 
 
-class Normal(Distribution):
+class Normal(ExponentialFamily):
     """Normal numbers with mean `loc` and standard deviation `scale`."""
 
     arg_constraints: ClassVar = {"loc": constraints.real, "scale": constraints.positive}

@@ -61,8 +61,7 @@ def stft(
     if return_complex:
         return parts
     warn(
-        "stft with return_complex=False is deprecated. In a future pytorch release, stft will return complex tensors for all inputs",
-        stacklevel=2,
+        "stft with return_complex=False is deprecated. In a future pytorch release, stft will return complex tensors for all inputs"
     )
     return FUNCTIONS["stack"](tuple(parts), -1)
 
