@@ -159,8 +159,10 @@ def float_product(sizes: Iterable[Dim]) -> float:
 
 def largest(sizes: Sequence[Dim]) -> Dim:
     """The largest size; where some are symbolic, without a question which one that is."""
-    symbol = next((n for n in sizes if active(n)), None)
-    return max(sizes) if symbol is None else symbol.env.compute("max", *sizes)  # type: ignore[attr-defined, no-any-return]
+    for n in sizes:
+        if type(n) is not int and active(n):
+            return n.env.compute("max", *sizes)  # type: ignore[attr-defined, no-any-return]
+    return max(sizes)
 
 
 def _applied(function: Callable[[float], Any], x: float) -> Any:

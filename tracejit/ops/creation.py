@@ -77,7 +77,10 @@ def _arange_element(b: Any, at: Any, start: Any, step: Any, length: int, dtype: 
 )
 def arange(start: Any, step: Any, length: int, dtype: DType) -> Any:
     """start + i * step for i in range(length), computed in float64 (int64 for integers) and rounded once to `dtype`."""
-    return converted(start + np.arange(length) * step, dtype)
+    counted = np.arange(length)
+    if not (type(start) is type(step) is int and start == 0 and step == 1):
+        counted = start + counted * step
+    return counted if counted.dtype is dtype.numpy else converted(counted, dtype)
 
 
 @custom(

@@ -183,7 +183,8 @@ def _first_of(row: Any, count: int, descending: bool) -> Any:
     divided.partition(last)
     limit = divided[last]
     (places,) = (row >= limit if descending else row <= limit).nonzero()
-    if len(places) < count or (descending and np.isnan(divided[last:]).any()):  # NaN is among them
+    greatest = np.maximum.reduce(divided[last:]) if descending else limit
+    if len(places) < count or greatest != greatest:  # NaN is among them
         return _order(row, 0, descending, count)
     return places[_order(row[places], 0, descending, count)]  # stable: of equal elements the first ones come first
 

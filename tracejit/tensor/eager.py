@@ -95,7 +95,8 @@ class EagerInterpreter(Interpreter):
                     needs = _NEEDS[requires, False]
                 else:
                     return self._general(op, operands, attributes)
-                if (dtype is _F32 or dtype is _F64) and ufunc is not None:
+                is_float = dtype is _F32 or dtype is _F64
+                if ufunc is not None and (is_float or (dtype is _I64 and op.is_ufunc and (b is not y or kind is int))):
                     thread = state
                     second = _constant(b, dtype) if b is y else b
                     try:
@@ -109,11 +110,6 @@ class EagerInterpreter(Interpreter):
                     if requires and thread.grad_enabled and op.vjp_rule is not None:
                         _record_binary(op, operands, a, b, attributes, needs, out)
                     return out
-                if dtype is _I64 and op.is_ufunc and (b is not y or kind is int):
-                    try:
-                        return wrap(_run_quietly(ufunc, a, _constant(b, dtype) if b is y else b))
-                    except ValueError as error:
-                        raise _shape_error(op, operands, attributes, error) from None
             elif isinstance(y, Tensor) and ((kind := type(x)) is float or kind is int):
                 if y._base is not None:
                     refresh(y)

@@ -168,37 +168,38 @@ def broadcast_tensors(*tensors: Any) -> list[Any]:
     return [views.expand(x, shape=shape) for x in tensors]
 
 
-def _tensors(name: str, tensors: Any) -> tuple[Any, ...]:
-    """Tensors that are to be joined, in their common dtype."""
-    if not isinstance(tensors, tuple | list):
+def _tensors(name: str, tensors: Any) -> tuple[tuple[Any, ...], list[int]]:
+    """Tensors that are to be joined, in their common dtype, and how many dimensions they have."""
+    if not isinstance(tensors, (tuple, list)):
         raise TypeError(f"{name}(): expected a tuple or list of Tensors, got {tensors.__class__.__name__}")
     if not tensors:
         raise (ValueError if name == "cat" else RuntimeError)(f"{name}(): expected a non-empty list of Tensors")
     try:
-        given: list[Any] = [x._array.dtype for x in tensors]
+        arrays: Any = [x._array for x in tensors]
+        given: list[Any] = [a.dtype for a in arrays]
         is_tensor = True
     except AttributeError as error:  # of what is no tensor, or is one without contents
         if is_foreign(error):
             raise
-        given = [getattr(x, "dtype", None) for x in tensors]
+        arrays, given = tensors, [getattr(x, "dtype", None) for x in tensors]
         is_tensor = type(given[0]) is dtypes.DType
     if is_tensor and given.count(given[0]) == len(given):
-        return tuple(tensors)
+        return tuple(tensors), [a.ndim for a in arrays]
     for i, x in enumerate(tensors):
         if not hasattr(x, "ndim"):
             raise TypeError(f"{name}(): expected Tensor as element {i} of tensors, but got {x.__class__.__name__}; use tensor()")
     target = common_dtype(tuple(tensors))
-    return tuple([x if x.dtype is target else cast(x, dtype=target) for x in tensors])
+    return tuple([x if x.dtype is target else cast(x, dtype=target) for x in tensors]), [x.ndim for x in tensors]
 
 
 @public(method=False, aliases=("concat", "concatenate"))
 def cat(tensors: Any, dim: int = 0) -> Any:
     """Tensors joined along `dim`; all other sizes must be equal.  Raises RuntimeError otherwise."""
-    xs = _tensors("cat", tensors)
-    ranks = [x.ndim for x in xs]
-    if ranks.count(ranks[0]) != len(ranks):  # empty vectors go with tensors of any rank
+    xs, ranks = _tensors("cat", tensors)
+    rank = ranks[0]
+    if ranks.count(rank) != len(ranks):  # empty vectors go with tensors of any rank
         xs = tuple([x for x in xs if x.shape != (0,)])
-    rank = xs[0].ndim
+        rank = xs[0].ndim
     if not rank:
         raise RuntimeError("cat(): zero-dimensional tensors cannot be concatenated; use stack()")
     return state.top.bind(copies.cat, xs, {"dim": normalise_dim("cat", dim, rank)})
@@ -209,8 +210,8 @@ def stack(tensors: Any, dim: int = 0) -> Any:
     """Tensors of one shape along a new dimension `dim` of the result: n of shape (a, b) give (n, a, b) for dim=0.
 
     Raises RuntimeError for an empty list and for different shapes, IndexError for a dimension out of range."""
-    xs = _tensors("stack", tensors)
-    return state.top.bind(copies.stack, xs, {"dim": normalise_dim("stack", dim, xs[0].ndim + 1)})
+    xs, ranks = _tensors("stack", tensors)
+    return state.top.bind(copies.stack, xs, {"dim": normalise_dim("stack", dim, ranks[0] + 1)})
 
 
 @public("detach", method=False)
