@@ -33,6 +33,10 @@ def _is_iterable(value: Any) -> bool:
     return hasattr(type(value), "__iter__") or (hasattr(type(value), "__getitem__") and is_user_instance(value))
 
 
+_TAKEN_WHOLE: dict[type, tuple[int, ...]] = {itertools.repeat: (0,), itertools.count: (0, 1)}
+"""Which arguments of iterators these do not iterate over."""
+
+
 class TypeCallHandlers(Handlers):
     """`int(x)`, `list(xs)`, `zip(a, b)`, `str(x)` ..."""
 
@@ -58,7 +62,7 @@ class TypeCallHandlers(Handlers):
             arguments, keywords = recorder.builtin_calls.with_callbacks(
                 cls, arguments, {k: recorder.contents.settled(v) for k, v in keywords.items()}
             )
-            places = CALLED_BACK.get(cls, ())
+            places = CALLED_BACK.get(cls, ()) or _TAKEN_WHOLE.get(cls, ())
             patterns = (None, ()) if cls is itertools.starmap else (None,) * len(arguments)
             arguments = tuple(
                 recorder.iteration.iterate(a, pattern) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
