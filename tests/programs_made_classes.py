@@ -243,6 +243,31 @@ def function_with_a_setup_of_its_context():
 
 
 @program()
+def function_with_a_forward_pass_under_autocast():
+    def fn(a, n):
+        class Scaled(T.autograd.Function):
+            @staticmethod
+            @T.amp.custom_fwd(device_type="cpu", cast_inputs=T.float32)
+            def forward(ctx, v):
+                ctx.save_for_backward(v)
+                return v * n
+
+            @staticmethod
+            @T.amp.custom_bwd(device_type="cpu")
+            def backward(ctx, g):
+                (v,) = ctx.saved_tensors
+                return g * n + v
+
+        y = Scaled.apply(a).sum()
+        with T.autocast("cpu"):
+            y = y + Scaled.apply(a * 2).sum()
+        y.backward()
+        return y.detach()
+
+    return over_leaves(fn, (2.0,), (3.0,), (0.5,))
+
+
+@program()
 def function_differentiable_once():
     def fn(a, n):
         class Once(T.autograd.Function):

@@ -555,13 +555,13 @@ class Frame:
     def class_bases(self, name: str, bases: tuple[Any, ...]) -> tuple[Any, ...]:
         """The bases of a class that is about to be made."""
         recorder = active()
-        return tuple(map(stored, bases)) if recorder is None else recorder.classes.bases(name, bases)
+        return tuple(map(stored, bases)) if recorder is None else recorder.classes.check_bases(name, bases)
 
     def class_maker(self, name: str, metaclass: Any) -> Any:
         """What makes a class of its names once its body has run.  metaclass: what the statement says, or None."""
         recorder = active()
         usual = type if metaclass is None else stored(metaclass)
-        return usual if recorder is None else recorder.classes.maker(name, usual)
+        return usual if recorder is None else recorder.classes.class_maker(name, usual)
 
     def class_name(self, name: str) -> Any:
         """A name in the body of a class that the body binds."""

@@ -220,6 +220,7 @@ INLINED_TYPES: set[type] = set()
 """Callables that stand for the function in their `__wrapped__`: compiled/compile.py registers its CompiledFunction here."""
 
 _CONVERTED_PACKAGES = (
+    "tracejit.amp.custom.",
     "tracejit.amp.grad_scaler.",
     "tracejit.autograd.functional.",
     "tracejit.core.settings.",
@@ -240,7 +241,7 @@ C_METHODS: tuple[type, ...] = (types.MethodDescriptorType, types.WrapperDescript
 @functools.cache
 def is_library_module(name: str | None) -> bool:
     """Whether functions of this module run natively: the eager library without the layers from nn upwards,
-    GradScaler and derivatives of functions, which are ordinary Python."""
+    GradScaler, custom_fwd and derivatives of functions, which are ordinary Python."""
     if name is None:
         return False
     dotted = name + "."

@@ -192,7 +192,7 @@ class Session(Recorder):
         given, named = Name("args"), Name("kwargs")
         other_names = Name("list").call(named).differs(ListOf(tuple(map(Constant, kwargs)))) if kwargs else named
         self.miss_if(given.length().differs(len(args)).otherwise(other_names))
-        self.identities.given(kwargs)
+        self.identities.note_placeless(kwargs)
         self.facts.note("mode", "the arguments", f"{len(args)} by position{''.join(f', {name}' for name in kwargs)}")
         self.miss_if(Name("state").get("grad_enabled").is_not(state.grad_enabled))
         self.facts.note("mode", "grad mode", str(state.grad_enabled))

@@ -53,7 +53,7 @@ _OF_TENSORS: Final = frozenset(
     {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving", "sized"}
     | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "taken_out", "unrolled", "remarks", "rows", "views"}
     | {"_prepared", "_followed", "_native", "_makers", "_known_strides", "_patched_writes", "_has_plain_writes"}
-    | {"of_objects", "opened", "branches", "equal_texts"}
+    | {"of_objects", "opened", "branches", "placeless_texts"}
 )
 """What is known of values, of numbers in them, of objects and functions that the call has made, and of loops: each step adds to it."""
 OF_READING: Final = frozenset(

@@ -139,7 +139,7 @@ class AttributeHandlers(Handlers):
                 recorder.miss_if(recorder.constant(cls).get("__mro__").is_not(recorder.constant(mro)))
         return mro
 
-    def lookup_behind(self, cls: type, of: type, name: str) -> tuple[Any, Expr | None]:
+    def lookup_after(self, cls: type, of: type, name: str) -> tuple[Any, Expr | None]:
         """The same as `lookup`, in the classes that come after `cls` in the MRO of another one."""
         mro = self.read_mro(of)
         return self._lookup_in(mro[mro.index(cls) + 1 :], name)
@@ -526,7 +526,7 @@ class AttributeHandlers(Handlers):
         found: Any = ABSENT
         path: Expr | None = None
         if name != "__class__" and proxy.cls in self.read_mro(cls):
-            found, path = self.lookup_behind(proxy.cls, cls, name)
+            found, path = self.lookup_after(proxy.cls, cls, name)
         if found is ABSENT:
             return getattr(super(proxy.cls, instance), name)
         if type(found) is property and found.fget is not None and not of_class:

@@ -31,9 +31,11 @@ DESCRIPTORS: tuple[type, ...] = (property, staticmethod, classmethod)
 """What functions of a class are put into, which keeps them and does nothing else."""
 _METACLASSES: tuple[type, ...] = (type, abc.ABCMeta)
 """Those that make a class and tell nobody."""
-_TOLD_NOTHING: tuple[type, ...] = (
-    *PRIMITIVE_TYPES, *DESCRIPTORS, FunctionType, Tensor, type, list, tuple, dict, set, frozenset, functools.cached_property,
-    dataclasses.Field,
+_IGNORING_NAMES: frozenset[type] = frozenset(
+    {
+        *PRIMITIVE_TYPES, *DESCRIPTORS, FunctionType, Tensor, type, list, tuple, dict, set, frozenset, functools.cached_property,
+        dataclasses.Field,
+    }
 )  # fmt: skip
 """Types of attributes that are not told their name in the class, or do no more than to keep it."""
 
@@ -64,7 +66,7 @@ class ClassHandlers(Handlers):
         self.stores = 0  # how often an attribute of a class that the call has made was set
 
     # -- the statement
-    def bases(self, name: str, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+    def check_bases(self, name: str, bases: tuple[Any, ...]) -> tuple[Any, ...]:
         """The bases of a class, which decide who makes it, and whom Python tells."""
         recorder, usual = self.recorder, vars(object)["__init_subclass__"]
         for base in bases:
@@ -77,21 +79,23 @@ class ClassHandlers(Handlers):
     def _stop(self, name: str, why: str) -> None:
         self.recorder.stop("class_statement", f"{name}, {why},")
 
-    def maker(self, name: str, metaclass: Any) -> Any:
+    def class_maker(self, name: str, metaclass: Any) -> Any:
         """What makes the class in the place of its metaclass."""
         if any(metaclass is known for known in _METACLASSES):
-            return functools.partial(self._made, metaclass)
+            return functools.partial(self._make_class, metaclass)
         self._stop(name, _has_metaclass(metaclass))
         return metaclass
 
-    def _made(self, metaclass: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+    def _make_class(self, metaclass: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
         """The class whose body has bound these names, some of them to stand-ins of numbers, in whose place it gets plain values."""
         recorder, numbers = self.recorder, {}
         for key, value in list(namespace.items()):
             if (plainly := stored(value)) is not value:
                 namespace[key], numbers[key] = plainly, value
         for value in namespace.values():
-            is_told = not is_a(value, _TOLD_NOTHING) and recorder.attributes.lookup(type(value), "__set_name__")[0] is not ABSENT
+            is_told = (
+                type(value) not in _IGNORING_NAMES and recorder.attributes.lookup(type(value), "__set_name__")[0] is not ABSENT
+            )
             if is_told:
                 self._stop(name, f"in which a {type(value).__name__} has a __set_name__")
         if recorder.stopped:

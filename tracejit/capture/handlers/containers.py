@@ -638,7 +638,7 @@ class ContainerHandlers(Handlers):
         recorder.native_depth += 1
         try:
             result = self.recorder.sizes.admitted(action())
-            recorder.identities.given(result if type(result) in (list, tuple) else (result,))
+            recorder.identities.note_placeless(result if type(result) in (list, tuple) else (result,))
             return result
         finally:
             recorder.native_depth -= 1

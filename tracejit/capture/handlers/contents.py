@@ -331,7 +331,7 @@ class ContentHandlers(Handlers):
                 types = recorder.constant([type(k) for k in content])
                 elements = elements_of(cls, source)
                 known = recorder.constant(list(content))
-                recorder.identities.given(content)
+                recorder.identities.note_placeless(content)
                 recorder.miss_if(elements.differs(known).otherwise(_types_of(elements).differs(types)))
             elif (
                 is_table(cls, content)
@@ -339,7 +339,7 @@ class ContentHandlers(Handlers):
                 and not any((id(value), i) in recorder.effects.written for i in range(len(content)))
             ):
                 types = recorder.constant(list(map(type, content)))
-                recorder.identities.given(content)
+                recorder.identities.note_placeless(content)
                 recorder.miss_if(source.differs(recorder.constant(cls(content))).otherwise(_types_of(source).differs(types)))
                 recorder.facts.note("value", recorder.facts.name(value), shown(repr(content)), user_line())
             else:
@@ -435,7 +435,7 @@ class ContentHandlers(Handlers):
             recorder.stop("container", "a dict with unusual keys")
             return
         elements = elements_of(type(value), source)
-        recorder.identities.given(found)
+        recorder.identities.note_placeless(found)
         if found:
             recorder.miss_if(elements.differs(ListOf(tuple([key for key in found.values() if key is not None]))))
             keys = shown(", ".join(map(shown, found)))

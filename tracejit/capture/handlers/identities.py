@@ -37,16 +37,16 @@ class IdentityHandlers(Handlers):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.places_of_texts: dict[int, tuple[Any, dict[Expr, None]]] = {}  # by id: a text, and the variables that hold it
-        self.equal_texts: dict[int, Any] = {}  # by id: those of which a later call may find an equal one
+        self.placeless_texts: dict[int, Any] = {}  # by id: those of which a later call may find an equal one
 
-    def found(self, text: Any, variable: Expr) -> None:
+    def note_place(self, text: Any, variable: Expr) -> None:
         """A value was found in a place outside, which a variable of the prologue holds."""
         if type(text) in _TEXTS:
             self.places_of_texts.setdefault(id(text), (text, {}))[1][variable] = None
 
-    def given(self, values: Iterable[Any]) -> None:
+    def note_placeless(self, values: Iterable[Any]) -> None:
         """C code has given these values, or guards ask whether they are equal and nothing else."""
-        self.equal_texts.update((id(value), value) for value in values if type(value) in _TEXTS)
+        self.placeless_texts.update((id(value), value) for value in values if type(value) in _TEXTS)
 
     def is_same(self, left: Any, right: Any) -> bool | None:
         """Whether two equal texts are one object, guarded; None where a later call may find it otherwise."""
@@ -55,7 +55,7 @@ class IdentityHandlers(Handlers):
         for text in (left, right):
             _, variables = self.places_of_texts.get(id(text), (text, {}))
             of_code = [self.recorder.constant(text)] if id(text) in constants else []
-            if id(text) in self.equal_texts or not (variables or of_code):
+            if id(text) in self.placeless_texts or not (variables or of_code):
                 return None
             places.append([*of_code, *variables])
         (first, *others), known = places

@@ -122,7 +122,12 @@ class Origins:
 
     def explains(self, value: Any) -> bool:
         known = self._is_known(value) or id(value) in self.values or id(value) in self.deferred
-        return type(value) in _STATELESS or known or self._explains_itself(value) or (is_a(value, Tensor) and self.of_tape(value))
+        return (
+            type(value) in _STATELESS
+            or known
+            or self._explains_itself(value)
+            or (is_a(value, Tensor) and self.is_saved_output(value))
+        )
 
     def _explains_itself(self, value: Any) -> bool:
         cls: Any = type(value)
@@ -138,7 +143,7 @@ class Origins:
         return is_a(value, IDENTITY_TYPES) and self.explains(bound_to(value))
 
     # -- what it asks of the rest of the recorder
-    def of_tape(self, tensor: Tensor) -> bool:
+    def is_saved_output(self, tensor: Tensor) -> bool:
         """Whether the tape has made a tensor of the program anew: an output that a node has saved."""
         raise NotImplementedError
 

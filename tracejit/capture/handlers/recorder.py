@@ -246,7 +246,7 @@ class Recorder(Origins):
         """The name of an object that the entry holds."""
         name = self._constants.get(id(value))
         if name is None:
-            if self._is_of_this_call(value):
+            if self._is_local_definition(value):
                 kind = "class" if is_a(value, type) else type(value).__name__
                 self.stop("unbuildable", f"{kind} {getattr(value, '__name__', '')}".strip())
             name = self._constants[id(value)] = Name(f"c{len(self._constants)}")
@@ -254,7 +254,7 @@ class Recorder(Origins):
             self.keep.append(value)
         return name
 
-    def _is_of_this_call(self, value: Any) -> bool:
+    def _is_local_definition(self, value: Any) -> bool:
         """Whether it is a definition that this run has made, which leads to what is in the variables around it: each call has another."""
         if type(value) in C_CALLABLES:
             value = getattr(value, "__self__", None)
@@ -483,7 +483,7 @@ class Recorder(Origins):
             self.miss_if(expression.is_not(value))
             return
         variable = self.define(expression)
-        self.identities.found(value, variable)
+        self.identities.note_place(value, variable)
         if is_a(value, np.generic):
             cls, other = self.constant(type(value)), Name("repr").call(variable).differs(repr(value))
         else:
@@ -491,7 +491,7 @@ class Recorder(Origins):
         self.miss_if(variable.type().is_not(cls).otherwise(other))
 
     # -- tensors
-    def of_tape(self, tensor: Tensor) -> bool:
+    def is_saved_output(self, tensor: Tensor) -> bool:
         return self.program.value_of(tensor) is not None
 
     def outside_tensor(self, tensor: Tensor, expression: Expr) -> None:

@@ -266,7 +266,7 @@ class StandardCallHandlers(Handlers):
         recorder.miss_if(ask.call(absent).is_not(absent))
         return default[0]
 
-    def _changed_property(self, name: str, owner: property, function: Any) -> Any:
+    def _property_with_function(self, name: str, owner: property, function: Any) -> Any:
         """property.setter and the like: the same property with another function."""
         return self.recorder.made(getattr(owner, name)(function))
 
@@ -314,7 +314,7 @@ class StandardCallHandlers(Handlers):
         if name == "__reduce_ex__" and type(owner) in _REDUCED_BY_CONTENTS:
             return self._reduced_container
         if type(owner) is property and name in ("getter", "setter", "deleter"):
-            return partial(self._changed_property, name)
+            return partial(self._property_with_function, name)
         return self._reduced if name == "__reduce_ex__" and self._reduces_as_usual(owner) else None
 
     def standard_call(self, function: Any) -> Handler | None:

@@ -72,9 +72,9 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         self.refuse_shared_names([node.name], "a class statement")
         node.decorator_list = [self.place(self.handler("callee", self.visit(d)), d) for d in node.decorator_list]
         try:
-            body = ClassBody(self, node).rewritten(node)
+            body = ClassBody(self, node).statements(node)
         except NotConvertible as error:
-            return self.left_as_it_is(node, error.detail)
+            return self.uninstrumented_class(node, error.detail)
         name, given = ast.Constant(node.name), next((self.settled(k.value) for k in node.keywords), ast.Constant(None))
         bases = ast.Tuple([self.settled(base) for base in node.bases], ast.Load())
         node.bases = [self.place(ast.Starred(self.handler("class_bases", name, bases), ast.Load()), node)]
@@ -82,7 +82,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         node.body = body
         return [self.place(node, node)]
 
-    def left_as_it_is(self, node: ast.ClassDef, hindrance: str) -> list[ast.stmt]:
+    def uninstrumented_class(self, node: ast.ClassDef, hindrance: str) -> list[ast.stmt]:
         """A class statement whose body cannot be rewritten: it ends the recording."""
         around = ast.Tuple([ast.Name(name, ast.Load()) for name in sorted(self.captured)], ast.Load())
         told = ast.Constant(node.name), ast.Constant(hindrance), ast.Lambda(_no_arguments(), around)
@@ -551,7 +551,7 @@ class ClassBody(Rewriter):
         self.first_argument = None
         self.counters, self.comprehension_names = {}, []
 
-    def rewritten(self, node: ast.ClassDef) -> list[ast.stmt]:
+    def statements(self, node: ast.ClassDef) -> list[ast.stmt]:
         """The statements of the body, and a mention of the handlers, by which its code is known for an instrumented one."""
         mention = self.statement(ast.Name(CAPTURE, ast.Load()), node.body[-1])
         return [*self.body(deepcopy(node.body)), mention]
