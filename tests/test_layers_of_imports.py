@@ -89,6 +89,7 @@ def allowed_imports() -> dict[str, set[str]]:
     allowed["compat"] = {"compat", "core", "config"}
     allowed["examples"] = {"examples"}
     allowed["__pyinstaller"] = {"__pyinstaller"}
+    allowed["__main__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING)
     allowed["__init__"] = set().union(*EAGER_COLUMN, *COMPILER_COLUMN, *MEETING, {"examples"})
     return allowed
 

@@ -1,0 +1,105 @@
+"""What the library has found on this machine: `python -m tracejit` prints it, and bug reports hold it.
+
+`facts()` asks each part what it uses, and why not.  It computes nothing and changes nothing.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import sysconfig
+from dataclasses import asdict
+from importlib import metadata
+from typing import Any
+
+import llvmlite.binding
+
+from tracejit.config import config
+from tracejit.cpython import c_api, watchers, words
+from tracejit.llvm import object_cache, thread_pool
+from tracejit.llvm.blas import blas
+
+__all__ = ["facts", "text"]
+
+_PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "ml_dtypes", "torch")
+_FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "neon", "sve")
+"""Features of processors that programs differ by."""
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _interpreter() -> dict[str, str]:
+    """Feature of the interpreter that the library can use -> "in use", or why not."""
+    reasons = {
+        "calls enter programs from machine code": c_api.unsupported(),
+        "frames are watched by machine code while a call is recorded": c_api.unsupported(),
+        "objects are checked by comparing words of memory": words.unsupported(),
+    }
+    if sys.version_info >= (3, 12):
+        reasons["dictionaries are watched"] = watchers.unsupported()
+    return {name: reason or "in use" for name, reason in reasons.items()}
+
+
+def _cache() -> dict[str, Any]:
+    if not config.cache:
+        return {"directory": None, "state": "off (TRACEJIT_CACHE=0)"}
+    place = object_cache.directory()
+    try:
+        kept = object_cache.files()
+    except (OSError, object_cache.Doubt) as error:
+        return {"directory": str(place), "state": f"not used: {error}"}
+    return {
+        "directory": str(place), "state": "in use", "programs": kept.count, "bytes": kept.size, "limit": object_cache.limit_bytes(),
+    }  # fmt: skip
+
+
+def facts() -> dict[str, Any]:
+    """Versions, processor, features of the interpreter, cache, threads and settings, for json.dumps."""
+    found = llvmlite.binding.get_host_cpu_features()
+    library = blas()
+    return {
+        "tracejit": _version("tracejit") or "not installed: run from a checkout",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "build": {
+            "free-threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+            "debug": hasattr(sys, "gettotalrefcount"),
+        },
+        "system": platform.platform(),
+        "packages": {name: version for name in _PACKAGES if (version := _version(name)) is not None},
+        "processor": {
+            "name": llvmlite.binding.get_host_cpu_name(),
+            "features": [name for name in _FEATURES if found.get(name)],
+        },
+        "blas": {"source": library.source, "processor": library.processor, "threads by tracejit": library.governed},
+        "interpreter": _interpreter(),
+        "cache": _cache(),
+        "threads": {"number": thread_pool.get_num_threads(), "pool": thread_pool.supported()},
+        "settings": asdict(config),
+    }
+
+
+def text(found: dict[str, Any]) -> str:
+    """The same for a reader, a line each."""
+    processor, blas_, cache, threads = (found[name] for name in ("processor", "blas", "cache", "threads"))
+    lines = [
+        f"tracejit    {found['tracejit']}",
+        f"Python      {found['python']}{''.join(f', {k} build' for k, v in found['build'].items() if v)}, {found['system']}",
+        f"packages    {', '.join(f'{name} {version}' for name, version in found['packages'].items())}",
+        f"processor   {processor['name']} ({' '.join(processor['features'])})",
+        f"products    {blas_['source']}{', ' + blas_['processor'] if blas_['processor'] else ''}",
+        f"threads     {threads['number']}{'' if threads['pool'] else ' (this system has no POSIX threads)'}",
+        f"cache       {_cache_text(cache)}",
+        *[f"interpreter {name}: {state}" for name, state in found["interpreter"].items()],
+    ]
+    return "\n".join(lines)
+
+
+def _cache_text(cache: dict[str, Any]) -> str:
+    if cache["state"] != "in use":
+        return f"{cache['state']}"
+    return f"{cache['directory']}: {cache['programs']} programs, {cache['bytes'] / 2**20:.1f} of {cache['limit'] / 2**20:.0f} MiB"
