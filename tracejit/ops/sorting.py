@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tracejit.core.op import Kind
 from tracejit.ops.declare import custom
 from tracejit.ops.samples import bools, cases, floats, integers
 
-__all__ = ["argsort", "distinct", "distinct_places", "first_sorted", "order_of_keys", "searchsorted"]
+__all__ = ["argsort", "distinct", "distinct_places", "first_sorted", "order_of_keys", "runs", "searchsorted"]
 
 
 @custom(
@@ -121,24 +122,40 @@ def distinct(x: Any) -> Any:
     return found
 
 
-@custom(
+_places = partial(
+    custom,
     Kind.OPAQUE,
     lambda x: (Aval((UNKNOWN,), x.dtype), Aval(x.shape, int64), Aval((UNKNOWN,), int64)),
     samples=cases((integers(6, high=3),), (floats(2, 3).T,), (bools(4),), (integers(0),)),
     traits=("dynamic shape", "moves", "not differentiable"),
     multiple=True,
 )
+
+
+@_places()
+def runs(x: Any) -> tuple[Any, Any, Any]:
+    """(an element of each run of equal ones, the position of each element's run, how long each is), in row-major order."""
+    flat = x.reshape(-1)
+    starts = np.ones(len(flat), np.bool_)
+    np.not_equal(flat[1:], flat[:-1], out=starts[1:])
+    (first,) = starts.nonzero()
+    numbers: Any = np.cumsum(starts)
+    numbers -= 1
+    lengths = np.empty_like(first)
+    np.subtract(first[1:], first[:-1], out=lengths[:-1])
+    lengths[-1:] = len(flat) - first[-1:]
+    return flat[first], numbers.reshape(x.shape), lengths
+
+
+@_places()
 def distinct_places(x: Any) -> tuple[Any, Any, Any]:
     """(what `distinct` gives, the position of each element in it, how often each of it occurs)."""
     flat = x.reshape(-1)
     order = _ascending(flat, 0)
-    values = flat[order]
-    starts = np.ones(len(values), np.bool_)
-    np.not_equal(values[1:], values[:-1], out=starts[1:])
-    (first,) = starts.nonzero()
-    places = np.empty(len(values), np.int64)
-    places[order] = starts.cumsum() - 1
-    return values[first], places.reshape(x.shape), np.diff(first, append=len(values))
+    found, numbers, counts = runs.evaluate(flat[order])
+    places = np.empty(len(flat), np.int64)
+    places[order] = numbers
+    return found, places.reshape(x.shape), counts
 
 
 def _first_rule(x: Aval, dim: int, count: int, descending: bool) -> Aval:

@@ -36,6 +36,14 @@ def _results(slices: Any, starts: Any, inverse: Any, return_inverse: bool, retur
     return tuple(wanted)
 
 
+def _wanted(results: tuple[Any, ...], return_inverse: bool, return_counts: bool) -> Any:
+    """Of (elements, positions, counts) those that are wanted."""
+    found, inverse, counts = results
+    if not (return_inverse or return_counts):
+        return found
+    return (found, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+
+
 def _shaped(results: tuple[Any, ...], restore: Any) -> Any:
     out = (restore(results[0]), *results[1:])
     return out if len(out) > 1 else out[0]
@@ -54,8 +62,7 @@ def unique(
     if dim is None and not return_inverse and not return_counts:
         return sorting.distinct(source)
     if dim is None:
-        found, inverse, counts = sorting.distinct_places(source)
-        return (found, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+        return _wanted(sorting.distinct_places(source), return_inverse, return_counts)
     at = normalise_dim("unique", dim, input.ndim)
     moved = F["movedim"](source, at, 0)
     slices = F["flatten"](F["unsqueeze"](moved, -1), 1)
@@ -77,16 +84,13 @@ def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: 
     """`input` with one of each run of equal elements, or of equal slices along `dim`."""
     source = detach(input)
     if dim is None:
-        slices, shape = F["reshape"](source, (-1, 1)), tuple(source.shape)
-    else:
-        at = normalise_dim("unique_consecutive", dim, input.ndim)
-        moved = F["movedim"](source, at, 0)
-        slices, shape = F["flatten"](F["unsqueeze"](moved, -1), 1), (moved.shape[0],)
+        return _wanted(sorting.runs(source), return_inverse, return_counts)
+    at = normalise_dim("unique_consecutive", dim, input.ndim)
+    moved = F["movedim"](source, at, 0)
+    slices = F["flatten"](F["unsqueeze"](moved, -1), 1)
     starts = _starts_of_runs(slices)
-    inverse = F["reshape"](F["cumsum"](starts, 0) - 1, shape) if return_inverse else None
+    inverse = F["cumsum"](starts, 0) - 1 if return_inverse else None
     results = _results(slices, starts, inverse, return_inverse, return_counts)
-    if dim is None:
-        return _shaped(results, lambda found: F["reshape"](found, (-1,)))
     return _shaped(results, lambda found: F["movedim"](F["reshape"](found, (-1, *moved.shape[1:])), 0, at))
 
 
