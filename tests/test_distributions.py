@@ -748,3 +748,47 @@ def test_the_generalised_pareto_distribution_is_that_of_scipy(concentration: flo
     np.testing.assert_allclose([(d.cdf(drawn) < q).double().mean().item() for q in levels], levels, atol=0.025)
     with pytest.raises(ValueError, match="within the support"):
         d.log_prob(tracejit.tensor(0.5, dtype=tracejit.float64))
+
+
+def test_divergences_are_registered_for_classes_that_are_no_distributions_of_ours() -> None:
+    class Point:
+        def __init__(self, at: float) -> None:
+            self.at = at
+
+    @distributions.register_kl(Point, distributions.Normal)
+    def _point(p: Any, q: Any) -> Any:
+        return -q.log_prob(tracejit.tensor(p.at))
+
+    q = distributions.Normal(0.0, 1.0)
+    assert distributions.kl_divergence(Point(0.5), q) == -q.log_prob(tracejit.tensor(0.5))
+    with pytest.raises(TypeError, match="classes of distributions"):
+        distributions.register_kl(1, Point)
+
+
+def test_a_class_may_be_a_transform_or_a_distribution_and_a_module() -> None:
+    class Scale(distributions.Transform, tracejit.nn.Module):
+        domain = codomain = distributions.constraints.real
+        bijective = True
+
+        def __init__(self) -> None:
+            super().__init__(cache_size=1)
+            self.factor = tracejit.nn.Parameter(tracejit.tensor(2.0))
+
+        def _call(self, x: Any) -> Any:
+            return x * self.factor
+
+        __hash__ = tracejit.nn.Module.__hash__
+
+    class Learned(distributions.Normal, tracejit.nn.Module):
+        pass
+
+    scale = Scale()
+    assert distributions.Transform.__call__(scale, tracejit.tensor(3.0)).item() == 6.0
+    assert [name for name, _ in scale.named_parameters()] == ["factor"]
+    assert list(Learned(0.0, 1.0).parameters()) == []
+
+
+def test_a_transform_that_calls_the_inverse_of_another_does_so_under_the_name_of_pytorch() -> None:
+    t = distributions.ExpTransform(cache_size=1)
+    x = tracejit.tensor(0.5)
+    assert t._inv_call(t(x)) is x and t._cached_x_y[0] is x

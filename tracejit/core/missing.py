@@ -14,7 +14,7 @@ _COMPLEX = (
 )
 _SPARSE = "tensors are dense: use a dense tensor, or index_add() and scatter_add() along lists of indices"
 ABSENT_NAMES: Final = {
-    **dict.fromkeys(("complex", "eig", "eigvals", "imag", "istft", "polar", "view_as_complex", "view_as_real"), _COMPLEX),
+    **dict.fromkeys(("eig", "eigvals", "istft"), _COMPLEX),
     **dict.fromkeys(("sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csr_tensor", "to_sparse"), _SPARSE),
     **dict.fromkeys(
         ("jagged", "nested_tensor"), "all rows of a tensor are of one size: pad them, and give their lengths or a mask"

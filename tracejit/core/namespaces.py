@@ -38,6 +38,12 @@ def existing_namespace(name: str) -> Namespace | None:
 class Namespaces:
     """All namespaces, as attributes: `torch.ops` under compat."""
 
+    def load_library(self, path: object) -> None:
+        """Raises NotImplementedError: operators written in C++ are not loaded."""
+        raise NotImplementedError(
+            f"ops.load_library({path!r}): tracejit loads no operators written in C++; write them with library.custom_op()"
+        )
+
     def __getattr__(self, name: str) -> Namespace:
         if name.startswith("__"):
             raise AttributeError(name)

@@ -57,6 +57,7 @@ class Distribution:
                             f"Expected parameter {name} ({value.__class__.__name__} of shape {tuple(value.shape)}) of distribution "
                             f"{type(self).__name__} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
                         )
+        super().__init__()  # of a Module, in classes that are both
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:

@@ -45,7 +45,8 @@ class Transform:
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size = cache_size
-        self._cached: tuple[Any, Any] = (None, None)
+        self._cached_x_y: tuple[Any, Any] = (None, None)
+        super().__init__()  # of a Module, in classes that are both
 
     @property
     def inv(self) -> Transform:
@@ -63,25 +64,25 @@ class Transform:
             return self
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
-        copy._cache_size, copy._cached = cache_size, (None, None)
+        copy._cache_size, copy._cached_x_y = cache_size, (None, None)
         return copy
 
     def __call__(self, x: Any) -> Any:
         if self._cache_size == 0:
             return self._call(x)
-        known, value = self._cached
+        known, value = self._cached_x_y
         if x is not known:
             value = self._call(x)
-            self._cached = (x, value)
+            self._cached_x_y = (x, value)
         return value
 
-    def _inverted(self, y: Any) -> Any:
+    def _inv_call(self, y: Any) -> Any:
         if self._cache_size == 0:
             return self._inverse(y)
-        argument, known = self._cached
+        argument, known = self._cached_x_y
         if y is not known:
             argument = self._inverse(y)
-            self._cached = (argument, y)
+            self._cached_x_y = (argument, y)
         return argument
 
     def _call(self, x: Any) -> Any:
@@ -142,9 +143,9 @@ class _InverseTransform(Transform):
         return self._inv.with_cache(cache_size).inv
 
     def __call__(self, x: Any) -> Any:
-        return self._inv._inverted(x)
+        return self._inv._inv_call(x)
 
-    def _inverted(self, y: Any) -> Any:
+    def _inv_call(self, y: Any) -> Any:
         return self._inv(y)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:

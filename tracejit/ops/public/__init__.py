@@ -3,6 +3,7 @@
 from tracejit.ops.public import (
     activation,
     arrangement,
+    complex_pairs,
     convolution,
     creation,
     einsum,
@@ -43,6 +44,7 @@ __all__ = [
     "METHODS",
     "activation",
     "arrangement",
+    "complex_pairs",
     "convolution",
     "creation",
     "einsum",

@@ -105,7 +105,9 @@ _itself("resolve_neg", "The tensor itself, which holds no postponed negation.")
 
 @public(method=False)
 def real(input: Any) -> Any:
-    """The real part, which of a real tensor is the tensor itself."""
+    """The real part: of a pair (real, imag) the first, of a real tensor the tensor itself."""
+    if isinstance(input, tuple) and len(input) == 2:
+        return input[0]
     require_tensors("real", input=input)
     return input
 
