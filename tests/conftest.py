@@ -84,6 +84,28 @@ def what_lasts_is_not_looked_at_again() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def settings_are_put_back() -> Iterator[None]:
+    """Settings of the process that the tests of a file change, those of torch included, are not what the next file finds."""
+    import tracejit  # not before the settings above
+    from tracejit.tensor import representation
+
+    libraries = [tracejit, *([sys.modules["torch"]] if "torch" in sys.modules else [])]
+    before = [
+        (x, x.get_default_dtype(), x.get_float32_matmul_precision(), x.get_deterministic_debug_mode(), x.is_grad_enabled())
+        for x in libraries
+    ]
+    options = dict(vars(representation._options))
+    yield
+    for library, dtype, precision, mode, grad_enabled in before:
+        library.set_default_dtype(dtype)
+        library.set_float32_matmul_precision(precision)
+        library.set_deterministic_debug_mode(mode)
+        library.set_grad_enabled(grad_enabled)
+    vars(representation._options).clear()
+    vars(representation._options).update(options)
+
+
 @pytest.fixture
 def no_modules_are_left() -> Iterator[None]:
     """Some programs of the corpus make modules that the next one, or another library, must not meet."""
