@@ -385,8 +385,8 @@ class Builder:
     gt = _comparison("gt")
     ge = _comparison("ge")
 
-    def isnan(self, x: Expr) -> Expr:
-        return self._predicate("isnan", x)
+    def isnan(self, x: Any) -> Expr:
+        return self._predicate("isnan", x) if isinstance(x, Expr) else self.const(x != x, dtypes.bool_)
 
     def isinf(self, x: Expr) -> Expr:
         return self._predicate("isinf", x)
