@@ -267,6 +267,13 @@ def returned_slice(x: T.Tensor, mask: T.Tensor) -> Any:
     return x, part, part.sum()
 
 
+def sizes(x: T.Tensor, mask: T.Tensor) -> Any:
+    rows = x[mask]
+    if rows.shape[0] == 0:
+        return (x.sum(),)
+    return rows.sum() / rows.shape[0], rows.mean() * len(rows), rows.sum() / rows.numel() * rows.size(1)
+
+
 def two_masks(x: T.Tensor, mask: T.Tensor) -> Any:
     other = ~mask if bool(mask.sum() * 2 >= len(mask)) else mask
     return x[mask].sum() + x[other].sum(), x[mask].mean() * x[(x > 0).any(1)].mean()
@@ -306,8 +313,8 @@ def not_finite(x: T.Tensor, mask: T.Tensor) -> Any:
 
 
 OTHERS: list[Callable[..., Any]] = [
-    asks_size, returns_rows, writes_rows, mask_changes, source_changes, slice_changes, returned_slice, two_masks, of_gradient, with_hooks,
-    second_derivatives, not_finite,
+    asks_size, sizes, returns_rows, writes_rows, mask_changes, source_changes, slice_changes, returned_slice, two_masks, of_gradient,
+    with_hooks,    second_derivatives, not_finite,
 ]  # fmt: skip
 
 
@@ -319,6 +326,41 @@ def test_whoever_looks_at_a_ragged_tensor_finds_what_eager_mode_has(program: Any
         x, mask = T.tensor(generator.standard_normal((6, 3)).astype("f4")), T.tensor(generator.random(6) < 0.7)
         same(compiled(x, mask), program(x, mask))
     assert compiled.stats.compiled_calls, compiled.explain()
+
+
+@pytest.mark.parametrize("writes_source", [False, True])
+def test_writes_to_what_a_backward_pass_needs_are_found_as_in_eager_mode(writes_source: bool) -> None:
+    def program(x: T.Tensor, n: T.Tensor) -> Any:
+        x = x * 1.0
+        rows = x[:n]
+        found = rows.exp()
+        loss = (rows * rows).sum() + found.sum()
+        (x if writes_source else found).mul_(2)
+        return loss, rows.sum(), found.sum()
+
+    compiled = T.compile(program, wait=True)
+    for n in (3, 2, 3, 2):
+        x = T.randn(6, 3).requires_grad_()
+        ours, theirs = compiled(x, T.tensor(n)), program(x, T.tensor(n))
+        same(ours, theirs)
+        for loss in (ours[0], theirs[0]):
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+
+
+def test_slices_are_slices_when_a_recording_ends_in_the_middle() -> None:
+    def program(x: T.Tensor, n: T.Tensor) -> Any:
+        x = x * 1.0
+        rows = x[:n]
+        before = rows.sum()
+        T.seed()  # which no recording can have
+        x.mul_(2)
+        return before, rows.sum()
+
+    compiled = T.compile(program, wait=True)
+    for n in (3, 2):
+        x = T.randn(6, 3)
+        same(compiled(x, T.tensor(n)), program(x, T.tensor(n)))
 
 
 def test_empty_and_sparse_selections() -> None:

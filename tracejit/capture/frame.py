@@ -17,6 +17,7 @@ from types import CellType
 from typing import Any
 
 from tracejit.capture.elements import takes_apart
+from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.escapes import completed, released, settle_closure
 from tracejit.capture.handlers.iteration import Pattern
 from tracejit.capture.handlers.keywords import as_texts
@@ -157,6 +158,8 @@ class Frame:
         """`owner.shape[key]`: of a tensor whose sizes may be others in the next call, the size alone, as `owner.size(key)` gives it.  Steps
         of a loop that ask for it again have made nothing new, then."""
         recorder = active()
+        if recorder is not None and (size := recorder.ragged.size(owner, key)) is not ABSENT:
+            return size
         plain = recorder is not None and type(owner) is Tensor and recorder.sizes.are_noted and "size" not in vars(owner)
         if plain and -owner.ndim <= key < owner.ndim:
             return recorder.admitted(recorder.calls.call(recorder.attributes.get_attribute(owner, "size"), (key,), {}))

@@ -179,10 +179,15 @@ class StateRecorder(Interpreter):
         finally:
             state.top = top
         self.recorder.keep.append(made)
-        for name in _CONTENTS if made._base is None else (*_CONTENTS, *_OF_VIEWS):
-            setattr(tensor, name, getattr(made, name))
+        self.become(tensor, made)
         self.values[id(tensor)] = value = self.values[id(made)]
         self.defined[value] = tensor
+
+    @staticmethod
+    def become(tensor: Tensor, made: Tensor) -> None:
+        """Give a tensor of the call the contents of another one, its memory and its place on the tape."""
+        for name in _CONTENTS if made._base is None else (*_CONTENTS, *_OF_VIEWS):
+            setattr(tensor, name, getattr(made, name))
 
     # -- changes
     def _become_leaf(self, tensor: Tensor, requires: bool) -> None:

@@ -143,7 +143,7 @@ class RecordingInterpreter(StateRecorder):
     # -- operations
     def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         recorder = self.recorder
-        if self.unrolled and op.effect is Effect.IN_PLACE:
+        if op.effect is Effect.IN_PLACE:
             self._before_write(operands[0])
         if recorder.stopped:
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
@@ -314,6 +314,8 @@ class RecordingInterpreter(StateRecorder):
         self.recorder.stop("tensor_contents", f"an error of {op.name}() that depends on them")
 
     def _before_write(self, target: Any) -> None:
+        if isinstance(target, Tensor):
+            self.recorder.ragged.before_write(target)
         for steps in self.unrolled if isinstance(target, Tensor) and not self.recorder.stopped else ():
             steps.before_write(target)
 

@@ -654,6 +654,8 @@ class ContainerHandlers(Handlers):
 
     def length(self, value: Any) -> Any:
         recorder = self.recorder
+        if (size := recorder.ragged.size(value, 0)) is not ABSENT:
+            return size
         if is_a(value, Tensor):
             recorder.inspect(value)
             if recorder.sizes.are_noted and value._array.ndim:

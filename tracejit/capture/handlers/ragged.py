@@ -14,15 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from tracejit import functional
+from tracejit.autograd.tape import Storage, mark_written
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic, plain
+from tracejit.capture.places import user_line
 from tracejit.core.dtypes import bool_, int64
 from tracejit.core.op import REGISTRY, Effect, Kind
 from tracejit.core.shapes import product
@@ -71,7 +75,9 @@ class Rows:
 
     tensor: it, which lives as long.  values: (rows, ...), zeros outside.  inside: bool (rows,).  places: where it is true, int64.
     starts: whether the rows inside come first.  padded: lengths and mask (T, N) of the packed sequences that it is the data of, or None.
-    owner: itself, or what it is a slice of in eager mode; version: of the owner's contents.  slice: makes that slice."""
+    owner: itself, or what it is a slice of in eager mode; version: of the owner's contents.  slice: makes that slice, and view does once
+    nothing is recorded.  made_of: what a function gave of which these rows were selected.  copies: with other numbers outside.
+    is_saved: whether a backward pass may need its contents."""
 
     tensor: Tensor
     values: Tensor
@@ -82,6 +88,10 @@ class Rows:
     starts: bool = False
     padded: tuple[Any, Any] | None = None
     slice: Callable[[], Any] | None = None
+    view: Callable[[], Any] | None = None
+    made_of: Tensor | None = None
+    copies: list[Tensor] = field(default_factory=list)
+    is_saved: bool = False
 
 
 class RaggedHandlers(Handlers):
@@ -95,12 +105,21 @@ class RaggedHandlers(Handlers):
         self._by_value: dict[int, int] = {}
         self._seen: set[int] = set()  # ids of the places whose number something has looked at
 
+    @property
+    def _is_on(self) -> bool:
+        """Whether there are ragged tensors: not once one was written to that a backward pass needs."""
+        return self.recorder.containers.slices_move and not self.recorder.stopped
+
     def rows_of(self, value: Any) -> Rows | None:
         """The rows of a tensor, if it is ragged, and no slice of what has been written to since."""
         rows = self._rows.get(id(value))
         if rows is not None:
             return rows if self._is_current(rows) else None
-        known = self.recorder.unwatched(lambda: packing.unpacked(value)) if id(value) in self.recorder.deferred else None
+        known = (
+            self.recorder.unwatched(lambda: packing.unpacked(value))
+            if self._is_on and id(value) in self.recorder.deferred
+            else None
+        )
         if known is None:
             return None
         values, lengths, inside = known
@@ -133,17 +152,46 @@ class RaggedHandlers(Handlers):
             self._seen.add(id(rows.places))
             self._native(lambda: nonzero(rows.inside))
 
+    def before_write(self, target: Tensor) -> None:
+        """Something writes to a tensor.  A backward pass raises then if it needs what was in a ragged one, of which it has copies here:
+        this recording is given up, and the next ones have none."""
+        for rows in list(self._rows.values()):
+            if rows.is_saved and np.may_share_memory(rows.owner._array, target._array):
+                for copy in (rows.values, rows.made_of, *rows.copies):
+                    if copy is not None:
+                        copy._storage = copy._storage or Storage()
+                        mark_written([copy._storage])
+                self.recorder.stop("moving_part_written", user_line())
+
+    def settle(self) -> None:
+        """Nothing is recorded any more: what is a slice in eager mode is one."""
+        for rows in self._rows.values():
+            if rows.view is not None:
+                self.recorder.program.become(rows.tensor, self.recorder.unwatched(rows.view))
+                rows.view = rows.slice = None
+
     def leave(self, tensor: Tensor) -> None:
         """A tensor leaves the call: what is a slice in eager mode has the memory of another tensor."""
         rows = self._rows.get(id(tensor))
         if rows is not None and rows.slice is not None:
             self.see(tensor)
 
+    def size(self, tensor: Any, dim: int) -> Any:
+        """`tensor.shape[dim]` of a ragged tensor; ABSENT of another one.  How many rows it has the program computes."""
+        rows = None if self.recorder.stopped else self.rows_of(tensor)
+        if rows is None or not -tensor._array.ndim <= dim < tensor._array.ndim:
+            return ABSENT
+        dim %= tensor._array.ndim
+        return self._native(lambda: rows.values.shape[dim]) if dim else self._count(rows)
+
+    def _count(self, rows: Rows) -> Any:
+        count = self._native(rows.inside.sum)
+        return self.recorder.leaving.element(count)
+
     # -- where they come from
     def item(self, owner: Any, key: Any) -> Any:
         """`owner[key]`, if that is ragged; else ABSENT."""
-        recorder = self.recorder
-        if recorder.stopped or type(owner) is not Tensor or not owner._array.ndim:
+        if not self._is_on or type(owner) is not Tensor or not owner._array.ndim:
             return ABSENT
         if (rows := self.rows_of(owner)) is not None:
             return self._columns_of(owner, key, rows)
@@ -208,7 +256,8 @@ class RaggedHandlers(Handlers):
         made = self._selected(values, *self._selection(("prefix", number, *key_of_size), inside))
         rows = self._rows[id(made)]
         rows.starts, rows.owner, rows.version = True, owner, owner._version
-        rows.slice = lambda: recorder.containers.item_of_tensor(owner, key)
+        plain_key = (*before, slice(None, int(place._array)))
+        rows.slice, rows.view = lambda: recorder.containers.item_of_tensor(owner, key), lambda: owner[plain_key]
         return made
 
     def _place(self, number: Any) -> Tensor | None:
@@ -243,12 +292,15 @@ class RaggedHandlers(Handlers):
         return tensor
 
     def _like(self, values: Any, rows: Rows) -> Tensor:
-        return self._selected(values, rows.inside, rows.places, rows.starts, rows.padded)
+        made = self._selected(values, rows.inside, rows.places, rows.starts, rows.padded)
+        own = self._rows[id(made)]
+        own.made_of, own.is_saved = values, made._requires_grad
+        return made
 
     # -- functions of them
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What a function of the library gives for ragged tensors among its arguments, if it is known to treat rows alike; else ABSENT."""
-        if self.recorder.stopped or function not in (rules := _rules()):
+        if not self._is_on or function not in (rules := _rules()):
             return ABSENT
         if (rule := rules[function]) in _SELECTING:
             return rule(self, *arguments, **keywords)
@@ -260,7 +312,11 @@ class RaggedHandlers(Handlers):
         if not all(map(self._is_simple, (*arguments, *keywords.values()))):
             return ABSENT
         given = self.recorder.calls.for_library
-        return rule(self, function, tuple(map(given, arguments)), {k: given(v) for k, v in keywords.items()}, found[0])
+        result = rule(self, function, tuple(map(given, arguments)), {k: given(v) for k, v in keywords.items()}, found[0])
+        if getattr(result, "_requires_grad", False):
+            for rows in found:
+                rows.is_saved = True
+        return result
 
     def operator(self, name: str, reflected: str, left: Any, right: Any) -> Any:
         """What an operator of tensors gives, if one of them is ragged, and it is known to treat rows alike; else ABSENT."""
@@ -303,6 +359,7 @@ class RaggedHandlers(Handlers):
                 return function(*arguments, **keywords)
 
             rows.owner, rows.version, rows.slice = arguments[0], arguments[0]._version, view
+            rows.view, rows.made_of = lambda: function(*map(plain, arguments), **keywords), None
         return made
 
     def _inspect_others(self, values: tuple[Any, ...]) -> None:
@@ -381,12 +438,12 @@ class RaggedHandlers(Handlers):
                 return ABSENT
             lowest = -math.inf if name == "max" else math.inf
             mask = self._columns(like, ndim)
-            return self.recorder.made(self._native(lambda: function(where.of(mask, values, lowest), dim, keepdim)))
+            return self.recorder.made(self._native(lambda: function(self._outside(like, mask, lowest), dim, keepdim)))
         if name == "logsumexp":
             if not self._has_some(like):
                 return ABSENT
             mask = self._columns(like, ndim)
-            return self._native(lambda: function(where.of(mask, values, -math.inf), dims, keepdim))
+            return self._native(lambda: function(self._outside(like, mask, -math.inf), dims, keepdim))
         if name == "var":
             return self._variance(like, dims, keepdim)
         if name == "sum":
@@ -418,7 +475,14 @@ class RaggedHandlers(Handlers):
         if values._array.dtype.kind != "f" or not self._has_some(like):
             return ABSENT
         mask, lowest = self._columns(like, values._array.ndim), -math.inf if name == "amax" else math.inf
-        return self._native(lambda: FUNCTIONS[name](where.of(mask, values, lowest), dims, keepdim))
+        return self._native(lambda: FUNCTIONS[name](self._outside(like, mask, lowest), dims, keepdim))
+
+    @staticmethod
+    def _outside(like: Rows, mask: Tensor, number: float) -> Any:
+        """The rows, this number outside."""
+        copy = where.of(mask, like.values, number)
+        like.copies.append(copy)
+        return copy
 
     def _has_some(self, like: Rows) -> bool:
         """Whether there are rows: the program asks that in each call."""
@@ -442,7 +506,7 @@ class RaggedHandlers(Handlers):
         if values._array.dtype.kind != "f" or not self._has_some(like):
             return ABSENT
         mask = self._columns(like, values._array.ndim)
-        return self._like(self._native(lambda: function(where.of(mask, values, -math.inf), dim=dim)), like)
+        return self._like(self._native(lambda: function(self._outside(like, mask, -math.inf), dim=dim)), like)
 
     def loss(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
         """A loss of pairs of elements: the loss of each, and the sum or mean of those inside."""
@@ -550,8 +614,20 @@ class RaggedHandlers(Handlers):
         made = self._selected(owner, *self._selection(("part", number, k), inside))
         rows = self._rows[id(made)]
         rows.owner, rows.version = owner, owner._version
+        plain_key = slice(int(start._array), int(end._array))
         rows.slice = lambda: self.recorder.containers.item_of_tensor(owner, slice(start, end))
+        rows.view = lambda: owner[plain_key]
         return made
+
+    def asked_size(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
+        """`size(dim)` and `numel()`."""
+        if keywords or len(arguments) != (2 if function.__name__ == "size" else 1):
+            return ABSENT
+        if function.__name__ == "size":
+            return self.size(arguments[0], arguments[1]) if type(arguments[1]) is int else ABSENT
+        others = product(like.values._array.shape[1:])
+        has_symbols = self.recorder.program.symbolic_shape(like.values) is not None
+        return ABSENT if has_symbols else self.recorder.operators.binary("*", self._count(like), others)
 
     def reshaped(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
         """`squeeze(dim)` and `unsqueeze(dim)`."""
@@ -620,6 +696,7 @@ def _rules() -> dict[Any, Any]:
         add(("nonzero",), RaggedHandlers.nonzero)
         add(("masked_select",), RaggedHandlers.selected_by)
         add(("cat", "concat", "concatenate"), RaggedHandlers.concatenated)
+        add(("size", "numel", "nelement"), RaggedHandlers.asked_size)
         add(("squeeze", "unsqueeze"), RaggedHandlers.reshaped)
         add(_REDUCTIONS, RaggedHandlers.reduction)
         add(_ALONG_ROWS, RaggedHandlers.along_rows)

@@ -177,6 +177,7 @@ class Recorder(Origins):
             self.stopped = True
             self.sizes.end()
             self.reason = reasons.make(code, detail, user_line())
+            self.ragged.settle()
             self.settle_made()
 
     def branch(self, outcome: Any, is_fixed: bool = False) -> None:
