@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import tracejit
 from tracejit.cpython import c_api, call_hook
 
 WARM = 200  # calls after which CPython has specialised instructions for what it met
@@ -101,6 +102,23 @@ def test_many_allowed_codes_are_told_apart() -> None:
     for function in functions[::2]:
         call_hook.allow(function.__code__, lasting=False)
     assert asked_about(lambda: [f() for f in functions]) == ["<lambda>", *(f"f{k}" for k in range(1, 300, 2))]
+
+
+def test_allowed_codes_that_the_table_has_no_room_for_are_told_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_hook, "_SIZE", 0)
+    function, other = fresh("function"), fresh("other")
+    call_hook.allow(function.__code__, lasting=False)
+    assert call_hook.is_allowed(function.__code__) and not call_hook.is_allowed(other.__code__)
+    call_hook.forget()
+    assert not call_hook.is_allowed(function.__code__)
+
+
+def test_recordings_of_a_long_process_have_the_reasons_of_a_short_one(monkeypatch: pytest.MonkeyPatch, rendering: str) -> None:
+    """A process that has recorded thousands of functions of libraries has no room left for the code of another."""
+    monkeypatch.setattr(call_hook, "_SIZE", 0)
+    compiled = tracejit.compile(lambda x: x * x.numpy().mean())
+    compiled(tracejit.ones(3))
+    assert [reason.code for reason in compiled.reasons] == ["tensor_contents"]
 
 
 class Written:

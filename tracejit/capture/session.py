@@ -142,7 +142,7 @@ class Session(Recorder):
 
     def _check(self, code: CodeType, names: dict[str, Any]) -> bool:
         """Stop the recording if code with these globals should have been instrumented.  Whether it may call what is the program's."""
-        if self.stopped:
+        if self.stopped or call_hook.is_allowed(code):
             return False
         if is_instrumented(code):
             call_hook.allow(code, lasting=False)

@@ -35,12 +35,12 @@ from tracejit.core.interrupts import covers_its_entry
 from tracejit.cpython import c_api
 from tracejit.llvm.linked import linked
 
-__all__ = ["Watch", "allow", "forget", "obstacle", "watched_threads"]
+__all__ = ["Watch", "allow", "forget", "is_allowed", "obstacle", "watched_threads"]
 
 Check = Callable[[CodeType, dict[str, Any]], bool]
 
 _SYMBOL: Final = "tracejit_call_hook"
-_SIZE: Final = 1 << 13  # words of the table of addresses, a power of two; half of them at most are used
+_SIZE: Final = 1 << 15  # words of the table of addresses, a power of two; half of them at most are used
 _THREADS: Final = 1 << 10  # that may be watched at the same time
 _SETUP, _BEGIN, _END, _FORKED, _COUNT = range(5)  # what the machine code is asked to do
 _lasting: dict[int, CodeType] = {}  # allowed code, by address
@@ -347,8 +347,14 @@ def allow(code: CodeType, lasting: bool) -> None:
     _enter(_table, address)
 
 
+def is_allowed(code: CodeType) -> bool:
+    """Whether frames of this code need no check.  Those that the table has no room for are asked about all the same: so who checks asks
+    here first."""
+    return id(code) in _lasting or id(code) in _passing
+
+
 def _enter(table: np.ndarray[Any, Any], address: int) -> None:
-    if 2 * (len(_lasting) + len(_passing)) <= _SIZE:  # later ones are checked at each call
+    if 2 * (len(_lasting) + len(_passing)) <= _SIZE:  # later ones are asked about at each call
         place = address >> 4
         while table[place % _SIZE]:
             place += 1
@@ -429,7 +435,7 @@ class Watch:
 
 def _profile_function(check: Check) -> Callable[[FrameType, str, Any], None]:
     def profile(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and id(frame.f_code) not in _lasting and id(frame.f_code) not in _passing:
+        if event == "call" and not is_allowed(frame.f_code):
             check(frame.f_code, frame.f_globals)
 
     return profile
