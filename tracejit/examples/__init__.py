@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from importlib.resources import files
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 __all__ = ["attach", "examples"]
@@ -50,6 +50,10 @@ def attach(package: ModuleType) -> None:
             entries = {**{name: text for name, text in found[_FUNCTIONS].items() if name in vars(holder)}, **entries}
         for name, text in entries.items():
             _add(vars(holder)[name] if name in vars(holder) else inspect.getattr_static(holder, name), text)
+    for value in vars(package).values():  # functions that are methods behind a check: `sigmoid_`
+        method = getattr(value, "__wrapped__", None) if isinstance(value, FunctionType) else None
+        if ">>>" in (getattr(method, "__doc__", None) or "") and ">>>" not in (value.__doc__ or ""):
+            value.__doc__ = method.__doc__
 
 
 def _add(owner: Any, text: str) -> None:
