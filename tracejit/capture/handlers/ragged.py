@@ -46,8 +46,9 @@ __all__ = ["RaggedHandlers"]
 _OF_ALL_SIZES: Final = frozenset({"dtype", "device", "ndim", "requires_grad"})
 _SPLIT: Final = 1 << 18
 """Parts of so many elements in all are computed as all rows, each."""
-_SPARSE: Final = 4
-"""Of so many times as many rows a mask selects few: computing all of them costs more than another recording."""
+_SPARSE, _SPARSE_OF_MANY, _MANY = 4, 2, 1 << 16
+"""Of so many times as many rows a mask selects few, the second of tensors with more elements: computing all of them costs more than
+another recording."""
 _REDUCTIONS: Final = ("sum", "mean", "amax", "amin", "max", "min", "logsumexp", "var")
 _ALONG_ROWS: Final = ("argmax", "argmin", "norm", "cumsum", "any", "all", "prod")
 _NORMALISERS: Final = ("softmax", "log_softmax")
@@ -226,7 +227,7 @@ class RaggedHandlers(Handlers):
             return ABSENT
         recorder.inspect_all((owner, mask))
         count, rows = len(mask._array.ravel().nonzero()[0]), mask._array.size
-        if not count or count * _SPARSE < rows:
+        if not count or count * (_SPARSE if owner._array.size <= _MANY else _SPARSE_OF_MANY) < rows:
             return ABSENT
         number = self._number_of(mask)
         if number is None or recorder.program.value_of(owner) is None:
