@@ -37,15 +37,11 @@ class Generator:
     """A stream of random numbers: a seed and a counter, held in a tensor (ops/random.py).  Draws from several threads do not
     overlap."""
 
-    __slots__ = ("__weakref__", "_memory", "_state")
+    __slots__ = ("__weakref__", "_state")
 
     def __init__(self, device: Any = "cpu") -> None:
         require_cpu("Generator", device)
         self._state: Any = None
-        self._memory: tuple[Any, Any] = (None, None)
-
-    def __reduce__(self) -> Any:
-        return Generator, (), (None, {"_state": self._state})
 
     @property
     def device(self) -> device:
@@ -111,11 +107,7 @@ class Generator:
     def _advance(self, count: int) -> tuple[int, int]:
         """Seed and counter, which moves on by `count`.  Both are read, and that is done, without a call in between: no other thread comes
         between that, nor does it come between what a compiled program does to them."""
-        array = (self._state if self._state is not None else self.state())._array
-        known, words = self._memory
-        if known is not array:
-            words = memoryview(array)
-            self._memory = array, words
+        words = memoryview((self._state if self._state is not None else self.state())._array)
         seed, counter = words[0], words[1]
         words[1] = (counter + count + (1 << 63)) % (1 << 64) - (1 << 63)
         return seed, counter
