@@ -240,7 +240,10 @@ class RaggedHandlers(Handlers):
         """`owner[*before, :stop]`, where the program computes the number."""
         recorder, dim = self.recorder, len(before)
         place = self._place(stop)
-        if place is None or not 0 <= int(place._array) <= owner._array.shape[dim] or owner._array.shape[dim] < 2:
+        shape = owner._array.shape
+        if place is None or not 0 <= int(place._array) <= shape[dim] or shape[dim] < 2:
+            return ABSENT
+        if product(shape[dim:]) > _MANY and int(place._array) * _SPARSE_OF_MANY < shape[dim]:
             return ABSENT
         recorder.inspect(owner)
         number = self._number_of(place)
@@ -266,9 +269,15 @@ class RaggedHandlers(Handlers):
         recorder = self.recorder
         if is_late(number) or type(number) is Tensor:
             return recorder.containers.place_in_program(number)
-        if not is_symbolic(number) or type(plain(number)) is not int or "[" not in recorder.facts.numbers.get(number._name, ""):
+        if not is_symbolic(number) or type(plain(number)) is not int or not self._is_one_of_several(number):
             return None
         return self._native(lambda: full.of(number, shape=(), dtype=int64))  # type: ignore[no-any-return]
+
+    def _is_one_of_several(self, number: Any) -> bool:
+        """Whether a number is an item of a list or tuple among the arguments that has others beside it, as one of lengths has."""
+        called = self.recorder.facts.numbers.get(number._name, "")
+        container, _, index = called.removesuffix("]").rpartition("[")
+        return called.endswith("]") and index.isdigit() and self.recorder.has_integer(f"{container}[{int(index == '0')}]")
 
     def _selection(self, key: Any, make: Callable[[], Any]) -> tuple[Tensor, Tensor]:
         """One mask, and its places, for all tensors whose rows are selected by equal computations."""

@@ -461,6 +461,10 @@ class Recorder(Origins):
         self.integers = [None] * len(places)
         self._integers_called = {called: k for k, called in reversed(list(enumerate(places)))}
 
+    def has_integer(self, called: str) -> bool:
+        """Whether an integer among the arguments, or in what they lead to, is called so."""
+        return called in self._integers_called
+
     def _has_path(self, value: Any) -> bool:
         """Whether an equal fresh object at the same place would do."""
         cls: Any = type(value)
