@@ -239,7 +239,9 @@ class RaggedHandlers(Handlers):
     def _prefix(self, owner: Tensor, key: Any, before: tuple[int, ...], stop: Any) -> Any:
         """`owner[*before, :stop]`, where the program computes the number."""
         recorder, dim = self.recorder, len(before)
-        place = self._place(stop)
+        # A part of all of a tensor has a symbolic size where the number is known before the program.
+        is_asked = bool(before) or is_late(stop) or type(stop) is Tensor
+        place = self._place(stop) if is_asked else None
         shape = owner._array.shape
         if place is None or not 0 <= int(place._array) <= shape[dim] or shape[dim] < 2:
             return ABSENT
