@@ -279,7 +279,8 @@ def test_all_that_takes_a_generator_is_among_the_forms() -> None:
     }
     known = {name.split()[0] for name in (*FORMS, *ELEMENTARY)}
     assert {"randn", "multinomial", "uniform_", "cauchy_"} <= takers
-    assert takers - known <= {"uniform_of", "exponential_of", "_normal", "_integers", "_open_uniform"}
+    on_data = {"binomial"}  # how much it draws depends on what it is given
+    assert takers - known - on_data <= {"uniform_of", "exponential_of", "_normal", "_integers", "_open_uniform"}
 
 
 def test_draws_beside_steps_of_the_host_are_replayed_while_there_are_other_threads() -> None:

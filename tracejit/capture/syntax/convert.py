@@ -29,6 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
+_TEXTS = (str, bytes)
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _instrumented: WeakTable[bool] = WeakTable()  # instrumented code, the comprehensions and the bodies of classes inside it
 INSTRUMENTED: Final = _instrumented.ids()
@@ -116,23 +117,33 @@ def _collect_originals(code: CodeType, into: dict[Any, CodeType]) -> None:
             into[source_extent(inner)] = inner
 
 
-def _collect_constants(code: CodeType, into: dict[Any, Any]) -> None:
-    """The constants of a function and of what is inside it, its own above all, by their types and texts."""
+def _collect_texts(code: CodeType, into: dict[Any, Any]) -> None:
+    """The texts among the constants of a function and of what is inside it, its own above all."""
     for inner in nested_codes(code):
-        _collect_constants(inner, into)
-    into.update({_constant_key(constant): constant for constant in code.co_consts})
+        _collect_texts(inner, into)
+    waiting = list(code.co_consts)
+    while waiting:
+        constant = waiting.pop()
+        if type(constant) in _TEXTS:
+            into[constant] = constant
+        elif type(constant) is tuple:
+            waiting += constant
 
 
-def _constant_key(constant: Any) -> tuple[type, str]:
-    return type(constant), repr(constant)  # 1 is equal to 1.0
+def _with_texts(constant: Any, known: dict[Any, Any]) -> Any:
+    """A constant with the program's own texts.  A tuple stays one of its own: the compiler makes one object for a whole module, and a
+    tuple that the program has kept somewhere would be taken for what is there."""
+    if type(constant) in _TEXTS:
+        return known.get(constant, constant)
+    return tuple([_with_texts(item, known) for item in constant]) if type(constant) is tuple and constant else constant
 
 
 def _with_originals(code: CodeType, originals: dict[Any, CodeType], known: dict[Any, Any]) -> CodeType:
-    """`code` with each nested function and each constant replaced by the original: their identity is visible to programs."""
+    """`code` with each nested function and each text replaced by the original: their identity is visible to programs."""
     constants: list[Any] = []
     for constant in code.co_consts:
         if not isinstance(constant, CodeType):
-            constant = known.get(_constant_key(constant), constant)
+            constant = _with_texts(constant, known)
         else:
             if constant.co_name in _INLINE:
                 inside = ".<locals>" if code.co_flags & CO_OPTIMIZED else ""
@@ -228,6 +239,6 @@ def _compiled(code: CodeType, located: Located, inner: ast.stmt, name: str, vari
     originals: dict[Any, CodeType] = {}
     known: dict[Any, Any] = {}
     _collect_originals(code, originals)
-    _collect_constants(code, known)
+    _collect_texts(code, known)
     result = result.replace(co_name=code.co_name, co_qualname=code.co_qualname)
     return _with_originals(result, originals, known)
