@@ -200,7 +200,7 @@ WORDS = (
 
 
 def test_programs_hold_all_that_makes_recording_hard() -> None:
-    texts = [generate(seed).text for seed in range(400)]
+    texts = [generate(seed).text for seed in range(600)]
     for word in WORDS.split(";"):
         assert any(word in text for text in texts), word
 

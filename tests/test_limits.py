@@ -1,4 +1,4 @@
-"""clamp() with numbers: NaN, zeros of both signs, limits that cross, integers, and gradients at the limits."""
+"""clamp() with numbers: NaN, zeros of both signs, limits that cross, integers, and gradients at the limits.  A limit of NaN gives NaN."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ LIMITS = [pair for pair in itertools.product(NUMBERS, repeat=2) if pair != (None
 
 
 def by_comparisons(x: Any, low: Any, high: Any) -> Any:
+    if any(limit is not None and np.isnan(limit) for limit in (low, high)):
+        return np.full_like(x, np.nan)
     if low is not None:
         x = np.where(x < low, np.asarray(low, x.dtype), x)
     return x if high is None else np.where(x > high, np.asarray(high, x.dtype), x)

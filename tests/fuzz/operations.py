@@ -23,8 +23,9 @@ from tracejit.ops.public import FUNCTIONS, IN_PLACE, METHODS
 __all__ = ["Operation", "operations", "primitives"]
 
 # Not drawn: what has no value that could be compared (vectors of a decomposition have a choice of signs), takes dtypes or devices,
-# changes the library's state, or is random state itself.
-_LEFT_OUT = """empty empty_like new_empty initial_seed seed set_rng_state get_rng_state manual_seed random_ bernoulli_ broadcast_shapes
+# changes the library's state, is random state itself, or reads memory in ways that few arguments fit.
+_LEFT_OUT = """as_strided imag view_as_real
+empty empty_like new_empty initial_seed seed set_rng_state get_rng_state manual_seed random_ bernoulli_ broadcast_shapes
 __rdiv__ where_ svd can_cast result_type cuda cpu type new set_ resize_ resize_as_ apply_
 pin_memory"""
 LEFT_OUT = frozenset(_LEFT_OUT.split())

@@ -15,6 +15,6 @@ module_collection_mode = "py"
 datas = collect_data_files("tracejit") + collect_data_files("numba", include_py_files=True, includes=["_version.py"])
 hiddenimports = [
     *collect_submodules("tracejit", filter=lambda name: not name.startswith("tracejit.__pyinstaller")),
-    *["numba", "numba.core.codegen", "numba.core.compiler_lock"],
+    *["numba", "numba.core.codegen", "numba.core.compiler_lock", "scipy.stats.qmc"],
     *[name for name in ("ml_dtypes",) if importlib.util.find_spec(name) is not None],
 ]

@@ -262,6 +262,8 @@ def promote_types(type1: DType, type2: DType) -> DType:
         return _PROMOTION[type1, type2]
     except (KeyError, TypeError):
         position, given = next((i, x) for i, x in enumerate((type1, type2), 1) if type(x) is not DType)
+        if isinstance(given, UnsupportedDType):
+            as_dtype(given, "promote_types")
         raise TypeError(
             f"promote_types(): argument 'type{position}' (position {position}) must be dtype, not {given.__class__.__name__}"
         ) from None
