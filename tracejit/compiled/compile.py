@@ -59,7 +59,7 @@ from tracejit.capture.branches import Branch
 from tracejit.capture.function_sources import modules_by_value, sources_reached, use_source
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.entry import INTERRUPTED, MISS, Exit, Recording
-from tracejit.capture.recording.facts import Earlier, earlier_values
+from tracejit.capture.recording.facts import earlier_values
 from tracejit.capture.session import declare_inlined, hindrance, integers_among, record
 from tracejit.capture.syntax.sources import give_source
 from tracejit.capture.tensors import Watch
@@ -479,13 +479,16 @@ class CompiledFunction(_Partial[P, R]):
         return result if result.__class__ is not Exit else self._go_on(args, kwargs, result.number)
 
     def recorded(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch, earlier: Earlier | None = None
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch, known: Recording | None = None
     ) -> tuple[Recording, Any] | None:
-        """An eager call, recorded and not kept, and its result; None where another thread is recording.  earlier: what recordings before it
-        have found."""
+        """An eager call, recorded and not kept, and its result; None where another thread is recording.  known: a recording as which it is
+        recorded."""
         ticket = Ticket()
+        earlier, slices_move = (None, False) if known is None else (known.moved, known.slices_move)
         try:
-            return record(self.__wrapped__, args, kwargs, watch, earlier=earlier) if _recording.take(ticket) else None
+            if not _recording.take(ticket):
+                return None
+            return record(self.__wrapped__, args, kwargs, watch, earlier=earlier, slices_move=slices_move)
         finally:
             ticket.over = True
 

@@ -133,7 +133,7 @@ class shadow:  # noqa: N801  (named like no_grad)
             eager.update(zip(node.outputs, [t._array.copy() for t in outputs], strict=True))
 
         try:
-            done = function.recorded(args, kwargs, watch, entry.recording.moved)
+            done = function.recorded(args, kwargs, watch, entry.recording)
         except Exception as error:
             self._found(entry, ("path", "", "", f"eager raises {type(error).__name__}: {error}"))
             raise

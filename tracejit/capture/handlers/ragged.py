@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tracejit import functional
-from tracejit.autograd.tape import Storage, mark_written
+from tracejit.autograd.tape import mark_written
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic, plain
@@ -36,7 +36,7 @@ from tracejit.ops.elementwise.comparison import where
 from tracejit.ops.indexing import index_add, index_select, nonzero, row_places
 from tracejit.ops.public.creation import arange
 from tracejit.ops.public.derive import FUNCTIONS, METHODS
-from tracejit.tensor import Tensor
+from tracejit.tensor import Tensor, storage_of
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -160,8 +160,7 @@ class RaggedHandlers(Handlers):
             if rows.is_saved and np.may_share_memory(rows.owner._array, target._array):
                 for copy in (rows.values, rows.made_of, *rows.copies):
                     if copy is not None:
-                        copy._storage = copy._storage or Storage()
-                        mark_written([copy._storage])
+                        mark_written([storage_of(copy)])
                 self.recorder.stop("moving_part_written", user_line())
 
     def settle(self) -> None:

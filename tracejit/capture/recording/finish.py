@@ -156,6 +156,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         outside=tuple(recorder.effects.outside),
         left_out=interpreter.left_out,
         remarks=tuple(dict.fromkeys(interpreter.remarks)),
+        slices_move=recorder.containers.slices_move,
         moved=recorder.facts.moved,
         facts=(
             *_facts_of_tensors(recorder, True),
