@@ -40,6 +40,7 @@ DRAWING: Final = (
     "vmap",
 )
 DIFFERENT: Final = {
+    "complex": "complex numbers are pairs of tensors", "polar": "complex numbers are pairs of tensors",
     "copysign": "of an infinite magnitude the slope is 1 here and NaN there",
     "digamma": "at its poles the slope is infinite here, and a large number there",
     "psi": "at its poles the slope is infinite here, and a large number there",
