@@ -102,6 +102,10 @@ def settings_are_put_back() -> Iterator[None]:
         library.set_float32_matmul_precision(precision)
         library.set_deterministic_debug_mode(mode)
         library.set_grad_enabled(grad_enabled)
+    if (
+        "torch" in sys.modules
+    ):  # whose frames stand in front of the program's while a device is set, so that warnings have other lines
+        sys.modules["torch"].set_default_device(None)
     vars(representation._options).clear()
     vars(representation._options).update(options)
 
