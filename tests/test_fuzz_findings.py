@@ -386,6 +386,39 @@ FINDINGS = {
             a.add_(1)
             r.sum().backward()
     """,
+    "a pass outside that meets a freed node and one whose saved value was changed, in either order": """
+        w, z = T.tensor([0.472, -0.111, 0.249]).requires_grad_(), T.tensor(1.472).requires_grad_()
+        def freed_first(a):
+            dot = w @ a
+            used = T.acosh(z)
+            a[None] -= 1.0
+            used.backward()
+            return used, dot
+        def changed_first(a):
+            used = T.acosh(z)
+            dot = w @ a
+            a[None] -= 1.0
+            used.backward()
+            return used, dot
+        def changed_between(a):
+            used, b = T.acosh(z), z * a[0]
+            dot = w @ a
+            b.mul_(3.0)
+            a[None] -= 1.0
+            used.backward(retain_graph=True)
+            (b * b).backward()
+            return used, b, dot
+        def target(a, i):
+            return [freed_first, changed_first, changed_between][i](a)
+        def call(f):
+            errors = []
+            for i in range(3):
+                try:
+                    sum(f(T.tensor([0.472, -0.111, 0.249]), i)).backward()
+                except RuntimeError as error:
+                    errors.append(str(error))
+            return errors
+    """,
     "gradients of a result whose graph was used up inside": """
         net = T.nn.Linear(3, 2)
         def target(a, b):
@@ -630,6 +663,18 @@ def test_infinities_and_nan_are_told_apart() -> None:
     eager, other = np.array([-np.inf], np.float32), np.array([np.nan], np.float32)
     assert unexplained(eager, other, [eager.copy()]).all()
     assert not unexplained(eager, other, [eager.copy(), other.copy()]).any()
+
+
+def test_nan_of_bfloat16_equals_nan_in_other_bits_and_nothing_else() -> None:
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    eager = np.array([0x7FC0, 0x7FC0, 0x3F80], np.uint16).view(bfloat16)
+    other = np.array([0xFFC0, 0x7F80, 0xBF80], np.uint16).view(bfloat16)
+    assert unexplained(eager, other, []).tolist() == [False, True, True]
+
+
+def test_numbers_of_any_length_are_facts() -> None:
+    first, same, other = (facts(number=10**5000 + more).skeleton for more in (0, 0, 1))
+    assert first == same != other
 
 
 def test_the_sign_of_nan_is_anybodys_and_no_other() -> None:

@@ -130,6 +130,8 @@ def unexplained(eager: np.ndarray, other: np.ndarray, noisy: list[np.ndarray]) -
     """Which elements differ by more than roundings explain."""
     if eager.dtype != other.dtype or eager.shape != other.shape:
         return np.ones(1, bool)
+    if eager.dtype.kind == "V":  # bfloat16, which NumPy takes for raw bytes
+        eager, other, *noisy = (run.astype(np.float32) for run in (eager, other, *noisy))
     if eager.dtype.kind != "f":
         varied = np.zeros(eager.shape, bool)
         for run in noisy:

@@ -62,7 +62,7 @@ class _Viewer:
         """The skeleton of a value."""
         kind = type(value)
         if kind is bool or kind is int:
-            return kind.__name__, self.number(path, value) if abs(value) < 2**63 else repr(value)
+            return kind.__name__, self.number(path, value) if abs(value) < 2**63 else hex(value)  # of any length
         if kind is float or isinstance(value, np.generic):
             return kind.__name__, self.number(path, value)
         if kind is str:

@@ -25,11 +25,18 @@ from tracejit.passes.memory import memory_roots
 from tracejit.passes.partition import Partition, saved_values
 from tracejit.passes.paths import Step
 
-__all__ = ["EagerTape"]
+__all__ = ["EagerTape", "sequence_offset"]
 
 Place = tuple[Any, int]
 CHANGED = -1
 """The version that no storage has."""
+
+
+def sequence_offset(graph: Graph, position: float) -> float:
+    """What is added to the sequence number of a call's node for a node of eager's tape: `position` among the nodes of the graph, above -1
+    and below their number, gives an offset above -1 and below 0.  So eager's nodes come after those that were made before the call, in the
+    order of the program."""
+    return (position + 1) / (len(graph.nodes) + 1) - 1
 
 
 class EagerTape:
@@ -93,16 +100,14 @@ class _Making:
         self.arrays = self._contents()
 
     def run(self) -> tuple[Place | None, ...]:
-        graph, steps = self.graph, self.tape.split.paths.steps
-        for number, step in enumerate(steps):
+        graph = self.graph
+        for step in self.tape.split.paths.steps:
             outputs = graph.nodes[step.position].outputs
             same = self.tape.split.places.get(outputs[0])
             if same is not None:  # no node of its own: other contents of the same tensor
                 self.places[outputs[0]] = self._place(same)
                 continue
-            # between the nodes made before the call and the one that stands for it
-            sequence = self.call.sequence - 1 + (number + 1) / (len(steps) + 1)
-            node = self._node(step, sequence)
+            node = self._node(step, self.call.sequence + sequence_offset(graph, step.position))
             self.places.update((x, (node, k)) for k, x in enumerate(outputs) if x in graph.requires_grad)
         differentiable = self.tape.split.differentiable
         return tuple([self._place(v) if d else None for v, d in zip(graph.outputs, differentiable, strict=True)])

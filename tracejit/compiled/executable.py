@@ -10,6 +10,7 @@ The forward and the backward programs are the only users of `passes` and `runtim
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +25,7 @@ from tracejit.capture.recording.cell import marks
 from tracejit.capture.recording.entry import INTERRUPTED, MISS, PROMOTE, Body, Exit, Recording, TensorOutput
 from tracejit.capture.recording.runs import Runs
 from tracejit.compiled import backward_call
-from tracejit.compiled.eager_tape import EagerTape
+from tracejit.compiled.eager_tape import EagerTape, sequence_offset
 from tracejit.compiled.placing import consumed, edge, new_object, new_tensor, places_of_inputs, view_maker
 from tracejit.compiled.side_trace import Remainder
 from tracejit.core.aside import Work, begun, done_aside
@@ -399,7 +400,9 @@ class Executable:
         if written:
             environment["mark_written"] = marks()
             statements += [Evaluate(Name("mark_written").call(part)) for part in runs.split(written, "written", _storage)]
-        for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
+        freed: list[tuple[str, Operand]] = []  # nodes whose graphs are used up, and the values whose places they are
+        contents = zip(self._computed, self.outputs, self.pure.outputs, strict=False)
+        for result, (i, facts, value), differentiable in zip(results, contents, self._differentiable, strict=False):
             on_tape = self._is_split and differentiable
             layout = laid_out(facts.shape, facts.strides, facts.dtype)
             if layout is not None:
@@ -408,6 +411,7 @@ class Executable:
             node: Name | Constant = Constant(None)
             if facts.consumed is not None and facts.requires_grad and not on_tape:
                 node = Name(f"freed{i}")
+                freed.append((node.name, value))
                 statements += consumed(node.name, f"{i}", facts.consumed, self.inputs, runs, environment)
             statements += new_tensor(
                 f"out{i}",
@@ -419,9 +423,11 @@ class Executable:
         for fact in recording.written_inputs:
             if fact.placed and fact.consumed is not None:
                 name = f"used{fact.index}"
+                freed.append((name, dict(self.pure.writes)[self.inputs[fact.index].value]))
                 statements += consumed(name, f"_{name}", fact.consumed, self.inputs, runs, environment)
         if self._is_split:
             statements += plan._node(self._split, tensors, arrays, runs, numbers, results, position)
+            statements += self._order(freed, environment)
         statements += places_of_inputs(recording.written_inputs, self.inputs, len(self.outputs) + len(self._placed))
         scalars = {f.value: k for k, f in enumerate(recording.scalar_inputs)}
         # In the order in which eager made them.
@@ -522,6 +528,20 @@ class Executable:
             saved.append(storage)
         statements.append(SetAttribute(node, "saved", TupleOf(tuple(saved))))
         self.saved = (*others, *[~i for i in outputs])
+        return statements
+
+    def _order(self, freed: Sequence[tuple[str, Operand]], environment: dict[str, Any]) -> list[Statement]:
+        """Statements that number the nodes `freed` as eager mode does: between the steps of the program, in whose place is `n`."""
+        if not freed:
+            return []
+        environment["add"] = operator.add
+        positions: dict[Operand, int] = {v: position for position, step in enumerate(self.pure.nodes) for v in step.outputs}
+        statements: list[Statement] = []
+        for k, (name, value) in enumerate(freed, 1):
+            # behind its step, and no two alike
+            offset = sequence_offset(self.pure, positions.get(value, -1) + k / (len(freed) + 1))
+            sequence = Name("add").call(Name("n").get("sequence"), Constant(offset))
+            statements.append(SetAttribute(Name(name), "sequence", sequence))
         return statements
 
     def arranged(self, results: Sequence[Any]) -> list[Any]:
