@@ -19,14 +19,15 @@ from tracejit.ir.graph import Literal
 from tracejit.ir.interpreter import interpret
 from tracejit.ir.verifier import verify
 from tracejit.passes.forward_reads import MOST_WRITES, WORTH, forward_reads
+from tracejit.passes.memory import verify_memory
 
 ROWS, COUNT = 3 * WORTH, 4
 SELECT, SCATTER = REGISTRY["select"], REGISTRY["select_scatter"]
 KINDS = ("constant", "tensor")
 
 
-def random_graph(steps: list[tuple[bool, str, int]]) -> tuple[Any, list[Any]]:
-    """Writes of rows, and reads, at places that are constants or tensors; the reads come out.  With arguments for it."""
+def random_graph(steps: list[tuple[bool, str, int]], views: bool = False) -> tuple[Any, list[Any]]:
+    """Writes of rows, and reads, at places that are constants or tensors; the reads, or views of them, come out.  With arguments for it."""
     builder, random = GraphBuilder(), np.random.default_rng(len(steps))
     table = builder.input(Aval((ROWS, 2), float64))
     places = [builder.input(Aval((), int64)) for _ in range(COUNT)]
@@ -39,16 +40,18 @@ def random_graph(steps: list[tuple[bool, str, int]]) -> tuple[Any, list[Any]]:
             (table,) = builder.add(SCATTER, (table, row, place), {"dim": 0})
         else:
             (read,) = builder.add(SELECT, (table, place), {"dim": 0})
-            found += builder.add(REGISTRY["mul"], (read, Literal(2.0)), {})
+            double = REGISTRY["mul"], (read, Literal(2.0)), {}
+            found += builder.add(REGISTRY["reshape"], (read,), {"shape": (1, 2)}) if views else builder.add(*double)
     numbers = [np.array(k) for k in random.integers(0, COUNT, COUNT)]
     return builder.build((*found, table)), [random.normal(size=(ROWS, 2)), *numbers, random.normal(size=2)]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from(KINDS), st.integers(0, COUNT - 1)), min_size=1, max_size=14))
-def test_what_is_read_stays_what_it_is(steps: list[tuple[bool, str, int]]) -> None:
-    graph, arguments = random_graph(steps)
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from(KINDS), st.integers(0, COUNT - 1)), min_size=1, max_size=14), st.booleans())
+def test_what_is_read_stays_what_it_is(steps: list[tuple[bool, str, int]], views: bool) -> None:
+    graph, arguments = random_graph(steps, views)
     result = verify(forward_reads(graph), functional=True)
+    verify_memory(graph, result)
     for a, b in zip(interpret(graph, arguments), interpret(result, arguments), strict=True):
         assert np.array_equal(a, b)
 

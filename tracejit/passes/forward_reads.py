@@ -13,6 +13,7 @@ from tracejit.core.dtypes import int64
 from tracejit.core.op import REGISTRY
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild, substitute
 from tracejit.ir.graph import Graph, Literal, Node, Operand
+from tracejit.passes.memory import outputs_and_bases
 
 __all__ = ["forward_reads"]
 
@@ -29,7 +30,7 @@ def forward_reads(graph: Graph) -> Graph:
     writers: dict[int, Node] = {}
     builder = GraphBuilder(next_id(graph))
     builder.avals = dict(graph.avals)
-    given = {*graph.outputs, *[v for _, v in graph.writes]}
+    given = outputs_and_bases(graph)
     replaced: dict[int, Operand] = {}
     for node in graph.nodes:
         node = substitute(node, replaced)

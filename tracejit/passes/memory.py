@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from tracejit.core.op import Effect
-from tracejit.ir.graph import Graph
+from tracejit.ir.graph import Graph, Operand
 from tracejit.ir.verifier import VerificationError
 
-__all__ = ["OutputMemory", "memory_roots", "verify_memory"]
+__all__ = ["OutputMemory", "memory_roots", "outputs_and_bases", "verify_memory"]
 
 _OF_THEIR_BASE: Final = (Effect.VIEW, Effect.IN_PLACE)
 
@@ -22,6 +22,15 @@ def memory_roots(graph: Graph) -> dict[int, int]:
             assert type(base) is int
             roots[node.outputs[0]] = roots.get(base, base)
     return roots
+
+
+def outputs_and_bases(graph: Graph) -> set[Operand]:
+    """Outputs, what is written to inputs, and what these are views of: values that must keep memory of their own."""
+    given: set[Operand] = {*graph.outputs, *[v for _, v in graph.writes]}
+    for node in reversed(graph.nodes):
+        if node.op.effect is Effect.VIEW and node.outputs[0] in given:
+            given.add(node.operands[0])
+    return given
 
 
 def verify_memory(before: Graph, after: Graph) -> None:

@@ -19,6 +19,7 @@ from tracejit.core.op import REGISTRY
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild, substitute, uses
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.passes.dce import dce
+from tracejit.passes.memory import outputs_and_bases
 
 __all__ = ["written_rows"]
 
@@ -92,7 +93,7 @@ def written_rows(graph: Graph) -> Graph:
         return graph
     builder = GraphBuilder(next_id(graph))
     builder.avals = dict(graph.avals)
-    given = {*graph.outputs, *[v for _, v in graph.writes]}
+    given = outputs_and_bases(graph)
     replaced: dict[int, Operand] = {}
     for node in graph.nodes:
         known = chains.get(node.outputs[0]) if node.outputs else None
@@ -109,13 +110,17 @@ def written_rows(graph: Graph) -> Graph:
         (chain, number), out = known, node.outputs[0]
         row, is_row = chain.row(part.start, number + 1) or (None, False)
         if row is None:
-            node = Node(node.op, (chain.base, *node.operands[1:]), node.attributes, node.outputs, node.line)
-            builder.nodes.append(substitute(node, replaced))
+            read = substitute(Node(node.op, (chain.base, *node.operands[1:]), node.attributes, node.outputs, node.line), replaced)
         elif is_row == part.is_row and out not in given:
             replaced[out] = replaced.get(row, row)
+            continue
         else:
             attributes = (("shape", builder.aval(out).shape),)
-            builder.nodes.append(Node(REGISTRY["reshape"], (replaced.get(row, row),), attributes, (out,), node.line))
+            read = Node(REGISTRY["reshape"], (replaced.get(row, row),), attributes, (out,), node.line)
+        if out in given:  # it was in memory of its own: what the writes made
+            (shared,) = builder.add(read.op, read.operands, read.attrs, read.line)
+            read = Node(REGISTRY["clone"], (shared,), (), (out,), read.line)
+        builder.nodes.append(read)
     return dce(rebuild(graph, builder.nodes, avals=builder.avals))
 
 
