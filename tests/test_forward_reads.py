@@ -47,7 +47,9 @@ def random_graph(steps: list[tuple[bool, str, int]], views: bool = False) -> tup
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from(KINDS), st.integers(0, COUNT - 1)), min_size=1, max_size=14), st.booleans())
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from(KINDS), st.integers(0, COUNT - 1)), min_size=1, max_size=14), st.booleans()
+)
 def test_what_is_read_stays_what_it_is(steps: list[tuple[bool, str, int]], views: bool) -> None:
     graph, arguments = random_graph(steps, views)
     result = verify(forward_reads(graph), functional=True)

@@ -419,6 +419,27 @@ FINDINGS = {
                     errors.append(str(error))
             return errors
     """,
+    "numbers that are read one by one while their places are overwritten in turns": """
+        def target(a):
+            seen = []
+            for _ in a:
+                for x in a:
+                    seen.append(x.item())
+                    x -= x
+            return seen
+        def call(f):
+            a = T.tensor([3, 1, 2])
+            return f(a), a
+    """,
+    "limits from a dictionary, and limits that are computed": """
+        import numpy as np
+        table = {'low': 0.0, 'high': 1.0}
+        def target(a):
+            found = [a.clamp_min(table['low']), a.clamp(max=table['high']), a.clamp(table['low'], int(np.random.default_rng().integers(1)))]
+            return found, [repr(x.grad_fn) for x in found], [x.stride() for x in found]
+        def call(f):
+            return [f(T.tensor([[[0.472, -0.111], [0.249, 1.554]]]).requires_grad_().transpose(-1, 0)) for _ in range(2)]
+    """,
     "gradients of a result whose graph was used up inside": """
         net = T.nn.Linear(3, 2)
         def target(a, b):

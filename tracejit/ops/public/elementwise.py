@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core import dtypes
-from tracejit.core.numbers import NUMBERS, settled
+from tracejit.core.numbers import NUMBERS, RecordedNumber, settled
 from tracejit.core.op import Promotion
 from tracejit.core.precision import rounds_once
 from tracejit.core.promotion import common_dtype
@@ -369,7 +369,7 @@ _LIMITS = NUMBERS - {bool} | {type(None)}
 
 def _are_exact_limits(input: Any, *limits: Any) -> bool:
     """Whether `limits` are numbers, or None, that no narrow dtype of integers would change."""
-    if not _LIMITS.issuperset(map(type, limits)):
+    if not _LIMITS.issuperset([n.__class__ if isinstance(n, RecordedNumber) else type(n) for n in limits]):
         return False
     return input.dtype.is_floating_point or input.dtype is dtypes.int64 or all(n is None or isinstance(n, float) for n in limits)
 
