@@ -29,7 +29,7 @@ import tracejit
 from benchmarks.table import duration
 from tracejit import nn, optim
 from tracejit.compiled import compile as compiling
-from tracejit.llvm import machine_code
+from tracejit.native import machine_code
 from tracejit.runtime import program
 
 __all__ = ["COMPUTATIONS", "DEPTHS", "GOAL", "main", "measure"]

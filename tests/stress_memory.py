@@ -22,7 +22,8 @@ import tracejit as T
 from tracejit import nn, optim
 from tracejit.capture.syntax import locate
 from tracejit.config import override
-from tracejit.llvm import driver, machine_code
+from tracejit.llvm import driver
+from tracejit.native import machine_code
 from tracejit.tensor import eager
 
 counter = iter(range(10**9))

@@ -21,7 +21,7 @@ import pytest
 from tracejit.config import config
 from tracejit.core import aside as module
 from tracejit.core.aside import Work, aside, begun, done_aside
-from tracejit.llvm import object_cache
+from tracejit.native import object_cache
 
 
 class Stop(Exception):
@@ -313,7 +313,7 @@ def test_a_process_that_ends_waits_for_what_soon_comes_to_its_end_and_drops_the_
 KEEPING = """
 import os, sys, threading, time
 from tracejit.core import aside
-from tracejit.llvm import object_cache
+from tracejit.native import object_cache
 
 ends_soon = sys.argv[1] == "whole"
 aside._GRACE = 30.0 if ends_soon else 0.0

@@ -21,10 +21,12 @@ from tests.fuzz.noise import of_the_library
 from tracejit import cache
 from tracejit.config import override
 from tracejit.core import dtypes
-from tracejit.llvm import driver, machine_code, object_cache
+from tracejit.cpython import programs as program_code
+from tracejit.llvm import driver
 from tracejit.loops.expressions import Load
 from tracejit.loops.language import Axis, Buffer, For, Index, Nest, Size, Store
 from tracejit.lowering.steps import Address, ArraySpec, NestCall, ProgramSpec
+from tracejit.native import machine_code, object_cache
 
 pytestmark = pytest.mark.skipif(not object_cache._SUPPORTED, reason="this system has no owners of files")
 
@@ -63,7 +65,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # no file may grow beyo
 """
 BUSY = """
 import random, sys
-from tracejit.llvm import object_cache
+from tracejit.native import object_cache
 
 dice = random.Random(sys.argv[1])
 found = 0
@@ -208,7 +210,7 @@ def test_the_cache_can_be_switched_off(script: Path, place: Path) -> None:
 
 
 def test_the_process_that_compiles_runs_the_very_bytes_that_it_stores(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    load, loaded = machine_code.load, []
+    load, loaded = program_code.load, []
     with override(cache=False):
         run(3.0)  # what a process compiles once
 
@@ -216,7 +218,7 @@ def test_the_process_that_compiles_runs_the_very_bytes_that_it_stores(place: Pat
         loaded.append(object_code)
         return load(object_code, imports)
 
-    monkeypatch.setattr(machine_code, "load", listen)
+    monkeypatch.setattr(program_code, "load", listen)
     assert run().compiled and run().hits == 1
     (file,) = programs(place)
     assert loaded[0] == loaded[1] and file.read_bytes().endswith(loaded[0])
@@ -284,7 +286,7 @@ def test_a_symbol_that_is_not_there_means_compiling(place: Path) -> None:
     run()
     (file,) = programs(place)
     text = "declare void @no_such_function()\ndefine internal i64 @tracejit_program(i64 %a, i64 %b) noinline {\n"
-    object_cache.keep(file.stem, machine_code.compile_text(text + "call void @no_such_function()\nret i64 0\n}"))
+    object_cache.keep(file.stem, program_code.compile_text(text + "call void @no_such_function()\nret i64 0\n}"))
     assert run().refused == 1 and run().hits == 1
 
 

@@ -12,10 +12,12 @@ import pytest
 import tracejit
 from tracejit.core import dtypes
 from tracejit.cpython import arrays as array_struct
-from tracejit.llvm import driver, machine_code
+from tracejit.cpython import programs
+from tracejit.llvm import driver
 from tracejit.loops.expressions import Load, ScalarParam, builder
 from tracejit.loops.language import Axis, Buffer, Exit, For, Index, Nest, Scalar, Size, Store
 from tracejit.lowering.steps import Address, ArraySpec, CopyCall, GemmCall, NestCall, NumberSlot, ProgramSpec, Slot, array_slot
+from tracejit.native import machine_code
 
 F32 = dtypes.float32
 
@@ -232,8 +234,8 @@ def test_metadata_is_data_and_not_code() -> None:
 
 
 def test_loaded_machine_code_refuses_what_is_not_two_integers() -> None:
-    text = f"define internal i64 @{machine_code.PROGRAM}(i64 %a, i64 %b) {{\n%c = sub i64 %a, %b\nret i64 %c\n}}"
-    run: Any = machine_code.load(machine_code.compile_text(text), {})
+    text = f"define internal i64 @{programs.PROGRAM}(i64 %a, i64 %b) {{\n%c = sub i64 %a, %b\nret i64 %c\n}}"
+    run: Any = programs.load(programs.compile_text(text), {})
     assert run(7, 9) == -2
     for wrong in ((1,), (1, 2, 3), ("1", 2), (1, None)):
         with pytest.raises(TypeError):

@@ -23,8 +23,8 @@ from tracejit.capture.session import Session
 from tracejit.capture.syntax import locate
 from tracejit.config import override
 from tracejit.core.interpreter import state
-from tracejit.cpython import call_hook
-from tracejit.llvm import machine_code, numba_codegen
+from tracejit.cpython import call_hook, programs
+from tracejit.native import machine_code, numba_codegen
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers that send signals")
 
@@ -172,7 +172,7 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> lis
     return calls
 
 
-PLACES = [(numba_codegen, "compile_module"), (machine_code, "load"), (machine_code, "assemble"), (machine_code, "link")]
+PLACES = [(numba_codegen, "compile_module"), (programs, "load"), (machine_code, "assemble"), (machine_code, "link")]
 
 
 @pytest.mark.parametrize(("module", "name"), PLACES, ids=lambda place: place if isinstance(place, str) else "")

@@ -57,7 +57,9 @@ COMPILER_COLUMN = [
     {"passes"},
     {"loops", "math"},
     {"lowering"},
-    {"cpython", "llvm"},
+    {"native"},
+    {"cpython"},
+    {"llvm"},
     {"runtime"},
 ]
 MEETING = [

@@ -14,7 +14,8 @@ import pytest
 import tracejit as tj
 from tracejit.core.interpreter import Interpreter, pushed, pushed_anywhere
 from tracejit.core.locks import Ticket, Turn, lock_held_over_forks
-from tracejit.llvm import driver, machine_code
+from tracejit.llvm import driver
+from tracejit.native import machine_code
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 

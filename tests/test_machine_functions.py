@@ -16,7 +16,7 @@ from tracejit.config import override
 from tracejit.cpython import c_api, watchers
 from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.functions import Untranslatable, translate
-from tracejit.llvm.linked import linked
+from tracejit.cpython.linked import linked
 from tracejit.replay.ir import Function, Name
 from tracejit.replay.python import load
 

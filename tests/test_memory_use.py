@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from stress_memory import CASES, grown, resident
 
-from tracejit.llvm import machine_code
+from tracejit.cpython import programs
+from tracejit.native import machine_code
 
 pytestmark = pytest.mark.skipif(
     not os.path.exists("/proc/self/statm"), reason="this system does not say how much memory a process has"
@@ -33,7 +34,7 @@ def test_calls_and_recordings_leave_no_objects_behind(growth: dict[str, tuple[in
     assert list(growth) == list(CASES) and much == {}
 
 
-TEXT = f"""define internal i64 @{machine_code.PROGRAM}(i64 %a, i64 %b) {{
+TEXT = f"""define internal i64 @{programs.PROGRAM}(i64 %a, i64 %b) {{
 %c = mul i64 %a, %b
 %d = add i64 %c, NUMBER
 ret i64 %d
@@ -42,7 +43,7 @@ ret i64 %d
 
 
 def compiled(k: int) -> None:
-    machine_code.load(machine_code.compile_text(TEXT.replace("NUMBER", str(k))), {})
+    programs.load(programs.compile_text(TEXT.replace("NUMBER", str(k))), {})
 
 
 def linked(k: int) -> None:

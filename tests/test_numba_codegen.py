@@ -10,9 +10,10 @@ from pathlib import Path
 import numba
 import pytest
 
-from tracejit.llvm import machine_code, numba_codegen
+from tracejit.cpython import programs
+from tracejit.native import machine_code, numba_codegen
 
-TEXT = f"""define internal i64 @{machine_code.PROGRAM}(i64 %a, i64 %b) {{
+TEXT = f"""define internal i64 @{programs.PROGRAM}(i64 %a, i64 %b) {{
 %c = mul i64 %a, %b
 ret i64 %c
 }}
@@ -26,7 +27,7 @@ def level() -> int:
 
 
 def test_a_text_becomes_code_that_runs(level: int) -> None:
-    assert machine_code.load(machine_code.compile_text(TEXT), {})(6, 7) == 42
+    assert programs.load(programs.compile_text(TEXT), {})(6, 7) == 42
     assert level == numba.config.OPT
 
 
@@ -41,7 +42,7 @@ def test_a_text_becomes_code_that_runs(level: int) -> None:
 )
 def test_a_text_that_llvm_does_not_take_is_an_error_and_leaves_numba_as_it_was(text: str, message: str, level: int) -> None:
     with pytest.raises(RuntimeError, match=message):
-        machine_code.compile_text(text)
+        programs.compile_text(text)
     assert level == numba.config.OPT
 
 
@@ -49,17 +50,17 @@ def test_no_passes_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **keywords: object) -> None:
         raise AssertionError("a pass manager was made")
 
-    machine_code.compile_text(TEXT)
+    programs.compile_text(TEXT)
     monkeypatch.setattr(numba.core.codegen, "create_pass_builder", refuse)
-    machine_code.compile_text(TEXT.replace("mul", "add"))
+    programs.compile_text(TEXT.replace("mul", "add"))
 
 
 def test_the_same_text_gives_the_same_bytes() -> None:
-    assert machine_code.compile_text(TEXT) == machine_code.compile_text(TEXT)
+    assert programs.compile_text(TEXT) == programs.compile_text(TEXT)
 
 
 def test_numbas_own_functions_compile_as_before() -> None:
-    machine_code.compile_text(TEXT)
+    programs.compile_text(TEXT)
 
     @numba.njit  # type: ignore[untyped-decorator]
     def total(n: int) -> int:
@@ -108,14 +109,14 @@ def test_a_long_text_is_compiled_in_parts_and_computes_what_it_says(monkeypatch:
         f"define internal i64 @step{k}(i64 %x) noinline nounwind {{\n  %y = add i64 %x, {k}\n  ret i64 %y\n}}" for k in range(20)
     ]
     calls = [f"  %x{k + 1} = call i64 @step{k}(i64 %x{k})" for k in range(20)]
-    program = f"define internal i64 @{machine_code.PROGRAM}(i64 %x0, i64 %b) {{\n" + "\n".join(calls) + "\n  ret i64 %x20\n}"
+    program = f"define internal i64 @{programs.PROGRAM}(i64 %x0, i64 %b) {{\n" + "\n".join(calls) + "\n  ret i64 %x20\n}"
     text = "\n".join(["declare i64 @labs(i64)", *functions, program])
     monkeypatch.setattr(machine_code, "_PART", 300)
     assert len(machine_code._parts(text)) > 4
-    assert machine_code.load(machine_code.compile_text(text), {})(5, 0) == 5 + sum(range(20))
+    assert programs.load(programs.compile_text(text), {})(5, 0) == 5 + sum(range(20))
 
 
 @pytest.mark.parametrize("wrong", [b"", b"x", bytes(8), b"\1" + bytes(7), b"\1" + bytes(14) + b"\1", b"\xff" * 64])
 def test_bytes_that_are_no_object_files_are_refused(wrong: bytes) -> None:
     with pytest.raises(RuntimeError, match=f"these {len(wrong)} bytes are no object files"):
-        machine_code.load(wrong, {})
+        programs.load(wrong, {})

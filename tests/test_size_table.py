@@ -18,9 +18,9 @@ from tracejit.config import override
 from tracejit.cpython import c_api, size_table
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.c_api import ITEMS, slot_offsets
+from tracejit.cpython.linked import linked
 from tracejit.cpython.reference_counts import counting
 from tracejit.cpython.size_table import LOOK, SizeTable, look_text, sized_among
-from tracejit.llvm.linked import linked
 
 pytestmark = pytest.mark.skipif(not c_api.supported(), reason="entries are interpreted on this Python")
 

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 import tracejit
-from tracejit.llvm import machine_code, thread_pool, thread_pool_code
+from tracejit.llvm import thread_pool, thread_pool_code
+from tracejit.native import machine_code
 
 needs_threads = pytest.mark.skipif(not thread_pool.supported(), reason="this system has no POSIX threads")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork") or not thread_pool.supported(), reason="this system has no fork")

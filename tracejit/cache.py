@@ -1,7 +1,7 @@
 """The programs that survive processes, for people: where they are, how many, what they did for this process.
 
 `TRACEJIT_CACHE=0` switches the cache off, `TRACEJIT_CACHE_DIR` puts it elsewhere, `TRACEJIT_CACHE_SIZE` (MiB) bounds it.  How it works and
-whom it trusts is told in llvm/object_cache.py.
+whom it trusts is told in native/object_cache.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracejit.config import config
-from tracejit.llvm import driver, object_cache
+from tracejit.llvm import driver
+from tracejit.native import object_cache
 
 __all__ = ["CacheInfo", "clear", "info"]
 

@@ -20,7 +20,7 @@ from tracejit.capture.recording.entry import Body, Recording
 from tracejit.cpython import c_api, watchers
 from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.functions import Untranslatable, translate
-from tracejit.llvm.linked import linked
+from tracejit.cpython.linked import linked
 from tracejit.replay.ir import Function, Statement, walk
 from tracejit.tensor import Tensor
 

@@ -12,6 +12,7 @@ import platform
 import sys
 import sysconfig
 import weakref
+from collections.abc import Iterable
 from functools import cache
 from types import MappingProxyType, MemberDescriptorType
 from typing import Any, Final
@@ -48,6 +49,9 @@ DICTIONARY: Final = 288  # PyTypeObject.tp_dictoffset: 0 where instances have no
 LISTS: Final = 1 << 25  # Py_TPFLAGS_LIST_SUBCLASS: list and what inherits from it
 TUPLES: Final = 1 << 26
 DICTIONARIES: Final = 1 << 29
+
+WATCH: Final = "tracejit_watch"
+"""`ptr tracejit_watch(ptr dictionary)`: the address of its word, null where it cannot be watched.  watchers.py has its address."""
 
 FUNCTIONS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "PyDict_GetItemWithError": ("ptr", ("ptr", "ptr")),
@@ -118,7 +122,7 @@ FUNCTIONS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "_Py_Dealloc": ("void", ("ptr",)),
     "tracejit_new_array": ("ptr", ("ptr", "ptr", "i32", "ptr", "ptr", "ptr", "i32", "ptr")),  # PyArray_NewFromDescr
     "tracejit_new_object": ("ptr", ("ptr", "ptr", "ptr")),  # object.__new__
-    "tracejit_watch": ("ptr", ("ptr",)),  # watchers.WATCH
+    WATCH: ("ptr", ("ptr",)),
 }
 if sys.version_info >= (3, 12):
     FUNCTIONS |= {"PyDict_Unwatch": ("i32", ("i32", "ptr")), "PyDict_Watch": ("i32", ("i32", "ptr"))}
@@ -167,14 +171,19 @@ def new_array() -> int:
     return word(table + 8 * _NEW_FROM_DESCR)
 
 
+def symbols(names: Iterable[str] = tuple(FUNCTIONS)) -> dict[str, int]:
+    """Addresses of FUNCTIONS, or of some of them.  Raises AttributeError where the interpreter has no such function."""
+    return {name: _address(name) for name in names if name != WATCH}
+
+
 @cache
-def symbols() -> dict[str, int]:
-    """Addresses of FUNCTIONS."""
-    found = {"tracejit_new_array": new_array(), "tracejit_new_object": address_of_new()}
-    for name in FUNCTIONS:
-        if not name.startswith("tracejit_"):
-            found[name] = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-    return found
+def _address(name: str) -> int:
+    if name in _OWN:
+        return _OWN[name]()
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+
+
+_OWN: Final = {"tracejit_new_array": new_array, "tracejit_new_object": address_of_new}
 
 
 def hides_frames() -> bool:

@@ -33,7 +33,7 @@ import numpy as np
 
 from tracejit.core.interrupts import covers_its_entry
 from tracejit.cpython import c_api
-from tracejit.llvm.linked import linked
+from tracejit.cpython.linked import linked
 
 __all__ = ["Watch", "allow", "forget", "is_allowed", "obstacle", "watched_threads"]
 

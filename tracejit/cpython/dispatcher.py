@@ -22,9 +22,9 @@ from tracejit.cpython import c_api
 from tracejit.cpython.arrays import BYTES
 from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, TYPE
+from tracejit.cpython.linked import linked
 from tracejit.cpython.reference_counts import counting
 from tracejit.cpython.size_table import LOOK, look_text
-from tracejit.llvm.linked import linked
 
 __all__ = ["FRONT", "SIZED", "UNSERVED", "dispatcher"]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from tracejit.cpython.builtin_functions import ONE, builtin_function
 from tracejit.cpython.c_api import ITEMS, SIZE, declaration, slot_offsets
+from tracejit.cpython.linked import linked
 from tracejit.cpython.reference_counts import counting
-from tracejit.llvm.linked import linked
 
 __all__ = ["marking"]
 

@@ -24,7 +24,7 @@ from tracejit.cpython.arrays import BYTES
 from tracejit.cpython.c_api import FUNCTIONS, ITEMS, LIST_ITEMS, REFERENT, SIZE, TYPE
 from tracejit.cpython.reference_counts import counting
 from tracejit.cpython.separation import PROBING
-from tracejit.llvm.operations import Code
+from tracejit.native.text import FunctionText
 
 __all__ = ["UNKNOWN", "ObjectCode", "Value"]
 
@@ -98,7 +98,7 @@ class ObjectCode:
     slotted: classes whose slots are read and written at their places."""
 
     def __init__(self, slotted: Iterable[type]) -> None:
-        self.code = Code()
+        self.code = FunctionText()
         self._slot_offsets = {cls: c_api.slot_offsets(cls) for cls in slotted}
         self.objects: list[Any] = []
         self.failed = self.missed = "raised"

@@ -14,8 +14,8 @@ from typing import Any, Final
 from tracejit.cpython.arrays import BYTES
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.c_api import ITEMS
+from tracejit.cpython.linked import linked
 from tracejit.cpython.reference_counts import counting
-from tracejit.llvm.linked import linked
 
 __all__ = ["PROBING", "separate", "table"]
 

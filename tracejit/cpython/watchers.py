@@ -26,14 +26,11 @@ from functools import cache
 from typing import Any, Final
 
 from tracejit.core.interrupts import is_foreign
-from tracejit.cpython.c_api import ITEMS, MAPPING, word
+from tracejit.cpython.c_api import ITEMS, MAPPING, WATCH, word
+from tracejit.cpython.linked import linked
 from tracejit.cpython.reference_counts import counting
-from tracejit.llvm.linked import linked
 
 __all__ = ["WATCH", "supported", "symbols", "unsupported", "watch"]
-
-WATCH: Final = "tracejit_watch"
-"""`ptr tracejit_watch(ptr dictionary)`, for machine code: the address of its word; null where it cannot be watched."""
 
 _DEALLOCATED: Final = 5  # PyDict_EVENT_DEALLOCATED
 _BITS: Final = 14  # buckets: a power of two

@@ -26,8 +26,8 @@ from tracejit.cpython import c_api, watchers
 from tracejit.cpython.arrays import BYTES
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, MAPPING, SIZE, TYPE, slot_offsets, word
+from tracejit.cpython.linked import linked
 from tracejit.cpython.reference_counts import counting
-from tracejit.llvm.linked import linked
 
 __all__ = [
     "BLOCK",

@@ -30,10 +30,10 @@ from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
 from tracejit.core.symbolic import SymInt, by_origin, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_symbols
-from tracejit.cpython import frame_check, interrupted
-from tracejit.llvm import blas, machine_code, object_cache, operations, products, thread_pool
+from tracejit.cpython import frame_check, interrupted, programs
+from tracejit.cpython.linked import linked
+from tracejit.llvm import blas, operations, products, thread_pool
 from tracejit.llvm.family import Kin
-from tracejit.llvm.linked import linked
 from tracejit.llvm.operations import Code, lane_type
 from tracejit.llvm.reductions import Emitter
 from tracejit.llvm.repetition import Repetition, repeated
@@ -56,6 +56,7 @@ from tracejit.lowering.steps import (
     Step,
 )
 from tracejit.math import libm
+from tracejit.native import machine_code, object_cache
 
 __all__ = ["INTERRUPTED", "MISMATCH", "OK", "CompiledProgram", "compilations", "compile_program", "host_target"]
 
@@ -170,7 +171,7 @@ class _ProgramWriter:
         code.lines += ["mismatch:", f"ret i64 {MISMATCH}"]
         functions = [text.replace("@NEST(", f"@{symbol}(", 1) for text, symbol in self.functions.items()]
         program = [
-            f"define internal i64 @{machine_code.PROGRAM}(i64 %address, i64 %arrays) noinline nounwind {{",
+            f"define internal i64 @{programs.PROGRAM}(i64 %address, i64 %arrays) noinline nounwind {{",
             "entry:",
             *code.lines,
             "}",
@@ -563,7 +564,7 @@ def _machine_code(key: str, text: str, imports: Mapping[str, int]) -> tuple[Call
     """The program of a text, and whether it had to be compiled: not if an earlier process left its object code."""
     global _compilations
     run, compiled = object_cache.load_or_make(
-        key, lambda object_code: machine_code.load(object_code, imports), lambda: machine_code.compile_text(text)
+        key, lambda object_code: programs.load(object_code, imports), lambda: programs.compile_text(text)
     )
     _compilations += compiled
     return run, compiled

@@ -17,8 +17,8 @@ from tracejit.core.dtypes import DType
 from tracejit.cpython import arrays, c_api
 from tracejit.cpython.array_function import entry_text
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
+from tracejit.cpython.linked import linked
 from tracejit.llvm.driver import host_target
-from tracejit.llvm.linked import linked
 from tracejit.llvm.reductions import Emitter
 from tracejit.loops.rewrites.pipeline import rewritten
 from tracejit.lowering.eager_kernels import Kernel, kernel_of

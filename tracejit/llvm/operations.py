@@ -22,6 +22,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.llvm.reduced_dtypes import narrow, reduced_constant, widen
 from tracejit.loops.expressions import Apply, Const, Expr, Var, topological
 from tracejit.math.functions import complete, expand
+from tracejit.native.text import FunctionText
 
 __all__ = ["Code", "apply", "constant", "evaluated", "lane_type", "splat_constant", "value_type"]
 
@@ -86,53 +87,13 @@ def splat_constant(text: str, element: str, lanes: int) -> str:
 
 
 @dataclass(slots=True)
-class Code:
-    """The text of one function under construction.
+class Code(FunctionText):
+    """The text of one function that computes.
 
-    `lines` is where instructions go (loops swap it to fill their parts separately).  `declarations` maps external symbols to
-    their declarations, and helpers to their definitions; `libm` holds (function, dtype, arity) of the C functions among them.
-    `scales`: as `Target.scales`.
-    """
+    `libm` holds (function, dtype, arity) of the C functions among its declarations.  `scales`: as `Target.scales`."""
 
-    lines: list[str] = field(default_factory=list)
-    declarations: dict[str, str] = field(default_factory=dict)
     libm: set[tuple[str, DType, int]] = field(default_factory=set)
-    count: int = 0
-    block: str = "entry"
     scales: bool = False
-
-    def name(self) -> str:
-        self.count += 1
-        return f"%v{self.count}"
-
-    def op(self, text: str) -> str:
-        """Append an instruction with a result; returns its name."""
-        self.count += 1
-        name = f"%v{self.count}"
-        self.lines.append(f"{name} = {text}")
-        return name
-
-    def label(self, hint: str) -> str:
-        self.count += 1
-        return f"{hint}{self.count}"
-
-    def begin(self, label: str) -> None:
-        self.lines.append(f"{label}:")
-        self.block = label
-
-    def declare(self, symbol: str, result: str, *types: str) -> None:
-        """An external function or intrinsic that is called."""
-        if symbol not in self.declarations:
-            self.declarations[symbol] = f"declare {result} @{symbol}({', '.join(types)})"
-
-    def call(self, symbol: str, result: str, *arguments: tuple[str, str]) -> str:
-        """Call an external function or intrinsic with (type, value) arguments."""
-        self.declare(symbol, result, *[t for t, _ in arguments])
-        text = f"call {result} @{symbol}({', '.join(f'{t} {v}' for t, v in arguments)})"
-        if result != "void":
-            return self.op(text)
-        self.lines.append(text)
-        return ""
 
     def intrinsic(self, name: str, element: str, lanes: int, *values: str) -> str:
         """An intrinsic whose operands and result have one type."""

@@ -30,10 +30,12 @@ import numpy as np
 from tracejit.core import dtypes, products
 from tracejit.core.aside import done_aside
 from tracejit.core.dtypes import DType
+from tracejit.cpython import c_api
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
-from tracejit.llvm import blas, machine_code, object_cache, thin_products, thread_pool
+from tracejit.llvm import blas, thin_products, thread_pool
 from tracejit.llvm.operations import lane_type
 from tracejit.llvm.thread_pool_code import FIELDS, PARALLEL, POOL
+from tracejit.native import machine_code, object_cache
 
 __all__ = ["symbols"]
 
@@ -475,8 +477,7 @@ class _Eager(products.Policy):
 
     def __init__(self, addresses: dict[str, int]) -> None:
         call = "PyObject_Vectorcall"
-        known = {call: ctypes.cast(getattr(ctypes.pythonapi, call), ctypes.c_void_p).value or 0}
-        imports = known | {name: addresses[name] for name in (_ENTER, _LEAVE)}
+        imports = c_api.symbols((call,)) | {name: addresses[name] for name in (_ENTER, _LEAVE)}
         address, owner = machine_code.link(machine_code.assemble(_CALL_TEXT), imports, _CALL)
         self.on_one_thread = builtin_function("on_one_thread", address, FASTCALL, owner)
         self._gemm: dict[Any, Callable[..., None]] = {}

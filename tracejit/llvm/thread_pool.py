@@ -32,8 +32,9 @@ from functools import cache
 from pathlib import Path
 
 from tracejit.config import config
-from tracejit.llvm import machine_code, object_cache, thread_pool_code
+from tracejit.llvm import thread_pool_code
 from tracejit.llvm.thread_pool_code import BYTES, FIELDS, FUNCTIONS, IDLE, LOCK, MOST, PARALLEL, POOL, WORK
+from tracejit.native import machine_code, object_cache
 
 __all__ = ["PARALLEL", "get_num_threads", "memory", "set_num_threads", "supported", "symbols"]
 

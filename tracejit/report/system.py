@@ -16,8 +16,9 @@ import llvmlite.binding
 
 from tracejit.config import config
 from tracejit.cpython import c_api, watchers, words
-from tracejit.llvm import object_cache, thread_pool
+from tracejit.llvm import thread_pool
 from tracejit.llvm.blas import blas
+from tracejit.native import object_cache
 
 __all__ = ["facts", "text"]
 

@@ -1,15 +1,14 @@
-"""LLVM text to relocatable object code, and object code to a Python function.
+"""LLVM text to relocatable object code, and object code to functions in this process.
 
 `compile_text(text)` gives the bytes of object files for this machine, made by Numba's code generator (numba_codegen.py): several of a long
 text, since nothing can interrupt LLVM, and a process that is about to end waits for what it is in the middle of;
-`load(object_code, imports)` links them into the process and returns a callable of two integers.  Every process loads the same way, the one
-that compiled too; so what an earlier process left behind runs without Numba, whose import takes longer than most programs take to compile.
+`link_compiled(object_code, imports, symbol)` links them into the process.  Every process links the same way, the one that compiled too; so
+what an earlier process left behind runs without Numba, whose import takes longer than most programs take to compile.  Object code holds
+no address: what it calls are symbols, resolved by the linker from names.
 
-The callable is a C function in CPython's fast calling convention (METH_FASTCALL), written in LLVM beside the program: it costs about as
-much as a built-in function, and it holds the GIL, which the program needs to read Python objects.  Object code holds no address: what it
-calls are symbols, resolved by `load` from names.
+`assemble(text)` makes one object file, by LLVM alone; `link` links it.
 
-`identity()` names everything besides the text that the bytes depend on.  This module knows no programs and no files.
+`identity()` names everything besides the text that the bytes depend on.  This module knows no Python objects, no programs and no files.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import re
 import struct
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -31,68 +30,15 @@ import numpy as np
 
 from tracejit.core.aside import leave_where_the_process_ends
 from tracejit.core.locks import hold_over_forks, lock_held_over_forks
-from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
-from tracejit.llvm import numba_codegen
+from tracejit.native import numba_codegen
 
-__all__ = ["PROGRAM", "assemble", "compile_text", "identity", "link", "load"]
+__all__ = ["assemble", "compile_text", "identity", "link", "link_compiled"]
 
-PROGRAM: Final = "tracejit_program"  # the text defines `i64 @tracejit_program(i64 frame, i64 arrays)`
 FORMAT: Final = 4  # of what is made from the text: the entry and the options below
 
-_ENTRY: Final = "tracejit_entry"
 _PART: Final = 24_000  # characters of a text that LLVM gets at once, unless one function has more: 0.1 s of its work
 _BACKEND_LEVEL: Final = 3  # of instruction selection and scheduling; no passes run over the text, which leaves little to gain
 LIBRARIES: Final = 64  # a linker takes half a millisecond to make
-_PYTHON: Final = ("PyErr_BadArgument", "PyErr_Occurred", "PyLong_AsLongLong", "PyLong_FromLongLong")
-
-_ENTRY_TEXT: Final = f"""
-declare i32 @PyErr_BadArgument()
-declare ptr @PyErr_Occurred()
-declare i64 @PyLong_AsLongLong(ptr)
-declare ptr @PyLong_FromLongLong(i64)
-
-define ptr @{_ENTRY}(ptr %self, ptr %arguments, i64 %count) nounwind {{
-entry:
-  %two = icmp eq i64 %count, 2
-  br i1 %two, label %convert, label %refuse
-convert:
-  %second = getelementptr ptr, ptr %arguments, i64 1
-  %frame.object = load ptr, ptr %arguments
-  %arrays.object = load ptr, ptr %second
-  %frame = call i64 @PyLong_AsLongLong(ptr %frame.object)
-  %frame.doubt = icmp eq i64 %frame, -1
-  br i1 %frame.doubt, label %frame.failed, label %next
-frame.failed:
-  %frame.error = call ptr @PyErr_Occurred()
-  %frame.fine = icmp eq ptr %frame.error, null
-  br i1 %frame.fine, label %next, label %raise
-next:
-  %arrays = call i64 @PyLong_AsLongLong(ptr %arrays.object)
-  %arrays.doubt = icmp eq i64 %arrays, -1
-  br i1 %arrays.doubt, label %arrays.failed, label %run
-arrays.failed:
-  %arrays.error = call ptr @PyErr_Occurred()
-  %arrays.fine = icmp eq ptr %arrays.error, null
-  br i1 %arrays.fine, label %run, label %raise
-run:
-  %status = call i64 @{PROGRAM}(i64 %frame, i64 %arrays)
-  %result = call ptr @PyLong_FromLongLong(i64 %status)
-  ret ptr %result
-refuse:
-  %asked = icmp eq i64 %count, 0
-  br i1 %asked, label %where, label %bad
-where:
-  %place = ptrtoint ptr @{PROGRAM} to i64
-  %address = call ptr @PyLong_FromLongLong(i64 %place)
-  ret ptr %address
-bad:
-  %ignored = call i32 @PyErr_BadArgument()
-  br label %raise
-raise:
-  ret ptr null
-}}
-"""
-
 
 _names = itertools.count()
 _links = itertools.count()
@@ -135,11 +81,6 @@ def _linker() -> Any:
     if next(_links) % LIBRARIES == 0 or not _linkers:
         _linkers[:] = [llvm.create_lljit_compiler(_target_machine(), use_jit_link=sys.platform != "win32", suppress_errors=True)]
     return _linkers[0]
-
-
-@cache
-def _python_symbols() -> dict[str, int]:
-    return {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in _PYTHON}
 
 
 @cache
@@ -206,6 +147,11 @@ def link(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[i
     return _link((object_code,), imports, symbol)
 
 
+def link_compiled(object_code: bytes, imports: Mapping[str, int], symbol: str) -> tuple[int, Any]:
+    """The same of `compile_text`'s object code."""
+    return _link(_unpacked(object_code), imports, symbol)
+
+
 def _link(files: Sequence[bytes], imports: Mapping[str, int], symbol: str) -> tuple[int, Any]:
     """The same of several object files."""
     library = llvm.JITLibraryBuilder()
@@ -222,10 +168,10 @@ def _link(files: Sequence[bytes], imports: Mapping[str, int], symbol: str) -> tu
 
 
 def compile_text(text: str) -> bytes:
-    """Object code of a module that defines PROGRAM, of functions and declarations only, each of which begins a line.  Raises RuntimeError
-    for a text that LLVM does not take."""
+    """Object code of a module of functions and declarations only, each of which begins a line.  Raises RuntimeError for a text that LLVM
+    does not take."""
     files = []
-    for part in _parts(text + _ENTRY_TEXT):
+    for part in _parts(text):
         leave_where_the_process_ends()
         files.append(numba_codegen.compile_module(part, _target_options()))
     return _packed(files)
@@ -281,13 +227,3 @@ def _unpacked(content: bytes) -> list[bytes]:
         files.append(content[begin : begin + length])
         begin += length
     return files
-
-
-def load(object_code: bytes, imports: Mapping[str, int]) -> Callable[..., int]:
-    """The program of `compile_text`'s object code as a Python function; without arguments it returns the program's address.
-    imports: C symbol -> address; C's own are known.
-
-    The function keeps its code alive.  Raises RuntimeError if it is no object code for this machine or a symbol is unknown."""
-    address, owner = _link(_unpacked(object_code), {**_python_symbols(), **imports}, _ENTRY)
-    function: Callable[..., int] = builtin_function("program", address, FASTCALL, owner)
-    return function

@@ -1,0 +1,1 @@
+"""LLVM text to machine code in this process: compiling, caching in files, linking.  Knows neither Python objects nor programs."""
