@@ -1,4 +1,5 @@
-"""The command line: `python -m benchmarks [--rows NAME,...] [--peers torch jax] [--threads N] [--json FILE] [--quick]`.
+"""The command line: `python -m benchmarks [--rows NAME,...] [--peers torch jax] [--threads N] [--json FILE] [--quick]`,
+or `python -m benchmarks --pythons PATH...` for small rows on several interpreters.
 
 Exits with 1 if any implementation computed something else than the eager engine, or if training did not reach its accuracy.
 """
@@ -12,11 +13,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 import tracejit
-from benchmarks import digits, environment, first_call, goals, plot, table
+from benchmarks import digits, environment, first_call, goals, plot, pythons, table
 from benchmarks.peers import PEERS, load
 from benchmarks.rows import RowResult, WrongResults, run_row, select
 from tracejit.config import override
@@ -34,6 +36,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--peers", nargs="*", default=[], choices=PEERS, help="columns of other libraries, which must be installed"
     )
+    parser.add_argument(
+        "--pythons",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="compare compiled calls on these interpreters instead; each can import NumPy, Numba and SciPy",
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument(
         "--first-call",
@@ -47,7 +56,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="a tenth of the measuring time and fewer epochs: a smoke test, noisy figures"
     )
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if arguments.pythons and (arguments.peers or arguments.first_call or arguments.plot):
+        parser.error("--pythons compares compiled calls alone: not with --peers, --first-call or --plot")
+    return arguments
 
 
 def _start_up() -> float:
@@ -65,10 +77,32 @@ def _starts(arguments: argparse.Namespace, names: Sequence[str]) -> tuple[list[f
     return first_call.measure(wanted, contenders, 1 if arguments.quick else 3, arguments.threads)
 
 
+def _run_pythons(arguments: argparse.Namespace) -> int:
+    try:
+        chosen = pythons.workloads([name for name in arguments.rows.split(",") if name])
+        document, problems = pythons.run(arguments.pythons, chosen, arguments.threads, arguments.quick)
+    except (ValueError, pythons.InterpreterError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return _finish(arguments, document, problems)
+
+
+def _finish(arguments: argparse.Namespace, document: dict[str, Any], problems: Sequence[str]) -> int:
+    """Write the document where it is wanted, tell problems; the exit status."""
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+    for problem in problems:
+        print(f"FAILED: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, print, and return the exit status."""
+    arguments = _arguments(argv)
+    if arguments.pythons:
+        return _run_pythons(arguments)
     with override(cache=False, compile_wait=math.inf):  # first calls compile, whatever earlier processes left in files, and wait
-        return _run(_arguments(argv))
+        return _run(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -119,21 +153,17 @@ def _run(arguments: argparse.Namespace) -> int:
         print("\n" + first_call.report(starts) if starts else "\nfirst call: none of the rows is a training step")
         problems += wrong
     print(f"\n{time.perf_counter() - start:.0f} s in all")
-    if arguments.json is not None:
-        document = {
-            "environment": surroundings,
-            "quick": arguments.quick,
-            "peers": peer_notes,
-            "rows": [r.as_dict() for r in results],
-            "first_call": [s.as_dict() for s in starts],
-            "problems": problems,
-        }
-        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
     if arguments.plot is not None and any(row.compiled is not None for row in results):
         arguments.plot.write_text(plot.svg(results, environment.one_line(surroundings)))
-    for problem in problems:
-        print(f"FAILED: {problem}", file=sys.stderr)
-    return 1 if problems else 0
+    document = {
+        "environment": surroundings,
+        "quick": arguments.quick,
+        "peers": peer_notes,
+        "rows": [r.as_dict() for r in results],
+        "first_call": [s.as_dict() for s in starts],
+        "problems": problems,
+    }
+    return _finish(arguments, document, problems)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info
 
 import tracejit
 
-__all__ = ["describe", "one_line"]
+__all__ = ["describe", "limits", "one_line"]
 
 _PACKAGES = ("tracejit", "numpy", "numba", "llvmlite", "scipy", "scikit-learn", "torch", "jax", "jaxlib")
 
@@ -30,6 +30,12 @@ def _processor() -> str:
     lines = described.read_text().splitlines() if described.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def limits(threads: int) -> dict[str, str]:
+    """Variables of a process's environment that limit the threads of tracejit and BLAS; none for 0."""
+    names = ("TRACEJIT_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    return dict.fromkeys(names, str(threads)) if threads else {}
 
 
 def describe(threads: int) -> dict[str, Any]:

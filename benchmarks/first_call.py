@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.environment import limits
 from benchmarks.table import duration
 
 __all__ = ["CONTENDERS", "ROWS", "Start", "measure", "report"]
@@ -77,8 +78,7 @@ def _timed(contender: str, row: str, directory: Path, threads: int) -> Outcome:
     environment = dict(os.environ)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment.update({name: value.format(directory=directory) for name, value in _CACHE_SETTINGS[contender].items()})
-    if threads:
-        environment.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads)))
+    environment.update(limits(threads))
     command = [sys.executable, "-m", "benchmarks.first_call_child", contender, row]
     home = Path(__file__).resolve().parent.parent
     with tempfile.TemporaryFile("w+") as errors:

@@ -13,15 +13,19 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
-__all__ = ["interleaved", "paired_ratio"]
+__all__ = ["calls_per_sample", "in_turn", "interleaved", "paired_ratio", "sample"]
 
 _SHORTEST_SAMPLE = 2e-4  # seconds; the clock and the loop around the calls cost well under a thousandth of it
 _FEWEST_ROUNDS = 5
 _MOST_ROUNDS = 60
 
 
-def _sample(call: Callable[[], object], count: int) -> float:
+def sample(call: Callable[[], object], count: int, before: int = 1) -> float:
+    """Seconds per call of `count` calls, after `before` calls that are not timed."""
+    for _ in range(before):
+        call()
     clock = time.perf_counter
     repeat = range(count)
     start = clock()
@@ -30,15 +34,29 @@ def _sample(call: Callable[[], object], count: int) -> float:
     return (clock() - start) / count
 
 
-def _calls_per_sample(call: Callable[[], object], seconds: float) -> int:
+def calls_per_sample(call: Callable[[], object], seconds: float) -> int:
     """Warm up, and find how many calls make a sample of about `seconds`."""
     count, spent = 1, 0.0
     while True:
-        duration = _sample(call, count)
+        duration = sample(call, count, before=0)
         spent += duration * count
         if duration * count >= min(seconds, _SHORTEST_SAMPLE) and spent >= min(seconds, 0.02):
             return max(1, round(max(seconds, _SHORTEST_SAMPLE) / duration))
         count *= 2
+
+
+def in_turn(samplers: Mapping[str, Callable[[], float]], seconds: float, most: int = _MOST_ROUNDS) -> dict[str, list[float]]:
+    """One figure of each sampler in each round, in an order drawn anew; `most` rounds, fewer where `seconds` are over before."""
+    names = list(samplers)
+    figures: dict[str, list[float]] = {name: [] for name in names}
+    shuffled = random.Random(0)
+    start = time.perf_counter()
+    for turn in range(most):
+        if turn >= _FEWEST_ROUNDS and time.perf_counter() - start > seconds:
+            break
+        for name in shuffled.sample(names, len(names)):
+            figures[name].append(samplers[name]())
+    return figures
 
 
 def interleaved(sides: Mapping[str, Callable[[], object]], seconds_each: float) -> dict[str, list[float]]:
@@ -47,21 +65,12 @@ def interleaved(sides: Mapping[str, Callable[[], object]], seconds_each: float) 
     gc.collect()
     gc.disable()
     try:
-        counts = {name: _calls_per_sample(call, seconds_each / _MOST_ROUNDS) for name, call in sides.items()}
-        names = list(sides)
-        figures: dict[str, list[float]] = {name: [] for name in names}
-        shuffled = random.Random(0)
-        start = time.perf_counter()
-        for turn in range(_MOST_ROUNDS):
-            if turn >= _FEWEST_ROUNDS and time.perf_counter() - start > seconds_each * len(names):
-                break
-            for name in shuffled.sample(names, len(names)):
-                sides[name]()
-                figures[name].append(_sample(sides[name], counts[name]))
+        counts = {name: calls_per_sample(call, seconds_each / _MOST_ROUNDS) for name, call in sides.items()}
+        samplers = {name: partial(sample, call, counts[name]) for name, call in sides.items()}
+        return in_turn(samplers, seconds_each * len(sides))
     finally:
         if was_enabled:
             gc.enable()
-    return figures
 
 
 def paired_ratio(slow: list[float], fast: list[float]) -> float:

@@ -1,4 +1,5 @@
-"""Rows about modules: a transformer block, an optimizer's step over many parameters, and the cost of a call by number of parameters."""
+"""Rows about modules: a transformer block, optimizers' steps over many parameters, the cost of a call by number of parameters, and
+state of an object that a call changes."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.elementwise import latency_inputs
 from benchmarks.training import ADAM_BETA1, ADAM_BETA2, ADAM_EPSILON, ADAM_RATE
 from benchmarks.workload import Side, Transform, Workload, as_arrays
 
@@ -19,6 +21,7 @@ __all__ = [
     "LENGTH",
     "PARAMETER_COUNTS",
     "ROWS",
+    "STEP_PARAMETERS",
     "adam_inputs",
     "block_inputs",
     "many_parameters",
@@ -27,6 +30,7 @@ __all__ = [
 LENGTH, CHANNELS, HEADS, BATCH = 64, 64, 4, 8
 ADAM_TENSORS = 50
 PARAMETER_COUNTS = (2, 20, 200)
+STEP_PARAMETERS, STEP_RATE = 200, 1e-3
 
 
 def block_inputs() -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
@@ -152,23 +156,28 @@ def many_parameters(count: int) -> tuple[np.ndarray, list[np.ndarray]]:
     return random.standard_normal(4).astype(np.float32), [random.standard_normal(4).astype(np.float32) for _ in range(count)]
 
 
+def _sum(framework: Any, values: list[np.ndarray]) -> Any:
+    """A module that adds its parameters to its argument."""
+    nn = framework.nn
+
+    class Sum(nn.Module):  # type: ignore[misc,name-defined]  # the framework is a parameter
+        def __init__(self) -> None:
+            super().__init__()
+            self.terms = nn.ParameterList([nn.Parameter(framework.tensor(v)) for v in values])
+
+        def forward(self, x: Any) -> Any:
+            for term in self.terms:
+                x = x + term
+            return x
+
+    return Sum()
+
+
 def _overhead(count: int) -> Workload:
     def build(framework: Any, transform: Transform) -> Side:
-        nn = framework.nn
         x_values, values = many_parameters(count)
-
-        class Sum(nn.Module):  # type: ignore[misc,name-defined]  # the framework is a parameter
-            def __init__(self) -> None:
-                super().__init__()
-                self.terms = nn.ParameterList([nn.Parameter(framework.tensor(v)) for v in values])
-
-            def forward(self, x: Any) -> Any:
-                for term in self.terms:
-                    x = x + term
-                return x
-
         x = framework.tensor(x_values)
-        function = transform(Sum())
+        function = transform(_sum(framework, values))
         return Side(lambda: function(x), as_arrays, function)
 
     return Workload(
@@ -178,6 +187,48 @@ def _overhead(count: int) -> Workload:
         build=build,
         notes=("JAX computes the forward values alone",) if count == PARAMETER_COUNTS[0] else (),
     )
+
+
+def _step(framework: Any, transform: Transform) -> Side:
+    """Two targets in turn, so that gradients do not vanish."""
+    x_values, start = many_parameters(STEP_PARAMETERS)
+    model = _sum(framework, start)
+    parameters = list(model.parameters())
+    optimizer = framework.optim.SGD(parameters, lr=STEP_RATE)
+
+    @transform
+    def step(x: Any, target: Any) -> Any:
+        optimizer.zero_grad()
+        loss = ((model(x) - target) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    x = framework.tensor(x_values)
+    following = itertools.cycle([framework.tensor(sign * x_values) for sign in (1, -1)]).__next__
+
+    def results(loss: Any) -> list[np.ndarray]:
+        return [np.asarray(loss.numpy()), *(p.detach().numpy() - before for p, before in zip(parameters, start, strict=True))]
+
+    return Side(lambda: step(x, following()), results, step)
+
+
+def _state(framework: Any, transform: Transform) -> Side:
+    class Meter:
+        def __init__(self) -> None:
+            self.n = 0
+            self.last = 0.0
+
+        def update(self, x: Any, y: Any) -> Any:
+            loss = ((x - y) ** 2).mean()
+            self.n += 1
+            self.last = loss.item()
+            return loss
+
+    meter = Meter()
+    update = transform(meter.update)
+    x, y = (framework.tensor(array) for array in latency_inputs())
+    return Side(lambda: update(x, y), lambda loss: [*as_arrays(loss), np.array(meter.last), np.array(meter.n)], update)
 
 
 ROWS = (
@@ -199,4 +250,17 @@ ROWS = (
         peer_tolerance=1e-3,
     ),
     *(_overhead(count) for count in PARAMETER_COUNTS),
+    Workload(
+        name=f"sgd_{STEP_PARAMETERS}",
+        title=f"SGD step over {STEP_PARAMETERS} parameters",
+        inside=f"zero_grad, x + p1 + p2 ... of {STEP_PARAMETERS} parameters of 4 elements, squared error, backward, SGD step",
+        build=_step,
+        tolerance=1e-4,
+    ),
+    Workload(
+        name="object_state",
+        title="a loss, counted and kept in an object",
+        inside="squared error of 3 elements; `self.n += 1; self.last = loss.item()`",
+        build=_state,
+    ),
 )

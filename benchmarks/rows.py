@@ -19,7 +19,7 @@ from benchmarks import elementwise, everyday, layers, loops, models, modules, st
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, relative_difference, unchanged
 
-__all__ = ["CHECKED_CALLS", "ROWS", "RowResult", "WrongResults", "run_row", "select"]
+__all__ = ["CHECKED_CALLS", "ROWS", "RowResult", "WrongResults", "check_results", "run_row", "select"]
 
 ROWS: tuple[Workload, ...] = (
     *elementwise.ROWS,
@@ -98,8 +98,10 @@ def select(names: Sequence[str]) -> list[Workload]:
     return [w for w in ROWS if w.name in chosen]
 
 
-def _compare(workload: Workload, sides: Mapping[str, Side]) -> tuple[dict[str, float], dict[str, float]]:
-    """Call every side CHECKED_CALLS times: the greatest difference from eager, and the time of the first call, of each."""
+def check_results(workload: Workload, sides: Mapping[str, Side]) -> tuple[dict[str, float], dict[str, float]]:
+    """Call every side CHECKED_CALLS times: the greatest difference from eager, and the time of the first call, of each.
+
+    The first of the sides must be `eager`.  Raises WrongResults."""
     differences = dict.fromkeys(sides, 0.0)
     first_calls: dict[str, float] = {}
     for call in range(CHECKED_CALLS):
@@ -140,7 +142,7 @@ def run_row(workload: Workload, peers: Mapping[str, Callable[[Workload], Side | 
         if side is not None:
             sides[name] = side
 
-    differences, first_calls = _compare(workload, sides)
+    differences, first_calls = check_results(workload, sides)
     for name, build in workload.beside.items():
         sides[name] = build(tracejit, tracejit.compile)
         for _ in range(CHECKED_CALLS):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.rows import RowResult
 
-__all__ = ["duration", "header", "line", "summary"]
+__all__ = ["digits", "duration", "header", "line", "summary"]
 
 _COLUMNS = (
     ("eager", 9),
@@ -27,8 +27,12 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     unit, scale = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3)) if seconds >= s), ("us", 1e-6))
-    value = seconds / scale
-    return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f} {unit}"
+    return f"{digits(seconds / scale)} {unit}"
+
+
+def digits(value: float) -> str:
+    """A positive number with three digits, at most two of them after the point."""
+    return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
 
 
 def header(others: Sequence[str]) -> str:
