@@ -440,6 +440,13 @@ FINDINGS = {
         def call(f):
             return [f(T.tensor([[[0.472, -0.111], [0.249, 1.554]]]).requires_grad_().transpose(-1, 0)) for _ in range(2)]
     """,
+    "rows of a transposed tensor that a mask selects": """
+        x = made('float32', (2, 2, 4), 0).transpose(-1, 0)
+        def target(a):
+            return x[a], x[a].sum(), x.transpose(1, 2)[a]
+        def call(f):
+            return [f(T.tensor(a)) for a in ([False, True, False, False], [True] * 4, [True, False, True, True])]
+    """,
     "gradients of a result whose graph was used up inside": """
         net = T.nn.Linear(3, 2)
         def target(a, b):

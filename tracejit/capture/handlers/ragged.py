@@ -228,6 +228,8 @@ class RaggedHandlers(Handlers):
         count, rows = len(mask._array.ravel().nonzero()[0]), mask._array.size
         if not count or count * (_SPARSE if owner._array.size <= _MANY else _SPARSE_OF_MANY) < rows:
             return ABSENT
+        if not owner._array.flags.c_contiguous and not owner._array[mask._array].flags.c_contiguous:
+            return ABSENT  # eager mode keeps the order of dimensions in memory, the selection of rows does not
         number = self._number_of(mask)
         if number is None or recorder.program.value_of(owner) is None:
             return ABSENT
