@@ -3,8 +3,8 @@
 Each interpreter has a process of its own, all of them at once, and an environment of its own, in which NumPy, Numba and SciPy can be
 imported; tracejit is that of this checkout.  In each of them a row's compiled calls are compared with eager ones, then warmed up.  Then
 the processes take turns of a millisecond, in an order drawn anew in each round, while the others wait: noise of the machine hits all
-alike.  Ratios compare figures of the same round; what is printed are medians.  A row has no figures unless all its timed calls were
-served by a program.
+alike.  With one thread they share a core, since cores differ in what else they do.  Ratios compare figures of the same round; what is
+printed are medians.  A row has no figures unless all its timed calls were served by a program.
 
 Here paths become machine code after a few calls, so that the calls that are compared are of the kind that is timed.
 """
@@ -131,6 +131,8 @@ def _started(path: str, threads: int) -> Iterator[Interpreter]:
         except OSError as error:
             raise InterpreterError(f"{path}: {error.strerror}") from None
         stack.enter_context(process)  # which waits for its end
+        if threads == 1 and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
         assert process.stdin is not None
         try:
             yield Interpreter(path, process, errors)
