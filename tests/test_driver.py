@@ -259,7 +259,7 @@ def test_where_arrays_lie_otherwise_in_memory_numba_runs_programs_and_explain_sa
         compiled = tracejit.compile(lambda x: x * 2.0 + 1.0)
         assert [compiled(tracejit.ones(3)).tolist() for _ in range(3)] == [[3.0] * 3] * 3
         assert compiled.stats.compiled_calls == 2
-        assert "backend numba, since the memory layout of tuples, bytes or NumPy" in compiled.explain(verbose=True)
+        assert "backend numba, since the memory layout of functions, tuples, bytes or NumPy" in compiled.explain(verbose=True)
     finally:
         monkeypatch.undo()
         array_struct.unknown_layout.cache_clear()

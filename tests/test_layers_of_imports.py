@@ -200,7 +200,8 @@ def cycles(modules: dict[str, str]) -> list[str]:
 
 def layouts_outside(modules: dict[str, str]) -> list[str]:
     """Where a module outside of cpython/ asks where objects of CPython keep what, or has a struct of C."""
-    of_layouts = set(c_api.__all__) - {"supported", "symbols", "unsupported"} | {"Structure"}
+    functions = {"capsule_address", "never_free", "supported", "symbols", "unsupported"}
+    of_layouts = set(c_api.__all__) - functions | {"Structure"}
     found = []
     for name, source in modules.items():
         if part_of(name) == "cpython":
@@ -214,6 +215,37 @@ def layouts_outside(modules: dict[str, str]) -> list[str]:
                 asked = set()
             found += [f"{name}:{node.lineno}: {word} outside of cpython/" for word in sorted(asked)]
     return found
+
+
+OF_ONE_INTERPRETER = {
+    "__basicsize__", "__itemsize__", "_is_gil_enabled", "co_exceptiontable", "getrefcount", "gettotalrefcount", "hexversion", "pythonapi",
+    "version_info",
+}  # fmt: skip
+BY_VERSION_OF_THE_LANGUAGE = "capture"  # what a statement or a function of the standard library means there
+
+
+def interpreters_told_apart(modules: dict[str, str]) -> list[str]:
+    """Where a module outside of cpython/ asks which interpreter runs, calls its C interface, or reads memory at an object's address."""
+    found: list[tuple[str, int, str]] = []
+    for name, source in modules.items():
+        if part_of(name) == "cpython":
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Attribute) and node.attr in OF_ONE_INTERPRETER:
+                if node.attr != "version_info" or part_of(name) != BY_VERSION_OF_THE_LANGUAGE:
+                    found.append((name, node.lineno, node.attr))
+            elif isinstance(node, ast.Constant) and node.value in ("Py_GIL_DISABLED", *OF_ONE_INTERPRETER):
+                found.append((name, node.lineno, str(node.value)))
+            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in (
+                "from_address",
+                "string_at",
+                "memmove",
+                "memset",
+            ):
+                names = {inner.id for given in node.args for inner in ast.walk(given) if isinstance(inner, ast.Name)}
+                if "id" in names:
+                    found.append((name, node.lineno, "memory of an object read"))
+    return [f"{name}:{line}: {what} outside of cpython/" for name, line, what in sorted(found)]
 
 
 def test_imports_point_down() -> None:
@@ -240,6 +272,26 @@ def test_only_one_folder_knows_how_objects_lie_in_memory() -> None:
         f"tracejit.llvm.a:{line}: {word} outside of cpython/"
         for line, word in ((1, "SIZE"), (2, "Structure"), (3, "slot_offsets"))
     ]
+
+
+def test_only_one_folder_tells_interpreters_apart() -> None:
+    assert interpreters_told_apart(sources()) == []
+    bad = {
+        "tracejit.core.a": "import sys\nif sys.version_info < (3, 12): pass\nctypes.c_int64.from_address(id(x) + 8)\nctypes.pythonapi.f()",
+        "tracejit.capture.b": "import sys\nif sys.version_info < (3, 12): pass\nsysconfig.get_config_var('Py_GIL_DISABLED')",
+    }
+    assert interpreters_told_apart(bad) == [
+        "tracejit.core.a:2: version_info outside of cpython/",
+        "tracejit.core.a:3: memory of an object read outside of cpython/",
+        "tracejit.core.a:4: pythonapi outside of cpython/",
+        "tracejit.capture.b:3: Py_GIL_DISABLED outside of cpython/",
+    ]
+
+
+def test_cpython_stands_between_native_and_llvm() -> None:
+    allowed = allowed_imports()
+    assert "cpython" in allowed["llvm"] and "llvm" not in allowed["cpython"]
+    assert "native" in allowed["cpython"] and allowed["native"].isdisjoint({"cpython", "llvm", "runtime"})
 
 
 def test_every_module_says_what_it_is_for() -> None:

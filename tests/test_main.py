@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from tracejit.config import override
-from tracejit.cpython import c_api
+from tracejit.cpython import c_api, layouts
 from tracejit.report.system import facts, text
 
 command = SimpleNamespace(**runpy.run_module("tracejit", run_name="command"))
@@ -60,14 +60,14 @@ def test_the_self_test_fails_where_nothing_is_compiled() -> None:
 def test_an_interpreter_that_was_not_verified_is_named_and_passes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(c_api, "VERIFIED", ((2, 7),))
+    monkeypatch.setattr(layouts, "LAYOUTS", {(2, 7): layouts.Layout()})
     c_api.unsupported.cache_clear()
     try:
         assert command.main([]) == 0
     finally:
         monkeypatch.undo()
         c_api.unsupported.cache_clear()
-    assert "enter programs from machine code: objects of cpython" in capsys.readouterr().out
+    assert "enter programs from machine code: objects of CPython" in capsys.readouterr().out
 
 
 def test_a_cache_that_is_off_is_said_to_be() -> None:

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import _thread
 import atexit
-import ctypes
 import math
 import os
 import threading
@@ -38,7 +37,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from tracejit.core.collection import held_back
-from tracejit.core.interrupts import covers_its_entry, is_foreign
+from tracejit.core.interrupts import covers_its_entry, is_foreign, raise_in_thread
 from tracejit.core.recursion import room
 
 __all__ = ["Answer", "Work", "aside", "begin_next", "begun", "done_aside", "is_crowded", "leave_where_the_process_ends"]
@@ -194,7 +193,7 @@ class Work(Generic[T]):
         """Its thread, if it is still at it, meets SystemExit when it executes Python code next."""
         with self._guard:  # so it has not come to its end, and the thread is no other work's
             if not self.finished and self._thread is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(SystemExit))
+                raise_in_thread(self._thread, SystemExit)
 
     def come_outside(self) -> None:
         """The work inside it is done."""

@@ -1,11 +1,14 @@
 """Exceptions that come from outside: leaving a `with` block whatever comes in between, and telling such an exception from one's own.
 
 CPython runs signal handlers when a function is entered, too, before its first line.  So an interrupt (Ctrl-C, an exception of the program's
-own handler) can come at the entry of `__exit__`: the block is left, and nothing was put back.  `covers_its_entry` makes the first `try`
-of a function begin at its entry: what its `finally` puts back is put back then as well.
+own handler) can come at the entry of `__exit__`: the block is left, and nothing was put back.  `covers_its_entry` marks functions whose
+first `try` is to begin at their entry: what its `finally` puts back is put back then as well.
 
 A handler may raise an exception of any class, also where the library catches that class because something of its own raises it.
 `is_foreign` tells them apart, so the program gets its own.
+
+How an interpreter is made to do so is told by `install` (cpython/exception_tables.py does); until then, and where nobody knows how, marked
+functions are as they are written.  The same for exceptions that are raised in another thread.
 
 It must not know what is put back, nor what is caught.
 """
@@ -17,11 +20,9 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final, TypeVar
 
-__all__ = ["covers_its_entry", "is_foreign"]
+__all__ = ["covers_its_entry", "install", "is_foreign", "raise_in_thread"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-_FIRST = 0x80  # of the six-bit parts of the first number of an entry
-_MORE = 0x40
 _OWN: Final = frozenset({"tracejit", "numpy", "scipy", "numba", "llvmlite", *sys.stdlib_module_names})
 
 
@@ -37,34 +38,35 @@ def is_foreign(error: BaseException) -> bool:
     return False
 
 
+_marked: list[FunctionType] = []  # until somebody knows how to change them
+_cover: list[Callable[[FunctionType], object]] = []
+_raise: list[Callable[[int, type[BaseException]], None]] = []
+
+
 def covers_its_entry(function: F) -> F:
-    """`function`, whose body is one `try ... finally`, with the exception table (Objects/exception_handling_notes.txt of CPython)
-    of its code changed: the try block begins with the first instruction.  As it is where an interpreter has no such table."""
-    code = getattr(function, "__code__", None)
-    table = getattr(code, "co_exceptiontable", b"")
-    if not isinstance(function, FunctionType) or not table:
-        return function
-    start, at = _number(table, 0)
-    size, at = _number(table, at)
-    numbers = bytes([*_parts(0, _FIRST), *_parts(start + size, 0)])
-    function.__code__ = function.__code__.replace(co_exceptiontable=numbers + table[at:])
+    """Have the first `try` of `function`, whose body is one `try ... finally`, begin with its first instruction, where that can be done.
+
+    Its body must have something that may raise, as `del` of a name has: CPython notes nothing of a `try` without."""
+    if isinstance(function, FunctionType):
+        _marked.append(function)
+        _cover_marked()
     return function
 
 
-def _number(table: bytes, at: int) -> tuple[int, int]:
-    """The number at a place of the table, and the place after it."""
-    value = table[at] & 0x3F
-    while table[at] & _MORE:
-        at += 1
-        value = value << 6 | table[at] & 0x3F
-    return value, at + 1
+def raise_in_thread(thread: int, error: type[BaseException]) -> None:
+    """Raise an exception in the thread with an identifier, when it executes Python code next, where that can be done."""
+    for function in _raise:
+        function(thread, error)
 
 
-def _parts(value: int, mark: int) -> list[int]:
-    """A number as the table holds it."""
-    parts = [value & 0x3F]
-    while value := value >> 6:
-        parts.append(value & 0x3F | _MORE)
-    parts.reverse()
-    parts[0] |= mark
-    return parts
+def install(cover: Callable[[FunctionType], object] | None, raise_in: Callable[[int, type[BaseException]], None] | None) -> None:
+    """Tell how a function's first `try` is made to begin at its entry, and how an exception is raised in a thread; None: nobody knows."""
+    _cover[:] = [] if cover is None else [cover]
+    _raise[:] = [] if raise_in is None else [raise_in]
+    _cover_marked()
+
+
+def _cover_marked() -> None:
+    for cover in _cover:
+        while _marked:
+            cover(_marked.pop())

@@ -5,12 +5,16 @@ Every program reads these, on any build of CPython; `unknown_layout` compares th
 
 from __future__ import annotations
 
-import ctypes
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
 import numpy as np
+
+from tracejit.cpython import layouts
+from tracejit.cpython.builtin_functions import ONE
+from tracejit.cpython.peek import Peek, Unreadable
 
 __all__ = [
     "ALIGNED", "BYTES", "DATA", "DESCR", "DIMENSIONS", "FLAGS", "ND", "STRIDES", "TUPLE_ITEMS", "WRITEABLE", "unknown_layout",
@@ -25,30 +29,51 @@ ALIGNED, WRITEABLE = 0x0100, 0x0400
 
 @cache
 def unknown_layout() -> str:
-    """What speaks against machine code that reads arrays, by comparison with what NumPy says of one in a live tuple; empty if nothing
-    does."""
+    """What speaks against machine code that reads arrays and is called from Python, by comparison with what NumPy and Python say of objects
+    that live; empty if nothing does."""
+    version = layouts.build()
+    if version.implementation != "cpython":
+        return f"the memory of {version.text}'s objects is not known, only that of CPython's"
     array = np.zeros((3, 5), dtype=np.float32)[:, 1:4]
     key = bytes(range(8))
     holder = (None, array)
+    with Peek() as peek:
+        if not peek.is_safe and version.version not in layouts.TESTED:
+            return f"where {version.text} keeps tuples and arrays cannot be tried without risk on this system"
 
-    def word(address: int, kind: type[ctypes.c_int64] | type[ctypes.c_int32] = ctypes.c_int64) -> int:
-        return int(kind.from_address(address).value)
+        def word(address: int) -> int:
+            return peek.word(address)
 
-    def words(address: int) -> tuple[int, int]:
-        return word(address), word(address + 8)
+        def half(address: int) -> int:
+            return int.from_bytes(peek.bytes(address, 4), sys.byteorder, signed=True)
 
-    base = id(array)
-    seen = {
-        "tuple item": (word(id(holder) + TUPLE_ITEMS + 8), base),
-        "bytes": (word(id(key) + BYTES), int.from_bytes(key, sys.byteorder)),
-        "data": (word(base + DATA), array.__array_interface__["data"][0]),
-        "nd": (word(base + ND, ctypes.c_int32), array.ndim),
-        "dimensions": (words(word(base + DIMENSIONS)), array.shape),
-        "strides": (words(word(base + STRIDES)), array.strides),
-        "descr": (word(base + DESCR), id(np.dtype(np.float32))),
-        "flags": (word(base + FLAGS, ctypes.c_int32) & (ALIGNED | WRITEABLE), ALIGNED | WRITEABLE),
-    }
-    wrong = [f"{name}: read {read}, expected {expected}" for name, (read, expected) in seen.items() if read != expected]
+        def words(address: int) -> tuple[int, int]:
+            return word(address), word(address + 8)
+
+        def method(address: int) -> tuple[bytes, int]:
+            definition = word(address + HEADER)
+            return peek.bytes(word(definition), 4), half(definition + 16)
+
+        base = id(array)
+        expected: dict[str, tuple[Callable[[], object], object]] = {
+            "tuple item": (lambda: word(id(holder) + TUPLE_ITEMS + 8), base),
+            "bytes": (lambda: word(id(key) + BYTES), int.from_bytes(key, sys.byteorder)),
+            "data": (lambda: word(base + DATA), array.__array_interface__["data"][0]),
+            "nd": (lambda: half(base + ND), array.ndim),
+            "dimensions": (lambda: words(word(base + DIMENSIONS)), array.shape),
+            "strides": (lambda: words(word(base + STRIDES)), array.strides),
+            "descr": (lambda: word(base + DESCR), id(np.dtype(np.float32))),
+            "flags": (lambda: half(base + FLAGS) & (ALIGNED | WRITEABLE), ALIGNED | WRITEABLE),
+            "PyMethodDef": (lambda: method(id(len)), (b"len\0", ONE)),
+        }
+        wrong = []
+        for name, (read, value) in expected.items():
+            try:
+                found = read()
+            except Unreadable as error:
+                found = f"nothing ({error})"
+            if found != value:
+                wrong.append(f"{name}: read {found}, expected {value}")
     if not wrong:
         return ""
-    return f"the memory layout of tuples, bytes or NumPy {np.__version__} arrays is not the known one ({'; '.join(wrong)})"
+    return f"the memory layout of functions, tuples, bytes or NumPy {np.__version__} arrays is not the known one ({'; '.join(wrong)})"

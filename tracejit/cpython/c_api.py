@@ -1,18 +1,16 @@
-"""What generated machine code may use of CPython and NumPy: functions of their C interfaces, and where public structs keep what.
+"""What generated machine code may use of CPython and NumPy: functions of their C interfaces, and where objects keep what.
 
-Machine code calls a C function by its symbol, which is resolved when the code is linked; the text shows no address.  Offsets are
-those of structs that the headers of CPython and NumPy publish; `supported()` verifies each of them on live objects before
-the first use, and says no on an interpreter whose objects look otherwise (another implementation, a debug or a free-threaded build).
+Machine code calls a C function by its symbol, which is resolved when the code is linked; the text shows no address.  Offsets are those of
+the row that layouts.py has for this version.  `supported()` verifies each of them on living objects before the first use, and says no
+on an interpreter whose objects look otherwise.
 """
 
 from __future__ import annotations
 
 import ctypes
-import platform
 import sys
-import sysconfig
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from types import MappingProxyType, MemberDescriptorType
 from typing import Any, Final
@@ -20,36 +18,33 @@ from typing import Any, Final
 import numpy as np
 
 from tracejit.core.interrupts import is_foreign
+from tracejit.cpython import layouts
+from tracejit.cpython.peek import Peek, Unreadable, word
 
 __all__ = [
-    "CALLED", "CELL", "DICTIONARIES", "DICTIONARY", "FLAGS", "FRAME_CODE", "FRAME_GLOBALS", "FUNCTIONS", "ITEMS", "LISTS",
-    "LIST_ITEMS", "MAPPING", "METHOD", "METHOD_SELF", "NUMBER", "REFERENT", "SIZE", "TUPLES", "TYPE", "VERIFIED",
-    "address_of_new", "attributes_of", "declaration", "dictionary_version", "hides_frames", "immortal_objects", "mro_offset",
-    "new_array", "profiler_offset", "slot_offsets", "supported", "symbols", "tool_offset", "unsupported", "word",
+    "CALLED", "CELL", "DICTIONARIES", "DICTIONARY", "FLAGS", "FUNCTIONS", "ITEMS", "LAYOUT", "LISTS", "LIST_ITEMS", "MAPPING",
+    "METHOD", "METHOD_SELF", "NUMBER", "REFERENT", "SIZE", "TUPLES", "TYPE", "WATCH", "address_of_new", "attributes_of",
+    "capsule_address", "declaration", "failed_checks", "mro_offset", "never_free", "new_array", "number_of_thread",
+    "profiler_offset", "slot_offsets", "supported", "symbols", "tool_offset", "unsupported", "word",
 ]  # fmt: skip
 
-VERIFIED: Final = ((3, 11), (3, 12), (3, 13))
-"""Versions of CPython on which the tests of what is made of this module have run; `.ci/run` runs them on those that it finds."""
-TYPE: Final = 8  # PyObject.ob_type; ob_refcnt comes first
-SIZE: Final = 16  # PyVarObject.ob_size
+LAYOUT: Final = layouts.layout()
+TYPE: Final = LAYOUT.type
+SIZE: Final = LAYOUT.size
 ITEMS: Final = tuple.__basicsize__  # PyTupleObject.ob_item
-LIST_ITEMS: Final = 24  # PyListObject.ob_item: a pointer to the items
-NUMBER: Final = 16  # PyFloatObject.ob_fval
-MAPPING: Final = 16  # mappingproxyobject.mapping
-CELL: Final = 16  # PyCellObject.ob_ref
-METHOD: Final = 16  # PyCFunctionObject.m_ml: its second word is the C function
-METHOD_SELF: Final = 24  # PyCFunctionObject.m_self
-REFERENT: Final = 16  # PyWeakReference.wr_object: None when it is gone
-FRAME: Final = 24  # PyFrameObject.f_frame: a pointer to _PyInterpreterFrame
-FRAME_CODE: Final = 32 if sys.version_info < (3, 12) else 0  # _PyInterpreterFrame.f_code, which 3.13 calls f_executable
-FRAME_GLOBALS: Final = 8 if sys.version_info < (3, 12) else 24  # _PyInterpreterFrame.f_globals
-CALLED: Final = 128  # PyTypeObject.tp_call: null where instances cannot be called
-FLAGS: Final = 168  # PyTypeObject.tp_flags
-DICTIONARY: Final = 288  # PyTypeObject.tp_dictoffset: 0 where instances have no dictionary of attributes
+LIST_ITEMS: Final = LAYOUT.list_items
+NUMBER: Final = LAYOUT.number
+MAPPING: Final = LAYOUT.mapping
+CELL: Final = LAYOUT.cell
+METHOD: Final = LAYOUT.method
+METHOD_SELF: Final = LAYOUT.method_self
+REFERENT: Final = LAYOUT.referent
+CALLED: Final = LAYOUT.called
+FLAGS: Final = LAYOUT.flags
+DICTIONARY: Final = LAYOUT.dictionary
 LISTS: Final = 1 << 25  # Py_TPFLAGS_LIST_SUBCLASS: list and what inherits from it
 TUPLES: Final = 1 << 26
 DICTIONARIES: Final = 1 << 29
-
 WATCH: Final = "tracejit_watch"
 """`ptr tracejit_watch(ptr dictionary)`: the address of its word, null where it cannot be watched.  watchers.py has its address."""
 
@@ -124,34 +119,21 @@ FUNCTIONS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "tracejit_new_object": ("ptr", ("ptr", "ptr", "ptr")),  # object.__new__
     WATCH: ("ptr", ("ptr",)),
 }
-if sys.version_info >= (3, 12):
-    FUNCTIONS |= {"PyDict_Unwatch": ("i32", ("i32", "ptr")), "PyDict_Watch": ("i32", ("i32", "ptr"))}
+if hasattr(getattr(ctypes, "pythonapi", None), "PyDict_Watch"):
+    FUNCTIONS.update({"PyDict_Unwatch": ("i32", ("i32", "ptr")), "PyDict_Watch": ("i32", ("i32", "ptr"))})
 """C function -> (type of the result, types of the arguments)."""
 
 _THREAD_SIZE: Final = 256  # PyThreadState: bytes to search
 _TYPE_SIZE: Final = 408  # PyTypeObject: bytes to search for a field
 _TP_NEW: Final = 65  # Py_tp_new of PyType_GetSlot
 _NEW_FROM_DESCR: Final = 94  # PyArray_NewFromDescr in NumPy's table of C functions
-_MEMBER: Final = 40  # PyMemberDescrObject.d_member
-_MEMBER_OFFSET: Final = 16  # PyMemberDef.offset
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
-_GIL: Final = "Py_GIL_DISABLED"
-
-
-def word(address: int) -> int:
-    """The int64 at an address."""
-    return ctypes.c_int64.from_address(address).value
 
 
 def declaration(symbol: str) -> str:
     """The LLVM declaration of one of FUNCTIONS."""
     result, arguments = FUNCTIONS[symbol]
     return f"declare {result} @{symbol}({', '.join(arguments)})"
-
-
-def immortal_objects() -> bool:
-    """Whether some objects are not counted."""
-    return sys.version_info >= (3, 12)
 
 
 @cache
@@ -162,13 +144,24 @@ def address_of_new() -> int:
     return int(slot(object, _TP_NEW))
 
 
+def capsule_address(capsule: Any) -> int:
+    """The pointer that a capsule holds."""
+    get_name = ctypes.pythonapi.PyCapsule_GetName
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    return int(get_pointer(capsule, get_name(capsule)))
+
+
+def never_free(value: Any) -> None:
+    """Keep an object until the process has ended, also while the interpreter takes modules apart at its end."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
 @cache
 def new_array() -> int:
     """The C function PyArray_NewFromDescr."""
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    table = int(pointer(sys.modules["numpy._core._multiarray_umath"]._ARRAY_API, None))
-    return word(table + 8 * _NEW_FROM_DESCR)
+    return word(capsule_address(sys.modules["numpy._core._multiarray_umath"]._ARRAY_API) + 8 * _NEW_FROM_DESCR)
 
 
 def symbols(names: Iterable[str] = tuple(FUNCTIONS)) -> dict[str, int]:
@@ -184,12 +177,6 @@ def _address(name: str) -> int:
 
 
 _OWN: Final = {"tracejit_new_array": new_array, "tracejit_new_object": address_of_new}
-
-
-def hides_frames() -> bool:
-    """Whether a specialised instruction evaluates frames past the function that evaluates them: BINARY_SUBSCR_GETITEM of 3.11 those of
-    `__getitem__`, CALL_ALLOC_AND_ENTER_INIT of 3.13 those of `__init__`."""
-    return sys.version_info[:2] != (3, 12)
 
 
 @cache
@@ -264,6 +251,11 @@ def tool_offset() -> int | None:
     return places[0] if inside and len(places) == 1 else None
 
 
+def number_of_thread(offset: int) -> int:
+    """The 32-bit number at an offset of the state of this thread."""
+    return ctypes.c_int32.from_address(_thread_state() + offset).value
+
+
 def _thread_state() -> int:
     """The address of the state of this thread."""
     state = ctypes.pythonapi.PyThreadState_Get
@@ -271,25 +263,39 @@ def _thread_state() -> int:
     return int(state())
 
 
+def failed_checks(checks: dict[str, Callable[[Peek], bool]]) -> str:
+    """Which facts about this interpreter's objects are not so, for a sentence; empty if all are.  Each check may read anywhere."""
+    with Peek() as peek:
+        if not peek.is_safe and layouts.build().version not in layouts.TESTED:
+            return "that they are where they are expected cannot be tried without risk on this system"
+        wrong = []
+        for name, check in checks.items():
+            try:
+                holds = check(peek)
+            except Unreadable:
+                holds = False
+            if not holds:
+                wrong.append(name)
+    return f"they have {', '.join(wrong)} elsewhere" if wrong else ""
+
+
 @cache
 def unsupported() -> str:
     """What speaks against machine code that looks at this interpreter's objects; empty if nothing does."""
-    version = f"{sys.implementation.name} {platform.python_version()}"
-    if sys.implementation.name != "cpython" or sys.version_info[:2] not in VERIFIED:
-        verified = ", ".join(f"{major}.{minor}" for major, minor in VERIFIED)
-        return f"objects of {version}: it was tested on CPython {verified}"
-    if hasattr(sys, "gettotalrefcount") or sysconfig.get_config_var(_GIL) or object.__basicsize__ != 16:
-        return f"objects of a debug, free-threaded or 32-bit build of {version}"
+    if layouts.obstacle():
+        return layouts.obstacle()
+    version = layouts.build().text
     try:
         mro_offset()
-        found = symbols()
+        is_complete = all(symbols().values())
     except (RuntimeError, AttributeError, KeyError) as error:  # no such field, function or module of NumPy
         if is_foreign(error):
             raise
+        is_complete = False
+    if not is_complete:
         return f"objects of this build of {version}, or of NumPy {np.__version__}: they have other fields"
-    return (
-        "" if all(found.values()) and _is_as_expected() else f"objects of this build of {version}: they lie otherwise in memory"
-    )
+    wrong = failed_checks(_CHECKS)
+    return f"objects of this build of {version}: {wrong}" if wrong else ""
 
 
 def supported() -> bool:
@@ -297,45 +303,110 @@ def supported() -> bool:
     return not unsupported()
 
 
-def _is_as_expected() -> bool:
-    """The same, asked of living objects."""
-    items, marker = ["a", 2.5], object()
-    pair, append = (marker, 1), items.append
-    cell = _cell(marker)
-    proxy = _Probe.__dict__
-    slotted = _Slotted()
+# --- the self-test
+
+
+def _counts_references(peek: Peek) -> bool:
+    """Whether the first word of an object counts its references, and does so in as many bits; and what is immortal does not."""
+    bits = (1 << LAYOUT.count_bits) - 1
+
+    def counts(value: Any) -> tuple[int, int, int]:
+        held: list[Any] = []
+        before = peek.word(id(value))
+        held += [value] * 1000
+        within = peek.word(id(value))
+        del held
+        return before, within, peek.word(id(value))
+
+    plain, none = counts(object()), counts(None)
+    before, within, _ = [count & bits for count in plain]
+    grows = plain[1] - plain[0] == within - before == 1000 and plain[2] == plain[0] and 0 < before < 1000
+    if not LAYOUT.immortal:
+        return grows and none[1] - none[0] == 1000
+    return grows and len(set(none)) == 1 and none[0] >> 31 & 1 == 1
+
+
+def _types(peek: Peek) -> bool:
+    values: list[Any] = [2.5, "a", [], _Probe(), _Probe]
+    named = [[bool(cls.__flags__ & bit) for bit in (LISTS, TUPLES, DICTIONARIES)] for cls in (list, tuple, dict, _Probe)]
+    return (
+        all(peek.word(id(value) + TYPE) == id(type(value)) for value in values)
+        and all(peek.word(id(cls) + FLAGS) == cls.__flags__ for cls in (list, dict, _Probe))
+        and all(peek.word(id(cls) + DICTIONARY) == cls.__dictoffset__ for cls in (list, type, _Probe, _Slotted))
+        and [peek.word(id(cls) + CALLED) != 0 for cls in (list, type, type(len), _Probe)] == [False, True, True, False]
+        and named == [[True, False, False], [False, True, False], [False, False, True], [False] * 3]
+    )
+
+
+def _items(peek: Peek) -> bool:
+    items, pair = ["a", 2.5], (object(), 1)
+    return (
+        peek.word(id(items) + SIZE) == 2 == peek.word(id(pair) + SIZE)
+        and [peek.word(peek.word(id(items) + LIST_ITEMS) + 8 * i) for i in range(2)] == [id(item) for item in items]
+        and [peek.word(id(pair) + ITEMS + 8 * i) for i in range(2)] == [id(item) for item in pair]
+    )
+
+
+def _numbers(peek: Peek) -> bool:
+    return peek.word(id(2.5) + NUMBER) == ctypes.c_int64.from_buffer(ctypes.c_double(2.5)).value
+
+
+def _slots(peek: Peek) -> bool:
+    slotted, marker = _Slotted(), object()
     slotted.second = marker
+    places = _slot_offsets(_Slotted, peek.word)
+    return sorted(places) == ["first", "second"] and [peek.word(id(slotted) + places[name]) for name in sorted(places)] == [
+        0, id(marker),
+    ]  # fmt: skip
+
+
+def _weak_references(peek: Peek) -> bool:
     referred = _Probe()
     reference = weakref.ref(referred)
-    alive = word(id(reference) + REFERENT) == id(referred)
+    alive = peek.word(id(reference) + REFERENT) == id(referred)
     del referred
-    before = word(id(marker))
-    other = marker
-    counted = word(id(marker)) == before + 1 and word(id(slotted) + slot_offsets(_Slotted)["second"]) == id(marker)
-    del other
-    frame = sys._getframe()
-    evaluated = word(id(frame) + FRAME)
+    return alive and peek.word(id(reference) + REFERENT) == id(None)
+
+
+def _methods(peek: Peek) -> bool:
+    items: list[Any] = []
+    append, other = items.append, ["a"].append
+    name = peek.word(peek.word(id(len) + METHOD))
+    function = peek.word(peek.word(id(append) + METHOD) + 8)
     return (
-        word(evaluated + FRAME_CODE) == id(frame.f_code) and word(evaluated + FRAME_GLOBALS) == id(frame.f_globals)
-        and counted and alive and word(id(reference) + REFERENT) == id(None)
-        and _makes_arrays() and word(id(items[1]) + TYPE) == id(float)
-        and word(id(items) + SIZE) == 2 and word(word(id(items) + LIST_ITEMS) + 8) == id(items[1])
-        and ctypes.c_double.from_address(id(items[1]) + NUMBER).value == 2.5
-        and word(id(cell) + CELL) == id(marker) and word(id(pair) + ITEMS) == id(marker)
-        and word(id(append) + METHOD_SELF) == id(items) and ctypes.string_at(word(word(id(len) + METHOD))) == b"len"
-        and ctypes.py_object.from_address(id(proxy) + MAPPING).value == dict(proxy)
-        and all(word(id(cls) + FLAGS) == cls.__flags__ for cls in (list, dict, _Probe))
-        and all(word(id(cls) + DICTIONARY) == cls.__dictoffset__ for cls in (list, type, _Probe, _Slotted))
-        and [word(id(cls) + CALLED) != 0 for cls in (list, type, type(len), _Probe)] == [False, True, True, False]
-        and [[bool(cls.__flags__ & bit) for bit in (LISTS, TUPLES, DICTIONARIES)] for cls in (list, tuple, dict, _Probe)]
-        == [[True, False, False], [False, True, False], [False, False, True], [False] * 3]
-    )  # fmt: skip
+        peek.word(id(append) + METHOD_SELF) == id(items)
+        and peek.bytes(name, 4) == b"len\0"
+        and function == peek.word(peek.word(id(other) + METHOD) + 8) != peek.word(peek.word(id(len) + METHOD) + 8)
+    )
 
 
-@cache
-def dictionary_version() -> int | None:
-    """Where a dict keeps its version (PEP 509), a number that no other state of any dict of the process has; None where it keeps none."""
-    return 24 if sys.version_info[:2] == (3, 11) else None  # PyDictObject.ma_version_tag
+def _cells(peek: Peek) -> bool:
+    cell = _cell(_Probe)
+    return peek.word(id(cell) + CELL) == id(_Probe)
+
+
+def _namespaces(peek: Peek) -> bool:
+    """Whether the dictionary of a class is behind its proxy."""
+    proxy = _Probe.__dict__
+    if peek.word(peek.word(id(proxy) + MAPPING) + TYPE) != id(dict):
+        return False
+    found: Any = ctypes.py_object.from_address(id(proxy) + MAPPING).value
+    return bool(found == dict(proxy))
+
+
+_CHECKS: Final[dict[str, Callable[[Peek], bool]]] = {
+    "reference counts": _counts_references,
+    "types": _types,
+    "items": _items,
+    "numbers": _numbers,
+    "cells": _cells,
+    "slots": _slots,
+    "weak references": _weak_references,
+    "functions": _methods,
+    "dictionaries of classes": _namespaces,
+    "new arrays": lambda peek: _makes_arrays(),
+}
+"""What this module relies on: name for a reader -> whether it is so."""
 
 
 def attributes_of(instance: Any) -> dict[str, Any]:
@@ -356,11 +427,15 @@ def _generic_dictionary() -> Any:
 
 def slot_offsets(cls: type) -> dict[str, int]:
     """Byte offsets of the slots that a class and its bases declare, and that nothing hides."""
+    return _slot_offsets(cls, word)
+
+
+def _slot_offsets(cls: type, read: Callable[[int], int]) -> dict[str, int]:
     found = {}
     for base in reversed(cls.__mro__):
         for name, descriptor in vars(base).items():
             if type(descriptor) is MemberDescriptorType and base.__flags__ & _HEAP_TYPE:
-                found[name] = word(word(id(descriptor) + _MEMBER) + _MEMBER_OFFSET)
+                found[name] = read(read(id(descriptor) + LAYOUT.member) + LAYOUT.member_offset)
             else:
                 found.pop(name, None)
     return found

@@ -7,16 +7,16 @@ CPython hands each frame of Python code to a function of the interpreter's (PEP 
 function would learn of the same frames, and of each return and each call of a builtin besides; and while there is one, CPython 3.11 runs
 all code of the thread without its specialised instructions, later versions the calls: recordings took a third longer.
 
-Some specialised instructions evaluate a frame that is handed to nobody (c_api.hides_frames): those for a `__getitem__` written in Python,
-or for the `__init__` of a new instance.  Instrumented code has neither subscripts nor calls of its own, and the library's functions that
-come upon objects of the program's are instrumented as well; the others have tensors and numbers.  Frames of all other code are evaluated
-without specialised instructions, as `check` says.
+Some specialised instructions evaluate a frame that is handed to nobody (layouts.Layout.hides_frames): those for a `__getitem__` written
+in Python, or for the `__init__` of a new instance.  Instrumented code has neither subscripts nor calls of its own, and the library's
+functions that come upon objects of the program's are instrumented as well; the others have tensors and numbers.  Frames of all other code
+are evaluated without specialised instructions, as `check` says.
 
 Frames of a trace or profile function, and of what sys.monitoring calls, are none of the program's: CPython says when one runs
 (c_api.tool_offset).  So compiled functions are recorded under profilers, debuggers and measures of coverage as well.
 
-Where machine code may not look at objects (c_api.supported), it is a profile function in Python, as well as where a trace function was on
-when this module was imported and is on now.  Then a thread that has a profile function cannot be watched (`obstacle`).
+Where frames are not known to lie in memory as expected (`unsupported`), it is a profile function in Python, as well as where a trace
+function was on when this module was imported and is on now.  Then a thread that has a profile function cannot be watched (`obstacle`).
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from tracejit.core.interrupts import covers_its_entry
-from tracejit.cpython import c_api
+from tracejit.core.interrupts import covers_its_entry, is_foreign
+from tracejit.cpython import c_api, exception_tables
+from tracejit.cpython.c_api import LAYOUT, failed_checks
 from tracejit.cpython.linked import linked
+from tracejit.cpython.peek import Peek
 
-__all__ = ["Watch", "allow", "forget", "is_allowed", "obstacle", "watched_threads"]
+__all__ = ["Watch", "allow", "forget", "is_allowed", "obstacle", "unsupported", "watched_threads"]
 
+exception_tables.install()  # from here on functions get the code that they keep, which is what `allow` knows them by
 Check = Callable[[CodeType, dict[str, Any]], bool]
 
 _SYMBOL: Final = "tracejit_call_hook"
@@ -258,6 +261,14 @@ with an exception.  The check is called with no exception set, and may end the w
 
 _TOOL_OFFSET: Final = c_api.tool_offset() if c_api.supported() else None
 
+_LOAD_CODE: Final = (
+    f"""%reference = load i64, ptr %code.at
+  %untagged = and i64 %reference, {~LAYOUT.frame_tag}
+  %code = inttoptr i64 %untagged to ptr"""
+    if LAYOUT.frame_tag
+    else "%code = load ptr, ptr %code.at"
+)
+
 _EVALUATE_TEXT: Final = f"""
 define internal ptr @evaluate(ptr %state, ptr %frame, i32 %throw) {{
 entry:
@@ -273,12 +284,12 @@ watched:
   %is.of.tool = and i1 %of.tool, {"false" if _TOOL_OFFSET is None else "true"}
   br i1 %is.of.tool, label %go, label %look
 look:
-  %code.at = getelementptr i8, ptr %frame, i64 {c_api.FRAME_CODE}
-  %code = load ptr, ptr %code.at
+  %code.at = getelementptr i8, ptr %frame, i64 {LAYOUT.frame_code}
+  {_LOAD_CODE}
   %known = call i1 @is_known(ptr %code)
   br i1 %known, label %go, label %unknown
 unknown:
-  %globals.at = getelementptr i8, ptr %frame, i64 {c_api.FRAME_GLOBALS}
+  %globals.at = getelementptr i8, ptr %frame, i64 {LAYOUT.frame_globals}
   %globals = load ptr, ptr %globals.at
   %said = call i32 @ask(ptr %at, ptr %code, ptr %globals)
   switch i32 %said, label %go [ i32 -1, label %raise i32 1, label %unspecialised ]
@@ -298,7 +309,7 @@ unspecialised:
 
 def _unspecialised_text() -> str:
     """A frame runs without specialised instructions while there is a profile function, be it one that does nothing and is called None."""
-    if not c_api.hides_frames():
+    if not LAYOUT.hides_frames:
         return """
 define internal ptr @evaluate_unspecialised(ptr %previous, ptr %state, ptr %frame, i32 %throw) {
   %result = tail call ptr %previous(ptr %state, ptr %frame, i32 %throw)
@@ -369,7 +380,59 @@ def forget() -> None:
 
 def _machine_code() -> Callable[..., int] | None:
     """The function of `_SWITCH_TEXT`, which is called with what to do, a check or None, and 0; None where there is none."""
-    return _linked() if c_api.supported() else None
+    return None if unsupported() else _linked()
+
+
+@cache
+def unsupported() -> str:
+    """What speaks against machine code that evaluates frames; empty if nothing does."""
+    if c_api.unsupported():
+        return c_api.unsupported()
+    if wrong := failed_checks({"code and globals": _frames_are_known}):
+        return f"frames of this build: {wrong}"
+    try:
+        watched = _is_tool() or _watched_by(_linked())
+    except RecursionError:
+        raise
+    except RuntimeError as error:  # no such field of a thread's state
+        if is_foreign(error):
+            raise
+        return f"threads of this build: {error}"
+    return "" if watched else "frames of this build: the function that evaluates them is not called for all"
+
+
+def _frames_are_known(peek: Peek) -> bool:
+    """Whether a frame has its code and globals where they are expected."""
+    frame = sys._getframe()
+    evaluated = peek.word(id(frame) + LAYOUT.frame)
+    code = peek.word(evaluated + LAYOUT.frame_code) & ~LAYOUT.frame_tag
+    return code == id(frame.f_code) and peek.word(evaluated + LAYOUT.frame_globals) == id(frame.f_globals)
+
+
+def _is_tool() -> bool:
+    """Whether a trace or profile function is what runs now: frames are none of the program's then, and nobody is asked about them."""
+    return _TOOL_OFFSET is not None and c_api.number_of_thread(_TOOL_OFFSET) != 0
+
+
+def _watched_by(function: Callable[..., int]) -> bool:
+    """Whether machine code asks about the frame of a function that nobody knows, once, and the function does what it does."""
+    asked: list[tuple[Any, Any]] = []
+
+    def check(code: CodeType, names: dict[str, Any]) -> bool:
+        asked.append((code, names))
+        return False
+
+    def probe(x: int) -> int:
+        return x + 1
+
+    count = function(_COUNT, None, 0)
+    function(_BEGIN, check, 0)
+    try:
+        results = [probe(1), probe(2)]
+    finally:
+        function(_END, None, 0)
+    seen = [names is globals() for code, names in asked if code is probe.__code__]
+    return results == [2, 3] and seen == [True, True] and function(_COUNT, None, 0) == count
 
 
 @cache
@@ -386,7 +449,7 @@ def _linked() -> Callable[..., int]:
 
 def obstacle() -> Any:
     """The profile function because of which this thread cannot be watched; None where it can."""
-    return sys.getprofile() if _TOOL_OFFSET is None or not c_api.supported() else None
+    return sys.getprofile() if _TOOL_OFFSET is None or unsupported() else None
 
 
 def watched_threads() -> int:
@@ -427,7 +490,7 @@ class Watch:
     @covers_its_entry
     def _end_profile(self) -> None:
         try:
-            pass
+            sys.getprofile()
         finally:
             if sys.getprofile() is self._profile:
                 sys.setprofile(None)

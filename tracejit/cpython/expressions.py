@@ -271,7 +271,7 @@ class Expressions:
     def _looked_up(self, dictionary: str, key: Value, owner: Value) -> str:
         """A pointer to the item of a dictionary, null where there is none.  Where `owner`, which has the dictionary, and the key are always
         the same ones, what was found is remembered with the dictionary's version, and found again while it has that version."""
-        versions = c_api.dictionary_version()
+        versions = c_api.LAYOUT.version
         is_constant = owner.constant is not UNKNOWN and type(key.constant) is str
         if not is_constant or (versions is None and not watchers.supported()):
             return self._search(dictionary, key)

@@ -338,8 +338,8 @@ class ObjectCode:
         self.branch(self.code.op(f"icmp eq ptr {self.type_of(value)}, {self.constant(weakref.ref).text}"), weak, other)
         self.code.begin(weak)
         found = self.load(value.text, REFERENT)
-        count = self.code.op(f"load i64, ptr {found}")  # 0: it is about to go
-        self.branch(self.code.op(f"icmp sgt i64 {count}, 0"), live, gone)
+        count = self.code.op(f"load i{c_api.LAYOUT.count_bits}, ptr {found}")  # 0: it is about to go
+        self.branch(self.code.op(f"icmp ne i{c_api.LAYOUT.count_bits} {count}, 0"), live, gone)
         self.code.begin(gone)
         self.jump(live)
         self.code.begin(live)

@@ -1,13 +1,14 @@
 """Counting references in machine code.
 
-A reference count is a 64-bit word.  From CPython 3.12 on an object whose lower 32 bits are negative is immortal, and not counted (PEP 683).
+A reference count is the first word of an object, or the lower half of it (layouts.Layout.count_bits).  From CPython 3.12 on an object
+whose lower 32 bits are negative is immortal, and not counted (PEP 683).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tracejit.cpython import c_api
+from tracejit.cpython.c_api import LAYOUT
 
 __all__ = ["counting"]
 
@@ -20,21 +21,22 @@ counted:"""
 
 def counting() -> str:
     """The definitions of `incref(ptr)` and `decref(ptr)`, which need _Py_Dealloc."""
-    unless_immortal = _IMMORTAL if c_api.immortal_objects() else ""
+    unless_immortal = _IMMORTAL if LAYOUT.immortal else ""
+    count = f"i{LAYOUT.count_bits}"
     return f"""
 define internal void @incref(ptr %o) nounwind {{{unless_immortal}
-  %count = load i64, ptr %o
-  %more = add i64 %count, 1
-  store i64 %more, ptr %o
+  %count = load {count}, ptr %o
+  %more = add {count} %count, 1
+  store {count} %more, ptr %o
   br label %end
 end:
   ret void
 }}
 define internal void @decref(ptr %o) nounwind {{{unless_immortal}
-  %count = load i64, ptr %o
-  %less = sub i64 %count, 1
-  store i64 %less, ptr %o
-  %last = icmp eq i64 %less, 0
+  %count = load {count}, ptr %o
+  %less = sub {count} %count, 1
+  store {count} %less, ptr %o
+  %last = icmp eq {count} %less, 0
   br i1 %last, label %free, label %end
 free:
   call void @_Py_Dealloc(ptr %o)

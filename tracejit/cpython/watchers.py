@@ -26,19 +26,21 @@ from functools import cache
 from typing import Any, Final
 
 from tracejit.core.interrupts import is_foreign
-from tracejit.cpython.c_api import ITEMS, MAPPING, WATCH, word
+from tracejit.cpython import c_api
+from tracejit.cpython.c_api import ITEMS, LAYOUT, MAPPING, WATCH, failed_checks, never_free
 from tracejit.cpython.linked import linked
+from tracejit.cpython.peek import Peek, word
 from tracejit.cpython.reference_counts import counting
 
-__all__ = ["WATCH", "supported", "symbols", "unsupported", "watch"]
+__all__ = ["WATCH", "needed", "supported", "symbols", "unsupported", "watch"]
 
 _DEALLOCATED: Final = 5  # PyDict_EVENT_DEALLOCATED
 _BITS: Final = 14  # buckets: a power of two
 _SLOT: Final = 24  # bytes: number, dictionary, next slot of the bucket or of those that are free
 _SLAB: Final = 256  # slots that are allocated at once
 _SPREAD: Final = 0x9E3779B97F4A7C15 - (1 << 64)  # 2**64 over the golden ratio (Knuth, The Art of Computer Programming 3, 6.4)
-_VALUES: Final = 40  # PyDictObject.ma_values: not null where the dictionary shares its keys with others
-_USED: Final = 16  # PyDictObject.ma_used
+_VALUES: Final = LAYOUT.values
+_USED: Final = LAYOUT.used
 _WARM: Final = 40  # runs after which CPython has specialised instructions
 _SYMBOL: Final = "tracejit_watchers"
 _TEXT: Final = f"""
@@ -208,7 +210,7 @@ class _Interface:
         add.restype, add.argtypes = ctypes.c_int, (ctypes.c_void_p,)
         self._settings = (ctypes.c_int32 * 2).from_address(settings)
         self._settings[0] = add(changes)
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
+        never_free(owner)
         self._watch = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(self.address)
         self._separate = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.py_object)(separate)
 
@@ -235,6 +237,11 @@ def symbols() -> dict[str, int]:
     return {WATCH: _interface().address} if supported() else {}
 
 
+def needed() -> bool:
+    """Whether nothing else tells that a dictionary has changed: it has no version."""
+    return LAYOUT.version is None
+
+
 def supported() -> bool:
     """Whether dictionaries can be watched."""
     return not unsupported()
@@ -252,8 +259,12 @@ class _Probe:
 @cache
 def unsupported() -> str:
     """What speaks against watching dictionaries; empty if nothing does."""
+    if c_api.unsupported():
+        return c_api.unsupported()
     if not hasattr(ctypes.pythonapi, "PyDict_AddWatcher"):
         return "CPython has watchers of dictionaries from 3.12 on"
+    if wrong := failed_checks({"what dictionaries share": _values_are_known}):
+        return f"dictionaries of this build: {wrong}"
     try:
         interface = _interface()
     except RuntimeError as error:
@@ -265,6 +276,17 @@ def unsupported() -> str:
         if not _instances_are_watched(interface):
             return "changes of attributes are told to no watcher of dictionaries"
     return "" if _others_are_watched(interface) else "changes are told to no watcher of dictionaries"
+
+
+def _values_are_known(peek: Peek) -> bool:
+    """Whether a dictionary says where it is expected how many items it has, and whether it shares its keys with others."""
+    probe = _Probe()
+    probe.first = probe.second = 1  # type: ignore[attr-defined]
+    own = vars(probe)
+    shares = peek.word(id(own) + _VALUES) != 0
+    used = [peek.word(id(dictionary) + _USED) for dictionary in (own, {}, {"a": 1})]
+    own.update(zip(map(str, range(40)), range(40), strict=True))
+    return shares and used == [2, 0, 1] and peek.word(id(own) + _VALUES) == peek.word(id({"a": 1}) + _VALUES) == 0
 
 
 def _instances_are_watched(interface: _Interface) -> bool:

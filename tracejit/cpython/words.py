@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import Any, Final
@@ -25,8 +24,9 @@ from typing import Any, Final
 from tracejit.cpython import c_api, watchers
 from tracejit.cpython.arrays import BYTES
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
-from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, MAPPING, SIZE, TYPE, slot_offsets, word
+from tracejit.cpython.c_api import ITEMS, LAYOUT, LIST_ITEMS, MAPPING, SIZE, TYPE, failed_checks, slot_offsets
 from tracejit.cpython.linked import linked
+from tracejit.cpython.peek import Peek, word
 from tracejit.cpython.reference_counts import counting
 
 __all__ = [
@@ -45,14 +45,15 @@ __all__ = [
     "unsupported",
 ]
 
-_HAS_VERSIONS: Final = sys.version_info < (3, 12)
 _LENGTH: Final = SIZE  # of a list; a dictionary has ma_used there
-_VERSION: Final = 24  # PyDictObject.ma_version_tag
-_KEYS: Final = 32  # PyDictObject.ma_keys
-_VALUES: Final = 40  # PyDictObject.ma_values
-_USED: Final = 24  # PyDictKeysObject.dk_nentries
-_INDEX: Final = 32  # PyDictKeysObject.dk_indices
-_DICTIONARY: Final = -24  # where an instance keeps the pointer to its dictionary
+_VERSION: Final = LAYOUT.version
+_KEYS: Final = LAYOUT.keys
+_VALUES: Final = LAYOUT.values
+_SIZES: Final = LAYOUT.key_sizes
+_USED: Final = LAYOUT.key_entries
+_INDEX: Final = LAYOUT.key_index
+_DICTIONARY: Final = LAYOUT.instance_dictionary
+_MANAGED: Final = 1 << 4  # Py_TPFLAGS_MANAGED_DICT: instances have that word
 
 
 def table(pairs: Sequence[int], blocks: Sequence[int] = ()) -> bytes:
@@ -84,7 +85,7 @@ NEVER: Final = table((id(None) + TYPE, 0))
 def instance_words(instance: Any, dictionary: Any) -> list[int]:
     """Pairs that hold while `instance` has its type, and `dictionary`, its own, is as it is.  Empty where its layout is another one."""
     address = id(instance)
-    if not supported() or word(address + _DICTIONARY) != id(dictionary):
+    if not supported() or not type(instance).__flags__ & _MANAGED or word(address + _DICTIONARY) != id(dictionary):
         return []
     place = _version(id(dictionary))
     if not place:
@@ -100,7 +101,7 @@ def namespace_words(proxy: Any) -> list[int]:
 
 def _version(address: int) -> int:
     """Where the word lies that moves when the dictionary at an address changes; 0 if nowhere."""
-    return address + _VERSION if _HAS_VERSIONS else watchers.watch(address)
+    return watchers.watch(address) if _VERSION is None else address + _VERSION
 
 
 def item_words(items: Iterable[tuple[Any, Any, Any]]) -> list[int]:
@@ -118,7 +119,7 @@ def item_words(items: Iterable[tuple[Any, Any, Any]]) -> list[int]:
             words[elements + 8 * place] = id(item)
         else:
             table = words[address + _KEYS] = word(address + _KEYS)
-            words[table + 8] = word(table + 8)  # sizes and kind
+            words[table + _SIZES] = word(table + _SIZES)  # and kind
             if address not in places:
                 places[address] = _entries(container)
             entry = places[address].get(id(_stored_key(container, place)))
@@ -160,18 +161,19 @@ def _stored_key(dictionary: dict[Any, Any], key: Any) -> Any:
     return next((k for k in dictionary if type(k) is str and k == key), key) if type(key) is str else key
 
 
-def _entries(dictionary: dict[Any, Any]) -> dict[int, int]:
+def _entries(dictionary: dict[Any, Any], peek: Peek | None = None) -> dict[int, int]:
     """id of a key -> address of the word with its pointer, after which comes the value's.  Empty for a dictionary that shares its keys, and
     for one with so many deleted entries, or so odd a head, that another thread may be changing it just now."""
-    table = word(id(dictionary) + _KEYS)
-    if word(id(dictionary) + _VALUES):
+    read, read_bytes = (word, ctypes.string_at) if peek is None else (peek.word, peek.bytes)
+    table = read(id(dictionary) + _KEYS)
+    if read(id(dictionary) + _VALUES):
         return {}
-    head = word(table + 8)  # bytes: log2 of size, log2 of bytes of the index, kind: 0 if entries have a hash in front
-    used, index = word(table + _USED), head >> 8 & 255
+    head = read(table + _SIZES)  # bytes: log2 of size, log2 of bytes of the index, kind: 0 if entries have a hash in front
+    used, index = read(table + _USED), head >> 8 & 255
     if not 0 <= used <= 4 * len(dictionary) + 64 or not 3 <= index <= 40:
         return {}
     first, step = table + _INDEX + (1 << index), 16 if head >> 16 & 255 else 24
-    found = struct.unpack(f"={used * step // 8}q", ctypes.string_at(first, used * step))
+    found = struct.unpack(f"={used * step // 8}q", read_bytes(first, used * step))
     offset = step // 8 - 2
     return {found[i * step // 8 + offset]: first + i * step + 8 * offset for i in range(used)}
 
@@ -190,51 +192,64 @@ def unsupported() -> str:
     """What speaks against it; empty if nothing does."""
     if c_api.unsupported():
         return c_api.unsupported()
-    if _HAS_VERSIONS:
-        reason = "" if _has_versions() else "dictionaries of this build have no versions where they are expected"
-    else:
-        reason = watchers.unsupported()
-    return reason or ("" if _containers_are_known() else "items of this build's containers lie otherwise in memory")
+    wrong = failed_checks(_CHECKS)
+    reason = f"containers or instances of this build: {wrong}" if wrong else ""
+    return reason or (watchers.unsupported() if _VERSION is None else "")
 
 
-def _has_versions() -> bool:
-    """Whether dictionaries have versions where they are expected, and instances their dictionaries."""
+def _versions(peek: Peek) -> bool:
+    """Whether dictionaries have versions where they are expected, which change with whatever is done to them."""
+    assert _VERSION is not None
     probe = _Probe()
     probe.first = 1  # type: ignore[attr-defined]
-    dictionary, proxy = probe.__dict__, _Probe.__dict__
-    if word(id(probe) + _DICTIONARY) != id(dictionary):
-        return False
+    dictionary, proxy = vars(probe), _Probe.__dict__
     place, namespace = id(dictionary) + _VERSION, word(id(proxy) + MAPPING) + _VERSION
-    seen = [word(place)]
+    seen = [peek.word(place)]
     changes: list[Callable[[], Any]] = [
         lambda: setattr(probe, "first", 2), lambda: setattr(probe, "second", 1), lambda: delattr(probe, "second"),
         lambda: dictionary.update(first=3), lambda: object.__setattr__(probe, "first", 4), dictionary.clear,
     ]  # fmt: skip
     for change in changes:
         change()
-        if word(place) in seen:
+        if peek.word(place) in seen:
             return False
-        seen.append(word(place))
-    before = word(namespace)
+        seen.append(peek.word(place))
+    before = peek.word(namespace)
     _Probe.mark = 1  # type: ignore[attr-defined]
-    return word(namespace) != before and word(place) == seen[-1]
+    return peek.word(namespace) != before and peek.word(place) == seen[-1]
 
 
-def _containers_are_known() -> bool:
-    """Whether items of lists and dictionaries are where they are expected."""
+def _instance_dictionaries(peek: Peek) -> bool:
+    """Whether instances have pointers to their dictionaries where they are expected, also when they get another one."""
+    probe = _Probe()
+    probe.first = 1  # type: ignore[attr-defined]
+    for dictionary in (vars(probe), {"first": 2}, {}):
+        probe.__dict__ = dictionary
+        if peek.word(id(probe) + _DICTIONARY) != id(dictionary):
+            return False
+    return bool(_Probe.__flags__ & _MANAGED) and not list.__flags__ & _MANAGED
+
+
+def _dictionary_items(peek: Peek) -> bool:
     values = [object() for _ in range(20)]
     mixed: dict[Any, Any] = dict(zip(values, values, strict=True))
     named: dict[Any, Any] = {str(i): v for i, v in enumerate(values)}
     for dictionary in (mixed, named):
         del dictionary[next(iter(dictionary))]
-        entries = _entries(dictionary)
+        entries = _entries(dictionary, peek)
         for key, value in dictionary.items():
             place = entries.get(id(key))
-            if place is None or word(place) != id(key) or word(place + 8) != id(value):
+            if place is None or peek.word(place) != id(key) or peek.word(place + 8) != id(value):
                 return False
-    elements = word(id(values) + LIST_ITEMS)
-    lengths = word(id(values) + _LENGTH), word(id(named) + _LENGTH)
-    return lengths == (20, 19) and [word(elements + 8 * i) for i in range(20)] == list(map(id, values))
+    return peek.word(id(named) + _LENGTH) == 19 and peek.word(id(values) + _LENGTH) == 20
+
+
+_CHECKS: Final[dict[str, Callable[[Peek], bool]]] = {
+    "the dictionaries of instances": _instance_dictionaries,
+    "items of dictionaries": _dictionary_items,
+}
+if _VERSION is not None:
+    _CHECKS["versions of dictionaries"] = _versions
 
 
 _SYMBOL: Final = "tracejit_same"

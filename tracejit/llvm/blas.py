@@ -24,6 +24,7 @@ import scipy
 
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
+from tracejit.cpython.c_api import capsule_address
 from tracejit.llvm import thread_pool
 from tracejit.llvm.operations import Code, constant, lane_type
 
@@ -94,14 +95,8 @@ def _processor(library: ctypes.CDLL, pattern: str) -> str:
 
 
 def _from_scipy() -> Blas:
-    get_name = ctypes.pythonapi.PyCapsule_GetName
-    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    addresses = {}
-    for name in ("sgemm", "dgemm"):
-        capsule = scipy.linalg.cython_blas.__pyx_capi__[name]
-        addresses[name] = int(get_pointer(capsule, get_name(capsule)))
+    capsules = scipy.linalg.cython_blas.__pyx_capi__
+    addresses = {name: capsule_address(capsules[name]) for name in ("sgemm", "dgemm")}
     return Blas("scipy.linalg.cython_blas", False, addresses)
 
 

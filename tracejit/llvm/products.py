@@ -428,7 +428,7 @@ def _linked() -> dict[str, int]:
         key, lambda object_code: machine_code.link(object_code, imports, _TABLE), lambda: machine_code.assemble(code)
     )
     for immortal in (owner, _words):  # workers outlive what Python forgets when it ends
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
+        c_api.never_free(immortal)
     return dict(zip(named, (ctypes.c_void_p * len(named)).from_address(address), strict=True))
 
 

@@ -32,6 +32,7 @@ from functools import cache
 from pathlib import Path
 
 from tracejit.config import config
+from tracejit.cpython.c_api import never_free
 from tracejit.llvm import thread_pool_code
 from tracejit.llvm.thread_pool_code import BYTES, FIELDS, FUNCTIONS, IDLE, LOCK, MOST, PARALLEL, POOL, WORK
 from tracejit.native import machine_code, object_cache
@@ -149,7 +150,7 @@ def _linked() -> int:
         key, lambda object_code: machine_code.link(object_code, imports, PARALLEL), lambda: machine_code.assemble(text)
     )
     for immortal in (owner, _memory):  # workers outlive what Python forgets when it ends
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
+        never_free(immortal)
     return address
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from tracejit.capture.reasons import Reason
 from tracejit.config import config
 from tracejit.report.partings import Parting
+from tracejit.report.system import slower
 
 __all__ = ["headline", "line_named", "sentence", "summary"]
 
@@ -131,6 +132,7 @@ def summary(
     if not stats.calls:
         return "\n".join(lines)
     lines += _wrapped(_counts(stats), "  ")
+    lines += _wrapped(slower(), "  ")
     if parting is not None and parting.name not in said:
         lines += _wrapped(f"paths differ at {parting.name}{parting.place()}: {parting.some()}", "  ")
     often = sorted(reasons, key=lambda reason: -reasons[reason])

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import platform
-import sys
-import sysconfig
 from dataclasses import asdict
 from importlib import metadata
 from typing import Any
@@ -15,12 +13,12 @@ from typing import Any
 import llvmlite.binding
 
 from tracejit.config import config
-from tracejit.cpython import c_api, watchers, words
+from tracejit.cpython import arrays, c_api, call_hook, exception_tables, layouts, referents, watchers, words
 from tracejit.llvm import thread_pool
 from tracejit.llvm.blas import blas
 from tracejit.native import object_cache
 
-__all__ = ["facts", "text"]
+__all__ = ["facts", "slower", "text"]
 
 _PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "ml_dtypes", "torch")
 _FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "neon", "sve")
@@ -37,13 +35,26 @@ def _version(package: str) -> str | None:
 def _interpreter() -> dict[str, str]:
     """Feature of the interpreter that the library can use -> "in use", or why not."""
     reasons = {
+        "programs are machine code": arrays.unknown_layout(),
         "calls enter programs from machine code": c_api.unsupported(),
-        "frames are watched by machine code while a call is recorded": c_api.unsupported(),
+        "frames are watched by machine code while a call is recorded": call_hook.unsupported(),
         "objects are checked by comparing words of memory": words.unsupported(),
     }
-    if sys.version_info >= (3, 12):
+    if watchers.needed():
         reasons["dictionaries are watched"] = watchers.unsupported()
+    reasons["an interrupt at the entry of a function finds what to put back"] = exception_tables.unsupported()
+    reasons["references of objects of C code are replaced"] = referents.unsupported()
     return {name: reason or "in use" for name, reason in reasons.items()}
+
+
+def slower() -> str:
+    """A sentence about what makes calls slower on this interpreter than on others; empty where nothing does."""
+    reasons = {
+        "programs are compiled by Numba alone": arrays.unknown_layout(),
+        "what is around programs stays Python": c_api.unsupported(),
+        "objects are checked one by one": words.unsupported(),
+    }
+    return next((f"Calls take longer than on other Pythons: {what}, since {why}." for what, why in reasons.items() if why), "")
 
 
 def _cache() -> dict[str, Any]:
@@ -62,14 +73,12 @@ def _cache() -> dict[str, Any]:
 def facts() -> dict[str, Any]:
     """Versions, processor, features of the interpreter, cache, threads and settings, for json.dumps."""
     found = llvmlite.binding.get_host_cpu_features()
-    library = blas()
+    library, interpreter = blas(), layouts.build()
     return {
         "tracejit": _version("tracejit") or "not installed: run from a checkout",
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "build": {
-            "free-threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
-            "debug": hasattr(sys, "gettotalrefcount"),
-        },
+        "python": interpreter.text,
+        "build": {"free-threaded": interpreter.free_threaded, "debug": interpreter.debug},
+        "tested": interpreter.version in layouts.TESTED,
         "system": platform.platform(),
         "packages": {name: version for name in _PACKAGES if (version := _version(name)) is not None},
         "processor": {
@@ -95,9 +104,15 @@ def text(found: dict[str, Any]) -> str:
         f"products    {blas_['source']}{', ' + blas_['processor'] if blas_['processor'] else ''}",
         f"threads     {threads['number']}{'' if threads['pool'] else ' (this system has no POSIX threads)'}",
         f"cache       {_cache_text(cache)}",
+        *([] if found["tested"] else [_untested(found["python"])]),
         *[f"interpreter {name}: {state}" for name, state in found["interpreter"].items()],
     ]
     return "\n".join(lines)
+
+
+def _untested(python: str) -> str:
+    tested = ", ".join(f"{major}.{minor}" for major, minor in layouts.TESTED)
+    return f"interpreter the tests run on CPython {tested}; on {python} what follows was tried on living objects"
 
 
 def _cache_text(cache: dict[str, Any]) -> str:

@@ -1,0 +1,36 @@
+"""Reading memory at numbers that may be no addresses."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from tracejit.cpython import peek
+from tracejit.cpython.peek import Peek, Unreadable, word
+
+
+def test_words_are_those_that_a_plain_read_finds() -> None:
+    key = bytes(range(16))
+    place = id(key) + bytes.__basicsize__ - 1
+    with Peek() as memory:
+        assert memory.word(place) == word(place) == int.from_bytes(key[:8], sys.byteorder)
+        assert memory.bytes(place + 3, 5) == key[3:8]
+
+
+@pytest.mark.skipif(not os.path.exists(peek._MEMORY), reason="this system shows no process its memory")
+def test_what_is_no_address_raises_and_the_process_goes_on() -> None:
+    with Peek() as memory:
+        assert memory.is_safe
+        for number in (0, 8, 1 << 46, 1 << 60, 1 << 63, 1 << 70, -8):
+            with pytest.raises(Unreadable, match="8 bytes at"):
+                memory.word(number)
+        before = len(os.listdir("/proc/self/fd"))
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+
+
+def test_where_the_system_shows_no_memory_reads_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peek, "_MEMORY", os.path.join(os.sep, "no", "such", "file"))
+    with Peek() as memory:
+        assert not memory.is_safe and memory.word(id(None) + 8) == id(type(None))
