@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import os
 import sys
 import threading
 import time
 from functools import partial
 from operator import call
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import pytest
 
+import tracejit
 from tracejit.core import interrupts
 from tracejit.cpython import exception_tables, layouts
 from tracejit.cpython.exception_tables import cover_entry
@@ -146,3 +149,18 @@ def test_an_exception_is_raised_in_another_thread() -> None:
     interrupts.raise_in_thread(thread.ident, Stop)
     thread.join(10)
     assert came == [Stop]
+
+
+def test_a_call_in_a_with_in_a_try_is_made_where_the_try_handles_what_it_raises(tmp_path: Path) -> None:
+    def function(x: tracejit.Tensor, path: str) -> tracejit.Tensor:
+        try:
+            with tracejit.no_grad():
+                y = x * 2
+                os.makedirs(path)
+        except FileExistsError:
+            y = x * 3
+        return y
+
+    compiled = tracejit.compile(function, wait=True)
+    found = [compiled(tracejit.ones(2), str(tmp_path / str(k // 2))).tolist() for k in range(4)]
+    assert found == [[2.0, 2.0], [3.0, 3.0]] * 2

@@ -221,6 +221,7 @@ OF_ONE_INTERPRETER = {
     "__basicsize__", "__itemsize__", "_is_gil_enabled", "co_exceptiontable", "getrefcount", "gettotalrefcount", "hexversion", "pythonapi",
     "version_info",
 }  # fmt: skip
+READS_MEMORY = {"from_address", "string_at", "memmove", "memset"}
 BY_VERSION_OF_THE_LANGUAGE = "capture"  # what a statement or a function of the standard library means there
 
 
@@ -236,12 +237,7 @@ def interpreters_told_apart(modules: dict[str, str]) -> list[str]:
                     found.append((name, node.lineno, node.attr))
             elif isinstance(node, ast.Constant) and node.value in ("Py_GIL_DISABLED", *OF_ONE_INTERPRETER):
                 found.append((name, node.lineno, str(node.value)))
-            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in (
-                "from_address",
-                "string_at",
-                "memmove",
-                "memset",
-            ):
+            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in READS_MEMORY:
                 names = {inner.id for given in node.args for inner in ast.walk(given) if isinstance(inner, ast.Name)}
                 if "id" in names:
                     found.append((name, node.lineno, "memory of an object read"))
@@ -281,10 +277,10 @@ def test_only_one_folder_tells_interpreters_apart() -> None:
         "tracejit.capture.b": "import sys\nif sys.version_info < (3, 12): pass\nsysconfig.get_config_var('Py_GIL_DISABLED')",
     }
     assert interpreters_told_apart(bad) == [
+        "tracejit.capture.b:3: Py_GIL_DISABLED outside of cpython/",
         "tracejit.core.a:2: version_info outside of cpython/",
         "tracejit.core.a:3: memory of an object read outside of cpython/",
         "tracejit.core.a:4: pythonapi outside of cpython/",
-        "tracejit.capture.b:3: Py_GIL_DISABLED outside of cpython/",
     ]
 
 
