@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import tracejit
-from tracejit.cpython import c_api, call_hook
+from tracejit.cpython import call_hook
 
 WARM = 200  # calls after which CPython has specialised instructions for what it met
 
@@ -27,8 +27,8 @@ WARM = 200  # calls after which CPython has specialised instructions for what it
 def rendering(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param == "Python":
         monkeypatch.setattr(call_hook, "_machine_code", lambda: None)
-    elif not c_api.supported():
-        pytest.skip("machine code may not look at the objects of this interpreter")
+    elif call_hook.unsupported():
+        pytest.skip("machine code may not look at the frames of this interpreter")
     yield request.param
     call_hook.forget()
     assert sys.getprofile() is None

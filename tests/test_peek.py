@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,7 +31,13 @@ def test_what_is_no_address_raises_and_the_process_goes_on() -> None:
     assert len(os.listdir("/proc/self/fd")) == before - 1
 
 
-def test_where_the_system_shows_no_memory_reads_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peek, "_MEMORY", os.path.join(os.sep, "no", "such", "file"))
+@pytest.mark.parametrize("holds", [None, b"", bytes(64)])
+def test_where_the_system_shows_no_memory_reads_are_plain(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, holds: bytes | None
+) -> None:
+    file = tmp_path / "memory"
+    if holds is not None:
+        file.write_bytes(holds)
+    monkeypatch.setattr(peek, "_MEMORY", str(file))
     with Peek() as memory:
         assert not memory.is_safe and memory.word(id(None) + 8) == id(type(None))
