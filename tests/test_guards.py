@@ -446,3 +446,22 @@ def test_numbers_that_made_python_raise_are_guarded_where_the_program_catches_th
         for n in order:
             assert call(T.ones(1), n).tolist() == function(T.ones(1), n).tolist() == [2.0 if n == good else 0.0]
         assert call.stats.compiled_calls == 2 and not call.reasons
+
+
+def test_the_class_of_the_instance_that_is_called_may_be_assigned() -> None:
+    class Scaled:
+        factor = 2.0
+
+        def __call__(self, x):
+            return x * self.factor
+
+    class Other(Scaled):
+        factor = 5.0
+
+    for chosen in (lambda instance: instance, lambda instance: instance.__call__):
+        instance, x = Scaled(), T.ones(2)
+        f = T.compile(chosen(instance))
+        for cls in (Scaled, Other, Scaled, Other):
+            instance.__class__ = cls
+            assert [f(x).tolist() for _ in range(3)] == 3 * [[cls.factor] * 2]
+        assert f.stats.traces == 2 and f.stats.compiled_calls == 10

@@ -282,6 +282,33 @@ def test_a_compiled_method_and_a_compiled_module_are_served_from_machine_code() 
     assert model(x).shape == (4, 5)
 
 
+def test_the_instance_of_a_method_may_become_one_of_another_class_and_is_not_kept_alive() -> None:
+    class Meter:
+        factor = 2.0
+
+        def __init__(self) -> None:
+            self.n = 0
+
+        def update(self, x: tj.Tensor) -> tj.Tensor:
+            self.n += 1
+            return x * self.factor
+
+    class Other(Meter):
+        factor = 5.0
+
+    meter, x = Meter(), tj.ones(2)
+    f = heated(tj.compile(meter.update), x)
+    assert f(x).tolist() == [2.0, 2.0] and meter.n == HOT + 2
+    meter.__class__ = Other
+    assert f(x).tolist() == [5.0, 5.0] and meter.n == HOT + 3
+    meter.factor = 7.0
+    assert f(x).tolist() == [7.0, 7.0] and meter.n == HOT + 4
+    gone = weakref.ref(meter)
+    del meter, f
+    gc.collect()
+    assert gone() is None
+
+
 def test_a_tensor_subclass_with_attributes_of_its_own_is_read_through_them() -> None:
     class Loud(tj.Tensor):
         def __getattribute__(self, name: str) -> Any:

@@ -181,10 +181,16 @@ class Session(Recorder):
         if type(function) is MethodType:
             if not isinstance(function.__self__, type):
                 self.register(function.__self__, name.get("__self__"))
-                self.paths.append(name.get("__self__"))
+                self._root_instance(function.__self__, name.get("__self__"))
             self.root(function.__func__)
         elif not isinstance(function, (FunctionType, *IDENTITY_TYPES)):
-            self.paths.append(name)
+            self._root_instance(function, name)
+
+    def _root_instance(self, instance: Any, expression: Expr) -> None:
+        """The instance that is called, or whose method is: it is always the same one, but its class may be assigned."""
+        self.paths.append(expression)
+        self.facts.note("type", "the instance that is called", type(instance).__qualname__)
+        self.miss_if(expression.type().is_not(self.constant(type(instance))))
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Guards on modes and on the structure of the arguments; the arguments as the run sees them."""

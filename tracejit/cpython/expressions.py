@@ -12,7 +12,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import CellType, FunctionType, MappingProxyType, MethodWrapperType
+from types import CellType, FunctionType, MappingProxyType, MethodType, MethodWrapperType
 from typing import Any, Final
 
 from tracejit.cpython import c_api, watchers
@@ -55,6 +55,7 @@ _ARITHMETIC: Final = {
 _UNARY: Final = {"-": "PyNumber_Negative", "+": "PyNumber_Positive", "~": "PyNumber_Invert"}
 _ORDER: Final = {"<": (0, "slt", "olt"), "<=": (1, "sle", "ole"), "==": (2, "eq", "oeq"), "!=": (3, "ne", "une"),
                  ">": (4, "sgt", "ogt"), ">=": (5, "sge", "oge")}  # fmt: skip
+_METHOD_PARTS: Final = ("__self__", "__func__")
 _FUNCTION_PARTS: Final = {
     "__code__": "PyFunction_GetCode", "__defaults__": "PyFunction_GetDefaults", "__globals__": "PyFunction_GetGlobals",
 }  # fmt: skip
@@ -213,6 +214,9 @@ class Expressions:
         if attr == "__closure__":
             raise Untranslatable("the closure of a function that is no constant")
         owner = self._value(node)
+        if attr in _METHOD_PARTS and type(owner.constant) is MethodType:
+            # Always the same object, of which nothing else is known: its class may be assigned.
+            return Value(self.out.constant(getattr(owner.constant, attr)).text, secure=True)
         if attr in _FUNCTION_PARTS and owner.known is FunctionType:
             pointer = self.out.call(_FUNCTION_PARTS[attr], owner.text)
             none = self.code.op(f"icmp eq ptr {pointer}, null")
