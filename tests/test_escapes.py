@@ -126,6 +126,16 @@ def test_what_is_from_outside_is_not_looked_into():
     assert type(outside[0]) is SymbolicNumber
 
 
+def test_an_object_at_the_place_of_one_that_a_stopped_recording_let_go_is_not_from_outside():
+    recorder = Recorder()
+    recorder.register(outside := [1], Name("v"))
+    assert recorder.is_outside(outside)
+    recorder.stopped = True
+    recorder.release()
+    assert not recorder.is_outside(outside)
+    assert recorder.released([number()]) == [3]
+
+
 def test_the_arguments_and_attributes_of_an_error_hold_plain_values():
     class Failure(Exception):
         def __init__(self, n):

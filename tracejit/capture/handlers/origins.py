@@ -61,10 +61,11 @@ class Origins:
     def __init__(self) -> None:
         self.sources: dict[int, Expr] = {}
         self.keep: list[Any] = []  # whatever is known by its id lives as long as the recording
+        self.has_released = False  # whether `keep` was given up, so that ids say nothing more
         self.made_here: dict[int, Any] = {}
 
     def is_outside(self, value: Any) -> bool:
-        return id(value) in self.sources
+        return id(value) in self.sources and not self.has_released
 
     def register(self, value: Any, expression: Expr) -> None:
         """`value` is an outside object that `expression` reaches; no guard is added."""

@@ -214,6 +214,7 @@ class Recorder(Origins):
         self.calls.release()
         self.effects.release()
         self.keep.clear()
+        self.has_released = True  # other objects may come to have the ids of those that go
         self.class_reads.clear()
         self.class_misses.clear()
         self.plain_classes.clear()
