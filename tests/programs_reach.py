@@ -639,6 +639,53 @@ def getattribute_appears_in_a_class():
     return fn, with_change(lambda: setattr(Owner, "__getattribute__", lambda self, name: 9.0)), None
 
 
+def counting_owner():
+    """A class, one of its objects, and a function that changes and reads it."""
+
+    class Owner:
+        k = 2.0
+
+        def __init__(self):
+            self.n, self.m = 0, 1.0
+
+    owner = Owner()
+
+    def fn(a):
+        owner.n = owner.n + 1
+        return a * owner.k * owner.m
+
+    return Owner, owner, fn
+
+
+@program()
+def getattribute_appears_in_the_class_of_an_object_that_the_call_changes():
+    Owner, owner, fn = counting_owner()
+    log = []
+
+    def getattribute(self, name):
+        log.append(name)
+        return object.__getattribute__(self, name)
+
+    return fn, with_change(lambda: setattr(Owner, "__getattribute__", getattribute)), lambda: (list(log), owner.n)
+
+
+@program()
+def getattribute_answers_numbers_for_an_object_that_the_call_changes():
+    Owner, owner, fn = counting_owner()
+    return fn, with_change(lambda: setattr(Owner, "__getattribute__", lambda self, name: 9)), None
+
+
+@program()
+def a_property_appears_in_the_class_of_an_object_that_the_call_changes():
+    Owner, owner, fn = counting_owner()
+    log = []
+    return (
+        fn,
+        with_change(lambda: setattr(Owner, "m", property(lambda self: log.append("m") or 3.0))),
+        lambda: (list(log), owner.n),
+    )
+
+
 @program()
 def getattr_appears_in_a_class():
     class Owner:

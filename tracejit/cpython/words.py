@@ -37,6 +37,7 @@ __all__ = [
     "counted",
     "instance_words",
     "item_words",
+    "namespace_address",
     "namespace_words",
     "packed",
     "same",
@@ -95,8 +96,13 @@ def instance_words(instance: Any, dictionary: Any) -> list[int]:
 
 def namespace_words(proxy: Any) -> list[int]:
     """Pairs that hold while the class dictionary behind a mappingproxy is as it is."""
-    place = _version(word(id(proxy) + MAPPING))
+    place = _version(namespace_address(proxy))
     return [place, word(place)]
+
+
+def namespace_address(proxy: Any) -> int:
+    """Where the class dictionary behind a mappingproxy is."""
+    return word(id(proxy) + MAPPING)
 
 
 def _version(address: int) -> int:

@@ -25,7 +25,7 @@ from typing import Any
 
 from tracejit.capture.policies import has_plain_state, instance_dictionary, is_a
 from tracejit.cpython import c_api
-from tracejit.cpython.words import instance_words, supported
+from tracejit.cpython.words import instance_words, namespace_address, supported
 from tracejit.replay.ir import (
     Arithmetic,
     Attribute,
@@ -61,6 +61,7 @@ _SIMPLE = (int, float, str, bool, bytes, complex, type(None))
 _CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", dict: "dict", collections.defaultdict: "dict"}
 _CONTAINER_KINDS = frozenset(_CONTAINERS.values())
 _BUILTIN_TYPES = ("int", "float", "str")
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _WORTH_IT = 4  # with fewer checks they cost less than the words
 
 
@@ -156,6 +157,8 @@ class _Splitter:
         # Whether there are calls in `after`: those that follow stay behind them, as draws of one generator do.
         self._called_late = False
         self._early: set[str] = set()  # variables defined in `before`
+        self._is_watched: dict[int, bool] = {}  # id of an object -> whether its attributes are in words
+        self._exposed = self._exposed_namespaces()
 
     def add(self, statement: Statement) -> None:
         kind, roots, namespaces, reads = type(statement), len(self.roots), len(self.namespaces), len(self.reads)
@@ -184,6 +187,13 @@ class _Splitter:
             self._called_late = late = True
         return late
 
+    def _exposed_namespaces(self) -> set[int]:
+        """Addresses of the class dictionaries of objects whose attributes are read in each call, before the checks.  What such a read does
+        (a property, `__getattribute__`) is in these dictionaries, so the guards on them come first, in their order, and are no checks."""
+        classes = {type(value) for value in self.objects.values() if type(value) is not Tensor and not self._is_instance(value)}
+        bases = {base for cls in classes for base in cls.__mro__ if not base.__flags__ & _IMMUTABLE}
+        return {namespace_address(vars(base)) for base in bases}
+
     # -- expressions
     def _kind(self, variable: str) -> str:
         if variable not in self.objects:
@@ -195,6 +205,12 @@ class _Splitter:
 
     def _is_instance(self, value: Any) -> bool:
         """Whether the attributes of `value` are in a dictionary whose version can be read, and the recorded call leaves them alone."""
+        found = self._is_watched.get(id(value))
+        if found is None:
+            found = self._is_watched[id(value)] = self._has_words(value)
+        return found
+
+    def _has_words(self, value: Any) -> bool:
         cls: Any = type(value)
         if is_a(value, (Tensor, type)) or not has_plain_state(cls) or cls.__weakrefoffset__ == 0:
             return False
@@ -218,7 +234,7 @@ class _Splitter:
 
     def _namespace(self, node: Expr) -> bool:
         found = self.constants.get(node[1]) if type(node) is Name else None
-        if type(found) is MappingProxyType and id(found) not in self.changed:
+        if type(found) is MappingProxyType and id(found) not in self.changed and namespace_address(found) not in self._exposed:
             self.namespaces[node[1]] = None
             return True
         return False
