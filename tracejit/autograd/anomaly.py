@@ -6,6 +6,7 @@ since what it computes is to be looked at.
 
 from __future__ import annotations
 
+import sys
 import threading
 import traceback
 import warnings
@@ -46,7 +47,7 @@ class Watch(Interpreter):
     def made(self, node: Any) -> None:
         """A node may be new: note where the program is."""
         if isinstance(node, Node) and node not in self.places:
-            frames = [(frame, line) for frame, line in traceback.walk_stack(None) if not is_own_frame(frame)]
+            frames = [(frame, line) for frame, line in traceback.walk_stack(sys._getframe()) if not is_own_frame(frame)]
             self.places[node] = "".join(traceback.StackSummary.extract(reversed(frames)).format())
 
     def note(self, event: str, *details: Any) -> None:
