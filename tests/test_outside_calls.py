@@ -224,7 +224,9 @@ def run(call: Any, capsys: pytest.CaptureFixture[str]) -> list[Any]:
     with T.no_grad():
         weight.copy_(T.tensor([1.0, -2.0]))
     found = [plain(call(T.tensor([i / 2, 1.0]), i, s)) for i in range(CALLS)]
-    return [found, drained(s), weight.tolist(), capsys.readouterr().out]
+    told = drained(s)
+    s.base.close()
+    return [found, told, weight.tolist(), capsys.readouterr().out]
 
 
 @pytest.mark.parametrize("hot", [0, 1])
@@ -244,6 +246,7 @@ def test_each_call_has_a_name_and_a_moment_of_its_own() -> None:
         seen.add(s.run)
         assert s.run[0] == s.run[1].replace("-", "") and len(s.when[0]) >= 19
     assert len(seen) == CALLS and compiled.stats.compiled_calls == CALLS - 1
+    s.base.close()
 
 
 # -- what stays eager
@@ -439,9 +442,10 @@ def test_what_is_put_off_and_raises_is_raised_after_what_was_told_before_it() ->
 
 
 def test_a_strict_compilation_refuses_what_is_put_off() -> None:
-    compiled = T.compile(lambda x, s: (s.writer.writerow([1]), x)[1], fullgraph=True)
+    compiled, s = T.compile(lambda x, s: (s.writer.writerow([1]), x)[1], fullgraph=True), state()
     with pytest.raises(RuntimeError, match="writerow"):
-        compiled(T.ones(1), state())
+        compiled(T.ones(1), s)
+    s.base.close()
 
 
 # -- programs that once came to something else than eager
@@ -554,6 +558,7 @@ def test_a_lock_is_not_held_while_others_are_told_who_take_it() -> None:
     for _ in range(5):
         compiled(T.ones(2))
     assert free == [True] * 5 and s.count == 5
+    s.base.close()
 
 
 def test_an_array_that_is_written_to_once_it_may_be_is_another_path() -> None:
