@@ -100,18 +100,19 @@ def test_no_number_is_a_position_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("bad", [-1, 255, 1 << 40, -(1 << 62)])
 @pytest.mark.parametrize("name", [name for name in POSITIONS if "number" not in name])
-def test_a_position_outside_is_an_exit(name: str, bad: int, backend: str) -> None:
+def test_a_position_outside_is_an_exit(name: str, backend: str) -> None:
     graph = graph_of(name)
     program = build(graph, {}, backend=backend)
     arrays = [np.zeros(a.shape, a.dtype.numpy) for a in map(graph.avals.__getitem__, graph.inputs) if isinstance(a, Aval)]
     assert isinstance(program.run(tuple(arrays), ()), tuple)
-    arrays[1].flat[-1] = bad if arrays[1].dtype == np.int64 else 255
-    if name == "gather at positions that are computed" and abs(bad) >= 1 << 62:
-        return  # twice that, and one, is 1
-    wraps = bad == -1 and name.startswith("index") and not name.startswith(("index_select", "index_add"))
-    assert isinstance(program.run(tuple(arrays), ()), tuple) == wraps
+    for bad in (-1, 255, 1 << 40, -(1 << 62)):
+        if name == "gather at positions that are computed" and abs(bad) >= 1 << 62:
+            continue  # twice that, and one, is 1
+        given = [a.copy() for a in arrays]
+        given[1].flat[-1] = bad if given[1].dtype == np.int64 else 255
+        wraps = bad == -1 and name.startswith("index") and not name.startswith(("index_select", "index_add"))
+        assert isinstance(program.run(tuple(given), ()), tuple) == wraps, bad
 
 
 # --- what kernels may reach

@@ -1,6 +1,6 @@
 """Programs that the fuzzer found, made small: each was once another one compiled than eager.
 
-Each is run eagerly and in all ways, three rounds of its calls, and compared by what can be seen (tests/fuzz).
+Each is run eagerly and compiled in several ways, three rounds of its calls, and compared by what can be seen (tests/fuzz).
 """
 
 from __future__ import annotations
@@ -585,14 +585,33 @@ FINDINGS = {
 }
 
 
+# Those whose defect was in the numbers of elements.  The others are about what is recorded and what is done around nests, which "reference"
+# does with the same source; and Numba takes a second for each.
+OF_NUMBERS = {
+    "a constant is converted where NumPy warns",
+    "erfc and lgamma where they are sensitive",
+    "gradients of the mean of nothing after a backward pass inside",
+    "products of transposed matrices that overflow",
+    "products that overflow before they cancel",
+    "rounded results near the largest number",
+    "roundings of results with strides that no element sees",
+    "the largest of zeros of either sign",
+    "the logarithm of the gamma function of -inf and of subnormal numbers",
+}
+
+
 def program(text: str) -> Program:
     lines = [line[8:] for line in text.strip("\n").split("\n")]
     return Program("\n".join([*lines, "calls = [call, call]", "def observe():", "    return None"]) + "\n", "finding")
 
 
+def test_findings_about_numbers_are_findings() -> None:
+    assert set(FINDINGS) >= OF_NUMBERS
+
+
 @pytest.mark.parametrize("name", FINDINGS)
 def test_a_program_that_was_found_does_what_eager_does(name: str) -> None:
-    outcome = check(program(FINDINGS[name]), list(WAYS.values()))
+    outcome = check(program(FINDINGS[name]), [way for way in WAYS.values() if way.backend != "numba" or name in OF_NUMBERS])
     assert outcome.difference is None, f"{outcome.way}: {outcome.difference}"
     assert not outcome.unstable or "zeros" in name or "overflow" in name
 
