@@ -4,22 +4,42 @@ calls wait for them, and the library verifies itself: graphs after every pass, a
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import llvmlite
 import pytest
 
 os.environ["TRACEJIT_CACHE"] = "0"  # before the package reads its settings; subprocesses inherit it
 os.environ["TRACEJIT_VERIFY"] = "1"
 os.environ["TRACEJIT_COMPILE_WAIT"] = "inf"
 
+COMPILE_THEMSELVES = {  # tests of compiling
+    "test_aside",
+    "test_disk_cache",
+    "test_driver",
+    "test_interrupted_calls",
+    "test_interrupts",
+    "test_memory_use",
+    "test_numba_codegen",
+    "test_targets",
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--torch-tests", default="", metavar="FILE", help="append the tests that are skipped for want of torch, one in a line"
+    )
+    parser.addoption(
+        "--object-code",
+        default="",
+        metavar="DIR",
+        help="what LLVM makes of programs is kept here, for other versions of Python, too",
     )
     parser.addoption("--numba", action="store_true", help="run all samples of the primitives by Numba, not the first of each")
     parser.addoption(
@@ -102,12 +122,40 @@ def settings_are_put_back() -> Iterator[None]:
         library.set_float32_matmul_precision(precision)
         library.set_deterministic_debug_mode(mode)
         library.set_grad_enabled(grad_enabled)
-    if (
-        "torch" in sys.modules
-    ):  # whose frames stand in front of the program's while a device is set, so that warnings have other lines
+    # Torch's frames stand in front of the program's while a device is set, so that warnings have other lines.
+    if "torch" in sys.modules:
         sys.modules["torch"].set_default_device(None)
     vars(representation._options).clear()
     vars(representation._options).update(options)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_llvm_compiled_is_not_compiled_again(request: pytest.FixtureRequest) -> Iterator[None]:
+    """LLVM compiles a program once for all processes that are given one directory: its text, the options and the library say all of it."""
+    directory = request.config.getoption("--object-code")
+    if not directory or request.path.stem in COMPILE_THEMSELVES:
+        yield
+        return
+    from tracejit.native import numba_codegen
+
+    compile_module = numba_codegen.compile_module
+    library = f"{numba_codegen.identity()} {llvmlite.__version__}"
+    os.makedirs(directory, exist_ok=True)
+
+    def found_or_compiled(text: str, options: Mapping[str, Any]) -> bytes:
+        name = hashlib.sha256(f"{library}\n{sorted(options.items())}\n{text}".encode()).hexdigest()
+        path = Path(directory, name)
+        if path.exists():
+            return path.read_bytes()
+        made = compile_module(text, options)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        unfinished.write_bytes(made)
+        unfinished.replace(path)
+        return made
+
+    numba_codegen.compile_module = found_or_compiled
+    yield
+    numba_codegen.compile_module = compile_module
 
 
 @pytest.fixture
