@@ -128,6 +128,30 @@ def slice_scatter(m: Maker, x: Any) -> Any:
     return op("slice_scatter", x, op("slice", op("flip", x, dims=(where["dim"],)), **where), **where)
 
 
+def moving_window(m: Maker, x: Any) -> dict[str, int]:
+    dim = m.dim(x)
+    return {"dim": dim, "length": m.choose.randint(1, x.shape[dim])} if x.shape[dim] else {}
+
+
+def a_place(m: Maker, x: Any, dim: int, length: int) -> Any:
+    """A number, or a tensor that the program computes."""
+    k = m.choose.randint(0, x.shape[dim] - length)
+    return k if m.choose.random() < 0.5 else op("full", k, shape=(), dtype=dtypes.int64)
+
+
+def dynamic_slice(m: Maker, x: Any) -> Any:
+    where = moving_window(m, x)
+    return op("dynamic_slice", x, a_place(m, x, **where), **where) if where else None
+
+
+def dynamic_slice_scatter(m: Maker, x: Any) -> Any:
+    where = moving_window(m, x)
+    if not where:
+        return None
+    part = op("dynamic_slice", op("flip", x, dims=(where["dim"],)), a_place(m, x, **where), **where)
+    return op("dynamic_slice_scatter", x, part, a_place(m, x, **where), **where)
+
+
 def select(m: Maker, x: Any) -> Any:
     dim = m.dim(x)
     return op("select", x, m.choose.randrange(x.shape[dim]), dim=dim) if x.shape[dim] else None
@@ -214,7 +238,7 @@ def matmul(m: Maker, x: Any) -> Any:
 ANY_RANK: tuple[Step, ...] = (unary, unary, unary, binary, binary, binary, binary, choice, reshape, expand, creation)
 WITH_DIMENSIONS: tuple[Step, ...] = (
     *(reduction, reduction, reduction, position, permute, permute, slice_, select, diagonal, slice_scatter, select_scatter),
-    *(cat, flip, pad, cumsum, gather, gather, index_select, matmul, matmul),
+    *(dynamic_slice, dynamic_slice_scatter, cat, flip, pad, cumsum, gather, gather, index_select, matmul, matmul),
 )
 
 

@@ -204,6 +204,9 @@ class Numbers:
         assert (-size if wraps else 0) <= index < size
         return index % size
 
+    def bounded(self, p: int, size: int) -> tuple[bool, int]:
+        return not 0 <= p < size, min(max(p, 0), size - 1)
+
     def coordinate(self, p: int) -> np.int64:
         return np.int64(p)
 

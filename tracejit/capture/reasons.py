@@ -87,9 +87,9 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "a view is written that was taken of one whose elements share memory: {}",
         "Write to a clone() of it, or to its base",
     ),
-    "moving_part_written": (
-        "a part of a tensor that begins elsewhere in each call is written to: {}",
-        "Nothing: what is recorded from now on is for each of its places",
+    "selected_rows_written": (
+        "what a selection of rows has given is written to, and a backward pass needs it as it was: {}",
+        "Nothing: what is recorded from now on is for each number of rows",
     ),
     "items_used": (
         "{} of a list that a loop has filled with tensors which require grad is used by itself",

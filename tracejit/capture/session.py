@@ -367,14 +367,14 @@ def record(
     dynamic: Collection[tuple[int, int]] = (),
     earlier: Earlier | None = None,
     keeps_items: bool = False,
-    slices_move: bool = False,
+    follows_rows: bool = False,
     may_give_up: bool = False,
     is_shallow: bool = False,
 ) -> tuple[Recording, Any]:
     """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).  watch: is shown each operation.  dynamic:
     dimensions of the tensors among the arguments (`tensors_among`), and integers (`integers_among`), that are symbolic sizes in what is
-    recorded.  earlier: what other recordings of the function have found.  keeps_items: see Recorder; slices_move: see
-    ContainerHandlers.  may_give_up: whether a recording ends where no later call would take its path (branches.py).  is_shallow: what is
+    recorded.  earlier: what other recordings of the function have found.  keeps_items: see Recorder; follows_rows: see
+    RaggedHandlers.  may_give_up: whether a recording ends where no later call would take its path (branches.py).  is_shallow: what is
     in containers and objects is not among the arguments.
 
     What the function raises is raised as by an eager call: there is no recording then."""
@@ -382,7 +382,7 @@ def record(
         return Recording(reasons.make("profiler_active", repr(profiler))), function(*args, **kwargs)
     try:
         with room(_FRAMES):
-            return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items, slices_move, may_give_up, is_shallow)
+            return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items, follows_rows, may_give_up, is_shallow)
     except BaseException as error:
         _without_recorder(error)
         raise error  # from here: without_dispatch knows by this frame where it came from
@@ -414,7 +414,7 @@ def _recorded(
     dynamic: Collection[tuple[int, int]],
     earlier: Earlier | None,
     keeps_items: bool,
-    slices_move: bool,
+    follows_rows: bool,
     may_give_up: bool,
     is_shallow: bool,
 ) -> tuple[Recording, Any]:
@@ -429,7 +429,7 @@ def _recorded(
             run.begin()
             session.root(function)
             session.facts.earlier, session.keeps_items = earlier or {}, keeps_items
-            session.containers.slices_move, session.branches.may_give_up = slices_move, may_give_up
+            session.ragged.follows_rows, session.branches.may_give_up = follows_rows, may_give_up
             integers, places = session.named(int, args, kwargs, is_shallow)
             session.await_integers(places)
             positional, named = session.arguments(args, kwargs)

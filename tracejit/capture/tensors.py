@@ -277,7 +277,7 @@ class RecordingInterpreter(StateRecorder):
         """Numbers that are known only after the program as tensors that it has; else their values are guarded.  It is the same for
         elementwise primitives that one function of NumPy evaluates: that has no way of its own for numbers.  Positions stay what they are,
         since views are the same wherever they look."""
-        if "one position" in (op.region or op).traits:
+        if not (op.region or op).traits.isdisjoint(("one position", "moving positions")):
             return tuple([concrete(x) if is_late(x) and not self.recorder.in_program.is_position(x) else x for x in operands])
         promoted = operands[1:] if "condition first" in op.traits else operands
         dtypes = {FROM_NUMPY[x._array.dtype] for x in promoted if isinstance(x, Tensor)}
@@ -639,6 +639,9 @@ class RecordingInterpreter(StateRecorder):
         if operand is None:
             return self.take_list(tensor).tolist()
         return recorder.leaving.define_elements(self._kept(operand, tensor, int64 if array.dtype.kind in "iu" else float64))
+
+    def place_of_slice(self, tensor: Tensor, dim: int, start: Any, stop: Any, length: Any = None) -> tuple[Any, Any] | None:
+        return self.recorder.containers.place_of_slice(tensor, dim, start, stop, length)
 
     def take_array(self, tensor: Tensor) -> Any:
         self.recorder.sizes.pin(tensor)

@@ -190,9 +190,7 @@ class CompiledFunction(_Partial[P, R]):
         self._sized = SizeTable()  # what machine code knows of that
         self._came: dict[Shapes, int] = {}  # sizes that come while there are many -> how often
         self._often = _OFTEN
-        self._looks_back = (
-            True  # whether recordings are told what others have found: of one that fails by it, the next ones are not
-        )
+        self._follows_rows = True  # whether recordings do (`RaggedHandlers`), unless one has failed by it
         self._keeps_items = False  # whether recordings keep items of lists one by one, since one that did not has failed by it
         self._rare_calls = 0  # of such sizes since the last path: so many are an investment, beyond them they cost (settling.py)
         self._reasons: dict[Reason, int] = {}
@@ -484,11 +482,11 @@ class CompiledFunction(_Partial[P, R]):
         """An eager call, recorded and not kept, and its result; None where another thread is recording.  known: a recording as which it is
         recorded."""
         ticket = Ticket()
-        earlier, slices_move = (None, False) if known is None else (known.moved, known.slices_move)
+        earlier, follows_rows = (None, False) if known is None else (known.moved, known.follows_rows)
         try:
             if not _recording.take(ticket):
                 return None
-            return record(self.__wrapped__, args, kwargs, watch, earlier=earlier, slices_move=slices_move)
+            return record(self.__wrapped__, args, kwargs, watch, earlier=earlier, follows_rows=follows_rows)
         finally:
             ticket.over = True
 
@@ -537,8 +535,7 @@ class CompiledFunction(_Partial[P, R]):
                 return UNSERVED
             dynamic = self._symbolic.dimensions(args, kwargs)
             integers = integers_among(args, kwargs, self._symbolic.is_shallow)  # before the call changes what there is
-            slices_move = self._looks_back and not self._fullgraph
-            met = [(entry.recording.facts, entry.recording.moved) for entry in self._entries] if slices_move else []
+            met = [(entry.recording.facts, entry.recording.moved) for entry in self._entries]
             try:
                 recording, result = record(
                     self.__wrapped__,
@@ -547,7 +544,7 @@ class CompiledFunction(_Partial[P, R]):
                     dynamic=dynamic,
                     earlier=earlier_values(met),
                     keeps_items=self._keeps_items,
-                    slices_move=slices_move,
+                    follows_rows=self._follows_rows and not self._fullgraph,
                     may_give_up=not self._fullgraph,
                     is_shallow=self._symbolic.is_shallow,
                 )
@@ -693,7 +690,7 @@ class CompiledFunction(_Partial[P, R]):
     ) -> None:
         """symbolic: what the recording is of with symbolic sizes.  is_instance: it was made of that, and no call recorded."""
         if recording.reason is not None:
-            self._looks_back &= recording.reason.code != "moving_part_written"
+            self._follows_rows &= recording.reason.code != "selected_rows_written"
             self._keeps_items |= recording.reason.code == "items_used"
             if recording.reason.code == "branching_loop":
                 self._give_up(recording, recording.reason)

@@ -66,6 +66,11 @@ class Interpreter:
         """The elements of a tensor as nested lists of Python's numbers."""
         return tensor._array.tolist()
 
+    def place_of_slice(self, tensor: Any, dim: int, start: Any, stop: Any, length: Any = None) -> tuple[Any, Any] | None:
+        """(the operand that tells where a slice begins, its length) of `start:stop` in a dimension, or of `length` elements from `start`
+        on, where the place need not be the same number in later calls.  None: the ends are what `int` makes of them."""
+        return None
+
     def take_array(self, tensor: Any) -> Any:
         """An array of NumPy that shares the memory of a tensor: a new one, whose shape is the caller's to change."""
         return tensor._array.view()

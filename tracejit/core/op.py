@@ -11,8 +11,9 @@ imports nothing of one:
 - `element(b, at, *operands, **attributes)`, of one that moves elements: the output's element at the coordinates `at`, as an element
   `x[...]` of an operand, or made of some.  Coordinates are added and multiplied by sizes.  `b.position(i, n)` is the coordinate that a
   number, or an element of an operand, says: the program leaves where it is not in [0, n) (`wraps`: where it is not in [-n, n));
-  `b.coordinate(p)` is a coordinate as an int64 value, `b.number(v)` an operand that is no tensor, `b.divmod` divides coordinates; what else
-  `b` has are expressions.  Of a view the same rule says where it lies in memory, where nests read through it and where its inverse
+  `b.bounded(p, n)` is whether a coordinate is outside [0, n), and one inside, itself where it is not; `b.coordinate(p)` is a coordinate
+  as an int64 value, `b.number(v)` an operand that is no tensor, `b.divmod` divides coordinates; what else `b` has are expressions.
+  Of a view the same rule says where it lies in memory, where nests read through it and where its inverse
   puts it; `strides` is for a reshape, whose elements may lie evenly though their coordinates are no affine function.
 - `region`, of one that changes a part of operand 0: the view or gather of that part, whose rule then says where.
 - `nest`: the form of loops that the compiler has a builder for (`lowering/writer.builds`), which kinds REDUCTION (with its `reducer`),
@@ -125,7 +126,8 @@ class Op:
     "casts" (computes no numbers, or converts them), "not differentiable", "no derivative", "straight through" (gradients flow to operand
     0 whatever the contents), "exact" (correctly rounded: the same bits now and at run time), "uniform" (all elements are operand 0),
     "arranges" (elements of operand 0, in some order; "copies": as they are; "reshapes", "permutes": as these words say; "one position":
-    those at operand 1 of a dimension; "positions": those of a range of it), "joins" (operands side by side), "adds at places" (operands
+    those at operand 1 of a dimension; "positions": those of a range of it; "moving positions": of a range that begins at operand 1),
+    "joins" (operands side by side), "adds at places" (operands
     in zeros), "broadcasts" (operand 0 as elementwise primitives see it anyway), "adds" (the sum of its operands, or elements; of a
     scatter, adds to what is there), "no negative integers" (raises for one that is a number), "accumulates" (its vjp goes on from the
     cotangents that operands have had so far, and answers with what they come to: the order in which it adds is its own), "symmetric" and

@@ -12,7 +12,7 @@ neither groups nor statements.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tracejit.core.aval import Aval
@@ -33,6 +33,7 @@ __all__ = [
     "is_fixed_view",
     "is_whole",
     "linear",
+    "moving_view",
     "positions_in",
     "strided_view",
     "through_view",
@@ -161,6 +162,20 @@ class Affine:
         return index.position
 
 
+@dataclass(slots=True)
+class _WithPlaces(Affine):
+    """The same with indices that are not known before the program runs as dynamic parts of positions.  places: (operand, how many positions
+    there are) of each."""
+
+    places: list[tuple[int, int]] = field(default_factory=list)
+
+    def position(self, index: Any, size: int) -> Position | int:  # type: ignore[override]
+        if isinstance(index, Literal):
+            return index.position
+        self.places.append((index, size))
+        return Position(dynamic=((1, len(self.places) - 1),))
+
+
 def through_view(node: Node, out: Positions, shape: Shape, extents: Sequence[int]) -> Positions | None:
     """Positions in operand 0 (of `shape`) of the element at `out` in the output of a VIEW node.
 
@@ -245,3 +260,24 @@ def _view_layout(
     where = linear(inner, base)
     coefficients = dict(where.terms)
     return where.offset, tuple(coefficients.get(d, 0) for d in range(len(result)))
+
+
+def moving_view(
+    node: Node, base: Strided, shape: Shape, result: Shape
+) -> tuple[Strided, tuple[tuple[int, int, int], ...]] | None:
+    """The layout of the output of a VIEW node over a base with memory where each index that the program computes is 0, and of each of
+    these indices (the operand, how many positions there are, how far apart they are); None where it would need a copy."""
+    if all(isinstance(o, Literal) for o in node.operands[1:]):
+        layout = strided_view(node, base, shape, result)
+        return None if layout is None else (layout, ())
+    affine = _WithPlaces(result)
+    axes = tuple(ZERO if s == 1 else Position(((d, 1),)) for d, s in enumerate(result))
+    assert node.op.element is not None
+    try:
+        inner: Positions = node.op.element(affine, axes, Source(shape), *node.operands[1:], **node.attrs)
+    except NotAffine:
+        return None
+    where = linear(inner, base.strides)
+    terms, apart = dict(where.terms), {k: c for c, k in where.dynamic}
+    layout = Strided(base.root, base.offset + where.offset, tuple([terms.get(d, 0) for d in range(len(result))]))
+    return layout, tuple([(operand, size, apart.get(k, 0)) for k, (operand, size) in enumerate(affine.places)])

@@ -423,6 +423,12 @@ class _Rules:
             token = self.elements.checked_element(self.node, index, depth, size, wraps)
         return Position(dynamic=((1, token),))
 
+    def bounded(self, p: Position | int, size: int) -> tuple[Expr, Position]:
+        elements = self.elements
+        value, depth = elements.coordinate(Position((), p) if isinstance(p, int) else p)
+        outside, position = bounded(elements.name(value, depth, "i"), elements.parameters.number(size))
+        return self.seen(outside, depth), Position(dynamic=((1, Dynamic(elements.name(position, depth, "i"), depth)),))
+
     def coordinate(self, p: Position | int) -> Expr:
         return self.seen(*self.elements.coordinate(Position((), p) if isinstance(p, int) else p))
 

@@ -1,9 +1,9 @@
 """Writes to a part of an input: what a row of a large buffer is set to is stored there, and the rest of the buffer is left alone.
 
-A pure graph has the whole new contents of an input, `select_scatter(input, row, index)`.  Where nothing else looks at these, the program
-need not have them: `partial_writes` takes such nodes out of the graph and puts what they scatter into its writes, with the `Region` of
-the input that it is for.  An index that is known only when the program runs is checked by a nest of its own, before anything is
-written.
+A pure graph has the whole new contents of an input, `select_scatter(input, row, index)`.  The program need not write them:
+`partial_writes` puts what such nodes scatter into the graph's writes, with the `Region` of the input that it is for, and takes the
+nodes out where nothing else reads the whole.  An index that is known only when the program runs is checked by a nest of its own, before
+anything is written.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 from tracejit.core.aval import Aval
 from tracejit.core.op import Kind
 from tracejit.ir.builder import producers, uses
-from tracejit.ir.graph import Graph, Literal, Node
-from tracejit.ir.layouts import Strided, strided_view
+from tracejit.ir.graph import Graph, Node
+from tracejit.ir.layouts import Strided, moving_view
+from tracejit.passes.dce import dce
 
 __all__ = ["Moving", "Region", "partial_writes"]
 
@@ -51,17 +52,12 @@ class Region:
         """Where the elements of the part lie in an input that lies like `base`, those at position 0 of what moves; and what moves."""
         moving: list[Moving] = []
         for node, shape, part in zip(self.nodes, self.shapes, self.shapes[1:], strict=False):
-            index = node.operands[2:]
-            if index and not isinstance(index[0], Literal):
-                dim = node.attrs["dim"]
-                assert isinstance(index[0], int)
-                moving.append(Moving(index[0], shape[dim], base.strides[dim], node))
-                index = (Literal(0),)
             assert node.op.region is not None
-            view = Node(node.op.region, (base.root, *index), node.attributes, node.outputs)
-            layout = strided_view(view, base, shape, part)
-            assert layout is not None, f"{node.op.name} scatters to what has no layout"
-            base = layout
+            view = Node(node.op.region, (base.root, *node.operands[2:]), node.attributes, node.outputs)
+            known = moving_view(view, base, shape, part)
+            assert known is not None, f"{node.op.name} scatters to what has no layout"
+            base, places = known
+            moving += [Moving(operand, size, stride, node) for operand, size, stride in places]
         return base, tuple(moving)
 
 
@@ -76,10 +72,7 @@ def partial_writes(graph: Graph) -> tuple[Graph, tuple[Region | None, ...]]:
         parts = finder.parts(target, v)
         writes += [(target, part) for part, _ in parts] or [(target, v)]
         regions += [region for _, region in parts] or [None]
-    if not finder.gone:
-        return graph, tuple(regions)
-    nodes = tuple([node for node in graph.nodes if finder.gone.isdisjoint(node.outputs)])
-    return replace(graph, nodes=nodes, writes=tuple(writes)), tuple(regions)
+    return dce(replace(graph, writes=tuple(writes))) if any(regions) else graph, tuple(regions)
 
 
 def _is_scatter(node: Node) -> bool:
@@ -88,36 +81,29 @@ def _is_scatter(node: Node) -> bool:
 
 
 class _Finder:
-    """gone: the values that nobody needs any more."""
-
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.made = producers(graph)
         self.uses = uses(graph)
-        self.gone: set[int] = set()
 
     def parts(self, target: int, v: int) -> list[tuple[int, Region]]:
-        """What is scattered to `target`, first to last, to make `v`; nothing where something else is done, or looks at what is between."""
+        """What is scattered to `target`, first to last, to make `v`; nothing where something else is done."""
         found: list[tuple[int, Region]] = []
-        gone: set[int] = set()
-        allowed = 1  # how often `v` may be used
         while v != target:
-            nodes, views = self._nested(v)
-            if not nodes or self.uses[v] != allowed:
+            nodes = self._nested(v)
+            if not nodes:
                 return []
-            gone.update(views, *[node.outputs for node in nodes])
             part, base = nodes[-1].operands[1], nodes[0].operands[0]
             assert type(part) is int and type(base) is int
             if part == target:
                 return []
             shapes = tuple([self._shape(x) for x in (v, *[node.operands[1] for node in nodes])])
             found.append((part, Region(tuple(nodes), shapes)))
-            v, allowed = base, 2 if views else 1
-        self.gone |= gone
+            v = base
         return found[::-1]
 
-    def _nested(self, v: int) -> tuple[list[Node], list[int]]:
-        """The scatters from `v` to its innermost part that nothing else looks at, and the views which those within scatter to."""
+    def _nested(self, v: int) -> list[Node]:
+        """The scatters from `v` to its innermost part that nothing else looks at."""
         nodes: list[Node] = []
         views: list[int] = []
         node = self.made.get(v)
@@ -137,7 +123,7 @@ class _Finder:
         while views and not self._is_alone(views):
             nodes.pop()
             views.pop()
-        return nodes, views
+        return nodes
 
     def _is_alone(self, views: list[int]) -> bool:
         """Whether each view is used by the scatter to it, and by the next view, alone."""

@@ -205,6 +205,9 @@ class _Reads:
     def position(self, index: Any, size: int, wraps: bool = False) -> Position | int:
         return index.position if isinstance(index, Literal) else self.index
 
+    def bounded(self, p: Position | int, size: int) -> tuple[Unknown, Position]:
+        return self.coordinate(p), self.index
+
     def coordinate(self, p: Position | int) -> Unknown:
         if isinstance(p, Position):
             self.coordinates.append(p)

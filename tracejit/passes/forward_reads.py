@@ -1,7 +1,8 @@
 """Reads of what has been written at a place: of `table[a] = row`, `table[b]` is `row` where a is b, and what was there before elsewhere.
 
 So nothing looks at the whole of what a write has made, and lowering can change the row where it lies (lowering/regions.py) instead of
-copying the table.  It pays where the table is much larger than the row.
+copying the table.  It pays where the table is much larger than the row.  Of slices, `table[a : a + n] = rows`, a read of just the rows
+that were written last looks through; of others nothing is known before the program runs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ __all__ = ["forward_reads"]
 
 WORTH: Final = 16
 """Rows of a table that is not worth copying."""
+_AT_PLACES: Final = ("one position", "moving positions")
 MOST_WRITES: Final = 8
 """Writes that a read looks through: each is a comparison, and a choice of elements."""
 
@@ -44,13 +46,15 @@ def forward_reads(graph: Graph) -> Graph:
 
 
 def _is_write(node: Node) -> bool:
-    return node.op.region is not None and "one position" in node.op.region.traits
+    return node.op.region is not None and not node.op.region.traits.isdisjoint(_AT_PLACES)
 
 
 def _is_worth_it(node: Node, writers: dict[int, Node], builder: GraphBuilder) -> bool:
-    table = node.operands[0] if "one position" in node.op.traits else None
+    table = node.operands[0] if not node.op.traits.isdisjoint(_AT_PLACES) else None
     writer = writers.get(table) if type(table) is int else None
     if writer is None or not _same_dimension(writer, node) or not builder.aval(writer.operands[1]).size:
+        return False
+    if "one position" not in node.op.traits and node.operands[1] != writer.operands[2]:
         return False
     return builder.aval(table).size >= WORTH * builder.aval(writer.operands[1]).size
 

@@ -43,9 +43,9 @@ from tracejit.capture.policies import (
     is_python_class,
     is_user_instance,
 )
+from tracejit.capture.recording.facts import shown
 from tracejit.core.dtypes import int64
 from tracejit.core.interrupts import is_foreign
-from tracejit.ops.movement.views import permute, unfold
 from tracejit.replay.ir import Constant, Contains, Every, Expr, Not
 from tracejit.tensor import Tensor
 
@@ -107,23 +107,11 @@ def _are_known(numbers: Any) -> bool:
     return len(numbers) <= _FEW and all(type(x) is int or (type(x) is float and math.isfinite(x)) for x in numbers)
 
 
-def _is_plain_part(part: Any) -> bool:
-    """Whether a part of a key of a tensor is a slice, or takes one position of a dimension."""
-    if is_a(part, Tensor):
-        return not part._array.ndim and part._array.dtype.kind in "iu"
-    return type(part) is slice or type(plain(part)) is int
-
-
 class ContainerHandlers(Handlers):
-    """`c[k]`, `c[k] = v`, `del c[k]`, `x in c`, `len(c)`.
-
-    windows: values of the graph that are all windows of a tensor, one of which is a part that begins elsewhere in other calls.
-    slices_move: whether a slice at a place that the program computes is such a part from the first recording on."""
+    """`c[k]`, `c[k] = v`, `del c[k]`, `x in c`, `len(c)`."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.windows: set[int] = set()
-        self.slices_move = False
         self._tables: dict[str, tuple[Any, ...]] = {}  # the items that the program looks up, by what they are
 
     # -- items
@@ -171,8 +159,7 @@ class ContainerHandlers(Handlers):
         """`owner[key]` by the method of its class."""
         recorder = self.recorder
         recorder.inspect(owner)
-        owner, key = self._with_positions(owner, recorder.number_calls.index_of(key))
-        return self.binary_native("__getitem__", owner, self._tensor_key(key))
+        return self.binary_native("__getitem__", owner, self._tensor_key(recorder.number_calls.index_of(key)))
 
     def position_in(self, owner: Any, key: Any) -> Any:
         """The number in an array of no dimensions, where it is a position in a sequence; any other key as it is."""
@@ -233,70 +220,54 @@ class ContainerHandlers(Handlers):
         number = recorder.arrays.as_index(number)
         return recorder.leaving.early(number)
 
-    def _with_positions(self, owner: Tensor, key: Any) -> tuple[Tensor, Any]:
-        """The same item: `x[i : i + 32]`, where another call has had another i, is one of all the windows of 32, so that i is a position.
-        A window is a view at that place, and its gradient one of all windows: so none is taken where that is asked for."""
-        parts = key if type(key) is tuple else (key,)
-        places = [k for k, x in enumerate(parts) if x is Ellipsis]
-        if len(places) == 1 and len(parts) <= owner.ndim + 1:
-            (k,) = places
-            parts = (*parts[:k], *[slice(None)] * (owner.ndim + 1 - len(parts)), *parts[k + 1 :])
-        if self.recorder.stopped or owner._requires_grad or not all(map(_is_plain_part, parts)):
-            return owner, key
-        if len(parts) > owner.ndim:
-            return owner, key
-        others = list(parts)
-        for dim, part in enumerate(parts):
-            if type(part) is slice and (window := self._window(owner, dim, part)) is not None:
-                owner, others[dim] = window, slice(None)
-        if all(map(operator.is_, others, parts)):
-            return owner, key
-        return owner, tuple(others) if type(key) is tuple else others[0]
-
-    def _window(self, owner: Tensor, dim: int, part: slice) -> Tensor | None:
-        """The part of a dimension that a slice is, which begins elsewhere in other calls; None for one that does not."""
-        size, recorder = owner._array.shape[dim], self.recorder
-        places = self._places_in_program(part) if part.step in (None, 1) else None
-        if places is not None:
-            start, stop = places
-            if not self._moves_in_program(int(start._array), int(stop._array), size):
-                return None
-
-            def inside() -> Any:  # the window itself has an exit for what is beyond the end
-                length = recorder.program.take(stop - start)
-                recorder.program.take(start >= 0)
-                return self._window_at(owner, dim, length, start)
-
-            return self.native(inside)  # type: ignore[no-any-return]
-        if not self._moves(part, size):
+    def place_of_slice(self, owner: Tensor, dim: int, start: Any, stop: Any, length: Any) -> tuple[Any, Any] | None:
+        """`Interpreter.place_of_slice`: a slice of a fixed length, all of it within the dimension, that begins elsewhere in other
+        calls.  The place is a number of the call, or one that the program computes; calls where a part of it is outside leave."""
+        recorder, size = self.recorder, owner._array.shape[dim]
+        if recorder.stopped:
             return None
-        length = concrete(recorder.operators.binary("-", part.stop, part.start))
-        return self.native(lambda: self._window_at(owner, dim, length, part.start))  # type: ignore[no-any-return]
+        start, stop = self._as_place(start), None if length is not None else self._as_place(stop)
+        if start is None or (stop is None and length is None):
+            return None
+        count = plain(stop) - plain(start) if length is None else plain(length)
+        from_end = plain(start) < 0 and (stop is None or plain(stop) < 0)
+        if count < 1 or not 0 <= plain(start) + (size if from_end else 0) <= size - count or not self._moves(start, stop):
+            return None
+        if length is None:
+            length = stop - start
+            if is_late(length) and not recorder.in_program.is_position(length):
+                return None
+            length = concrete(length)
+        bound = owner._sizes[dim]
+        if from_end:
+            is_known = start < 0 and (stop is None or stop < 0)  # each comparison is asked of later calls, too
+            start = self._as_place(start + bound) if is_known else None
+        return (start, length) if start is not None and 0 <= start <= bound - length else None
 
-    def _moves(self, part: slice, size: int) -> bool:
-        """Whether a slice has both its ends in a dimension, and begins elsewhere in other calls."""
-        start, stop = part.start, part.stop
-        if part.step is not None or not all(type(plain(x)) is int and is_symbolic(x) and not is_late(x) for x in (start, stop)):
-            return False
-        if self.recorder.sizes.symbol(start) is not None:
-            return False
-        if not 0 <= plain(start) < plain(stop) <= size:
-            return False
-        self.recorder.positions.update((start._name, stop._name))
-        return self.recorder.facts.has_moved(start._name, plain(start), user_line())
+    def _as_place(self, number: Any) -> Any:
+        """A number that may be another one in other calls: of the prologue, or one that the program computes.  None for others."""
+        recorder = self.recorder
+        if is_a(number, Tensor) and number._array.size == 1 and number._array.dtype.kind in "iu":
+            number = recorder.leaving.element(number)
+        if is_late(number) and not number._late.of_program:
+            number = self._before_the_program(number)
+        if not is_symbolic(number) or type(plain(number)) is not int or is_answer(number):
+            return None
+        return None if is_late(number) and not recorder.in_program.is_position(number) else number
 
-    def _window_at(self, owner: Tensor, dim: int, length: int, start: Any) -> Any:
-        """The part of a dimension that begins at a number or at a tensor int64 without dimensions."""
-        windows = unfold.of(owner, dim=dim, size=length, step=1, dilation=1)
-        self.windows.add(self.recorder.values[id(windows)])
-        window = windows[(*[slice(None)] * dim, start)]
-        last = window.ndim - 1
-        return permute.of(window, dims=(*range(dim), last, *range(dim, last)))
-
-    def _places_in_program(self, part: slice) -> tuple[Tensor, Tensor] | None:
-        """The ends of a slice as tensors int64 without dimensions, where the program computes both; else None."""
-        start, stop = self.place_in_program(part.start), self.place_in_program(part.stop)
-        return None if start is None or stop is None else (start, stop)
+    def _moves(self, start: Any, stop: Any) -> bool:
+        """Whether a slice begins elsewhere in other calls: where the program computes the place, or another call has had another."""
+        recorder = self.recorder
+        if is_late(start) or is_late(stop):
+            return True
+        if recorder.sizes.symbol(start) is not None:
+            return False
+        recorder.positions.update([number._name for number in (start, stop) if number is not None])
+        facts, line = recorder.facts, user_line()
+        if facts.has_moved(start._name, plain(start), line):
+            return True
+        facts.note("value", facts.numbers.get(start._name, "a number"), shown(plain(start)), line)  # of each line that asks
+        return False
 
     def place_in_program(self, place: Any) -> Tensor | None:
         if is_late(place):
@@ -307,16 +278,6 @@ class ContainerHandlers(Handlers):
         if not is_a(place, Tensor) or place._array.size != 1 or place._array.dtype.kind not in "iu":
             return None
         return self.native(lambda: place.reshape(()).to(int64))
-
-    def _moves_in_program(self, start: int, stop: int, size: int) -> bool:
-        """The same of a slice whose ends the program computes."""
-        facts, line = self.recorder.facts, user_line()
-        if not 0 <= start < stop <= size:
-            return False
-        facts.note("value", "a slice", str(start), line)
-        if self.slices_move:
-            facts.move("a slice", line)
-        return self.slices_move or facts.has_varied("a slice", start, line)
 
     def _tensor_key(self, key: Any) -> Any:
         """The key of an item of a tensor: a number that is a position may be another one in later calls."""
@@ -329,9 +290,17 @@ class ContainerHandlers(Handlers):
         if is_symbolic(key):
             needed = is_truth(key) or (is_late(key) and (is_answer(key) or type(plain(key)) is not int))
             return concrete(key) if needed else key
-        if type(key) is tuple and any(map(is_symbolic, key)):
+        if type(key) is slice:
+            return self._slice_key(key)
+        if type(key) is tuple and any(is_symbolic(k) or type(k) is slice for k in key):
             return tuple(map(self._tensor_key, key))
         return recorder.contents.as_key(key)
+
+    def _slice_key(self, key: slice) -> slice:
+        """The same of a slice: `Interpreter.place_of_slice` is asked about one both of whose ends may be other numbers in later calls."""
+        ends = self._as_place(key.start), self._as_place(key.stop)
+        step = self.recorder.contents.as_key(key.step)
+        return self.recorder.contents.as_key(key) if None in ends else slice(*ends, step)  # type: ignore[no-any-return]
 
     def plain_item(self, owner: Any, key: Any) -> Any:
         """The `__getitem__` of a built-in container, past that of a subclass."""

@@ -96,10 +96,13 @@ class Rows:
 
 
 class RaggedHandlers(Handlers):
-    """Functions of ragged tensors."""
+    """Functions of ragged tensors.
+
+    follows_rows: whether a tensor whose size depends on data is the rows inside of another one; else its size is guarded."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
+        self.follows_rows = False
         self._rows: dict[int, Rows] = {}
         self._selections: dict[Any, tuple[Tensor, Tensor]] = {}  # by what they are computed of: masks, and their places
         self._numbers: dict[Any, int] = {}  # equal computations have one number
@@ -109,7 +112,7 @@ class RaggedHandlers(Handlers):
     @property
     def _is_on(self) -> bool:
         """Whether there are ragged tensors: not once one was written to that a backward pass needs."""
-        return self.recorder.containers.slices_move and not self.recorder.stopped
+        return self.follows_rows and not self.recorder.stopped
 
     def rows_of(self, value: Any) -> Rows | None:
         """The rows of a tensor, if it is ragged, and no slice of what has been written to since."""
@@ -161,7 +164,7 @@ class RaggedHandlers(Handlers):
                 for copy in (rows.values, rows.made_of, *rows.copies):
                     if copy is not None:
                         mark_written([storage_of(copy)])
-                self.recorder.stop("moving_part_written", user_line())
+                self.recorder.stop("selected_rows_written", user_line())
 
     def settle(self) -> None:
         """Nothing is recorded any more: what is a slice in eager mode is one."""

@@ -215,7 +215,7 @@ class Recording:
     facts: what the guards are about, in the order in which a reader asks.  moved: of which of these it was decisive that it had been
     another one.  outside: calls that are made beside the program.  left_out: how many steps of loops did not run as Python.  remarks: what
     else there is to say of them.  branches: where values decided more than once what the call does.
-    slices_move: see `ContainerHandlers`."""
+    follows_rows: see `RaggedHandlers`."""
 
     reason: Reason | None
     graph: Graph | None = None
@@ -241,7 +241,7 @@ class Recording:
     left_out: int = field(default=0, compare=False)
     remarks: tuple[str, ...] = field(default=(), compare=False)
     branches: tuple[Branch, ...] = field(default=(), repr=False, compare=False)
-    slices_move: bool = field(default=False, repr=False, compare=False)
+    follows_rows: bool = field(default=False, repr=False, compare=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
         """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.  Its globals are what the names

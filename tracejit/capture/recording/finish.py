@@ -156,7 +156,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         outside=tuple(recorder.effects.outside),
         left_out=interpreter.left_out,
         remarks=tuple(dict.fromkeys(interpreter.remarks)),
-        slices_move=recorder.containers.slices_move,
+        follows_rows=recorder.ragged.follows_rows,
         moved=recorder.facts.moved,
         facts=(
             *_facts_of_tensors(recorder, True),
@@ -457,10 +457,7 @@ def _check_targets(recorder: Recorder, interpreter: RecordingInterpreter, views:
             base = interpreter.avals[view.operands[0]]  # type: ignore[index]
             assert isinstance(base, Aval)
             if view.op.scatter is None and view.op.undone_for(base.shape, view.attrs) is None:
-                if view.outputs[0] in recorder.containers.windows:
-                    recorder.stop("moving_part_written", view.line)
-                else:
-                    recorder.stop("overlapping_write", f"{view.op.name}() at {view.line}")
+                recorder.stop("overlapping_write", f"{view.op.name}() at {view.line}")
 
 
 def _check_overlap(recorder: Recorder, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]) -> None:

@@ -2,7 +2,7 @@
 
 A view that can be written to has an inverse that puts a changed view back into its base: another view of the same kind (`undone`: the
 inverse permutation, a reshape), or a copy of the base that has it in its `region` (`slice_scatter`, `select_scatter`,
-`diagonal_scatter`).  It serves as the vjp and for functionalising writes.
+`dynamic_slice_scatter`, `diagonal_scatter`).  It serves as the vjp and for functionalising writes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tracejit.ops.declare import custom, require_one_dtype, view
 from tracejit.ops.samples import Samples, cases, floats, integers
 
 __all__ = [
-    "detach", "diagonal", "diagonal_scatter", "expand", "fold", "permute", "reshape", "scatter_of", "select", "select_scatter",
-    "slice_", "slice_scatter", "unfold",
+    "detach", "diagonal", "diagonal_scatter", "dynamic_slice", "dynamic_slice_scatter", "expand", "fold", "permute", "reshape",
+    "scatter_of", "select", "select_scatter", "slice_", "slice_scatter", "unfold",
 ]  # fmt: skip
 
 Shape = tuple[int, ...]
@@ -191,17 +191,18 @@ def slice_(x: Any, dim: int, start: int, stop: int, step: int) -> Any:
     return x[(slice(None),) * dim + (slice(start, stop, step),)] if dim else x[start:stop:step]
 
 
-def scatter_of(region: Op, samples: Samples, element: Callable[..., Any] | None = None) -> Op:
+def scatter_of(region: Op, samples: Samples, element: Callable[..., Any] | None = None, title: str | None = None) -> Op:
     """The inverse of a view that is a part of its base: scatter(base, value, ...) is a copy of `base` in which the part is `value`.  It is
-    the adjoint of the view, and of it the view is one."""
+    the adjoint of the view, and of it the view is one.  title: what errors call it, if not by its name."""
     name = f"{region.name}_scatter"
+    title = title or name
 
     def rule(base: Aval, value: Aval, *operands: Any, **attributes: Any) -> Aval:
-        require_one_dtype(name, base, value)
+        require_one_dtype(title, base, value)
         part = region.infer(base, *operands, **attributes).shape
         if tuple(value.shape) != part:
             raise RuntimeError(
-                f"{name}(): expected src to have the shape of the slice of self, {list(part)}, got {list(value.shape)}"
+                f"{title}(): expected src to have the shape of the slice of self, {list(part)}, got {list(value.shape)}"
             )
         return base
 
@@ -238,14 +239,18 @@ slice_scatter = scatter_of(
 )
 
 
-def _select_rule(x: Aval, index: Any, dim: int) -> Aval:
+def _require_place(name: str, index: Any) -> None:
     if isinstance(index, Aval) and (index.shape or index.dtype is not int64):
-        raise RuntimeError(f"select(): expected a number or a tensor int64 without dimensions, got {index}")
+        raise RuntimeError(f"{name}(): expected a number or a tensor int64 without dimensions, got {index}")
+
+
+def _select_rule(x: Aval, index: Any, dim: int) -> Aval:
+    _require_place("select", index)
     return Aval(x.shape[:dim] + x.shape[dim + 1 :], x.dtype)
 
 
 def _place(b: Any, index: Any, size: int) -> Any:
-    """The position that `select` is given, as a number, or as a tensor where the program itself computes it."""
+    """The position that a view is given, as a number, or as a tensor where the program itself computes it."""
     return b.position(index[()] if hasattr(index, "shape") else index, size)
 
 
@@ -279,6 +284,61 @@ select_scatter = scatter_of(
         (floats(3, 2), floats(2, seed=1), integers(high=3), {"dim": 0}),
     ),
     element=_selected,
+)
+
+
+def _dynamic_slice_rule(x: Aval, start: Any, dim: int, length: int) -> Aval:
+    _require_place("dynamic_slice", start)
+    if not 1 <= length <= x.shape[dim]:
+        raise RuntimeError(
+            f"dynamic_slice(): expected a length from 1 to {x.shape[dim]}, the size of dimension {dim}, got {length}"
+        )
+    return Aval((*x.shape[:dim], length, *x.shape[dim + 1 :]), x.dtype)
+
+
+def _first(b: Any, start: Any, size: int, length: int) -> Any:
+    """The position in a dimension of the first of `length` elements, all of which are in it."""
+    return _place(b, start, size - length + 1)
+
+
+@view(
+    _dynamic_slice_rule,
+    lambda b, at, x, start, dim, length: x[(*at[:dim], at[dim] + _first(b, start, x.shape[dim], length), *at[dim + 1 :])],
+    traits=("moving positions",),
+    samples=cases(
+        (floats(7), 2, {"dim": 0, "length": 3}),
+        (floats(2, 4).T, 1, {"dim": 0, "length": 2}),
+        (floats(3, 2), 0, {"dim": 1, "length": 2}),
+        (floats(2, 5), integers(high=4), {"dim": 1, "length": 2}),
+        (floats(1, 3), integers(high=1), {"dim": 0, "length": 1}),
+    ),
+)
+def dynamic_slice(x: Any, start: Any, dim: int, length: int) -> Any:
+    """Elements start, start + 1, ..., start + length - 1 along `dim`; 0 <= start <= size - length, length >= 1.  start: a number, or a
+    tensor int64 without dimensions.  It is `slice` with its place as an operand, so that a recording holds for every place."""
+    first = operator.index(start)
+    return x[(slice(None),) * dim + (slice(first, first + length),)]
+
+
+dynamic_slice.named("SliceBackward0")
+
+
+def _put_at(b: Any, at: Any, base: Any, value: Any, start: Any, dim: int, length: int) -> Any:
+    first = _first(b, start, base.shape[dim], length)
+    outside, there = b.bounded(at[dim] + first * -1, length)
+    return b.select(outside, base[at], value[(*at[:dim], there, *at[dim + 1 :])])
+
+
+dynamic_slice_scatter = scatter_of(
+    dynamic_slice,
+    cases(
+        (floats(7), floats(3, seed=1), 2, {"dim": 0, "length": 3}),
+        (floats(2, 4).T, floats(2, 2, seed=1), 1, {"dim": 0, "length": 2}),
+        (floats(2, 5), floats(2, 2, seed=1), integers(high=4), {"dim": 1, "length": 2}),
+        (floats(1, 3), floats(1, 3, seed=1), integers(high=1), {"dim": 0, "length": 1}),
+    ),
+    element=_put_at,
+    title="slice_scatter",
 )
 
 

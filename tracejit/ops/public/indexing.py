@@ -106,6 +106,11 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
 
 
 def _slice(x: Any, key: slice, dim: int) -> Any:
+    if type(key.start) not in _PLAIN_BOUNDS and (place := state.top.place_of_slice(x, dim, key.start, key.stop)) is not None:
+        x = views.dynamic_slice(x, place[0], dim=dim, length=place[1])
+        if key.step is None or key.step == 1:
+            return x
+        key = slice(None, None, key.step)
     start, stop, step = slice_of(key, x._sizes[dim])
     if step < 1:
         raise ValueError(f"slice step must be positive, got {key.step}; use flip() for a reversed copy")
@@ -126,6 +131,7 @@ def _position(k: Any) -> int:
 
 
 _ALL = slice(None)
+_PLAIN_BOUNDS = (int, type(None))
 _PLAIN_ITEMS = frozenset((int, slice, type(None), type(Ellipsis)))
 _ONE_DIMENSION = frozenset((int, slice))
 """Kinds of items that each stand for a dimension: behind the last of them the others are whole."""
@@ -403,6 +409,8 @@ def slice_scatter(input: Any, src: Any, dim: int = 0, start: int | None = None, 
     at = normalise_dim("slice_scatter", dim, input.ndim)
     if step < 1:
         raise RuntimeError(f"slice_scatter(): step must be positive, got {step}")
+    if step == 1 and type(start) not in _PLAIN_BOUNDS and (place := state.top.place_of_slice(input, at, start, end)) is not None:
+        return put_back(views.dynamic_slice_scatter, input, src, place[0], dim=at, length=place[1])
     begin, stop, step = slice_of(slice(start, end, step), input.shape[at])
     return put_back(views.slice_scatter, input, src, dim=at, start=begin, stop=max(stop, begin), step=step)
 

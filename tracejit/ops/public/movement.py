@@ -227,7 +227,10 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
         raise RuntimeError("narrow(): cannot be applied to a 0-dim tensor")
     at = normalise_dim("narrow", dim, input.ndim)
     size = input.shape[at]
-    start, length = integer("narrow", "start", start), integer("narrow", "length", length)
+    length = integer("narrow", "length", length)
+    if type(start) is not int and (place := state.top.place_of_slice(input, at, start, None, length)) is not None:
+        return views.dynamic_slice(input, place[0], dim=at, length=place[1])
+    start = integer("narrow", "start", start)
     begin = start + (size if start < 0 else 0)
     if not (0 <= begin <= size and 0 <= length <= size - begin):
         raise RuntimeError(f"narrow(): start {start} and length {length} exceed the dimension's size {size}")
