@@ -447,6 +447,16 @@ FINDINGS = {
         def call(f):
             return [f(T.tensor(a)) for a in ([False, True, False, False], [True] * 4, [True, False, True, True])]
     """,
+    "a warning in a module whose variables lead to themselves": """
+        import sys, warnings
+        variables = [vars(sys.modules[__name__])] if __name__ in sys.modules else [globals()]
+        variables.append(variables)
+        def target(a):
+            warnings.warn(FutureWarning('told'))
+            return a * 2
+        def call(f):
+            return f(T.ones(2))
+    """,
     "gradients of a result whose graph was used up inside": """
         net = T.nn.Linear(3, 2)
         def target(a, b):

@@ -105,14 +105,17 @@ def stored(value: Any) -> Any:
     return plain(value)
 
 
-def bare(value: Any, kept: Callable[[Any], bool] = lambda value: False) -> Any:
+def bare(value: Any, kept: Callable[[Any], bool] = lambda value: False, around: tuple[Any, ...] = ()) -> Any:
     """`value` as C code gets it now, without a guard: containers and slices that hold stand-ins are copied without them.
-    kept: of which it is known that they have none."""
+    kept: of which it is known that they have none.  around: the containers that it is in, which stay as they are inside themselves."""
     cls = type(value)
     if cls not in (list, tuple, dict, set, frozenset, slice) or kept(value):
         return plain(value)
+    if any(value is container for container in around):
+        return value
+    around = (*around, value)
     parts = [(value.start, value.stop, value.step)] if cls is slice else value.items() if cls is dict else [value]
-    new = [tuple([bare(part, kept) for part in group]) for group in parts]
+    new = [tuple([bare(part, kept, around) for part in group]) for group in parts]
     if all(a is b for one, other in zip(new, parts, strict=True) for a, b in zip(one, other, strict=True)):
         return value
     return slice(*new[0]) if cls is slice else dict(new) if cls is dict else cls(new[0])
