@@ -7,6 +7,7 @@ import functools
 import gc
 import inspect
 import linecache
+import marshal
 import traceback
 import warnings
 import weakref
@@ -14,6 +15,7 @@ from types import CellType, FunctionType
 
 import pytest
 
+import tracejit as T
 import tracejit.capture.syntax.compiling as compiling
 import tracejit.capture.syntax.convert as converting
 import tracejit.capture.syntax.locate as locating
@@ -433,3 +435,18 @@ def test_filters_that_another_thread_has_replaced_are_left_alone(monkeypatch):
         monkeypatch.setattr(compiling, "compile", lambda *_, **__: warnings.resetwarnings(), raising=False)
         compiling.compile_again(text, "some.py", "exec", 0)
         assert warnings.filters == []
+
+
+def test_sets_have_the_order_that_they_have_in_code_from_a_file_of_bytecode(tmp_path):
+    """Reading it puts elements that collide in another order than compiling does."""
+    path = tmp_path / "sets.py"
+    text = "def fn(x):\n    made = {8, 16, 24, 1}\n    made.add(32)\n    return x * len(made), list(made)\n"
+    path.write_text(text)
+    compiled_now = compile(text, str(path), "exec")
+    for code in (compiled_now, marshal.loads(marshal.dumps(compiled_now))):
+        scope = {}
+        exec(code, scope)
+        function = T.compile(scope["fn"])
+        for _ in range(3):
+            assert function(T.ones(2))[1] == scope["fn"](T.ones(2))[1]
+        assert function.stats.compiled_calls == 2, function.explain()

@@ -118,7 +118,7 @@ def _collect_originals(code: CodeType, into: dict[Any, CodeType]) -> None:
 
 
 def _collect_texts(code: CodeType, into: dict[Any, Any]) -> None:
-    """The texts among the constants of a function and of what is inside it, its own above all."""
+    """The texts and sets among the constants of a function and of what is inside it, its own above all."""
     for inner in nested_codes(code):
         _collect_texts(inner, into)
     waiting = list(code.co_consts)
@@ -126,15 +126,24 @@ def _collect_texts(code: CodeType, into: dict[Any, Any]) -> None:
         constant = waiting.pop()
         if type(constant) in _TEXTS:
             into[constant] = constant
+        elif type(constant) is frozenset:
+            into[_meaning_of_set(constant)] = constant
         elif type(constant) is tuple:
             waiting += constant
 
 
+def _meaning_of_set(constant: frozenset[Any]) -> frozenset[tuple[type, str]]:
+    return frozenset([(type(element), repr(element)) for element in constant])  # 1 is equal to 1.0
+
+
 def _with_texts(constant: Any, known: dict[Any, Any]) -> Any:
-    """A constant with the program's own texts.  A tuple stays one of its own: the compiler makes one object for a whole module, and a
-    tuple that the program has kept somewhere would be taken for what is there."""
+    """A constant with the program's own texts and sets.  Displays of constants are made from such a set, whose order is another one where
+    the code was read from a file of bytecode.  A tuple stays one of its own: the compiler makes one object for a whole module, and a tuple
+    that the program has kept somewhere would be taken for what is there."""
     if type(constant) in _TEXTS:
         return known.get(constant, constant)
+    if type(constant) is frozenset:
+        return known.get(_meaning_of_set(constant), constant)
     return tuple([_with_texts(item, known) for item in constant]) if type(constant) is tuple and constant else constant
 
 
