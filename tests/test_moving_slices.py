@@ -473,3 +473,21 @@ def test_programs_of_moving_slices_are_those_of_eager_mode(backend: str, example
         compiled = tj.compile(composed, wait=True)
         check()
     assert sum(served) > 1.5 * len(served)
+
+
+@pytest.mark.parametrize("length", [None, 3])
+def test_a_drawn_place_that_is_of_no_other_use_is_kept_for_the_write(length: int | None) -> None:
+    buffers = [tj.zeros(50, 4) for _ in range(2)]
+
+    def written(buffer: Any) -> Any:
+        i = tj.randint(40, (1,)).item()
+        buffer[i if length is None else slice(i, i + length)] = DATA[0, :4]
+        return buffer
+
+    compiled = tj.compile(written, wait=True)
+    for seed in range(6):
+        for function, buffer in zip((compiled, written), buffers, strict=True):
+            tj.manual_seed(seed)
+            function(buffer)
+        assert tj.equal(*buffers)
+    assert compiled.stats.compiled_calls == 5, compiled.explain()

@@ -72,7 +72,11 @@ def partial_writes(graph: Graph) -> tuple[Graph, tuple[Region | None, ...]]:
         parts = finder.parts(target, v)
         writes += [(target, part) for part, _ in parts] or [(target, v)]
         regions += [region for _, region in parts] or [None]
-    return dce(replace(graph, writes=tuple(writes))) if any(regions) else graph, tuple(regions)
+    if not any(regions):
+        return graph, tuple(regions)
+    places = [x for region in regions if region is not None for x in region.places]  # which nothing else may need
+    needed = dce(replace(graph, writes=tuple(writes), outputs=(*graph.outputs, *places)))
+    return replace(needed, outputs=graph.outputs), tuple(regions)
 
 
 def _is_scatter(node: Node) -> bool:
