@@ -481,7 +481,10 @@ def test_a_drawn_place_that_is_of_no_other_use_is_kept_for_the_write(length: int
 
     def written(buffer: Any) -> Any:
         i = tj.randint(40, (1,)).item()
-        buffer[i if length is None else slice(i, i + length)] = DATA[0, :4]
+        if length is None:
+            buffer[i] = DATA[0, :4]
+        else:
+            buffer[i : i + length] = DATA[0, :4]
         return buffer
 
     compiled = tj.compile(written, wait=True)
