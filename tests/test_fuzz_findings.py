@@ -457,6 +457,15 @@ FINDINGS = {
         def call(f):
             return f(T.ones(2))
     """,
+    "a list that each call makes twice as long": """
+        items = [1.0] * 300
+        def target(x):
+            for value in list(items):
+                items.append(x)
+            return x * len(items)
+        def call(f):
+            return f(T.tensor(0.472)), len(items)
+    """,
     "gradients of a result whose graph was used up inside": """
         net = T.nn.Linear(3, 2)
         def target(a, b):

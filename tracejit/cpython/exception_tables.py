@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from operator import call
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final, cast
 
 from tracejit.core import interrupts
@@ -158,13 +158,22 @@ def _runs_at_entry() -> bool:
     thread = ctypes.c_ulong(threading.get_ident())
     # A function of C: after a call that Python code makes, the exception would come there.
     arm = partial(ctypes.pythonapi.PyThreadState_SetAsyncExc, thread, ctypes.py_object(_Raised))
+    watchers: list[tuple[Any, Any]] = [(sys.setprofile, sys.getprofile()), (sys.settrace, sys.gettrace())]
+    # Functions of Python that are told of calls and lines: the exception would come in them.  What is written in C has no such function.
+    watchers = [(install, watcher) for install, watcher in watchers if isinstance(watcher, FunctionType | MethodType)]
     outcomes: list[Any] = []
     steps: list[list[Callable[[], Any]]] = [[partial(probe, 1)], [probe], [arm, partial(probe, 1)]]
-    for step in steps:
-        try:
-            outcomes += list(map(call, step))  # the exception comes here at the latest
-        except (_Raised, TypeError) as error:
-            outcomes.append(type(error))
+    for install, _ in watchers:
+        install(None)
+    try:
+        for step in steps:
+            try:
+                outcomes += list(map(call, step))  # the exception comes here at the latest
+            except (_Raised, TypeError) as error:
+                outcomes.append(type(error))
+    finally:
+        for install, watcher in reversed(watchers):
+            install(watcher)
     return outcomes == [2, TypeError, _Raised] and ran == ["body", "finally", "body", "finally", "finally"]
 
 

@@ -723,18 +723,21 @@ class ContainerHandlers(Handlers):
     def change(self, owner: Any, name: str, *arguments: Any) -> Any:
         """Call a method of C code that changes a container from outside, and remember it."""
         recorder = self.recorder
-        moved = self._movable(owner, name)
+        appended = arguments if name == "append" and type(owner) is list and id(owner) in recorder.effects.content_known else ()
+        moved = None if appended else self._movable(owner, name)
         is_open = is_a(owner, SEQUENCES) and id(owner) not in recorder.effects.content_known
         ends = recorder.sequences.ends_of(owner) if is_open else None
         if is_open:
             recorder.effects.note_change(owner)
-        if moved is None and ends is None:  # then nobody would know which numbers they are
+        if moved is None and ends is None and not appended:  # then nobody would know which numbers they are
             arguments = tuple(map(recorder.contents.settled, arguments))
         recorder.effects.dropping(*_dropped(owner, name, arguments))
         given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
         result = getattr(builtin_base(type(owner)), name)(owner, *given)
         recorder.effects.note_method(MethodCall(owner, name, arguments))
-        if moved is not None:
+        if appended:  # the items before it stay where they are
+            recorder.effects.remember((id(owner), len(owner) - 1), *appended)
+        elif moved is not None:
             result = getattr(moved, name)(*arguments)
             recorder.contents.remember_items(owner, moved)
         elif ends is not None:
