@@ -458,7 +458,7 @@ FINDINGS = {
             return f(T.ones(2))
     """,
     "a list that each call makes twice as long": """
-        items = [1.0] * 300
+        items = [1.0] * 30
         def target(x):
             for value in list(items):
                 items.append(x)
