@@ -26,6 +26,10 @@ class RecordedNumber:
 
     __slots__ = ()
 
+    def is_computed(self) -> bool:
+        """Whether it is known only when the program has run."""
+        return False
+
     def as_size(self) -> Any:
         """What it is to who needs an integer and can do with a symbolic size (core/symbolic.py); None where it is none."""
         return None

@@ -266,6 +266,9 @@ class SymbolicNumber(RecordedNumber):
             return pow(concrete(self), concrete(other), concrete(modulus))
         return _power(self, other)
 
+    def is_computed(self) -> bool:
+        return self._late is not None and bool(self._late.of_program)
+
     def as_size(self) -> Any:
         return None if self._recorder.stopped else self._recorder.sizes.symbol(self, settling=True)
 

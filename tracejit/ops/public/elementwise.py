@@ -369,9 +369,14 @@ _LIMITS = NUMBERS - {bool} | {type(None)}
 
 def _are_exact_limits(input: Any, *limits: Any) -> bool:
     """Whether `limits` are numbers, or None, that no narrow dtype of integers would change."""
-    if not _LIMITS.issuperset([n.__class__ if isinstance(n, RecordedNumber) else type(n) for n in limits]):
+    if not _LIMITS.issuperset([_kind_of_limit(n) for n in limits]):
         return False
     return input.dtype.is_floating_point or input.dtype is dtypes.int64 or all(n is None or isinstance(n, float) for n in limits)
+
+
+def _kind_of_limit(limit: Any) -> type:
+    """Its type, or that of the number that it stands for, unless that is computed like a tensor."""
+    return limit.__class__ if isinstance(limit, RecordedNumber) and not limit.is_computed() else type(limit)
 
 
 def _limited(x: Any, limit: Any, is_inside: Any, is_beyond: Any) -> Any:
