@@ -401,8 +401,7 @@ class Executable:
             environment["mark_written"] = marks()
             statements += [Evaluate(Name("mark_written").call(part)) for part in runs.split(written, "written", _storage)]
         freed: list[tuple[str, Operand]] = []  # nodes whose graphs are used up, and the values whose places they are
-        contents = zip(self._computed, self.outputs, self.pure.outputs, strict=False)
-        for result, (i, facts, value), differentiable in zip(results, contents, self._differentiable, strict=False):
+        for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
             on_tape = self._is_split and differentiable
             layout = laid_out(facts.shape, facts.strides, facts.dtype)
             if layout is not None:
@@ -411,7 +410,7 @@ class Executable:
             node: Name | Constant = Constant(None)
             if facts.consumed is not None and facts.requires_grad and not on_tape:
                 node = Name(f"freed{i}")
-                freed.append((node.name, value))
+                freed.append((node.name, self.pure.outputs[self._computed.index(i)]))
                 statements += consumed(node.name, f"{i}", facts.consumed, self.inputs, runs, environment)
             statements += new_tensor(
                 f"out{i}",
