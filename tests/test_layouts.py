@@ -152,10 +152,7 @@ def fails(name, value):
     for constant in ("TYPE", "SIZE", "LIST_ITEMS", "NUMBER", "MAPPING", "CELL", "METHOD", "METHOD_SELF", "REFERENT", "CALLED", "FLAGS",
                      "DICTIONARY"):
         setattr(c_api, constant, getattr(wrong, constant.lower()))
-    words._LENGTH, words._KEYS, words._VALUES, words._SIZES = wrong.size, wrong.keys, wrong.values, wrong.key_sizes
-    words._USED, words._INDEX, words._DICTIONARY, words._VERSION = (
-        wrong.key_entries, wrong.key_index, wrong.instance_dictionary, wrong.version)
-    watchers._VALUES, watchers._USED = wrong.values, wrong.used
+    words.SIZE = wrong.size
     checks = {**c_api._CHECKS, **words._CHECKS, "frames": call_hook._frames_are_known, "values": watchers._values_are_known}
     return c_api.failed_checks(checks)
 right = layouts.LAYOUTS[layouts.build().version]

@@ -277,7 +277,7 @@ class RecordingInterpreter(StateRecorder):
         """Numbers that are known only after the program as tensors that it has; else their values are guarded.  It is the same for
         elementwise primitives that one function of NumPy evaluates: that has no way of its own for numbers.  Positions stay what they are,
         since views are the same wherever they look."""
-        if not (op.region or op).traits.isdisjoint(("one position", "moving positions")):
+        if "place operand" in (op.region or op).traits:
             return tuple([concrete(x) if is_late(x) and not self.recorder.in_program.is_position(x) else x for x in operands])
         promoted = operands[1:] if "condition first" in op.traits else operands
         dtypes = {FROM_NUMPY[x._array.dtype] for x in promoted if isinstance(x, Tensor)}

@@ -126,12 +126,11 @@ class Op:
     "casts" (computes no numbers, or converts them), "not differentiable", "no derivative", "straight through" (gradients flow to operand
     0 whatever the contents), "exact" (correctly rounded: the same bits now and at run time), "uniform" (all elements are operand 0),
     "arranges" (elements of operand 0, in some order; "copies": as they are; "reshapes", "permutes": as these words say; "one position":
-    those at operand 1 of a dimension; "positions": those of a range of it; "moving positions": of a range that begins at operand 1),
-    "joins" (operands side by side), "adds at places" (operands
-    in zeros), "broadcasts" (operand 0 as elementwise primitives see it anyway), "adds" (the sum of its operands, or elements; of a
-    scatter, adds to what is there), "no negative integers" (raises for one that is a number), "accumulates" (its vjp goes on from the
-    cotangents that operands have had so far, and answers with what they come to: the order in which it adds is its own), "symmetric" and
-    "gauge" (for tests of derivatives).
+    those at operand 1 of a dimension; "positions": those of a range of it), "place operand" (operand 1 tells where those are), "joins"
+    (operands side by side), "adds at places" (operands in zeros), "broadcasts" (operand 0 as elementwise primitives see it anyway),
+    "adds" (the sum of its operands, or elements; of a scatter, adds to what is there), "no negative integers" (raises for one that is a
+    number), "accumulates" (its vjp goes on from the cotangents that operands have had so far, and answers with what they come to: the order
+    in which it adds is its own), "symmetric" and "gauge" (for tests of derivatives).
     """
 
     name: str

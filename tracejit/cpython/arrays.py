@@ -41,8 +41,7 @@ def unknown_layout() -> str:
         if not peek.is_safe and version.version not in layouts.TESTED:
             return f"where {version.text} keeps tuples and arrays cannot be tried without risk on this system"
 
-        def word(address: int) -> int:
-            return peek.word(address)
+        word = peek.word
 
         def half(address: int) -> int:
             return int.from_bytes(peek.bytes(address, 4), sys.byteorder, signed=True)

@@ -158,13 +158,13 @@ def _runs_at_entry() -> bool:
     thread = ctypes.c_ulong(threading.get_ident())
     # A function of C: after a call that Python code makes, the exception would come there.
     arm = partial(ctypes.pythonapi.PyThreadState_SetAsyncExc, thread, ctypes.py_object(_Raised))
-    watchers: list[tuple[Any, Any]] = [(sys.setprofile, sys.getprofile()), (sys.settrace, sys.gettrace())]
-    # Functions of Python that are told of calls and lines: the exception would come in them.  What is written in C has no such function.
-    watchers = [(install, watcher) for install, watcher in watchers if isinstance(watcher, FunctionType | MethodType)]
+    tools: list[tuple[Any, Any]] = [(sys.setprofile, sys.getprofile()), (sys.settrace, sys.gettrace())]
+    # Those written in Python are told of calls and lines: the exception would come in them.
+    in_python = [(switch, tool) for switch, tool in tools if isinstance(tool, FunctionType | MethodType)]
     outcomes: list[Any] = []
     steps: list[list[Callable[[], Any]]] = [[partial(probe, 1)], [probe], [arm, partial(probe, 1)]]
-    for install, _ in watchers:
-        install(None)
+    for switch, _ in in_python:
+        switch(None)
     try:
         for step in steps:
             try:
@@ -172,8 +172,8 @@ def _runs_at_entry() -> bool:
             except (_Raised, TypeError) as error:
                 outcomes.append(type(error))
     finally:
-        for install, watcher in reversed(watchers):
-            install(watcher)
+        for switch, tool in reversed(in_python):
+            switch(tool)
     return outcomes == [2, TypeError, _Raised] and ran == ["body", "finally", "body", "finally", "finally"]
 
 

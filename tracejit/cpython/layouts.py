@@ -14,6 +14,7 @@ import platform
 import sys
 import sysconfig
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 __all__ = ["LAYOUTS", "TESTED", "Build", "Layout", "build", "layout", "obstacle"]
@@ -71,7 +72,7 @@ LAYOUTS: Final[dict[tuple[int, int], Layout]] = {(3, 11): _3_11, (3, 12): _3_12,
 """Version of CPython -> where its objects keep what, in builds with the GIL and pointers of 64 bits."""
 
 TESTED: Final = ((3, 11), (3, 12), (3, 13))
-"""Versions of CPython on which the tests of what is made with these layouts run; `.ci/run` runs them on those that it finds."""
+"""Versions of CPython on which the tests of what is made with these layouts run; `.ci/run` runs them on each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class Build:
     free_threaded: bool
 
 
+@cache
 def build() -> Build:
     """The interpreter that runs."""
     return Build(

@@ -39,8 +39,6 @@ _BITS: Final = 14  # buckets: a power of two
 _SLOT: Final = 24  # bytes: number, dictionary, next slot of the bucket or of those that are free
 _SLAB: Final = 256  # slots that are allocated at once
 _SPREAD: Final = 0x9E3779B97F4A7C15 - (1 << 64)  # 2**64 over the golden ratio (Knuth, The Art of Computer Programming 3, 6.4)
-_VALUES: Final = LAYOUT.values
-_USED: Final = LAYOUT.used
 _WARM: Final = 40  # runs after which CPython has specialised instructions
 _SYMBOL: Final = "tracejit_watchers"
 _TEXT: Final = f"""
@@ -114,7 +112,7 @@ end:
 ; The address of the word of a dictionary; null where it cannot be watched, or for lack of memory.
 define ptr @{WATCH}(ptr %dictionary) nounwind {{
 entry:
-  %shares.at = getelementptr i8, ptr %dictionary, i64 {_VALUES}
+  %shares.at = getelementptr i8, ptr %dictionary, i64 {LAYOUT.values}
   %values = load ptr, ptr %shares.at
   %shares = icmp ne ptr %values, null
   %second = getelementptr i32, ptr @settings, i64 1
@@ -219,8 +217,8 @@ class _Interface:
         self._settings[1] = 1
 
     def watch(self, address: int) -> int:
-        if self._settings[1] and word(address + _VALUES):
-            if not word(address + _USED):
+        if self._settings[1] and word(address + LAYOUT.values):
+            if not word(address + LAYOUT.used):
                 return 0
             self._separate(address, "popitem")
         return self._watch(address) or 0
@@ -283,10 +281,10 @@ def _values_are_known(peek: Peek) -> bool:
     probe = _Probe()
     probe.first = probe.second = 1  # type: ignore[attr-defined]
     own = vars(probe)
-    shares = peek.word(id(own) + _VALUES) != 0
-    used = [peek.word(id(dictionary) + _USED) for dictionary in (own, {}, {"a": 1})]
+    shares = peek.word(id(own) + LAYOUT.values) != 0
+    used = [peek.word(id(dictionary) + LAYOUT.used) for dictionary in (own, {}, {"a": 1})]
     own.update(zip(map(str, range(40)), range(40), strict=True))
-    return shares and used == [2, 0, 1] and peek.word(id(own) + _VALUES) == peek.word(id({"a": 1}) + _VALUES) == 0
+    return shares and used == [2, 0, 1] and peek.word(id(own) + LAYOUT.values) == peek.word(id({"a": 1}) + LAYOUT.values) == 0
 
 
 def _instances_are_watched(interface: _Interface) -> bool:

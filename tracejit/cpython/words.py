@@ -46,14 +46,6 @@ __all__ = [
     "unsupported",
 ]
 
-_LENGTH: Final = SIZE  # of a list; a dictionary has ma_used there
-_VERSION: Final = LAYOUT.version
-_KEYS: Final = LAYOUT.keys
-_VALUES: Final = LAYOUT.values
-_SIZES: Final = LAYOUT.key_sizes
-_USED: Final = LAYOUT.key_entries
-_INDEX: Final = LAYOUT.key_index
-_DICTIONARY: Final = LAYOUT.instance_dictionary
 _MANAGED: Final = 1 << 4  # Py_TPFLAGS_MANAGED_DICT: instances have that word
 
 
@@ -86,12 +78,12 @@ NEVER: Final = table((id(None) + TYPE, 0))
 def instance_words(instance: Any, dictionary: Any) -> list[int]:
     """Pairs that hold while `instance` has its type, and `dictionary`, its own, is as it is.  Empty where its layout is another one."""
     address = id(instance)
-    if not supported() or not type(instance).__flags__ & _MANAGED or word(address + _DICTIONARY) != id(dictionary):
+    if not supported() or not type(instance).__flags__ & _MANAGED or word(address + LAYOUT.instance_dictionary) != id(dictionary):
         return []
     place = _version(id(dictionary))
     if not place:
         return []
-    return [address + TYPE, id(type(instance)), address + _DICTIONARY, id(dictionary), place, word(place)]
+    return [address + TYPE, id(type(instance)), address + LAYOUT.instance_dictionary, id(dictionary), place, word(place)]
 
 
 def namespace_words(proxy: Any) -> list[int]:
@@ -107,7 +99,7 @@ def namespace_address(proxy: Any) -> int:
 
 def _version(address: int) -> int:
     """Where the word lies that moves when the dictionary at an address changes; 0 if nowhere."""
-    return watchers.watch(address) if _VERSION is None else address + _VERSION
+    return watchers.watch(address) if LAYOUT.version is None else address + LAYOUT.version
 
 
 def item_words(items: Iterable[tuple[Any, Any, Any]]) -> list[int]:
@@ -118,14 +110,14 @@ def item_words(items: Iterable[tuple[Any, Any, Any]]) -> list[int]:
     for container, place, item in items:
         address = id(container)
         if place is None:
-            words[address + _LENGTH] = len(container)
+            words[address + SIZE] = len(container)
         elif type(container) is list:
-            words[address + _LENGTH] = len(container)  # a list that gets shorter leaves its items where they were
+            words[address + SIZE] = len(container)  # a list that gets shorter leaves its items where they were
             elements = words[address + LIST_ITEMS] = word(address + LIST_ITEMS)
             words[elements + 8 * place] = id(item)
         else:
-            table = words[address + _KEYS] = word(address + _KEYS)
-            words[table + _SIZES] = word(table + _SIZES)  # and kind
+            table = words[address + LAYOUT.keys] = word(address + LAYOUT.keys)
+            words[table + LAYOUT.key_sizes] = word(table + LAYOUT.key_sizes)  # and kind
             if address not in places:
                 places[address] = _entries(container)
             entry = places[address].get(id(_stored_key(container, place)))
@@ -171,14 +163,16 @@ def _entries(dictionary: dict[Any, Any], peek: Peek | None = None) -> dict[int, 
     """id of a key -> address of the word with its pointer, after which comes the value's.  Empty for a dictionary that shares its keys, and
     for one with so many deleted entries, or so odd a head, that another thread may be changing it just now."""
     read, read_bytes = (word, ctypes.string_at) if peek is None else (peek.word, peek.bytes)
-    table = read(id(dictionary) + _KEYS)
-    if read(id(dictionary) + _VALUES):
+    table = read(id(dictionary) + LAYOUT.keys)
+    if read(id(dictionary) + LAYOUT.values):
         return {}
-    head = read(table + _SIZES)  # bytes: log2 of size, log2 of bytes of the index, kind: 0 if entries have a hash in front
-    used, index = read(table + _USED), head >> 8 & 255
+    head = read(
+        table + LAYOUT.key_sizes
+    )  # bytes: log2 of size, log2 of bytes of the index, kind: 0 if entries have a hash in front
+    used, index = read(table + LAYOUT.key_entries), head >> 8 & 255
     if not 0 <= used <= 4 * len(dictionary) + 64 or not 3 <= index <= 40:
         return {}
-    first, step = table + _INDEX + (1 << index), 16 if head >> 16 & 255 else 24
+    first, step = table + LAYOUT.key_index + (1 << index), 16 if head >> 16 & 255 else 24
     found = struct.unpack(f"={used * step // 8}q", read_bytes(first, used * step))
     offset = step // 8 - 2
     return {found[i * step // 8 + offset]: first + i * step + 8 * offset for i in range(used)}
@@ -200,16 +194,16 @@ def unsupported() -> str:
         return c_api.unsupported()
     wrong = failed_checks(_CHECKS)
     reason = f"containers or instances of this build: {wrong}" if wrong else ""
-    return reason or (watchers.unsupported() if _VERSION is None else "")
+    return reason or (watchers.unsupported() if LAYOUT.version is None else "")
 
 
 def _versions(peek: Peek) -> bool:
     """Whether dictionaries have versions where they are expected, which change with whatever is done to them."""
-    assert _VERSION is not None
+    assert LAYOUT.version is not None
     probe = _Probe()
     probe.first = 1  # type: ignore[attr-defined]
     dictionary, proxy = vars(probe), _Probe.__dict__
-    place, namespace = id(dictionary) + _VERSION, word(id(proxy) + MAPPING) + _VERSION
+    place, namespace = id(dictionary) + LAYOUT.version, word(id(proxy) + MAPPING) + LAYOUT.version
     seen = [peek.word(place)]
     changes: list[Callable[[], Any]] = [
         lambda: setattr(probe, "first", 2), lambda: setattr(probe, "second", 1), lambda: delattr(probe, "second"),
@@ -231,7 +225,7 @@ def _instance_dictionaries(peek: Peek) -> bool:
     probe.first = 1  # type: ignore[attr-defined]
     for dictionary in (vars(probe), {"first": 2}, {}):
         probe.__dict__ = dictionary
-        if peek.word(id(probe) + _DICTIONARY) != id(dictionary):
+        if peek.word(id(probe) + LAYOUT.instance_dictionary) != id(dictionary):
             return False
     return bool(_Probe.__flags__ & _MANAGED) and not list.__flags__ & _MANAGED
 
@@ -247,14 +241,14 @@ def _dictionary_items(peek: Peek) -> bool:
             place = entries.get(id(key))
             if place is None or peek.word(place) != id(key) or peek.word(place + 8) != id(value):
                 return False
-    return peek.word(id(named) + _LENGTH) == 19 and peek.word(id(values) + _LENGTH) == 20
+    return peek.word(id(named) + SIZE) == 19 and peek.word(id(values) + SIZE) == 20
 
 
 _CHECKS: Final[dict[str, Callable[[Peek], bool]]] = {
     "the dictionaries of instances": _instance_dictionaries,
     "items of dictionaries": _dictionary_items,
 }
-if _VERSION is not None:
+if LAYOUT.version is not None:
     _CHECKS["versions of dictionaries"] = _versions
 
 

@@ -20,7 +20,6 @@ __all__ = ["forward_reads"]
 
 WORTH: Final = 16
 """Rows of a table that is not worth copying."""
-_AT_PLACES: Final = ("one position", "moving positions")
 MOST_WRITES: Final = 8
 """Writes that a read looks through: each is a comparison, and a choice of elements."""
 
@@ -46,11 +45,11 @@ def forward_reads(graph: Graph) -> Graph:
 
 
 def _is_write(node: Node) -> bool:
-    return node.op.region is not None and not node.op.region.traits.isdisjoint(_AT_PLACES)
+    return node.op.region is not None and "place operand" in node.op.region.traits
 
 
 def _is_worth_it(node: Node, writers: dict[int, Node], builder: GraphBuilder) -> bool:
-    table = node.operands[0] if not node.op.traits.isdisjoint(_AT_PLACES) else None
+    table = node.operands[0] if "place operand" in node.op.traits else None
     writer = writers.get(table) if type(table) is int else None
     if writer is None or not _same_dimension(writer, node) or not builder.aval(writer.operands[1]).size:
         return False

@@ -690,9 +690,17 @@ class ContainerHandlers(Handlers):
         said: Any = Said.by("__index__", recorder.calls.call(method, (key,), {}))
         return operator.index(said)
 
-    def _movable(self, owner: Any, name: str) -> Any:
-        """The items of a list or deque from outside with symbolic numbers in their places, to do with as with itself; None where what is
-        in it is not known, or guarded."""
+    @staticmethod
+    def _first_moved(owner: Any, name: str, arguments: tuple[Any, ...]) -> int:
+        """The first place of a list or deque whose item a method may move, take out or put in."""
+        size = builtin_base(type(owner)).__len__(owner)
+        if getattr(owner, "maxlen", None) is not None:  # a full deque drops items at its other end
+            return 0
+        return size if name in ("append", "extend") else max(size - 1, 0) if name == "pop" and not arguments else 0
+
+    def _movable(self, owner: Any, name: str, first: int) -> Any:
+        """The items of a list or deque from outside, from a place on, with symbolic numbers in their places, to do with as with itself;
+        None where what is in it is not known, or guarded."""
         recorder = self.recorder
         base = builtin_base(type(owner))
         if base not in SEQUENCES or id(owner) not in recorder.effects.content_known:
@@ -701,7 +709,9 @@ class ContainerHandlers(Handlers):
             if base is collections.deque:
                 recorder.contents.settle_places(owner)
             return None
-        items = [recorder.effects.stored.get((id(owner), i), item) for i, item in enumerate(base.__iter__(owner))]
+        rest = slice(first, None)
+        now = [*base.__iter__(owner)][rest] if base is collections.deque else base.__getitem__(owner, rest)
+        items = [recorder.effects.stored.get((id(owner), i), item) for i, item in enumerate(now, first)]
         return collections.deque(items, owner.maxlen) if base is collections.deque else items
 
     def take_out(self, owner: Any, name: str, *arguments: Any) -> Any:
@@ -723,23 +733,22 @@ class ContainerHandlers(Handlers):
     def change(self, owner: Any, name: str, *arguments: Any) -> Any:
         """Call a method of C code that changes a container from outside, and remember it."""
         recorder = self.recorder
-        appended = arguments if name == "append" and type(owner) is list and id(owner) in recorder.effects.content_known else ()
-        moved = None if appended else self._movable(owner, name)
+        first = self._first_moved(owner, name, arguments) if name in MOVING else 0
+        moved = self._movable(owner, name, first)
         is_open = is_a(owner, SEQUENCES) and id(owner) not in recorder.effects.content_known
         ends = recorder.sequences.ends_of(owner) if is_open else None
         if is_open:
             recorder.effects.note_change(owner)
-        if moved is None and ends is None and not appended:  # then nobody would know which numbers they are
+        if moved is None and ends is None:  # then nobody would know which numbers they are
             arguments = tuple(map(recorder.contents.settled, arguments))
         recorder.effects.dropping(*_dropped(owner, name, arguments))
         given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
         result = getattr(builtin_base(type(owner)), name)(owner, *given)
         recorder.effects.note_method(MethodCall(owner, name, arguments))
-        if appended:  # the items before it stay where they are
-            recorder.effects.remember((id(owner), len(owner) - 1), *appended)
-        elif moved is not None:
+        if moved is not None:
+            places = len(moved)
             result = getattr(moved, name)(*arguments)
-            recorder.contents.remember_items(owner, moved)
+            recorder.contents.remember_items(owner, moved, first, places)
         elif ends is not None:
             self._change_ends(owner, ends, name, arguments)
         return result

@@ -404,13 +404,17 @@ class ContentHandlers(Handlers):
                 recorder.effects.remember((id(made), name), items[name])
         return recorder.made(made)
 
-    def remember_items(self, container: Any, items: Iterable[Any]) -> None:
-        """What later reads find in a list or deque."""
-        recorder = self.recorder
-        for place in recorder.effects.numbered.pop(id(container), ()):
-            recorder.effects.stored.pop(place)
-        for index, item in enumerate(items):
-            recorder.effects.remember((id(container), index), item)
+    def remember_items(self, container: Any, items: Iterable[Any], first: int = 0, places: int = 0) -> None:
+        """What later reads find in a list or deque, from a place on, of which it had so many `places` before."""
+        effects = self.recorder.effects
+        if first:
+            for index in range(first, first + places):
+                effects.remember((id(container), index), None)
+        else:
+            for place in effects.numbered.pop(id(container), ()):
+                effects.stored.pop(place)
+        for index, item in enumerate(items, first):
+            effects.remember((id(container), index), item)
 
     def check_reordered(self, value: Any) -> None:
         """Stop where items of a list are looked at whose order is known only when the program has run."""

@@ -257,7 +257,7 @@ def _place(b: Any, index: Any, size: int) -> Any:
 @view(
     _select_rule,
     lambda b, at, x, index, dim: x[(*at[:dim], _place(b, index, x.shape[dim]), *at[dim:])],
-    traits=("one position",),
+    traits=("one position", "place operand"),
     samples=cases(
         (floats(4), 2, {"dim": 0}),
         (floats(2, 3).T, 1, {"dim": 1}),
@@ -304,7 +304,7 @@ def _first(b: Any, start: Any, size: int, length: int) -> Any:
 @view(
     _dynamic_slice_rule,
     lambda b, at, x, start, dim, length: x[(*at[:dim], at[dim] + _first(b, start, x.shape[dim], length), *at[dim + 1 :])],
-    traits=("moving positions",),
+    traits=("place operand",),
     samples=cases(
         (floats(7), 2, {"dim": 0, "length": 3}),
         (floats(2, 4).T, 1, {"dim": 0, "length": 2}),
