@@ -442,8 +442,9 @@ FINDINGS = {
     """,
     "rows of a transposed tensor that a mask selects": """
         x = made('float32', (2, 2, 4), 0).transpose(-1, 0)
+        narrow = made('float32', (3, 1, 2), 1).transpose(-1, 1)
         def target(a):
-            return x[a], x[a].sum(), x.transpose(1, 2)[a]
+            return x[a], x[a].sum(), x.transpose(1, 2)[a], narrow[a[1:]]
         def call(f):
             return [f(T.tensor(a)) for a in ([False, True, False, False], [True] * 4, [True, False, True, True])]
     """,

@@ -29,7 +29,7 @@ from tracejit.capture.handlers.symbols import is_symbolic, plain
 from tracejit.capture.places import user_line
 from tracejit.core.dtypes import bool_, int64
 from tracejit.core.op import REGISTRY, Effect, Kind
-from tracejit.core.shapes import product
+from tracejit.core.shapes import contiguous, element_strides, product
 from tracejit.functional import packing
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.comparison import where
@@ -93,6 +93,11 @@ class Rows:
     made_of: Tensor | None = None
     copies: list[Tensor] = field(default_factory=list)
     is_saved: bool = False
+
+
+def _is_row_major(array: Any) -> bool:
+    """Whether an array lies in memory as a new one does, also in dimensions of one element, whose strides `flags` does not look at."""
+    return element_strides(array) == contiguous(array.shape)
 
 
 class RaggedHandlers(Handlers):
@@ -231,7 +236,7 @@ class RaggedHandlers(Handlers):
         count, rows = len(mask._array.ravel().nonzero()[0]), mask._array.size
         if not count or count * (_SPARSE if owner._array.size <= _MANY else _SPARSE_OF_MANY) < rows:
             return ABSENT
-        if not owner._array.flags.c_contiguous and not owner._array[mask._array].flags.c_contiguous:
+        if not _is_row_major(owner._array) and not _is_row_major(owner._array[mask._array]):
             return ABSENT  # eager mode keeps the order of dimensions in memory, the selection of rows does not
         number = self._number_of(mask)
         if number is None or recorder.program.value_of(owner) is None:
