@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import collections
 import enum
+import itertools
 import math
 import operator
 import sys
@@ -29,6 +30,7 @@ from tracejit.capture.handlers.symbols import (
     ObjectIdentity,
     SymbolicNumber,
     concrete,
+    holds_numbers,
     is_symbolic,
     is_truth,
     plain,
@@ -88,6 +90,8 @@ MOVING = frozenset(
     }
 )  # fmt: skip
 """Methods of a list or deque that only move its items, take some out and put others in."""
+_PLAINLY_HELD: tuple[type, ...] = (*PRIMITIVE_TYPES, list, tuple, Tensor)
+"""Types of what holds no symbolic number, or shows those that it holds."""
 
 
 _NUMBERED: tuple[type, ...] = (list, tuple, dict, collections.deque)
@@ -690,6 +694,13 @@ class ContainerHandlers(Handlers):
         said: Any = Said.by("__index__", recorder.calls.call(method, (key,), {}))
         return operator.index(said)
 
+    def _may_hold_numbers(self, owner: Any, arguments: tuple[Any, ...]) -> bool:
+        """Whether there may be symbolic numbers in a container, or among the arguments of a method of it; else nothing moves that later
+        reads do not find in the container itself."""
+        if self.recorder.effects.numbered.get(id(owner)) or not all(type(x) in _PLAINLY_HELD for x in arguments):
+            return True
+        return any(map(holds_numbers, itertools.chain.from_iterable(x for x in arguments if type(x) in (list, tuple))))
+
     @staticmethod
     def _first_moved(owner: Any, name: str, arguments: tuple[Any, ...]) -> int:
         """The first place of a list or deque whose item a method may move, take out or put in."""
@@ -734,7 +745,7 @@ class ContainerHandlers(Handlers):
         """Call a method of C code that changes a container from outside, and remember it."""
         recorder = self.recorder
         first = self._first_moved(owner, name, arguments) if name in MOVING else 0
-        moved = self._movable(owner, name, first)
+        moved = self._movable(owner, name, first) if self._may_hold_numbers(owner, arguments) else None
         is_open = is_a(owner, SEQUENCES) and id(owner) not in recorder.effects.content_known
         ends = recorder.sequences.ends_of(owner) if is_open else None
         if is_open:
