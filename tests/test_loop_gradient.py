@@ -271,7 +271,7 @@ def test_compiled_loops_of_any_length_multiply_nothing_else_than_eager_ones(
 ) -> None:
     for read in READ[::2]:
         compiled = tj.compile(lambda xs, read=read: loop(step, read, reverse, xs))
-        for k, count in enumerate((10, 10, 13, 7, 15, 4, 9, 12)):
+        for k, count in enumerate((10, 10, 13, 7, 15, 4)):
             at = [(), (count - 1,), (count - 2,), (0,), (count // 2,), (count - 3, 1)][k % 6]
             xs = planted(count, *at)
             (found,) = tj.autograd.grad(compiled(xs), xs)

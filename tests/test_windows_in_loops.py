@@ -13,7 +13,7 @@ import tracejit as tj
 from tests.loop_programs import LENGTHS as ALL
 from tests.loop_programs import WIDTH, W, agree, cell, of_any_length, parameter, zeros
 
-LENGTHS = (40, 25, 60, 17, 31, 80, 22, 55, 33, 2, 0, 4, 3, 1, 5)
+LENGTHS = (40, 25, 60, 17, 80, 33, 2, 0, 4, 1)
 KERNEL = parameter(3, 1, WIDTH, seed=3)
 
 
@@ -99,7 +99,7 @@ def beside_a_fixed_one(xs: Any) -> Any:
     ],
 )  # fmt: skip
 def test_windows_are_of_any_number(function: Callable[..., Any]) -> None:
-    compiled = of_any_length(function, LENGTHS, (27, 67, 41, 39, 71))
+    compiled = of_any_length(function, LENGTHS, (27, 67, 41))
     assert compiled.stats.traces <= 5 + sum(length < 17 for length in LENGTHS)
 
 
@@ -265,7 +265,7 @@ def of_a_number_that_is_kept(xs: Any) -> Any:
     ],
 )  # fmt: skip
 def test_positions_may_be_multiples(function: Callable[..., Any]) -> None:
-    of_any_length(function, (40, 64, 48, 81, 44, 100, 42, 63, 54, 79, 7, 3, 12, 0), (92, 68, 85, 74, 107, 71))
+    of_any_length(function, (40, 64, 48, 81, 44, 100, 7, 3, 12, 0), (92, 68, 85))
 
 
 def negative_multiples(xs: Any) -> Any:
@@ -334,8 +334,8 @@ def differences_over_a_while(xs: Any) -> Any:
 
 @pytest.mark.parametrize("function", [batches, starts_of_batches, differences_over_a_while])
 def test_integers_from_outside_are_parts_of_positions(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths = (40, 64, 48, 80, 44, 100, 42, 63)
-    compiled = of_any_length(function, lengths, (92, 68, 84, 76, 106, 71))
+    lengths = (40, 64, 48, 80, 44, 63)
+    compiled = of_any_length(function, lengths, (92, 68, 71))
     monkeypatch.setattr(Settings, "batch", 5)
     monkeypatch.setattr(Settings, "shift", 3)
     agree(compiled, function, (*lengths, 3, 0, 7))
