@@ -1,4 +1,10 @@
-"""tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT."""
+"""tracejit: eager autograd over NumPy arrays, written the way PyTorch is written to, and a tracing JIT.
+
+This package has one folder for each layer, and docs/architecture.md is the map.  This file names what is public.
+
+Must not know: how anything is done; it re-exports and has no logic.
+Start reading: core/interpreter.py (the door), tensor/base.py (the eager library), compiled/__init__.py (the compiler).
+"""
 
 import sys as _sys
 from math import e, inf, nan, pi

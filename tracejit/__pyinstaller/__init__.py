@@ -1,4 +1,8 @@
-"""What PyInstaller asks a package for: where its hooks are (the entry point `pyinstaller40` in pyproject.toml)."""
+"""What PyInstaller asks a package for: where its hooks are (the entry point `pyinstaller40` in pyproject.toml).
+
+Must not know: what the package computes; the hook names the files to collect.
+Start reading: hook-tracejit.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Mixed precision: autocast, scaling of gradients, and what operations of the program's own say about both."""
+"""Mixed precision: autocast, scaling of gradients, and what operations of the program's own say about both.
+
+`autocast` sets `state.autocast` of the thread; which functions compute in which dtype is marked on the functions
+(core/precision.py).
+
+Must not know: any particular function, the compiler.
+Start reading: autocast_mode.py, then grad_scaler.py.
+"""
 
 from tracejit.amp.autocast_mode import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
 from tracejit.amp.custom import custom_bwd, custom_fwd

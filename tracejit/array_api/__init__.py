@@ -1,8 +1,11 @@
 """tracejit.array_api: the Python array API standard 2024.12 over tensors, what `Tensor.__array_namespace__()` gives.
 
-Names, arguments and promotion are the standard's: arrays without dimensions promote like all others, and dimensions are called axes.
-Complex numbers and unsigned integers wider than 8 bits do not exist here, nor does the extension `fft`, which needs the former.
-Operators of tensors, and attributes like `size`, stay PyTorch's.
+Names, arguments and promotion are the standard's: arrays without dimensions promote like all others, and dimensions are called
+axes.  Complex numbers and unsigned integers wider than 8 bits do not exist here, nor does the extension `fft`, which needs the
+former.  Operators of tensors, and attributes like `size`, stay PyTorch's.
+
+Must not know: the compiler; how a function is evaluated (each calls the public function of the library).
+Start reading: promotion.py, then elementwise.py.
 """
 
 from math import e, inf, nan, pi

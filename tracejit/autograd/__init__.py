@@ -1,4 +1,9 @@
-"""The tape and the backward pass."""
+"""The tape and the backward pass.
+
+Must not know: how a primitive is evaluated, the class Tensor (but for the attributes that tape.py names), the compiler.  The
+node of a compiled program (compiled.py) is handed a plan and does not know how programs are made.
+Start reading: tape.py, then engine.py, then api.py (`backward`, `grad`).
+"""
 
 from tracejit.autograd import anomaly, function, functional, graph
 from tracejit.autograd.anomaly import detect_anomaly, set_detect_anomaly

@@ -71,7 +71,10 @@ class Storage:
 
 
 class DataStorage(Storage):
-    """What `.data` gives its tensor: the memory of another one, whose version stays as it is when this tensor is written to."""
+    """What `.data` gives its tensor: the memory of another one, whose version stays as it is when this tensor is written to.
+
+    So a backward pass does not notice such a write, and reads what is in the memory at that time; that of a compiled program does the
+    same (`live` of passes/residuals.py)."""
 
     __slots__ = ()
 

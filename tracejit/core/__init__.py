@@ -1,1 +1,12 @@
+"""What every other folder may rely on: dtypes, sizes, `Op` and the registry of primitives, promotion, the door `bind`, locks and
+threads.
 
+The door is interpreter.py: every operation passes `bind(op, operands, attributes)`, and the innermost interpreter of the thread
+evaluates it, records it, or builds a graph of it.  Higher folders reach this one only through what they install here, each
+once, on import: tensor/eager.py the eager interpreter (`interpreter.set_base`); runtime/program.py what makes kernels
+(`kernels.install`); llvm/products.py the policy for large products (`products.set_policy`); cpython/exception_tables.py how
+functions cover their entry (`interrupts.install`); compiled/ the function `compile` (`compiler.installed`).
+
+Must not know: any particular primitive, tensors (but for attributes such as `dtype` and `ndim`), the tape, the compiler.
+Start reading: interpreter.py (the door), op.py (what a primitive declares), promotion.py.
+"""

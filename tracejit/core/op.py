@@ -273,7 +273,14 @@ class Op:
     def vjp(self, saves: str | tuple[str, ...] = "") -> Callable[[Rule], Rule]:
         """Declare the vjp.  `saves` says per operand what its cotangent needs, as a string of input positions (`2:` for all from the
         third on) and `out` (`out0`, `out1` for several outputs): mul saves ("1", "0"), exp "out", sin "0", add "".  A single string
-        speaks for all operands."""
+        speaks for all operands.
+
+        The rule is `rule(context, *cotangents)`; it answers with a cotangent for each operand, None where it gets nothing.
+        `context.inputs` and `context.outputs` hold only what was declared.  Cotangents have the shapes and dtypes of the outputs;
+        broadcasting of elementwise primitives is undone by whoever calls the rule (core/unbroadcast.py).
+
+        Rules are written with Python's operators, `of` and `beside`, and mean what their operands make of them: arrays are evaluated at
+        once, tracers build a graph, Tensors pass the door, so the pass is on the tape or in a recording."""
 
         def declare(rule: Rule) -> Rule:
             self.saves = (saves,) if isinstance(saves, str) else saves

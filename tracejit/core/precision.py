@@ -6,6 +6,9 @@ several operations here (softmax, a norm, a loss) does so as a whole: `rounds_on
 `state.autocast` is the dtype of the innermost autocast of the thread, None outside: `lowered` marks functions whose tensors become that
 (products), `in_float32` those that autocast keeps in float32 (losses).  Functions without a mark take what they are given.  The casts are
 operations like any other.  This module knows no particular function.
+
+Marks read the autocast of the thread and primitives do not, so backward passes are outside it.  A recording guards on it once there was
+an autocast in the process; until then one word, `dtypes._without_autocast`, stands for it and for the default dtype.
 """
 
 from __future__ import annotations

@@ -2,7 +2,12 @@
 
 `promote(op, operands)` returns operands whose tensors have one dtype, inserting `cast` operations through the door, so that
 casts are on the tape and in traces like any other operation.  Values are anything with `dtype` (a DType) and `ndim`; Python
-scalars stay what they are.  Follows PyTorch's rules (core/dtypes.py).
+scalars stay what they are: weakly typed, they take the dtype of the tensor operands.  Follows PyTorch's rules (core/dtypes.py).
+
+After it an elementwise primitive sees tensors of one dtype (but for the condition of `where`), and broadcasts them itself.  Operands that
+are moved and not computed with (`cat`, the scatters) have one dtype and exactly the shapes that their rules ask for: public functions
+convert.  Numbers such as the values of `full` and `pad` are never tensors; the positions of `select` and `dynamic_slice` are numbers, or
+tensors int64 without dimensions where the program computes them.
 """
 
 from __future__ import annotations

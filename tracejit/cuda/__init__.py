@@ -1,6 +1,10 @@
 """tracejit.cuda: what programs ask about CUDA.  There is none: every question is answered so, and nothing can be put there.
 
-Functions that only prepare, wait or count do nothing; those that need a device raise AssertionError, as a PyTorch without CUDA does.
+Functions that only prepare, wait or count do nothing; those that need a device raise AssertionError, as a PyTorch without CUDA
+does.
+
+Must not know: tensors' contents, the compiler.
+Start reading: this file; amp.py has the older names of mixed precision.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Datasets, samplers and batches."""
+"""Datasets, samplers and batches.
+
+Must not know: modules, optimizers, the compiler.
+Start reading: dataset.py, then loader.py (worker.py has what other processes do for it).
+"""
 
 from tracejit.core.missing import missing_names
 from tracejit.data.collate import default_collate, default_convert

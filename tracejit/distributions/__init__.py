@@ -1,4 +1,8 @@
-"""Probability distributions: draws, densities, entropies and divergences, with gradients."""
+"""Probability distributions: draws, densities, entropies and divergences, with gradients.
+
+Must not know: modules of networks, the compiler.
+Start reading: distribution.py (the base class), then normal.py.
+"""
 
 from tracejit.distributions import (
     bernoulli,

@@ -1,10 +1,12 @@
 """Examples of everything public, as `help()` shows them.
 
-One text file for each module, called by its name; in it the names of the module, each followed by lines as Python's prompt shows them.
-An example needs `import tracejit` and nothing else; the test suite runs each as it stands in the docstring.  `attach` adds them to
-the docstrings when the package is imported.  Methods of Tensor without an example of their own have that of the function of their name.
+One text file for each module, called by its name; in it the names of the module, each followed by lines as Python's prompt
+shows them.  An example needs `import tracejit` and nothing else; the test suite runs each as it stands in the docstring.
+`attach` adds them to the docstrings when the package is imported.  Methods of Tensor without an example of their own have that
+of the function of their name.
 
-Must not know what the examples are about.
+Must not know: what the examples are about.
+Start reading: this file.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 They are library code that runs natively under a recording: functions of tensors and Python scalars that never branch on the
 contents of a tensor.  Exported as tracejit.nn.functional.
+
+Must not know: modules and parameters, the compiler.
+Start reading: activation.py, then loss.py.
 """
 
 from tracejit.core.missing import missing_names

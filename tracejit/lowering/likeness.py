@@ -5,6 +5,8 @@ that a rendering depends on, names of parameters included, names of axes and var
 the same nest next to each other where nothing forbids it, `joined` makes one `NestRun` of neighbours: a loop over a table, so that
 neither the text of a program nor the time to compile it grows with the number of tensors.
 
+Symbolic sizes that are equal by chance stay two: parameters of nests are told apart by the expression of a number (`symbolic.by_origin`).
+
 Knows steps and nests; not what they compute, and not how they are rendered.
 """
 

@@ -1,4 +1,8 @@
-"""Neural networks, the way PyTorch has them: modules, parameters, initial values, losses."""
+"""Neural networks, the way PyTorch has them: modules, parameters, initial values, losses.
+
+Must not know: the compiler.  A module that is compiled is recorded like any other object of a program.
+Start reading: module.py (the class Module), then layers.py.
+"""
 
 from tracejit.core.missing import missing_names
 from tracejit.nn import (

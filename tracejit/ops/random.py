@@ -4,6 +4,9 @@ The state of a generator is a tensor, int64[2]: the seed and the counter.  A dra
 moves on by an ordinary in-place write of `random_advance`'s result to that tensor.  So the order of draws is the order of
 writes and reads of one tensor, in a trace as in eager mode, and a program that draws commits the new counter with its other writes.
 
+Eager code and a program read the counter and move it on in one step, without a call in between, so no other thread comes between.  A
+program with host steps moves it on at once by all that it will draw (runtime/host.py).
+
 A draw of n elements uses ceil(n / 4) counter values for float32 and ceil(n / 2) for wider elements, whatever the shape.
 """
 

@@ -1,4 +1,9 @@
-"""Optimizers and schedules of the learning rate."""
+"""Optimizers and schedules of the learning rate.
+
+Must not know: the compiler: `step` is recorded like any function; modules, but for swa_utils.py: an optimizer is given
+parameters.
+Start reading: optimizer.py (the base class), then sgd.py.
+"""
 
 from tracejit.core.missing import missing_names
 from tracejit.optim import lr_scheduler, swa_utils

@@ -9,7 +9,10 @@
 
 `Program.run(arrays, scalars)` returns the tuple of outputs, 0 where some array is not what the program was made for, or the number
 k >= 1 of the exit that was taken (or INTERRUPTED of llvm/driver.py).  It is a function of replay (replay/ir.py), rendered as Python: it
-makes the fresh outputs, and calls machine code in a frame that has the address of the tuple of arrays and the numbers.
+makes the fresh outputs, and calls machine code in a frame that has the address of the tuple of arrays and the numbers.  `arrays`
+follow the graph's tensor inputs, then the slab; `scalars` its number inputs.  All arrays are checked before anything is computed, those
+that the program does not read as well: that the call is the recorded one follows from them.  An output that is also an input, or listed
+twice, is one array.  `Program.inline` makes a run part of an entry, so that a call is one function.
 
 Invariants: user storage is written by no step before the last exit; arrays are bound by the tuple for the whole call; constants and
 machine code live as long as the program.

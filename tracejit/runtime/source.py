@@ -2,7 +2,7 @@
 
 `text_of(name, lowered, kernel, compiled)` writes that function.  The backends reference and numba execute it with nests that they have
 loaded (runtime/rendered.py); `Module` prints it with all that it needs, so that the text runs where there are NumPy and Numba and nothing
-else.
+else.  Operations of the host that are code of the library's own raise NotImplementedError there.
 
 The function takes the tensor inputs (a0, a1 ...; residuals of a forward program, as one array of bytes, are the last), then the numbers
 (s0, s1 ...).  It returns the tuple of outputs, the residuals last if there are any, or the number of the exit that was taken.  It expects

@@ -3,6 +3,10 @@
 `save` writes safetensors files whose metadata say how the tensors belong together; a state_dict is a plain safetensors file for
 everybody else.  `load` reads these, plain safetensors and npz files, and what torch.save() has written, by what is in them and
 not by their names.
+
+Must not know: optimizers, of modules no more than the class Parameter (a state_dict is a container like any other), the
+compiler.
+Start reading: files.py, then structure.py.
 """
 
 from __future__ import annotations

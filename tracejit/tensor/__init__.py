@@ -1,4 +1,8 @@
-"""Tensors.  `base` is the class; the other modules give it contents, operators, in-place forms and hooks."""
+"""Tensors.  `base` is the class; the other modules give it contents, operators, in-place forms and hooks.
+
+Must not know: modules of networks, the compiler.  A recording sees a tensor's operations because they pass the door.
+Start reading: base.py, then eager.py (the interpreter of eager mode), then methods.py.
+"""
 
 from tracejit.tensor import eager as _eager  # installs the eager interpreter
 from tracejit.tensor.base import Size, Tensor, begin_on, fill, refresh, share, storage_of, wrap

@@ -1,6 +1,10 @@
 """What is in lists, tuples, dicts and sets: the guards on whole contents and their order, keys as text, values to be kept.
 
 Guards speak of what was there before the run changed anything.
+
+Containers that the call makes hold stand-ins of numbers until C code looks into them (`settled`) or the recording is over.  Of an outside
+container that the program goes through, the structure is guarded and the numbers are read one by one (`read_elements`); what this run
+knows of them is kept by place (`effects.stored`), since the container itself holds plain numbers.
 """
 
 from __future__ import annotations

@@ -2,7 +2,14 @@
 
 An entry guards, computes the scalars, runs the program, then the effects, and returns the result.  It holds the functions, classes,
 modules and dictionaries of globals that it compares by identity, and refers weakly to other objects that it compares so; tensors are
-reached by their path.
+reached by their path.  Outside objects that the call may change are different ones in each call (`distinct_guards`), but for NumPy's
+arrays: what is done to these is done in the order of the function, whichever they are.
+
+Of a tensor that the call uses, guards ask the type, and whether it requires grad, is a leaf, is a view.  The metadata (dtype, shape,
+strides ...) of the program's inputs are checked by the program (runtime/program.py); those of other tensors at which Python has looked
+are guarded.
+
+Guards and epilogue run no code of the program: special methods of subclasses are passed over, since what they did was recorded.
 """
 
 from __future__ import annotations

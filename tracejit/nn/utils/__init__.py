@@ -1,4 +1,8 @@
-"""Helpers on modules and parameters: gradients as a whole, parametrizations, sequences of different lengths."""
+"""Helpers on modules and parameters: gradients as a whole, parametrizations, sequences of different lengths.
+
+Must not know: optimizers, the compiler.
+Start reading: gradients.py, then parametrize.py.
+"""
 
 from tracejit.nn.utils import fusion, gradients, parametrizations, parametrize, prune, reparametrisation, rnn, stateless
 from tracejit.nn.utils.fusion import *  # noqa: F403

@@ -1,4 +1,12 @@
-"""PyTorch's functions over the primitives.  Importing this package fills the tables of `derive`."""
+"""PyTorch's functions over the primitives.  Importing this package fills the tables of `derive`.
+
+Functions of simple elementwise primitives are derived; others are functions over tensors and plain numbers that `@public`
+registers.  The entry that it makes translates other names of arguments (keywords.py).  Functions, methods and in-place methods
+come from these tables.
+
+Must not know: the class Tensor, the tape.
+Start reading: derive.py, then elementwise.py and reduce.py.
+"""
 
 from tracejit.ops.public import (
     activation,

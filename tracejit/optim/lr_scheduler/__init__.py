@@ -1,4 +1,8 @@
-"""Schedules of the learning rate.  Each holds an optimizer and writes the "lr" of its groups when step() is called."""
+"""Schedules of the learning rate.  Each holds an optimizer and writes the "lr" of its groups when step() is called.
+
+Must not know: how an optimizer updates parameters.
+Start reading: scheduler.py, then decay.py.
+"""
 
 from tracejit.optim.lr_scheduler.combined import ChainedScheduler, SequentialLR
 from tracejit.optim.lr_scheduler.cyclic import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR

@@ -1,6 +1,9 @@
 """Networks that classify images, with torchvision's names of parameters, so that its state_dicts can be loaded.
 
 Weights are not downloaded: `model.load_state_dict(load(file))` takes a file that was written elsewhere.
+
+Must not know: datasets and transforms.
+Start reading: resnet.py.
 """
 
 from tracejit.vision.models.alexnet import AlexNet, alexnet

@@ -1,4 +1,8 @@
-"""Transforms of images: objects to be called with one, as torchvision has them, and the functions they are made of."""
+"""Transforms of images: objects to be called with one, as torchvision has them, and the functions they are made of.
+
+Must not know: datasets and networks.
+Start reading: functional.py (the functions), then transforms.py (the objects).
+"""
 
 from tracejit.vision.transforms import functional
 from tracejit.vision.transforms.augmentations import (
