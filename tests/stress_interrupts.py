@@ -30,7 +30,7 @@ import numpy as np
 import tracejit as T
 from tracejit import nn, optim
 from tracejit.capture.frame import current
-from tracejit.compiled.compile import _recording
+from tracejit.compiled.tier_policy import recording_turn
 from tracejit.config import override
 from tracejit.core.collection import _holds
 from tracejit.core.interpreter import pushed_anywhere, state
@@ -262,7 +262,7 @@ def settled(tally: Tally, where: str) -> None:
         "grad mode": not state.grad_enabled,
     }
     ticket = Ticket()
-    found["turn taken"] = not _recording.take(ticket)
+    found["turn taken"] = not recording_turn.take(ticket)
     ticket.over = True
     for what, wrong in found.items():
         if wrong:

@@ -47,7 +47,7 @@ def is_in_pieces(compiled: Any, calls: int = CALLS, recordings: int = 1) -> bool
 
 
 def paths_of_pieces(compiled: Any) -> list[int]:
-    return [part.stats.traces for part in compiled._pieces.parts]
+    return [part.stats.traces for part in compiled._table.pieces.parts]
 
 
 # -- programs

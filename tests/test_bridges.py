@@ -29,20 +29,20 @@ def hot_soon() -> Iterator[None]:
 
 def counted(compiled: Any) -> list[int]:
     """The numbers with which machine code has asked Python to go on."""
-    numbers, go_on = list[int](), compiled._paths[1]
+    numbers, go_on = list[int](), compiled._table.slots[1]
 
     def count(args: Any, kwargs: Any, number: int, *others: Any) -> Any:
         numbers.append(number)
         return go_on(args, kwargs, number, *others)
 
-    compiled._paths[1] = count
+    compiled._table.slots[1] = count
     return numbers
 
 
 def all_hot(compiled: Any, calls: Any) -> None:
     for _ in range(60):
         calls()
-    assert all(entry.machine is not None for entry in compiled._entries), compiled.explain()
+    assert all(entry.machine is not None for entry in compiled._table.entries), compiled.explain()
 
 
 def three_sides(x: Any) -> Any:
@@ -70,13 +70,16 @@ def test_exits_and_bridges_are_counted_and_settled_as_if_python_had_handed_over(
     compiled = T.compile(lambda x: x * 2 if x.sum() > 0 else x * 3)
     sides = [T.ones(2), -T.ones(2)]
     all_hot(compiled, lambda: [compiled(x) for x in sides])
-    exits, bridges, seen = compiled.stats.exits, compiled.stats.bridges, compiled._settling._seen
+    exits, bridges, seen = compiled.stats.exits, compiled.stats.bridges, compiled._policy.accounts._window_calls
     for _ in range(320):
         for x in sides:
             compiled(x)
     assert compiled.stats.exits == exits + 320
     assert abs(compiled.stats.bridges - bridges - 320) <= 32
-    assert (compiled._settling._seen - seen) % 64 in {*range(33), *range(64 - 33, 64)}  # windows were closed meanwhile
+    assert (compiled._policy.accounts._window_calls - seen) % 64 in {
+        *range(33),
+        *range(64 - 33, 64),
+    }  # windows were closed meanwhile
 
 
 def test_a_bridge_whose_guards_fail_leaves_the_call_to_python_with_the_exit_that_was_taken_first() -> None:
@@ -133,8 +136,8 @@ def test_nothing_is_kept_and_nothing_freed_too_early_along_bridges() -> None:
 
     for x in SIDES * 40:
         compiled(x)
-    exits = [e for entry in compiled._entries for trace in entry.traces for e in trace.exits.values()]
-    things = [*SIDES, *exits, *[entry.machine for entry in compiled._entries]]
+    exits = [e for entry in compiled._table.entries for trace in entry.traces for e in trace.exits.values()]
+    things = [*SIDES, *exits, *[entry.machine for entry in compiled._table.entries]]
 
     def counts() -> list[int]:
         return [sys.getrefcount(thing) for thing in things]
@@ -163,10 +166,10 @@ def test_what_most_calls_lead_to_is_tried_first() -> None:
 def test_a_path_that_was_dropped_is_no_bridge_any_more() -> None:
     compiled = T.compile(three_sides)
     all_hot(compiled, lambda: [compiled(x) for x in SIDES])
-    for entry in compiled._entries:
+    for entry in compiled._table.entries:
         entry.uses_seen = entry.uses
     compiled(SIDES[0])
-    assert compiled._drop_unused() and len(compiled._entries) < 8
-    assert all(e.bridge is None for entry in compiled._entries for trace in entry.traces for e in trace.exits.values())
+    assert compiled._policy.drop_unused() and len(compiled._table.entries) < 8
+    assert all(e.bridge is None for entry in compiled._table.entries for trace in entry.traces for e in trace.exits.values())
     for x in SIDES * 3:
         np.testing.assert_allclose(compiled(x).numpy(), three_sides(x).numpy(), rtol=1e-6)

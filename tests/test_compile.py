@@ -23,10 +23,11 @@ import pytest
 
 import tracejit as T
 from tracejit.capture.reasons import make
-from tracejit.compiled import compile as compiling
-from tracejit.compiled.compile import CompiledFunction, FullGraphError
+from tracejit.compiled import recording_driver
+from tracejit.compiled.compile import FullGraphError
 from tracejit.compiled.executable import Executable, UnsupportedProgram
 from tracejit.compiled.recorded_path import Entry
+from tracejit.compiled.recording_driver import RecordingDriver
 from tracejit.config import override
 from tracejit.core import aside as module
 
@@ -371,7 +372,7 @@ def test_sizes_that_come_once_and_pay_keep_nobody_else_out() -> None:
         before = compiled.stats.compiled_calls
         for _ in range(100):
             compiled(cube)
-    assert compiled.stats.compiled_calls - before > 80 and compiled._often <= 8, compiled.explain()
+    assert compiled.stats.compiled_calls - before > 80 and compiled._policy._calls_of_new_size <= 8, compiled.explain()
 
 
 def test_sizes_must_come_twice_as_often_where_earlier_ones_went_out_of_use_too_soon() -> None:
@@ -385,7 +386,7 @@ def test_sizes_must_come_twice_as_often_where_earlier_ones_went_out_of_use_too_s
                 for _ in range(6):
                     assert compiled(T.ones(n)).item() == 2 * n
             recorded.append(compiled.stats.programs_compiled - before)
-    assert recorded[0] >= 80 and compiled._often >= 8 and recorded[2] == 0
+    assert recorded[0] >= 80 and compiled._policy._calls_of_new_size >= 8 and recorded[2] == 0
 
 
 def test_there_are_no_more_sizes_with_paths_than_allowed_and_as_many_others_beside_them() -> None:
@@ -407,7 +408,7 @@ def test_each_layout_of_an_argument_is_recorded_once() -> None:
     assert compiled.stats.compiled_calls == 9
 
 
-def test_exits_hand_over_along_bridges_without_running_an_entry_twice() -> None:
+def test_calls_follow_bridges_without_running_an_entry_twice() -> None:
     def function(x: T.Tensor) -> T.Tensor:
         while x.sum() > 0:
             x = x - 1
@@ -492,13 +493,11 @@ def test_a_function_that_could_not_be_recorded_is_tried_again_now_and_then() -> 
 
 
 def test_a_program_that_cannot_be_compiled_is_reported_and_the_result_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["tracejit.compiled.compile"]  # the name in the package is the function
-
     class Broken:
         def __init__(self, *arguments: object) -> None:
             raise ArithmeticError("broken")
 
-    monkeypatch.setattr(module, "Executable", Broken)
+    monkeypatch.setattr(recording_driver, "Executable", Broken)
     counted = T.zeros(1)
 
     def function(x: T.Tensor) -> T.Tensor:
@@ -759,7 +758,7 @@ def test_an_exit_that_led_to_a_recorded_path_is_recorded_again_now_and_then(monk
     compiled = T.compile(lambda x: x + 1 if x.sum() > 0 else x - 1)
     up, down = T.ones(2), -T.ones(2)
     compiled(up)
-    (entry,) = compiled._entries
+    (entry,) = compiled._table.entries
     entry.eager_exits[1] = [0, 64]  # as if a call close to the threshold had taken the exit, and then the recorded path
     for _ in range(64):
         assert compiled(down).tolist() == [-2.0, -2.0]
@@ -781,7 +780,7 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._event = threading.Event()
-        for owner, name in ((CompiledFunction, "_made"), (Executable, "_built_backward")):
+        for owner, name in ((RecordingDriver, "_build"), (Executable, "_built_backward")):
             monkeypatch.setattr(owner, name, self._late(getattr(owner, name)))
 
     def _late(self, make: Any) -> Any:
@@ -817,7 +816,7 @@ def test_calls_run_eagerly_and_are_not_recorded_while_their_program_is_compiled_
     assert told.startswith("polynomial: is compiled in the background; calls run eagerly meanwhile.\n")
     assert "while a program was compiled in the background 5)" in told
     assert [reason.code for reason in function.reasons] == ["compiling"]
-    held.go_on(function._arriving.work)
+    held.go_on(function._driver.pending.work)
     assert function(x).item() == pytest.approx(polynomial(x).item(), rel=1e-6)
     assert (stats.calls, stats.compiled_calls, stats.traces, stats.programs_compiled) == (7, 1, 1, 1)
     assert function.explain(verbose=True).startswith("polynomial: 1 of 7 calls ran compiled; 1 recording.\n")
@@ -830,7 +829,7 @@ def test_no_more_is_recorded_while_many_programs_wait_for_the_background(held: H
             assert function(T.ones(2)).item() == 4 + 2 * k
     assert sum(function.stats.traces for function in functions) == module._MOST_BEHIND
     assert sum(function.stats.early_calls for function in functions) == 80 - module._MOST_BEHIND
-    held.go_on(*[function._arriving.work for function in functions if function._arriving is not None])
+    held.go_on(*[function._driver.pending.work for function in functions if function._driver.pending is not None])
     for k, function in enumerate(functions):
         assert function(T.ones(2)).item() == 4 + 2 * k and function(T.ones(2)).item() == 4 + 2 * k
     assert all(function.stats.traces == 1 for function in functions)
@@ -839,7 +838,7 @@ def test_no_more_is_recorded_while_many_programs_wait_for_the_background(held: H
 def test_paths_go_on_serving_calls_while_another_one_is_compiled_in_the_background(held: Held) -> None:
     function = T.compile(lambda x: x * 2 if x.sum() > 0 else x - 1)
     function(T.ones(2))
-    held.go_on(function._arriving.work)
+    held.go_on(function._driver.pending.work)
     held._event.clear()
     for _ in range(3):
         assert function(T.ones(2)).tolist() == [2, 2] and function(-T.ones(2)).tolist() == [-2, -2]
@@ -847,7 +846,7 @@ def test_paths_go_on_serving_calls_while_another_one_is_compiled_in_the_backgrou
     assert ": 3 of 7 calls ran compiled; 2 recordings; one more path is compiled in the background.\n" in function.explain(
         verbose=True
     )
-    held.go_on(function._arriving.work)
+    held.go_on(function._driver.pending.work)
     for _ in range(2):
         assert function(T.ones(2)).tolist() == [2, 2] and function(-T.ones(2)).tolist() == [-2, -2]
     assert (function.stats.compiled_calls, function.stats.traces) == (7, 2)
@@ -857,11 +856,11 @@ def test_what_is_cleared_while_it_is_compiled_is_recorded_again(held: Held) -> N
     function = T.compile(polynomial)
     x = T.ones(3)
     function(x)
-    before = function._arriving.work
+    before = function._driver.pending.work
     function.clear()
     assert function.explain() == "polynomial: not called yet" and not function.reasons
     function(x)
-    held.go_on(before, function._arriving.work)
+    held.go_on(before, function._driver.pending.work)
     function(x)
     assert (function.stats.traces, function.stats.compiled_calls, function.stats.programs_compiled) == (1, 1, 1)
 
@@ -871,10 +870,10 @@ def test_an_error_in_the_background_is_the_reason_of_the_calls_that_follow(monke
         assert held._event.wait(60)
         raise ArithmeticError("no program")
 
-    monkeypatch.setattr(CompiledFunction, "_made", fail)
+    monkeypatch.setattr(RecordingDriver, "_build", fail)
     function = T.compile(polynomial)
     function(T.ones(3))
-    held.go_on(function._arriving.work)
+    held.go_on(function._driver.pending.work)
     with (
         override(verify=False),
         pytest.warns(RuntimeWarning, match=r"could not compile polynomial .*ArithmeticError\('no program'\)"),
@@ -892,11 +891,11 @@ def test_a_recording_for_which_there_is_no_program_is_a_reason_or_an_error_of_th
         assert held._event.wait(60)
         raise UnsupportedProgram(make("differentiable_write", "of shape [3]"))
 
-    monkeypatch.setattr(CompiledFunction, "_made", refuse)
+    monkeypatch.setattr(RecordingDriver, "_build", refuse)
     usual, full = T.compile(polynomial), T.compile(polynomial, fullgraph=True)
     for function in (usual, full):
         function(T.ones(3))
-    held.go_on(usual._arriving.work, full._arriving.work)
+    held.go_on(usual._driver.pending.work, full._driver.pending.work)
     usual(T.ones(3))
     assert "differentiable_write" in [reason.code for reason in usual.reasons]
     with pytest.raises(FullGraphError, match="differentiable_write"):
@@ -962,7 +961,7 @@ def test_gradients_are_computed_by_the_interpreter_while_their_program_is_compil
 
     expected = gradient(function)
     gradient(compiled)
-    held.go_on(compiled._arriving.work)
+    held.go_on(compiled._driver.pending.work)
     held._event.clear()
     found = [gradient(compiled) for _ in range(3)]
     stats = compiled.stats
@@ -987,7 +986,7 @@ def test_an_error_in_the_background_of_a_backward_program_is_raised_by_a_later_p
 
     function = T.compile(polynomial)
     function(leaf(1, 2))
-    held.go_on(function._arriving.work)
+    held.go_on(function._driver.pending.work)
     held._event.clear()
     monkeypatch.setattr(Executable, "_built_backward", fail)
     function(leaf(1, 2)).backward()
@@ -1013,7 +1012,7 @@ def test_a_forked_child_records_again_what_its_parent_compiles_in_the_background
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    held.go_on(function._arriving.work)
+    held.go_on(function._driver.pending.work)
     function(x)
     assert (function.stats.traces, function.stats.compiled_calls) == (1, 1)
 
@@ -1021,12 +1020,12 @@ def test_a_forked_child_records_again_what_its_parent_compiles_in_the_background
 def test_who_asks_about_a_function_finds_what_was_compiled_in_the_background(monkeypatch: pytest.MonkeyPatch, held: Held) -> None:
     function, failing = T.compile(polynomial), T.compile(lambda x: x * 2)
     function(T.ones(3))
-    held.go_on(function._arriving.work)
+    held.go_on(function._driver.pending.work)
     assert "def " in function.source() and "no call has run compiled yet; 1 recording, " in function.explain(verbose=True)
     held._event.clear()
-    monkeypatch.setattr(CompiledFunction, "_made", lambda *given: held._event.wait(60) and 1 // 0)
+    monkeypatch.setattr(RecordingDriver, "_build", lambda *given: held._event.wait(60) and 1 // 0)
     failing(T.ones(3))
-    held.go_on(failing._arriving.work)
+    held.go_on(failing._driver.pending.work)
     with override(verify=False), pytest.warns(RuntimeWarning, match="could not compile"):
         assert "[internal_error] the recorded program could not be compiled: ZeroDivisionError" in failing.explain(verbose=True)
 
@@ -1036,7 +1035,7 @@ def test_explain_tells_that_a_backward_program_could_not_be_compiled_in_the_back
 ) -> None:
     function = T.compile(polynomial)
     function(leaf(1, 2))
-    held.go_on(function._arriving.work)
+    held.go_on(function._driver.pending.work)
     held._event.clear()
     monkeypatch.setattr(Executable, "_built_backward", lambda *given: held._event.wait(60) and 1 // 0)
     function(leaf(1, 2)).backward()
@@ -1071,7 +1070,7 @@ def test_what_changes_while_a_program_is_compiled_is_seen_by_its_guards(held: He
         held._event.clear()
         function(x)
         change()
-        held.go_on(function._arriving.work)
+        held.go_on(function._driver.pending.work)
         for _ in range(2):
             model.zero_grad()
             model(x).backward()
@@ -1083,8 +1082,8 @@ def test_what_changes_while_a_program_is_compiled_is_seen_by_its_guards(held: He
             for name, p in model.named_parameters():
                 grad = expected[name]
                 assert (p.grad is None) == (grad is None) and (grad is None or np.allclose(p.grad.numpy(), grad, rtol=1e-5))
-            if function._arriving is not None:
-                held.go_on(function._arriving.work)
+            if function._driver.pending is not None:
+                held.go_on(function._driver.pending.work)
         function(x)
         assert function.stats.compiled_calls
 
@@ -1099,18 +1098,18 @@ def test_functions_inside_a_function_that_is_compiled_in_the_background_hold_its
         return x.sum()
 
     expected = outer(T.ones(2)).item()
-    first = outer._arriving.work
+    first = outer._driver.pending.work
     with override(compile_wait=30.0):
         assert outer(T.ones(2)).item() == expected
-        assert not any(function._arriving.work.has_begun for function in inner)
-    held.go_on(first, *[function._arriving.work for function in inner])
+        assert not any(function._driver.pending.work.has_begun for function in inner)
+    held.go_on(first, *[function._driver.pending.work for function in inner])
     assert outer(T.ones(2)).item() == pytest.approx(expected) and outer.stats.compiled_calls == 1
 
 
 def test_a_function_that_nobody_has_any_more_is_gone_when_its_program_is_compiled(held: Held) -> None:
     function = T.compile(lambda x: (x * 2).sum())
     function(leaf(1, 2)).backward()
-    work, gone = function._arriving.work, weakref.ref(function)
+    work, gone = function._driver.pending.work, weakref.ref(function)
     del function
     held.go_on(work)
     del work
@@ -1132,35 +1131,35 @@ def test_an_interrupt_while_a_call_waits_gives_up_its_program_which_is_recorded_
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         with override(compile_wait=60.0), pytest.raises(LookupError):
             function(x)
-        assert function._arriving is None
+        assert function._driver.pending is None
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         with pytest.raises(LookupError):
             function.warm_up(x)
-        assert not function._patience.reasons
+        assert not function._wait.reasons
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     held._event.set()
     for _ in range(2):
         assert function.warm_up(x).item() == pytest.approx(polynomial(x).item())
-    assert function.stats.compiled_calls and function._arriving is None
+    assert function.stats.compiled_calls and function._driver.pending is None
 
 
 def test_a_thread_that_was_late_to_record_does_not_take_the_place_of_what_is_compiled(
     monkeypatch: pytest.MonkeyPatch, held: Held
 ) -> None:
     function, x = T.compile(polynomial), T.ones(3)
-    turn = compiling._recording
+    turn = recording_driver.recording_turn
 
     class Late:
         def take(self, ticket: Any) -> bool:
-            monkeypatch.setattr(compiling, "_recording", turn)
+            monkeypatch.setattr(recording_driver, "recording_turn", turn)
             thread = threading.Thread(target=function, args=(x,))  # between the look and the turn
             thread.start()
             thread.join()
             return turn.take(ticket)
 
-    monkeypatch.setattr(compiling, "_recording", Late())
+    monkeypatch.setattr(recording_driver, "recording_turn", Late())
     assert function(x).item() == polynomial(x).item()
     assert (function.stats.traces, function.stats.early_calls) == (1, 0)
 
@@ -1173,7 +1172,7 @@ def test_threads_that_warm_up_do_not_leave_a_function_waiting(held: Held) -> Non
     held._event.set()
     for thread in threads:
         thread.join()
-    assert not function._patience.reasons
+    assert not function._wait.reasons
 
 
 def test_an_entry_is_translated_in_the_background_while_it_serves_calls(monkeypatch: pytest.MonkeyPatch, held: Held) -> None:
@@ -1193,7 +1192,7 @@ def test_an_entry_is_translated_in_the_background_while_it_serves_calls(monkeypa
         before = function.stats.compiled_calls
         for size in (2, 3) * 5:
             assert function(T.ones(size)).tolist() == [2.0] * size
-        assert all(entry.machine for entry in function.entries()) and len(function._sized.items[1]) == 2
+        assert all(entry.machine for entry in function.entries()) and len(function._table.size_table.items[1]) == 2
         assert function.stats.compiled_calls == before + 10
 
 
@@ -1213,7 +1212,7 @@ def test_an_entry_that_was_translated_in_the_background_is_known_although_anothe
         assert function.explain()  # puts the new path in place
         function(T.ones(3))
         function(T.ones(2))
-        assert function._entries[0].machine and function._sized.items is not None
+        assert function._table.entries[0].machine and function._table.size_table.items is not None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

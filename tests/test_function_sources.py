@@ -62,7 +62,7 @@ def check(step, config):
         result = step(x, config)
     expected = step.__wrapped__(x, config)
     assert result.shape == () and (result - expected).abs() < 1e-6, (result, expected)
-    print("compiled", step.stats.compiled_calls, step._fullgraph)
+    print("compiled", step.stats.compiled_calls, step._options.fullgraph)
 """
 CHECK = "check(step, Config(2.0))\n"
 
@@ -245,15 +245,20 @@ def test_functions_of_modules_that_cloudpickle_takes_by_value_are_pickled_with_t
     finally:
         cloudpickle.unregister_pickle_by_value(module)
     copy = pickle.loads(data)
-    assert copy is not decorated and copy._fullgraph and copy._symbolic.dynamic is False
+    assert copy is not decorated and copy._options.fullgraph and copy._options.dynamic is False
     assert b"def test_functions_of_modules_that_cloudpickle_takes_by_value" in data
     assert [copy(T.ones(2)).tolist() for _ in range(2)] == [[2.0, 2.0]] * 2 and copy.stats.compiled_calls == 1
 
 
 def test_options_of_compiled_objects_are_pickled() -> None:
     copy = pickle.loads(pickle.dumps(T.compile(T.nn.Linear(2, 2), fullgraph=True, dynamic=True, backend="numba", wait=True)))
-    assert isinstance(copy, T.nn.Linear) and copy._fullgraph and copy._backend == "numba" and copy._symbolic.dynamic is True
-    assert copy._patience.reasons == [T.compile]
+    assert (
+        isinstance(copy, T.nn.Linear)
+        and copy._options.fullgraph
+        and copy._options.backend == "numba"
+        and copy._options.dynamic is True
+    )
+    assert copy._wait.reasons == [T.compile]
 
 
 TEXT = """

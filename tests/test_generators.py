@@ -329,7 +329,7 @@ def test_entries_that_draw_become_machine_code() -> None:
     with override(hot_calls=2):
         for _ in range(6):
             compiled(T.ones(2))
-    assert compiled._front is not None and compiled._front.machine is not None, compiled.explain()
+    assert compiled._table.first is not None and compiled._table.first.machine is not None, compiled.explain()
 
 
 def test_comparing_with_eager_calls_takes_no_draws() -> None:

@@ -33,7 +33,7 @@ def hot_soon() -> Any:
 def heated(function: Any, *args: Any) -> Any:
     for _ in range(HOT + 1):
         function(*args)
-    assert function._front.machine is not None, function.explain()
+    assert function._table.first.machine is not None, function.explain()
     return function
 
 
@@ -42,9 +42,9 @@ def test_a_path_becomes_machine_code_when_it_has_served_so_many_calls() -> None:
     x = tj.ones(3)
     for _ in range(HOT):
         f(x)
-    assert f._front.machine is None and f"until {HOT} were served" in f.explain(verbose=True)
+    assert f._table.first.machine is None and f"until {HOT} were served" in f.explain(verbose=True)
     f(x)
-    assert f._front.machine is not None and "calls: from machine code" in f.explain(verbose=True)
+    assert f._table.first.machine is not None and "calls: from machine code" in f.explain(verbose=True)
     before = f.stats.compiled_calls
     assert f(x).tolist() == [3.0, 3.0, 3.0] and f.stats.compiled_calls == before + 1
 
@@ -54,7 +54,7 @@ def test_a_very_long_path_stays_in_python(monkeypatch: pytest.MonkeyPatch) -> No
     f = tj.compile(lambda x: x + 1)
     for _ in range(HOT + 3):
         assert f(tj.ones(2)).tolist() == [2.0, 2.0]
-    assert f._front.machine is None and "statements (10 at most)" in f.explain(verbose=True)
+    assert f._table.first.machine is None and "statements (10 at most)" in f.explain(verbose=True)
 
 
 def test_zero_hot_calls_leave_paths_in_python() -> None:
@@ -62,7 +62,7 @@ def test_zero_hot_calls_leave_paths_in_python() -> None:
         f = tj.compile(lambda x: x + 1)
         for _ in range(300):
             f(tj.ones(2))
-        assert f._front.machine is None and "calls: from Python" in f.explain(verbose=True)
+        assert f._table.first.machine is None and "calls: from Python" in f.explain(verbose=True)
 
 
 def test_functions_that_call_functions_with_cells_become_machine_code_and_see_what_is_in_them() -> None:
@@ -106,7 +106,7 @@ def test_an_exit_hands_over_with_the_same_arguments() -> None:
     for _ in range(4 * HOT):
         assert f(positive, 2.0).tolist() == [2.0, 4.0]
         assert f(negative, 2.0).tolist() == [0.5, 1.0]
-    assert all(entry.machine is not None for entry in f._entries if entry is f._front)
+    assert all(entry.machine is not None for entry in f._table.entries if entry is f._table.first)
     assert f.stats.exits > 0
 
 
@@ -181,7 +181,7 @@ def test_training_steps_are_eagers_steps() -> None:
         x, target = tj.randn(4, 6), tj.tensor([0, 1, 2, 1])
         losses = [run(x, target).item() for _ in range(4 * HOT)]
         if compiled:
-            assert run._front.machine is not None, run.explain()
+            assert run._table.first.machine is not None, run.explain()
             optimizer.param_groups[0]["lr"] = 0.5
         else:
             optimizer.param_groups[0]["lr"] = 0.5
@@ -277,7 +277,7 @@ def test_a_compiled_method_and_a_compiled_module_are_served_from_machine_code() 
     expected = model.inner(x).relu().tolist()
     for _ in range(HOT + 3):
         np.testing.assert_allclose(model(x).tolist(), expected, rtol=1e-6)
-    assert Model.forward._front.machine is not None
+    assert Model.forward._table.first.machine is not None
     model.inner = nn.Linear(3, 5)
     assert model(x).shape == (4, 5)
 
@@ -376,8 +376,8 @@ def test_objects_made_anew_for_each_call_are_looked_at_without_a_table() -> None
         for k in range(450):
             assert f(tj.ones(2), Scale(w, float(k))).tolist() == [4.0 * k] * 2
             assert kept(tj.ones(2), same).tolist() == [8.0, 8.0]
-    assert f._front.machine is not None and cell_of(f._front.run) is None
-    assert kept._front.machine is not None and (cell_of(kept._front.run) is not None) == supported()
+    assert f._table.first.machine is not None and cell_of(f._table.first.run) is None
+    assert kept._table.first.machine is not None and (cell_of(kept._table.first.run) is not None) == supported()
     assert f.stats.eager_calls == kept.stats.eager_calls == 1
     other = Scale(w, 2.0)
     other.name = "other"
@@ -404,7 +404,7 @@ def test_gradients_through_modules_made_anew_for_each_call_outlive_that_their_pa
                 continue
             total.backward()
             assert model.weight.grad is not None and model.weight.grad.tolist() == [[2.0 * k] * 3] * 2
-    assert f._front.machine is not None and cell_of(f._front.run) is None and f.stats.eager_calls == 1
+    assert f._table.first.machine is not None and cell_of(f._table.first.run) is None and f.stats.eager_calls == 1
     for k, model, total in waiting:
         total.backward()
         assert model.weight.grad is not None and model.weight.grad.tolist() == [[2.0 * k] * 3] * 2

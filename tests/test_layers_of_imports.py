@@ -67,7 +67,11 @@ MEETING = [
     {"executable", "placing", "hot_entry", "backward_call", "eager_tape", "side_trace"},
     {"report", "dispatch"},
     {"recorded_path"},
-    {"settling", "symbolic_paths", "pieces"},
+    {"accounts", "symbolic_paths", "pieces", "options"},
+    {"diagnostics", "path_table"},
+    {"promotion", "tier_policy"},
+    {"recording_driver"},
+    {"bridges"},
     {"compile", "cache"},
     {"_dynamo", "shadow", "compiler"},
 ]

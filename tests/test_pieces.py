@@ -663,7 +663,7 @@ def test_a_function_whose_steps_go_either_way_is_taken_to_pieces(function: Any, 
     assert compiled.stats.calls == 30
     assert compiled.explain().startswith(f"{function.__qualname__}: runs in pieces, since ")
     assert f"  {function.__qualname__}, a step of line " in compiled.explain(verbose=True)
-    (part,) = compiled._pieces.parts
+    (part,) = compiled._table.pieces.parts
     assert part.stats.compiled_calls > 0.8 * part.stats.calls > 80, compiled.explain()
 
 
@@ -821,7 +821,7 @@ def test_a_defect_of_cutting_is_reported_and_the_call_goes_on(monkeypatch: pytes
     def fails(*given: Any) -> Any:
         raise KeyError("a defect")
 
-    monkeypatch.setattr("tracejit.compiled.compile.in_pieces", fails)
+    monkeypatch.setattr("tracejit.compiled.tier_policy.in_pieces", fails)
     with override(verify=False), pytest.warns(RuntimeWarning, match="take to pieces"):
         assert _compared(_either_way, lambda k: (_rows(k),)).stats.piecewise_calls == 0
 

@@ -71,7 +71,7 @@ def test_right_programs_have_no_differences_and_results_are_eager_ones() -> None
         for _ in range(3):
             result = fn(x)
             assert np.array_equal(result._array, net(x)._array)
-            assert result._node is not None and result._node.name != f"CompiledBackward[{fn._name()}]"
+            assert result._node is not None and result._node.name != f"CompiledBackward[{fn._diagnostics.name}]"
     assert watch.compared == 3 and watch.differences == [] and fn.stats.traces == 1
 
 

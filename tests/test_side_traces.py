@@ -47,7 +47,7 @@ def inputs(count: int = 16) -> list[Any]:
 
 def sides(compiled: Any) -> list[Trace]:
     """All side traces, from those that lead on from root traces."""
-    return [trace for entry in compiled._entries for trace in entry.traces[1:]]
+    return [trace for entry in compiled._table.entries for trace in entry.traces[1:]]
 
 
 def run_often(compiled: Any, calls: list[Any], times: int = 60) -> None:
@@ -163,7 +163,7 @@ def left_and_side(compiled: Any, calls: list[Any]) -> tuple[Any, Any, int]:
     """Machine code of a path, that of a side trace from it, and the exit in between."""
     with T.no_grad():
         run_often(compiled, calls, 300)
-    for entry in compiled._entries:
+    for entry in compiled._table.entries:
         for (number, _), side in entry.traces[0].sides.items():
             if isinstance(side, Trace):
                 return entry.machine, side.machine, number
@@ -213,10 +213,10 @@ def test_paths_that_are_dropped_take_their_side_traces_with_them() -> None:
     with T.no_grad():
         run_often(compiled, some, 100)
         assert sides(compiled)
-        gone = compiled._entries[0]
-        for entry in compiled._entries[1:]:
-            entry.part([gone])
-        rest = compiled._entries[1:]
+        gone = compiled._table.entries[0]
+        for entry in compiled._table.entries[1:]:
+            entry.unlink([gone])
+        rest = compiled._table.entries[1:]
         for entry in rest:
             for trace in entry.traces:
                 assert gone not in trace.entries

@@ -214,7 +214,7 @@ def refuse(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def test_calls_of_all_sizes_stay_in_machine_code(hot_soon: Any) -> None:
     f = of_sizes(lambda x, k=2: x * k + x.sum(), 3, 5, 4)
-    f._paths[0] = refuse
+    f._table.slots[0] = refuse
     for n in (3, 4, 5, 5, 3):
         assert f(tj.ones(n)).tolist() == [2.0 + n] * n
     assert sorted(entry.executable.counter[0] for entry in f.entries()) == [HOT + 3] * 3  # of the third size the first call, too
@@ -227,7 +227,7 @@ def test_calls_with_batches_of_all_sizes_stay_in_machine_code(hot_soon: Any) -> 
     for n in (3, 5, 4):
         for _ in range(HOT + 2):
             f({"x": tj.ones(n), "y": (tj.ones(n),)})
-    f._paths[0] = refuse
+    f._table.slots[0] = refuse
     for n in (3, 4, 5, 5, 3):
         assert f({"x": tj.ones(n), "y": (tj.ones(n),)}).tolist() == [2.0 + n] * n
     with pytest.raises(AssertionError, match="served by Python"):
@@ -252,14 +252,14 @@ def test_an_exit_of_the_path_of_the_sizes_leads_on_from_that_path(hot_soon: Any)
     for n in (3, 4, 5):
         for _ in range(3):
             assert f(-tj.ones(n)).tolist() == [-2.0] * n and f(tj.ones(n)).tolist() == [2.0] * n
-    assert f.stats.traces == recorded + 3 and all(entry.bridges.get(1) for (entry, *_) in f._by_sizes.values())
+    assert f.stats.traces == recorded + 3 and all(entry.bridges.get(1) for (entry, *_) in f._table.by_sizes.values())
 
 
 def test_a_function_that_forgets_its_paths_forgets_their_sizes(hot_soon: Any) -> None:
     f = of_sizes(lambda x: x * 2, 3, 4)
     f.clear()
     assert f(tj.ones(4)).tolist() == [2.0] * 4 and f.stats.traces == 1
-    assert f._sized.items is None
+    assert f._table.size_table.items is None
 
 
 def test_threads_may_put_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def replayed(model, x, *, times=3):
 
 
 def state_of(compiled):
-    return compiled._entries[0].run.__globals__["state_of"][0]
+    return compiled._table.entries[0].run.__globals__["state_of"][0]
 
 
 def assert_like_eager(compiled, model, x):
@@ -307,7 +307,7 @@ def test_the_entry_does_not_grow_with_the_model():
     def lines(count):
         model, x = Scale(count), tracejit.ones(2)
         compiled = replayed(model, x)
-        entry = compiled._entries[0]
+        entry = compiled._table.entries[0]
         text = entry.recording.text(entry.executable.body())
         return len(text[text.index("def entry") :].splitlines())
 

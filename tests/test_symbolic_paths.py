@@ -258,13 +258,13 @@ LINEAR = nn.Linear(4, 3)
 def test_loops_of_the_library_are_recorded_twice_whatever_their_lengths(name: str) -> None:
     compiled = with_rows(OVER_TIME[name], LONG, rtol=2e-4, atol=2e-6)
     assert compiled.stats.traces == 2 and compiled.stats.instances == len(LONG) - 2, compiled.explain()
-    assert not any(region.is_refuted for path in compiled._symbolic.paths for region in path.regions)
+    assert not any(region.is_refuted for path in compiled._table.symbolic.paths for region in path.regions)
 
 
 def test_the_places_of_the_last_steps_are_symbolic_in_gradients_too() -> None:
     compiled = with_rows(read_by_the_last_steps, (20, 31, 44, 57, 23, 80), rtol=2e-5, atol=1e-6)
     assert compiled.stats.traces == 2 and compiled.stats.instances == 4, compiled.explain()
-    assert not any(region.is_refuted for path in compiled._symbolic.paths for region in path.regions)
+    assert not any(region.is_refuted for path in compiled._table.symbolic.paths for region in path.regions)
 
 
 def leaves(value: Any) -> list[Any]:
@@ -533,7 +533,7 @@ def test_ragged_lists_need_two_recordings_for_all_their_lengths() -> None:
 def regions(compiled: Any) -> list[int]:
     """How many sizes each region of programs has served."""
     assert not refuted(compiled)
-    return [region.instances for path in compiled._symbolic.paths for region in path.regions]
+    return [region.instances for path in compiled._table.symbolic.paths for region in path.regions]
 
 
 def test_loops_that_are_cut_into_more_chunks_for_larger_sizes_are_one_program() -> None:
@@ -592,7 +592,7 @@ def test_parts_of_an_instance_are_made_when_somebody_asks_and_are_those_of_its_s
         for n in (5, 7, 9, 12, 33, 20, 21):
             compiled(*rows(n)).backward()
             assert compiled(*rows(n)).requires_grad
-    entry = compiled._entries[-1]
+    entry = compiled._table.entries[-1]
     made, program = entry.executable, entry.executable.program
     assert made._general is not None and made.__dict__.keys().isdisjoint({"pure", "graph"}) and program._of_sizes is not None
     assert made.is_as_made(entry.recording) and program._of_sizes is None
@@ -1014,7 +1014,7 @@ def test_programs_in_which_a_number_has_lost_its_size_are_found_and_not_used(
             function(y).backward()
             assert x.grad is not None and y.grad is not None
             np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-4, atol=1e-6)
-    regions = [region for path in compiled._symbolic.paths for region in path.regions]
+    regions = [region for path in compiled._table.symbolic.paths for region in path.regions]
     assert regions and all(region.is_refuted or region.instances == 1 for region in regions)
 
 
@@ -1163,7 +1163,7 @@ def test_numbers_that_stay_for_some_sizes_are_others_for_further_ones(
 
 
 def refuted(compiled: Any) -> list[Any]:
-    return [region for path in compiled._symbolic.paths for region in path.regions if region.is_refuted]
+    return [region for path in compiled._table.symbolic.paths for region in path.regions if region.is_refuted]
 
 
 def _pieces(x: T.Tensor) -> T.Tensor:
@@ -1228,7 +1228,7 @@ def test_programs_that_are_others_for_some_sizes_by_chance_serve_the_others() ->
         x, y = T.arange(n).float(), T.ones(m)
         assert plain(compiled(x, y)) == plain(exact(function, x, y))
     assert not refuted(compiled) and compiled.stats.traces == 2
-    assert sum(region.instances for path in compiled._symbolic.paths for region in path.regions) == 3, compiled.explain()
+    assert sum(region.instances for path in compiled._table.symbolic.paths for region in path.regions) == 3, compiled.explain()
 
 
 def test_programs_with_steps_of_python_and_no_sizes_are_made_for_each_size() -> None:
@@ -1239,7 +1239,7 @@ def test_programs_with_steps_of_python_and_no_sizes_are_made_for_each_size() -> 
     for n, m in ((5, 5), (6, 7), (9, 1), (4, 1), (9, 1)):
         assert compiled(T.ones(n), T.arange(m).flip(0)).tolist() == list(range(m))
     assert compiled.stats.traces == 3 and not refuted(compiled), compiled.explain()
-    assert all(path.needs_host for path in compiled._symbolic.paths)
+    assert all(path.needs_host for path in compiled._table.symbolic.paths)
 
 
 def test_errors_of_slices_are_eagers_errors_for_numbers_that_are_no_integers() -> None:
@@ -1566,7 +1566,7 @@ def test_gradients_of_means_make_no_program_for_each_size(dtype: Any) -> None:
         x = T.tensor(np.random.default_rng(n).normal(size=(n, 4)), dtype=dtype)
         for a, b in zip(compiled(x), function(x), strict=True):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12 if dtype is T.float64 else 1e-4, atol=1e-6)
-    (path,) = compiled._symbolic.paths
+    (path,) = compiled._table.symbolic.paths
     assert [region.instances for region in path.regions] == [9] and not path.regions[0].is_refuted, compiled.explain()
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from tracejit.capture.frame import current
+from tracejit.compiled.accounts import forget_code
 from tracejit.compiled.compile import compile, compiled_functions
-from tracejit.compiled.settling import forget_code
 from tracejit.config import config
 from tracejit.core.compiler import calling_with, disabled
 from tracejit.core.missing import missing_names

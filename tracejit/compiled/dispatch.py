@@ -1,4 +1,7 @@
-"""From a call of a compiled function that no machine code serves to what serves it: the entry in front, or whoever goes on from there.
+"""From a call of a compiled function that no machine code serves to what serves it: the first slot, and the fallback behind it.
+
+The *slots* of a compiled function are a list: what serves a call first (SERVE), what to do when that answers with an Exit (FALLBACK), the
+two that machine code reads (cpython/dispatcher.py: FRONT, SIZED), and the function (OWNER).  The table of paths fills them (path_table.py).
 
 It must not know of entries but how they are called and that they may answer with an Exit.
 """
@@ -6,14 +9,18 @@ It must not know of entries but how they are called and that they may answer wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from tracejit.capture.recording.entry import MISS, Exit
 from tracejit.config import config, watch
 from tracejit.core.interpreter import ask_always, pushed_anywhere, state
 from tracejit.cpython.dispatcher import UNSERVED
 
-__all__ = ["compared", "dispatching", "leaving", "nothing_recorded"]
+__all__ = ["FALLBACK", "OWNER", "SERVE", "compared", "dispatching", "leaving", "nothing_recorded"]
+
+SERVE: Final = 0
+FALLBACK: Final = 1
+OWNER: Final = 4
 
 _EAGER = state.base
 compared: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None] = [None]
@@ -21,12 +28,12 @@ compared: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None] = [
 
 
 def nothing_recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Stands for the entry in front while there is none."""
+    """Serves a call while there is no entry to try."""
     return MISS
 
 
-def dispatching(paths: list[Any]) -> Callable[..., Any]:
-    """The function that serves calls which no machine code does.  paths: [the entry tried first, what to do when it does not serve one]."""
+def dispatching(slots: list[Any]) -> Callable[..., Any]:
+    """The function that serves calls which no machine code does."""
 
     def dispatch(*args: Any, **kwargs: Any) -> Any:
         if pushed_anywhere[0]:
@@ -35,19 +42,18 @@ def dispatching(paths: list[Any]) -> Callable[..., Any]:
             if state.compilation_off or not config.enabled:
                 return UNSERVED
             if compared[0] is not None:
-                return compared[0](paths[1].__self__, args, kwargs)
-        result = paths[0](args, kwargs)
-        return result if result.__class__ is not Exit else paths[1](args, kwargs, result.number)
+                return compared[0](slots[OWNER], args, kwargs)
+        result = slots[SERVE](args, kwargs)
+        return result if result.__class__ is not Exit else slots[FALLBACK](args, kwargs, result.number)
 
     return dispatch
 
 
-def leaving(paths: list[Any], entry: Any = None) -> Callable[..., Any]:
-    """What machine code calls where an entry, the one in front if it is not said which, did not serve the call, nor those that machine code
-    went on to from there."""
+def leaving(slots: list[Any], entry: Any = None) -> Callable[..., Any]:
+    """What machine code calls where an entry, the first one if none is given, did not serve the call, nor those along its bridges."""
 
     def leave(exit_taken: Exit, *args: Any) -> Any:
-        return paths[1](args, {}, exit_taken.number, entry, exit_taken.counter)
+        return slots[FALLBACK](args, {}, exit_taken.number, entry, exit_taken.counter)
 
     return leave
 

@@ -1,6 +1,6 @@
-"""One recorded path of a compiled function: what serves its calls, and where its exits went.
+"""One recorded path of a compiled function: what serves its calls, and the bridges from its exits to other paths.
 
-It must not know of the other paths of the function, but for the bridges to them.
+It must not know of the other paths of the function, but for these bridges.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import gc
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any
 
@@ -27,15 +28,13 @@ from tracejit.replay.ir import Distinct, Same, Statement, names, walk
 from tracejit.report.debug import DebugLog
 from tracejit.runtime.program import Program
 
-__all__ = ["FIRST_WAIT", "Entry", "same_objects"]
+__all__ = ["FIRST_WAIT", "Entry", "PathState", "same_objects"]
 
 _TABLES = (list, tuple, int, float, complex, str, bytes)
 _FEW = 200  # guards that machine code looks at in a few microseconds
-_HOPS = range(
-    31, 1024
-)  # calls that machine code hands over to a bridge before they are accounted for: more where many were already
-_PART = 16  # of all that went on from an exit
-_ELEMENTS = 4096  # that a program goes through in a unit of settling.py
+_HOPS = range(31, 1024)  # calls along a bridge without Python before they are accounted for: more where many were already
+_PART = 16  # of all calls along a bridge
+_ELEMENTS = 4096  # that a program goes through in a unit of accounts.py
 _BYTES = 8  # that it reads and writes for an element
 _LEAST = 2048  # elements that a side trace need not compute, or it is not made: about a microsecond
 _ANOTHER = 512  # units that a path for other sizes costs whose programs are there, and for each operation
@@ -44,53 +43,65 @@ _OFTEN = 4  # recordings of one path, which served no call in between
 FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 
 
+class PathState(Enum):
+    """How calls reach the program of a path.  While the program itself is compiled there is no Entry but a PendingPath
+    (recording_driver.py).
+
+    ::
+
+                                     hot_calls served                     translated
+        PendingPath --installed--> RECORDED -----------> TRANSLATING ---------------> MACHINE_CODE
+                                      ^                    |     |
+                                      +---- lost by a fork-+     +-- cannot be --> INTERPRETED
+
+        each of them -- dropped: it served too few calls, or clear(), or the function runs in pieces --> DROPPED
+    """
+
+    RECORDED = auto()
+    """Through generated Python, which counts them."""
+    TRANSLATING = auto()
+    """Through generated Python, while that is translated to machine code."""
+    INTERPRETED = auto()
+    """Through generated Python for good; `Entry.obstacle` says why."""
+    MACHINE_CODE = auto()
+    """Through machine code alone."""
+    DROPPED = auto()
+    """By no new call: the path is in the table no more."""
+
+
 class Entry:
-    """One recorded path: the generated function, its executable, and where its exits went."""
+    """One recorded path: the generated function, its executable, and the bridges from its exits."""
 
     __slots__ = (
-        "_again",
-        "_elements",
-        "_operations",
-        "_served_seen",
-        "body",
-        "bridges",
-        "eager_exits",
-        "executable",
-        "interpreted_for",
-        "is_sized",
-        "lost",
-        "machine",
-        "recording",
-        "run",
-        "sizes",
-        "traces",
-        "uses_seen",
-    )
+        "_elements", "_operations", "_repeats", "_served_seen", "body", "bridges", "eager_exits", "executable", "is_sized", "machine",
+        "obstacle", "recording", "run", "sizes", "state", "traces", "unbridged", "uses_seen",
+    )  # fmt: skip
 
     def __init__(
         self, recording: Recording, executable: Executable, log: DebugLog | None, promote: Callable[[Entry], None]
     ) -> None:
-        """promote: called with this entry when it should become machine code."""
+        """promote: called with this entry when it has served `config.hot_calls` calls."""
         self.recording = recording
         self.executable = executable
         self.body = body = executable.body()
 
         self.run = recording.build_entry(body, config.hot_calls, lambda: promote(self))
         self.machine: Any = None
-        self.interpreted_for = ""  # what stood in the way of machine code
+        self.state = PathState.RECORDED
+        self.obstacle = ""  # why it is INTERPRETED
         root = Trace(executable, executable.program, executable.operations, body, entries=(self,))
         self.traces: tuple[Trace, ...] = (root,)  # and the side traces that lead here
         if log is not None:
             log.entry(recording.text(body))
-        self.bridges: dict[int, Entry] = {}  # what went on from an exit last time, and from a miss (0)
+        self.bridges: dict[int, Entry] = {}  # from an exit, and from a miss (0): the entry that served the last such call
         self.eager_exits: dict[
             int, list[int]
-        ] = {}  # exits that led to a recorded path: [eager calls since, how many to wait for]
-        self.lost = [0, 0]  # exits without a bridge since one that no entry served and none had room for, how many to wait for
+        ] = {}  # exits that a recorded path stands for: [eager calls since, how many to wait for]
+        self.unbridged = [0, 0]  # exits without a bridge since all entries were asked in vain, how many not to ask them for
         self.sizes: Shapes = ()  # of the arguments of the recorded call
         self.is_sized = False  # whether it serves no calls of other sizes
-        self.uses_seen = 0  # at the last look for entries that are not used
-        self._again = 0, 0  # how often it was recorded once more, and its uses at that time
+        self.uses_seen = 0  # at the last search for unused entries
+        self._repeats = 0, 0  # how often it was recorded once more, and its uses at that time
         self._operations = len(recording.graph.nodes) if recording.graph is not None else 0
         self._served_seen = 0
         self._elements: tuple[int, int] | None = None
@@ -107,11 +118,19 @@ class Entry:
             run = recording.build_entry(body)
         return recording, body, run, machine_entry(recording, body, run)
 
-    def become(self, recording: Recording, body: Body, run: Any, machine: Any) -> None:
-        """Serve calls by what `translate` has made."""
-        self.recording, self.body, self.run, self.machine = recording, body, run, machine
+    def become(self, recording: Recording, body: Body, run: Any, machine: Any) -> bool:
+        """Serve calls by what `translate` has made, unless the entry was dropped meanwhile.  Whether it does."""
         own = self.traces[0]
+        if self.state is not PathState.TRANSLATING:
+            return False
+        self.recording, self.body, self.run, self.machine, self.state = recording, body, run, machine, PathState.MACHINE_CODE
         own.body, own.machine = body, machine
+        return True
+
+    def keep_interpreted(self, obstacle: str) -> None:
+        """Serve calls through Python from now on, since `obstacle` stands in the way of machine code."""
+        if self.state is PathState.TRANSLATING:
+            self.obstacle, self.state = obstacle, PathState.INTERPRETED
 
     def side_trace(self, source: Trace, number: int) -> Trace | str:
         """Machine code that goes on along this path where `source` leaves at an exit, with what is in memory there; or why not."""
@@ -131,8 +150,8 @@ class Entry:
             return f"what cannot be translated is {error}"
         return Trace(executable, program, len(rest.graph.nodes), body, machine, rest.known, rest.held, (*source.entries, self))
 
-    def joined_by(self, side: Trace) -> None:
-        """A side trace leads here from now on."""
+    def add_side_trace(self, side: Trace) -> None:
+        """A side trace ends in this path from now on."""
         self.traces = (*self.traces, side)
 
     @property
@@ -144,13 +163,13 @@ class Entry:
     def is_unstable(self) -> bool:
         """It was recorded once more, since its guards had not held.  Whether that has happened several times while it served no call: after
         some calls they hold, as those of a cache do which the call has filled."""
-        times, uses = self._again
-        self._again = times + 1 if uses == self.uses else 1, self.uses
-        return self._again[0] >= _OFTEN
+        times, uses = self._repeats
+        self._repeats = times + 1 if uses == self.uses else 1, self.uses
+        return self._repeats[0] >= _OFTEN
 
     @property
     def gain(self) -> int:
-        """What it has saved so far, in the units of settling.py: of each call the operations that eager mode would have called, two each,
+        """What it has saved so far, in the units of accounts.py: of each call the operations that eager mode would have called, two each,
         and the elements that only eager mode goes through."""
         ours, eagers = self._compared
         return self.executable.counter[0] * (2 * self._operations + (eagers - ours) // _ELEMENTS)
@@ -192,9 +211,9 @@ class Entry:
         waiting[:] = 0, 2 * waiting[1]
         return False
 
-    def hand_over(self, number: int, bridge: Entry) -> int:
-        """`bridge` goes on from exit `number` from now on, without Python for some calls where both are machine code.  Answers how many
-        went on so since the last time."""
+    def link(self, number: int, bridge: Entry) -> int:
+        """Calls that leave at exit `number` continue in `bridge` from now on, without Python for some of them where both are machine code.
+        Answers how many have done so since the last time."""
         self.bridges[number] = bridge
         calls = 0
         for trace in self.traces:
@@ -207,32 +226,37 @@ class Entry:
                 calls += done
         return calls
 
-    def without_side(self, number: int, bridge: Entry) -> list[Trace]:
+    def missing_side_traces(self, number: int, bridge: Entry) -> list[Trace]:
         """The traces of this path that should have a side trace from exit `number` along `bridge`, and of which it was not tried yet."""
         if not config.hot_calls or self.machine is None or bridge.machine is None:
             return []
         often = [trace for trace in self.traces if trace.crossed.get(number, 0) >= config.hot_calls]
         return [trace for trace in often if (number, bridge) not in trace.sides]
 
-    def is_left_by_most(self, calls: int) -> bool:
-        """Whether it has served less than half as many calls as these that left it, since this was last asked."""
+    def mostly_exits(self, calls: int) -> bool:
+        """Whether it has served less than half as many calls as these that left it at an exit, since this was last asked."""
         served, self._served_seen = self.executable.counter[0] - self._served_seen, self.executable.counter[0]
         return 2 * served < calls
 
-    def part(self, others: Collection[Entry]) -> None:
-        """There are no bridges to the others any more."""
+    def unlink(self, others: Collection[Entry]) -> None:
+        """Remove the bridges and side traces to dropped entries."""
         self.bridges = {number: bridge for number, bridge in self.bridges.items() if bridge not in others}
         self.traces = tuple([trace for trace in self.traces if not any(entry in others for entry in trace.entries)])
         for trace in self.traces:
-            trace.part(others)
+            trace.unlink(others)
 
-    def is_lost(self) -> bool:
-        """Whether no entry goes on from an exit without a bridge, as far as it is known: it is too early to ask all of them again."""
-        self.lost[0] += 1
-        if self.lost[0] <= self.lost[1]:
+    def skips_search(self) -> bool:
+        """Whether a call that left at an exit without a bridge runs eagerly at once: all entries were asked in vain not long ago."""
+        self.unbridged[0] += 1
+        if self.unbridged[0] <= self.unbridged[1]:
             return True
-        self.lost[0] = 0
+        self.unbridged[0] = 0
         return False
+
+    def note_vain_search(self) -> None:
+        """All entries were asked in vain after an exit without a bridge, and there is no room for another path."""
+        if not self.unbridged[0]:
+            self.unbridged[1] = max(FIRST_WAIT, min(2 * self.unbridged[1], FIRST_WAIT << 10))
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call, MISS or an Exit."""
@@ -248,8 +272,10 @@ class Entry:
             return "from machine code" + (f", which checks objects one by one, since {reason}" if reason else "")
         if not c_api.supported():
             return f"from Python, since what cannot be translated is {c_api.unsupported()}"
-        if self.interpreted_for:
-            return f"from Python, since {self.interpreted_for}"
+        if self.state is PathState.TRANSLATING:
+            return "from Python, since it is being translated in the background"
+        if self.state is PathState.INTERPRETED:
+            return f"from Python, since {self.obstacle}"
         return f"from Python, until {config.hot_calls} were served" if config.hot_calls and self.body.promotes else "from Python"
 
     def stands_for(self, recording: Recording) -> bool:

@@ -83,8 +83,8 @@ class Trace:
         """The side trace that was being made will not be: a fork has given it up."""
         self.sides.pop(key, None)
 
-    def part(self, others: Collection[Any]) -> None:
-        """There is no way to these entries any more."""
+    def unlink(self, others: Collection[Any]) -> None:
+        """Remove the ways to dropped entries."""
         self.sides = {key: side for key, side in self.sides.items() if key[1] not in others}
         for taken in self.exits.values():
             taken.bridge = None

@@ -3,7 +3,7 @@
 When: a function that only now and then runs eagerly says nothing.  It warns where
 
 * as many recordings in a row as `config.max_failures` came to nothing, or several ended in an error, and a dozen calls ran eagerly then;
-* so many more paths were recorded than have earned what they cost that recordings have to wait from now on (settling.py), and it could
+* so many more paths were recorded than have earned what they cost that recordings have to wait from now on (accounts.py), and it could
   not be taken to pieces;
 * trying its paths costs more than they save, so it is left to Python, for a dozen calls so far;
 * there was no room for another path a dozen times;

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 __all__ = ["Stats"]
 
 
-class _Settling(Protocol):
+class _DirectCalls(Protocol):
     """Who counts the calls that go to the function at once."""
 
     @property
@@ -31,9 +31,9 @@ class Stats:
         "early_calls", "instances", "piecewise_calls",
     )  # fmt: skip
 
-    def __init__(self, settling: _Settling | None = None) -> None:
-        """settling: counts the calls that go to the function at once."""
-        self._settling = settling
+    def __init__(self, accounts: _DirectCalls | None = None) -> None:
+        """accounts: counts the calls that go to the function at once."""
+        self._accounts = accounts
         self.reset()
 
     def reset(self) -> None:
@@ -61,8 +61,8 @@ class Stats:
 
     @property
     def direct_calls(self) -> int:
-        """Calls that went to the function at once, since trying had not paid (compiled/settling.py)."""
-        return 0 if self._settling is None else self._settling.direct_calls
+        """Calls that went to the function at once, since trying had not paid (compiled/accounts.py)."""
+        return 0 if self._accounts is None else self._accounts.direct_calls
 
     @property
     def eager_calls(self) -> int:

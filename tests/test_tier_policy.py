@@ -1,4 +1,5 @@
-"""compiled/settling.py: what keeps missing stops trying, what serves is never given up, and what changes for the better is found out."""
+"""compiled/tier_policy.py and compiled/accounts.py: functions whose paths do not pay rest, those whose paths serve never do, and a change
+for the better is noticed."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 
 import tracejit as T
 from tracejit import nn, optim
-from tracejit.compiled.settling import WINDOW
+from tracejit.compiled.accounts import WINDOW
 from tracejit.compiler import PerformanceWarning
 from tracejit.config import override
 from tracejit.cpython import call_hook
@@ -91,11 +92,11 @@ def test_what_keeps_missing_is_left_alone(name: str) -> None:
         stats = compiled.stats
         assert stats.calls == CALLS, "each call is counted once"
         assert stats.traces <= 32
-        before = compiled._settling.direct_calls
+        before = compiled._policy.accounts.direct_calls
         for number in range(CALLS, CALLS + 100):
             made = arguments(number)
             assert outcome(compiled, made) == outcome(function, made)
-        assert compiled._settling.direct_calls - before == 100
+        assert compiled._policy.accounts.direct_calls - before == 100
 
 
 def training(model: nn.Module, optimizer: optim.Optimizer) -> Callable[..., Any]:
@@ -117,7 +118,7 @@ def test_a_step_with_as_many_shapes_as_there_may_be_paths_is_never_left_alone(in
     for k in range(15 * len(batches)):
         compiled(*batches[k % 20 if in_turn else (k * k + 7 * k) % 20])
     assert compiled.stats.eager_calls == compiled.stats.traces <= 20
-    assert compiled._settling.direct_calls == 0
+    assert compiled._policy.accounts.direct_calls == 0
 
 
 def test_paths_that_come_in_turn_are_found_at_the_second_try() -> None:
@@ -125,10 +126,10 @@ def test_paths_that_come_in_turn_are_found_at_the_second_try() -> None:
     shapes = [T.ones(n) for n in range(1, 11)]
     for x in (*shapes, *shapes):
         compiled(x)
-    missed = sum(entry.executable.counter[2] for entry in compiled._entries)
+    missed = sum(entry.executable.counter[2] for entry in compiled._table.entries)
     for x in shapes * 5:
         compiled(x)
-    assert sum(entry.executable.counter[2] for entry in compiled._entries) - missed <= 50
+    assert sum(entry.executable.counter[2] for entry in compiled._table.entries) - missed <= 50
     assert compiled.stats.programs_compiled == 10 and compiled.stats.bridges == 0
 
 
@@ -161,8 +162,8 @@ def test_branches_over_large_arrays_are_never_left_alone_where_programs_go_throu
     compiled = T.compile(steered, wait=True)
     for x in [T.ones(size), -T.ones(size)] * 200:
         compiled(x)
-    assert compiled.stats.eager_calls == compiled.stats.traces == 2 and compiled._settling.direct_calls == 0
-    (first, second) = compiled._entries
+    assert compiled.stats.eager_calls == compiled.stats.traces == 2 and compiled._policy.accounts.direct_calls == 0
+    (first, second) = compiled._table.entries
     assert first.gain > 100 * first.effort > 0 and second.gain > 100 * second.effort > 0
 
 
@@ -178,7 +179,7 @@ def test_what_a_program_computes_for_nothing_before_a_branch_counts_whole() -> N
     x = T.ones(96, 96)
     for k in range(1000):
         compiled(x, T.tensor(float(k % 2)))
-    assert compiled._settling.direct_calls > 0, compiled.explain()
+    assert compiled._policy.accounts.direct_calls > 0, compiled.explain()
 
 
 @pytest.mark.parametrize("bad", [300, 3000])
@@ -187,7 +188,7 @@ def test_a_function_that_settled_finds_out_that_things_have_changed(bad: int) ->
         compiled = T.compile(lambda x: ((x * 2 + 1) * x - 3).sum())
         for n in range(1, bad):
             compiled(T.ones(n))
-        assert compiled._settling.direct_calls
+        assert compiled._policy.accounts.direct_calls
         good = [T.ones(5000), T.ones(5001), T.ones(5002)]
         for k in range(5000):
             compiled(good[k % 3])
@@ -202,7 +203,7 @@ def test_a_loss_over_entries_that_cost_more_than_they_save_is_noticed() -> None:
     compiled, x = T.compile(lambda x, mode: x * 2 + len(mode)), T.ones(3)
     for k in range(3000):
         compiled(x, "m" * ((k * k * 31 + 7 * k) % 29 + 1))
-    assert compiled._settling.direct_calls > 1000
+    assert compiled._policy.accounts.direct_calls > 1000
 
 
 def test_a_window_is_a_number_of_calls_that_the_entry_in_front_did_not_serve() -> None:
@@ -212,7 +213,7 @@ def test_a_window_is_a_number_of_calls_that_the_entry_in_front_did_not_serve() -
             compiled(T.ones(2))
         for _ in range(2 * WINDOW - 1):
             compiled(T.ones(3))
-    assert not compiled._settling.direct_calls
+    assert not compiled._policy.accounts.direct_calls
     assert compiled.stats.eager_calls == 1 + 2 * WINDOW - 1
 
 
@@ -221,8 +222,8 @@ def test_calls_by_keyword_are_left_alone_as_well() -> None:
     with override(max_entries=2, max_sizes=2):
         for n in range(CALLS):
             compiled(x=T.ones(1), text=str(n))
-    before = compiled._settling.direct_calls
-    assert compiled(text="t", x=T.ones(1))[1] == "t" and compiled._settling.direct_calls == before + 1
+    before = compiled._policy.accounts.direct_calls
+    assert compiled(text="t", x=T.ones(1))[1] == "t" and compiled._policy.accounts.direct_calls == before + 1
 
 
 def test_a_function_left_alone_is_followed_by_recordings_of_others() -> None:
@@ -253,7 +254,7 @@ def test_threads_call_a_function_while_it_settles() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    assert not wrong and compiled._settling.direct_calls > 1000
+    assert not wrong and compiled._policy.accounts.direct_calls > 1000
     assert compiled.stats.traces < 40
 
 
@@ -312,11 +313,11 @@ def test_clear_forgets_that_a_function_is_left_alone() -> None:
     compiled = T.compile(lambda x: iter([x]))
     for _ in range(10):
         compiled(T.ones(1))
-    assert compiled._settling.direct_calls == 7
+    assert compiled._policy.accounts.direct_calls == 7
     compiled.clear()
     assert compiled.stats.calls == 0
     compiled(T.ones(1))
-    assert (compiled.stats.calls, compiled.stats.traces, compiled._settling.direct_calls) == (1, 1, 0)
+    assert (compiled.stats.calls, compiled.stats.traces, compiled._policy.accounts.direct_calls) == (1, 1, 0)
 
 
 def test_a_call_left_alone_has_the_frames_of_an_eager_one() -> None:
@@ -328,7 +329,7 @@ def test_a_call_left_alone_has_the_frames_of_an_eager_one() -> None:
     def program() -> str:
         return compiled()
 
-    assert [program() for _ in range(20)] == ["program"] * 20 and compiled._settling.direct_calls
+    assert [program() for _ in range(20)] == ["program"] * 20 and compiled._policy.accounts.direct_calls
 
 
 def test_results_are_right_whether_entries_or_the_function_make_them() -> None:

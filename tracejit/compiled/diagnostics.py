@@ -1,0 +1,48 @@
+"""What a compiled function can say of its calls: counts, reasons for eager calls, guards at which paths part, and its one warning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracejit.capture.reasons import Reason
+from tracejit.compiled.accounts import Accounts
+from tracejit.report.debug import eager_reason
+from tracejit.report.partings import Partings
+from tracejit.report.performance import Advice
+from tracejit.report.stats import Stats
+
+__all__ = ["Diagnostics"]
+
+_MOST_REASONS = 64
+
+
+class Diagnostics:
+    """reasons: why calls ran eagerly, and how often a recording ended so.  partings: the guards at which paths part.  advice: the warning
+    that the function gives once."""
+
+    __slots__ = ("_function", "advice", "partings", "reasons", "stats")
+
+    def __init__(self, function: Any, accounts: Accounts) -> None:
+        self._function = function
+        self.stats = Stats(accounts)
+        self.reasons: dict[Reason, int] = {}
+        self.partings = Partings()
+        self.advice = Advice(function)
+
+    @property
+    def name(self) -> str:
+        """Of the function, for a reader."""
+        return getattr(self._function, "__qualname__", type(self._function).__name__)
+
+    def note(self, reason: Reason) -> None:
+        """Calls run eagerly for this reason."""
+        if len(self.reasons) < _MOST_REASONS:
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        eager_reason(self.name, reason)
+
+    def clear(self) -> None:
+        """As if the function had not been called yet."""
+        self.advice.clear()
+        self.partings.clear()
+        self.reasons = {}
+        self.stats.reset()

@@ -1,0 +1,96 @@
+"""Promotion: the guards of a path that has served many calls become machine code, and exits that many calls take get side traces.
+
+Both are compiled in a thread, for which a call waits `CompileWait` seconds.  Until then, and where it fails, calls are served as before.
+The thread writes to the entry, to the traces that it makes, and to the first slot (`PathTable.mark_stale`); all else is left to the next
+call that comes to Python.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracejit.compiled.diagnostics import Diagnostics
+from tracejit.compiled.dispatch import SERVE
+from tracejit.compiled.options import CompileWait
+from tracejit.compiled.path_table import PathTable
+from tracejit.compiled.recorded_path import Entry, PathState
+from tracejit.compiled.side_trace import Trace
+from tracejit.config import config
+from tracejit.core.aside import begun
+from tracejit.cpython.functions import Untranslatable
+from tracejit.report.debug import report_defect
+
+__all__ = ["Promoter"]
+
+
+class Promoter:
+    """Promotes the paths of one table."""
+
+    __slots__ = ("_diagnostics", "_lost", "_table", "_wait")
+
+    def __init__(self, table: PathTable, diagnostics: Diagnostics, wait: CompileWait) -> None:
+        self._table, self._diagnostics, self._wait = table, diagnostics, wait
+        self._lost: list[Entry] = []  # entries whose translation was lost by a fork
+
+    def clear(self) -> None:
+        """As if the function had not been called yet."""
+        self._lost.clear()
+
+    def promote(self, entry: Entry) -> None:
+        """An entry has served many calls.  The next one is about to run, and may be interrupted here: nothing has been done yet."""
+        if entry.state is not PathState.RECORDED:
+            return
+        entry.state = PathState.TRANSLATING
+        work = begun(lambda: self._translate(entry), self._wait(), lambda: self._lose(entry))
+        if not work.finished:
+            return
+        self._table.refresh()
+        if (error := work.outcome().error) is not None:
+            report_defect(self._diagnostics.name, "translate the Python around", error)
+
+    def _translate(self, entry: Entry) -> None:
+        """Make an entry machine code, or say why it is none.  Raises what is a defect."""
+        try:
+            made = entry.translate()
+        except Untranslatable as error:
+            entry.keep_interpreted(f"what cannot be translated is {error}")
+        except Exception as error:
+            entry.keep_interpreted(f"the translation failed: {type(error).__name__}: {error}")
+            raise
+        else:
+            if entry.become(*made):
+                self._table.mark_stale()
+
+    def _lose(self, entry: Entry) -> None:
+        """In a forked child, which has not got the thread: the next call has the entry translated again."""
+        if entry.state is PathState.TRANSLATING:
+            entry.state = PathState.RECORDED
+            self._lost.append(entry)
+            self._table.mark_stale()
+
+    def serve_stale(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Serves a call in the state STALE: some entry has become machine code that the slots do not have, or is to become it."""
+        while self._lost:
+            self.promote(self._lost.pop())
+        self._table.refresh()
+        return self._table.slots[SERVE](args, kwargs)
+
+    def add_side_trace(self, trace: Trace, number: int, bridge: Entry) -> None:
+        """Many calls go from an exit of a trace along a bridge: a side trace finds in memory what is computed already."""
+        if sum([len(entry.traces) - 1 for entry in self._table.entries]) >= config.max_entries:
+            return
+        key = number, bridge
+        trace.sides[key] = None
+        work = begun(lambda: self._compile_side_trace(trace, number, bridge), self._wait(), lambda: trace.forget(key))
+        if work.finished and (error := work.outcome().error) is not None:
+            report_defect(self._diagnostics.name, "compile a side trace", error)
+
+    def _compile_side_trace(self, trace: Trace, number: int, bridge: Entry) -> None:
+        try:
+            side = bridge.side_trace(trace, number)
+        except Exception as error:
+            trace.sides[number, bridge] = f"compiling it failed: {type(error).__name__}: {error}"
+            raise
+        trace.sides[number, bridge] = side
+        if isinstance(side, Trace):
+            bridge.add_side_trace(side)

@@ -1,0 +1,304 @@
+"""The driver of recordings: from a call that no path serves to a path in the table, or to a reason why there is none.
+
+::
+
+    record_call --(the policy, a hindrance, another recording)--> UNSERVED: the call runs eagerly
+         |
+         | the call runs and is recorded (capture)            an instance of a recording with symbolic sizes
+         v                                                     |
+    _compile  <------------------------------------------------+
+         |   \\-- the recording has a reason --> rejected (or the function runs in pieces)
+         |
+         | within CompileWait           longer: PendingPath, and the next calls run eagerly
+         v                               | the first call after its end, or explain()     | lost by a fork
+    _install <---------------------------+                                                +--> recorded again
+         |   \\-- no program, or a defect --> rejected;  a path that the table has --> tried first, or its exit stays eager
+         v
+    an entry of the table (recorded_path.PathState)
+
+A recorded call has its result already: nothing that goes wrong later changes it.  While a program is pending, calls that no entry serves
+run eagerly and are not recorded: whether a call is like the recorded one cannot be told before there are guards.
+
+Interrupts: an exception that a signal handler raises may come after any call.  Programs and entries are made aside (core/aside.py), and
+`PathTable` puts them in place by assignments in a row, so there is never half of one.
+
+Threads: one recording runs at a time in the process (`recording_turn`); a thread that cannot take the turn runs eagerly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tracejit.capture.reasons import make
+from tracejit.capture.recording.entry import Recording
+from tracejit.capture.recording.facts import earlier_values
+from tracejit.capture.session import hindrance, integers_among, record
+from tracejit.capture.tensors import Watch
+from tracejit.compiled.diagnostics import Diagnostics
+from tracejit.compiled.executable import Executable, UnsupportedProgram
+from tracejit.compiled.options import CompileWait, Options
+from tracejit.compiled.path_table import PathTable
+from tracejit.compiled.promotion import Promoter
+from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
+from tracejit.compiled.symbolic_paths import SymbolicPath
+from tracejit.compiled.tier_policy import TierPolicy, recording_turn
+from tracejit.config import config
+from tracejit.core.aside import Work, begin_next, begun, is_crowded
+from tracejit.core.locks import Ticket
+from tracejit.cpython.dispatcher import UNSERVED
+from tracejit.cpython.size_table import Shapes
+from tracejit.llvm.family import Family
+from tracejit.report.debug import DebugLog, report_defect, unserved
+from tracejit.report.guards import exit_text, miss_text
+
+__all__ = ["Miss", "PendingPath", "RecordingDriver"]
+
+
+class Miss(NamedTuple):
+    """A call that no entry serves.  tried: the entries that there were.  exited: the one that it has left at exit `number`; None: none
+    began to serve it.  cost: of trying them, in the units of accounts.py."""
+
+    tried: tuple[Entry, ...]
+    exited: Entry | None
+    number: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPath:
+    """A path that was recorded, and whose program is compiled.
+
+    is_instance: no call was recorded for it.  sizes: of the arguments of its call; is_sized: whether it serves no others."""
+
+    work: Work[tuple[Entry, bool]]
+    recording: Recording
+    is_instance: bool
+    miss: Miss
+    sizes: Shapes
+    is_sized: bool
+
+
+class RecordingDriver:
+    """Records calls of one compiled function.  pending: what is compiled in the background."""
+
+    __slots__ = (
+        "_diagnostics", "_family", "_follows_rows", "_function", "_keeps_items", "_options", "_policy", "_promoter", "_table", "_wait",
+        "pending",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        function: Any,
+        options: Options,
+        wait: CompileWait,
+        table: PathTable,
+        policy: TierPolicy,
+        promoter: Promoter,
+        diagnostics: Diagnostics,
+    ) -> None:
+        self._function, self._options, self._wait = function, options, wait
+        self._table, self._policy, self._promoter, self._diagnostics = table, policy, promoter, diagnostics
+        self._follows_rows = True  # whether recordings do (`RaggedHandlers`): until one has failed by it
+        self._keeps_items = False  # whether recordings keep items of lists one by one: since one that did not has failed by it
+        self.clear()
+
+    def clear(self) -> None:
+        """As if the function had not been called yet."""
+        self.pending: PendingPath | None = None
+        self._family = Family()
+
+    def record_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Miss) -> Any:
+        """The result of a call, which runs eagerly and is recorded; or UNSERVED if there is a reason not to."""
+        table, policy, diagnostics, options = self._table, self._policy, self._diagnostics, self._options
+        stats, exited = diagnostics.stats, miss.exited
+        stats.unserved += 1
+        if miss.tried and config.debug:
+            self._log_guard(args, kwargs, miss)
+        if miss.tried and exited is None:
+            stats.guard_misses += 1
+        if self.pending is not None or (is_crowded() and self._wait() < math.inf):
+            stats.early_calls += 1
+            return UNSERVED
+        sizes = table.symbolic.shapes(args, kwargs)
+        is_deferred = policy.defers(sizes)
+        if is_deferred and policy.defers_for_free:
+            return UNSERVED
+        if is_deferred or not policy.may_record(exited, miss.number, sizes):
+            if policy.accounts.charge(miss.cost) and miss.tried:
+                policy.close_window()
+            return UNSERVED
+        if exited is None and self._make_instance(args, kwargs, miss, sizes):
+            stats.unserved -= 1
+            return table.serve(args, kwargs)
+        ticket = Ticket()
+        try:
+            if not recording_turn.take(ticket) or self.pending is not None:
+                return UNSERVED
+            reason = hindrance(self._function)
+            if reason is not None and reason.code == "recursion_limit":  # of this call, and not of the next one
+                diagnostics.note(reason)
+                return UNSERVED
+            stats.traces += 1
+            if reason is not None:
+                policy.reject(reason, lasting=reason.code != "profiler_active")
+                return UNSERVED
+            symbolic = table.symbolic
+            dynamic = symbolic.dimensions(args, kwargs)
+            integers = integers_among(args, kwargs, symbolic.is_shallow)  # before the call changes what there is
+            met = [(entry.recording.facts, entry.recording.moved) for entry in table.entries]
+            try:
+                recording, result = record(
+                    self._function,
+                    args,
+                    kwargs,
+                    dynamic=dynamic,
+                    earlier=earlier_values(met),
+                    keeps_items=self._keeps_items,
+                    follows_rows=self._follows_rows and not options.fullgraph,
+                    may_give_up=not options.fullgraph,
+                    is_shallow=symbolic.is_shallow,
+                )
+            except Exception as error:
+                policy.note_error(error)
+                raise
+            sizes = table.symbolic.met(recording, sizes, integers)  # from now on calls are told apart by more of their integers
+            recording, path = table.symbolic.noted(recording, sizes, dynamic, table.entries)
+            self._compile(recording, miss, sizes, path)
+        finally:
+            ticket.over = True
+        return result
+
+    def recorded(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch, known: Recording | None
+    ) -> tuple[Recording, Any] | None:
+        """An eager call, recorded as `known` was and not kept, and its result; None where another thread is recording."""
+        ticket = Ticket()
+        earlier, follows_rows = (None, False) if known is None else (known.moved, known.follows_rows)
+        try:
+            if not recording_turn.take(ticket):
+                return None
+            return record(self._function, args, kwargs, watch, earlier=earlier, follows_rows=follows_rows)
+        finally:
+            ticket.over = True
+
+    def _log_guard(self, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Miss) -> None:
+        """Write why no entry serves the call: the guard of the one that was left, or of the first one."""
+        if miss.exited is not None:
+            text = exit_text(miss.exited.executable.graph, miss.number)
+        else:
+            first = self._table.first if self._table.first in miss.tried else None
+            text = miss_text((first or miss.tried[-1]).recording, self._function, args, kwargs)
+        unserved(self._diagnostics.name, text)
+
+    def _make_instance(self, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Miss, sizes: Shapes) -> bool:
+        """Put a path for a call of these sizes in place, if a recording of others says what it does.  Whether there is one now."""
+        ticket, table = Ticket(), self._table
+        try:
+            if not recording_turn.take(ticket) or self.pending is not None:
+                return False
+            known = table.symbolic.instance(sizes, args, kwargs)
+            if known is None or any(entry.stands_for(known[0]) for entry in miss.tried):
+                return False
+            self._diagnostics.stats.instances += 1
+            self._compile(known[0], miss, sizes, known[1], is_instance=True)
+            return any(entry not in miss.tried for entry in table.by_sizes.get(sizes, ()))
+        finally:
+            ticket.over = True
+
+    def _compile(
+        self, recording: Recording, miss: Miss, sizes: Shapes, symbolic: SymbolicPath | None, is_instance: bool = False
+    ) -> None:
+        """Compile a recording, and install the path unless that takes too long.  symbolic: what the recording is of with symbolic sizes;
+        is_instance: it was made of that, and no call recorded."""
+        policy = self._policy
+        if recording.reason is not None:
+            self._follows_rows &= recording.reason.code != "selected_rows_written"
+            self._keeps_items |= recording.reason.code == "items_used"
+            if recording.reason.code == "branching_loop":
+                policy.split_or_reject(recording, recording.reason)
+            else:
+                policy.reject(recording.reason)
+            return
+        if self._options.fullgraph and recording.outside:
+            policy.reject(recording.outside[0])
+        entries, backend = self._table.entries, self._options.backend or config.backend
+        work = begun(lambda: self._build(recording, entries, backend, sizes, symbolic), self._wait())
+        pending = PendingPath(
+            work, recording, is_instance, miss, sizes, symbolic is not None and symbolic.recording.env.is_guarded
+        )
+        if work.behind:
+            self.pending = pending
+            self._diagnostics.note(make("compiling", self._diagnostics.name))
+        else:
+            self._install(pending)
+
+    def _build(
+        self, recording: Recording, entries: tuple[Entry, ...], backend: str, sizes: Shapes, symbolic: SymbolicPath | None
+    ) -> tuple[Entry, bool]:
+        """The entry among `entries` that stands for a recording, or a new one; and whether it is new.  Raises UnsupportedProgram."""
+        for entry in entries:
+            if entry.stands_for(recording):
+                return entry, False
+        name, wait = self._diagnostics.name, self._wait
+        log = DebugLog(name) if config.debug else None
+        executable = None
+        if symbolic is not None and log is None and backend == "llvm":
+            executable = symbolic.executable(
+                recording, sizes, lambda general: Executable(name, general, backend, wait, None, self._family)
+            )
+        if executable is None:
+            executable = Executable(name, recording, backend, wait, log, self._family)
+        return Entry(recording, executable, log, self._promoter.promote), True
+
+    def install_finished(self) -> bool:
+        """Install what was compiled in the background, if that is over.  Whether it is: there is a path, or a reason, or a fork has lost
+        it."""
+        pending = self.pending
+        if pending is None:
+            return False
+        work = pending.work
+        if not (work.finished or work.is_lost):
+            begin_next()
+            return False
+        ticket = Ticket()
+        try:
+            if not recording_turn.take(ticket) or self.pending is not pending:
+                return False
+            self.pending = None
+            if work.finished:
+                self._install(pending)
+        finally:
+            ticket.over = True
+        return True
+
+    def _install(self, pending: PendingPath) -> None:
+        """The program is compiled, or it is known why there is none."""
+        table, policy, recording, sizes = self._table, self._policy, pending.recording, pending.sizes
+        tried, exited, number, _ = pending.miss
+        answer = pending.work.outcome()
+        error = answer.error
+        if error is not None:
+            if isinstance(error, UnsupportedProgram):
+                policy.reject(error.reason)
+                return
+            # The call itself went well, and its effects are made: its result is returned.
+            policy.reject(make("internal_error", f"{type(error).__name__}: {error}"))
+            report_defect(self._diagnostics.name, "compile", error)
+            return
+        entry, is_new = answer.value
+        if not is_new:
+            if entry not in tried:  # another thread recorded it meanwhile, or it was recorded for other sizes
+                table.set_first_for(sizes, entry)
+            elif exited is not None:
+                exited.eager_exits.setdefault(number, [0, FIRST_WAIT])
+            elif entry.is_unstable():
+                policy.reject(make("unstable_guards", self._diagnostics.name))
+            return
+        parting = policy.note_path(entry, recording, pending.is_instance)
+        stats = self._diagnostics.stats
+        stats.executables = [*stats.executables, entry.executable]
+        entry.sizes, entry.is_sized = sizes, pending.is_sized
+        table.add(entry, sizes, exited, number)
+        policy.review(entry, parting)
