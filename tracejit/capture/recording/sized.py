@@ -2,9 +2,11 @@
 
 A recording that was made with symbolic sizes (core/symbolic.py) holds them wherever a number was computed of sizes: shapes, strides,
 attributes, literals, constants of the prologue.  `SymbolicRecording.at` puts other numbers in their places, if all relations between sizes
-hold that the recorded run has relied on.  It relies on the Fixed rules that the program's Python sees sizes only through the recorder, and
-that the library asks the Dim API (core/shapes.py) about them; since C code might look at a number without a word, a symbolic recording has
-to say first what the function has really done for another size (`explains`) before it is believed.
+hold that the recorded run has relied on.
+
+Two rules make that sound: the program's Python sees sizes only through the recorder, and the library asks the Dim API (core/shapes.py)
+about them.  C code might look at a number without a note of it; so a symbolic recording is believed only after it has said what the
+function has really done for another size (`explains`).
 
 `env.relations` are guards of the recording: what was decided of sizes.
 """
