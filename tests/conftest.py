@@ -1,5 +1,6 @@
 """What holds for every test: programs are compiled, not found in the user's files (tests/test_disk_cache.py uses files of its own), and
-calls wait for them, and the library verifies itself: graphs after every pass, and a defect that a user would be warned of is an error."""
+calls wait for them, and the library verifies itself: graphs after every pass, programs for other sizes (`TRACEJIT_VERIFY=0`: it does
+not, as users have it).  A defect that a user would be warned of is an error (pyproject.toml)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import llvmlite
 import pytest
 
 os.environ["TRACEJIT_CACHE"] = "0"  # before the package reads its settings; subprocesses inherit it
-os.environ["TRACEJIT_VERIFY"] = "1"
+os.environ.setdefault("TRACEJIT_VERIFY", "1")
 os.environ["TRACEJIT_COMPILE_WAIT"] = "inf"
 
 COMPILE_THEMSELVES = {  # tests of compiling

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_modules_are_left")
 def test_a_compiled_program_is_the_eager_one_and_is_replayed(name, way):
     maker, reason = PROGRAMS[name]
     eager, _ = run(maker, lambda function: function)
-    with override(verify=True, hot_calls=WAYS[way]):
+    with override(hot_calls=WAYS[way]):
         compiled, function = run(maker, T.compile)
     assert compiled == eager
     if reason is None:
