@@ -1,5 +1,8 @@
 """The tape and the backward pass.
 
+How a tensor is made of an array or of a saved output is installed here by tensor/methods.py (`api.install`) and tensor/eager.py
+(`tape.install`), on import.
+
 Must not know: how a primitive is evaluated, the class Tensor (but for the attributes that tape.py names), the compiler.  The
 node of a compiled program (compiled.py) is handed a plan and does not know how programs are made.
 Start reading: tape.py, then engine.py, then api.py (`backward`, `grad`).
