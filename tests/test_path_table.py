@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import tracejit as T
 from tracejit.compiled.dispatch import SERVE, nothing_recorded
 from tracejit.compiled.path_table import FunctionState, PathTable
-from tracejit.compiled.recorded_path import FIRST_WAIT, PathState
+from tracejit.compiled.recorded_path import FIRST_WAIT, Entry, PathState
 from tracejit.compiler import PerformanceWarning
 from tracejit.config import config, override
 from tracejit.cpython.dispatcher import FRONT, SIZED
@@ -98,8 +99,7 @@ def test_slots_that_do_not_have_the_machine_code_of_an_entry_are_filled_by_the_n
     function(T.ones(2))
     table = table_of(function)
     (entry,) = table.entries
-    entry.state = PathState.TRANSLATING
-    assert entry.become(*entry.translate())  # as a thread in the background does
+    assert entry.begin_translation() and entry.become(*entry.translate())  # as a thread in the background does
     table.mark_stale()
     assert table.state is FunctionState.STALE and slots(function)[1] is None
     assert function(T.ones(2)).tolist() == [2.0, 2.0]
@@ -174,3 +174,24 @@ def test_candidates_of_a_function_with_many_paths_are_those_of_the_sizes_of_the_
     for each in table.entries:
         each.is_sized = True
     assert table.candidates((T.ones(5),), {}) == (entry,) and table.candidates((T.ones(50),), {}) == ()
+
+
+@pytest.mark.parametrize("method", [PathTable.set_first, PathTable.rest, PathTable._empty, Entry.become])
+def test_what_belongs_together_is_written_without_a_call_or_a_jump_in_between(method: Any) -> None:
+    """A signal handler runs, and another thread, where a function is entered or left and where a loop begins again."""
+    rows, left = 0, 0
+    for instruction in dis.get_instructions(method):
+        if instruction.opname == "UNPACK_SEQUENCE":
+            rows, left = rows + 1, instruction.argval
+        elif left:
+            assert instruction.opname.startswith(("LOAD_", "STORE_", "COPY", "SWAP")), instruction
+            left -= instruction.opname.startswith("STORE_")
+    assert rows and not left
+
+
+def test_rows_of_assignments_that_a_call_interrupts_are_seen() -> None:
+    def interrupted(table: Any, make: Any) -> None:
+        table.a, table.b, make().c, table.d = 1, 2, 3, 4
+
+    with pytest.raises(AssertionError):
+        test_what_belongs_together_is_written_without_a_call_or_a_jump_in_between(interrupted)

@@ -74,7 +74,7 @@ def test_a_path_that_is_dropped_while_it_is_translated_stays_dropped() -> None:
     function = T.compile(lambda x: x * 2)
     function(T.ones(2))
     entry = only_entry(function)
-    entry.state = PathState.TRANSLATING
+    assert entry.begin_translation() and not entry.begin_translation()
     assert "it is being translated in the background" in entry.calls()
     made = entry.translate()
     function.clear()

@@ -23,7 +23,7 @@ __all__ = ["Pieces", "in_pieces"]
 
 Compile = Callable[[FunctionType], Any]
 
-_MOST: Final = 4
+_MOST_FUNCTIONS: Final = 4
 """Functions with one piece of code that are taken to pieces where they are called."""
 
 
@@ -31,7 +31,7 @@ class Pieces:
     """function: does what the one that was cut does; parts: the functions that have been compiled for it so far; why: what kept its calls
     apart."""
 
-    __slots__ = ("_as_it_was", "_module", "_whole", "function", "parts", "why")
+    __slots__ = ("_cut_definition", "_module", "_whole", "function", "parts", "why")
 
     def __init__(self, whole: FunctionType, module: Any, function: Callable[..., Any], parts: list[Any], why: str) -> None:
         """whole: what was cut; module: of which it is the `forward`, if it is one's."""
@@ -39,16 +39,16 @@ class Pieces:
         self.parts = parts
         self.why = why
         self._module, self._whole = module, whole
-        self._as_it_was = self._found()
+        self._cut_definition = self._current_definition()
 
-    def _found(self) -> tuple[Any, ...]:
+    def _current_definition(self) -> tuple[Any, ...]:
         whole, module = self._whole, self._module
         around = (None, None) if module is None else (module.forward, type(module).__call__)
         return (*around, *_definition(whole))
 
     def are_current(self) -> bool:
         """Whether the function that was cut is still what it was."""
-        (forward, *now), (before, *then) = self._found(), self._as_it_was
+        (forward, *now), (before, *then) = self._current_definition(), self._cut_definition
         return bool(forward == before) and all(map(is_, now, then))  # each bound method is one of its own
 
 
@@ -61,14 +61,14 @@ def in_pieces(function: Any, branches: Sequence[Branch], why: str, compiled: Com
     parts: list[Any] = []
     try:
         routes = [route for branch in branches if (route := _route(unbound, branch)) is not None]
-        made = _assembled(unbound, routes, compiled, parts) if routes else None
+        made = _assemble(unbound, routes, compiled, parts) if routes else None
     except (NotConvertible, RecursionError):
         return None
     if made is None:
         if not any(branch.calls_compiled for branch in branches):
             return None
         made = unbound
-    return Pieces(unbound, module, _standing_in(module, owners, made), parts, why)
+    return Pieces(unbound, module, _bound_as(module, owners, made), parts, why)
 
 
 def _definition_of(function: Any) -> tuple[Any, FunctionType | None, list[Any]]:
@@ -85,7 +85,7 @@ def _definition_of(function: Any) -> tuple[Any, FunctionType | None, list[Any]]:
     return module, (function if type(function) is FunctionType else None), owners
 
 
-def _standing_in(module: Any, owners: Sequence[Any], made: Callable[..., Any]) -> Callable[..., Any]:
+def _bound_as(module: Any, owners: Sequence[Any], made: Callable[..., Any]) -> Callable[..., Any]:
     """What is called in the place of the function of `_definition_of`, if `made` is to be called instead of it."""
     for owner in reversed(owners):
         made = MethodType(made, owner)
@@ -108,7 +108,7 @@ def _route(function: FunctionType, branch: Branch) -> tuple[Site, ...] | None:
     return None
 
 
-def _assembled(
+def _assemble(
     whole: FunctionType, routes: Sequence[tuple[Site, ...]], compiled: Compile, parts: list[Any]
 ) -> Callable[..., Any] | None:
     """A function that does what `whole` does, in pieces, which it finds in cells as it finds its free variables; None where no loop can be
@@ -122,17 +122,17 @@ def _assembled(
         return None
     cells = dict(zip(code.co_freevars, whole.__closure__ or (), strict=True))
     for piece in found.pieces:
-        part = compiled(_made(whole, piece.code, cells, f"{whole.__qualname__}, a step of line {piece.line}"))
+        part = compiled(_with_code(whole, piece.code, cells, f"{whole.__qualname__}, a step of line {piece.line}"))
         cells[piece.name] = CellType(part)
         parts.append(part)
     if found.calls is not None:
-        cells[found.calls] = CellType(_Calls([route[1:] for route in routes if len(route) > 1], compiled, parts))
-    made = _made(whole, found.code, cells, whole.__qualname__)
+        cells[found.calls] = CellType(_CalledPieces([route[1:] for route in routes if len(route) > 1], compiled, parts))
+    made = _with_code(whole, found.code, cells, whole.__qualname__)
     made.__defaults__, made.__kwdefaults__ = whole.__defaults__, whole.__kwdefaults__
     return made
 
 
-def _made(function: FunctionType, code: CodeType, cells: dict[str, CellType], name: str) -> FunctionType:
+def _with_code(function: FunctionType, code: CodeType, cells: dict[str, CellType], name: str) -> FunctionType:
     made = FunctionType(code, function.__globals__, function.__name__, None, tuple([cells[free] for free in code.co_freevars]))
     made.__qualname__, made.__module__ = name, function.__module__
     return made
@@ -142,7 +142,7 @@ def _definition(function: FunctionType) -> tuple[Any, ...]:
     return function.__code__, function.__defaults__, function.__kwdefaults__
 
 
-class _Calls:
+class _CalledPieces:
     """Answers, for what a function in pieces is about to call, what it is to call instead: functions with a loop that is to be cut are in
     pieces, too.  Those that are made anew in each call, beyond a few, are called as they are."""
 
@@ -160,15 +160,15 @@ class _Calls:
         routes = None if unbound is None else self._routes.get(unbound.__code__)
         if unbound is None or routes is None:
             return function
-        if unbound not in self._known and len(self._known) < _MOST:
-            self._known[unbound] = _definition(unbound), self._assembled(unbound, routes)
+        if unbound not in self._known and len(self._known) < _MOST_FUNCTIONS:
+            self._known[unbound] = _definition(unbound), self._assemble(unbound, routes)
         definition, made = self._known.get(unbound, ((), None))
         if made is None or not all(map(is_, definition, _definition(unbound))):
             return function
-        return _standing_in(module, owners, made)
+        return _bound_as(module, owners, made)
 
-    def _assembled(self, function: FunctionType, routes: Sequence[tuple[Site, ...]]) -> Callable[..., Any] | None:
+    def _assemble(self, function: FunctionType, routes: Sequence[tuple[Site, ...]]) -> Callable[..., Any] | None:
         try:
-            return _assembled(function, routes, self._compiled, self._parts)
+            return _assemble(function, routes, self._compiled, self._parts)
         except (NotConvertible, RecursionError):
             return None

@@ -13,7 +13,7 @@ from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import SERVE
 from tracejit.compiled.options import CompileWait
 from tracejit.compiled.path_table import PathTable
-from tracejit.compiled.recorded_path import Entry, PathState
+from tracejit.compiled.recorded_path import Entry
 from tracejit.compiled.side_trace import Trace
 from tracejit.config import config
 from tracejit.core.aside import begun
@@ -38,9 +38,8 @@ class Promoter:
 
     def promote(self, entry: Entry) -> None:
         """An entry has served many calls.  The next one is about to run, and may be interrupted here: nothing has been done yet."""
-        if entry.state is not PathState.RECORDED:
+        if not entry.begin_translation():
             return
-        entry.state = PathState.TRANSLATING
         work = begun(lambda: self._translate(entry), self._wait(), lambda: self._lose(entry))
         if not work.finished:
             return
@@ -63,8 +62,7 @@ class Promoter:
 
     def _lose(self, entry: Entry) -> None:
         """In a forked child, which has not got the thread: the next call has the entry translated again."""
-        if entry.state is PathState.TRANSLATING:
-            entry.state = PathState.RECORDED
+        if entry.lose_translation():
             self._lost.append(entry)
             self._table.mark_stale()
 

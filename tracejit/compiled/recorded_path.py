@@ -30,16 +30,16 @@ from tracejit.runtime.program import Program
 
 __all__ = ["FIRST_WAIT", "Entry", "PathState", "same_objects"]
 
-_TABLES = (list, tuple, int, float, complex, str, bytes)
-_FEW = 200  # guards that machine code looks at in a few microseconds
+_TABLE_TYPES = (list, tuple, int, float, complex, str, bytes)
+_CHEAP_CHECKS = 200  # guards that machine code looks at in a few microseconds
 _HOPS = range(31, 1024)  # calls along a bridge without Python before they are accounted for: more where many were already
-_PART = 16  # of all calls along a bridge
+_HOPS_PART = 16  # of all calls along a bridge
 _ELEMENTS = 4096  # that a program goes through in a unit of accounts.py
 _BYTES = 8  # that it reads and writes for an element
-_LEAST = 2048  # elements that a side trace need not compute, or it is not made: about a microsecond
-_ANOTHER = 512  # units that a path for other sizes costs whose programs are there, and for each operation
-_ANOTHER_EACH = 3
-_OFTEN = 4  # recordings of one path, which served no call in between
+_MIN_SAVED_ELEMENTS = 2048  # elements that a side trace need not compute, or it is not made: about a microsecond
+_VARIANT_COST = 512  # units that a path for other sizes costs whose programs are there, and for each operation
+_VARIANT_COST_PER_OPERATION = 3
+_UNSTABLE_AFTER = 4  # recordings of one path, which served no call in between
 FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
 
 
@@ -106,6 +106,13 @@ class Entry:
         self._served_seen = 0
         self._elements: tuple[int, int] | None = None
 
+    def begin_translation(self) -> bool:
+        """RECORDED -> TRANSLATING.  Whether it was recorded."""
+        if self.state is not PathState.RECORDED:
+            return False
+        self.state = PathState.TRANSLATING
+        return True
+
     def translate(self) -> tuple[Recording, Body, Any, Any]:
         """(recording, body, entry, what serves calls of positional arguments in machine code).  Raises Untranslatable.
 
@@ -113,13 +120,18 @@ class Entry:
         for what has changed."""
         recording, body, run = self.recording, self.body, self.run
         cell = cell_of(run)
-        if cell is not None and cell.hardly_pays and recording.structure is not None and len(recording.structure.checks) <= _FEW:
+        if (
+            cell is not None
+            and cell.hardly_pays
+            and recording.structure is not None
+            and len(recording.structure.checks) <= _CHEAP_CHECKS
+        ):
             recording, body = replace(recording, structure=None), self.executable.body(structured=False)
             run = recording.build_entry(body)
         return recording, body, run, machine_entry(recording, body, run)
 
     def become(self, recording: Recording, body: Body, run: Any, machine: Any) -> bool:
-        """Serve calls by what `translate` has made, unless the entry was dropped meanwhile.  Whether it does."""
+        """TRANSLATING -> MACHINE_CODE, which is what `translate` has made.  Whether it was not dropped meanwhile."""
         own = self.traces[0]
         if self.state is not PathState.TRANSLATING:
             return False
@@ -128,9 +140,20 @@ class Entry:
         return True
 
     def keep_interpreted(self, obstacle: str) -> None:
-        """Serve calls through Python from now on, since `obstacle` stands in the way of machine code."""
+        """TRANSLATING -> INTERPRETED, since `obstacle` stands in the way of machine code; unless it was dropped meanwhile."""
         if self.state is PathState.TRANSLATING:
             self.obstacle, self.state = obstacle, PathState.INTERPRETED
+
+    def lose_translation(self) -> bool:
+        """TRANSLATING -> RECORDED, in a child of the process in which it was being translated.  Whether it was."""
+        if self.state is not PathState.TRANSLATING:
+            return False
+        self.state = PathState.RECORDED
+        return True
+
+    def drop(self) -> None:
+        """-> DROPPED."""
+        self.state = PathState.DROPPED
 
     def side_trace(self, source: Trace, number: int) -> Trace | str:
         """Machine code that goes on along this path where `source` leaves at an exit, with what is in memory there; or why not."""
@@ -140,8 +163,8 @@ class Entry:
         rest = remainder(source, number, executable)
         if isinstance(rest, str):
             return rest
-        if (saved := _elements(executable.graph, rest.saved)) < _LEAST:
-            return f"it would save {saved} elements (at least {_LEAST})"
+        if (saved := _elements(executable.graph, rest.saved)) < _MIN_SAVED_ELEMENTS:
+            return f"it would save {saved} elements (at least {_MIN_SAVED_ELEMENTS})"
         program = executable.side_program(rest)
         body = executable.body(recording.structure is not None, program, rest.memories)
         try:
@@ -165,28 +188,28 @@ class Entry:
         some calls they hold, as those of a cache do which the call has filled."""
         times, uses = self._repeats
         self._repeats = times + 1 if uses == self.uses else 1, self.uses
-        return self._repeats[0] >= _OFTEN
+        return self._repeats[0] >= _UNSTABLE_AFTER
 
     @property
     def gain(self) -> int:
         """What it has saved so far, in the units of accounts.py: of each call the operations that eager mode would have called, two each,
         and the elements that only eager mode goes through."""
-        ours, eagers = self._compared
+        ours, eagers = self._element_counts
         return self.executable.counter[0] * (2 * self._operations + (eagers - ours) // _ELEMENTS)
 
     @property
-    def outweighs_another(self) -> bool:
+    def pays_for_variant(self) -> bool:
         """Whether eager mode goes through so much in a call that a path for other sizes, which takes its programs from where this one has
         them, pays with one call."""
-        return self._compared[1] // _ELEMENTS >= _ANOTHER + _ANOTHER_EACH * self._operations
+        return self._element_counts[1] // _ELEMENTS >= _VARIANT_COST + _VARIANT_COST_PER_OPERATION * self._operations
 
     @property
     def effort(self) -> int:
         """What it costs to leave the program at an exit, in these units."""
-        return 1 + self._compared[0] // _ELEMENTS
+        return 1 + self._element_counts[0] // _ELEMENTS
 
     @property
-    def _compared(self) -> tuple[int, int]:
+    def _element_counts(self) -> tuple[int, int]:
         """(elements that the program goes through, those that eager mode does): eager mode goes through all elements of each operation,
         where a program that has fused some computes on while it reads and writes memory once."""
         if self._elements is None:
@@ -296,7 +319,7 @@ class Entry:
 
 def _hops(crossed: int) -> int:
     """How many calls may go on from an exit without Python, where so many did."""
-    return min(max(_HOPS.start, crossed // _PART), _HOPS.stop - 1)
+    return min(max(_HOPS.start, crossed // _HOPS_PART), _HOPS.stop - 1)
 
 
 def _elements(graph: Graph, nodes: Iterable[Node]) -> int:
@@ -327,7 +350,7 @@ def same_objects(guards: Sequence[Statement], some: Mapping[str, Any], others: M
     if some.keys() != others.keys():
         return False
     tables = [name for name, value in some.items() if not _is_same(value, others[name])]
-    if not all(type(x := some[k]) in _TABLES and type(x) is type(others[k]) and x == others[k] for k in tables):
+    if not all(type(x := some[k]) in _TABLE_TYPES and type(x) is type(others[k]) and x == others[k] for k in tables):
         return False
     return not tables or names(*[node for node in walk(guards) if type(node) in (Same, Distinct)]).isdisjoint(tables)
 

@@ -11,7 +11,7 @@ calls and has it promoted), and the function in pieces.
   `max_entries`; then twice as many have to pass.
 * Paths for other sizes do not stand in a call's way: its own is looked up.  A function with more than `MANY_PATHS` paths records a new
   size when it was called with it `_CALLS_OF_NEW_SIZE` times: sizes that occur once, as those of a sequence that grows, would never earn a
-  recording.  Where such paths are dropped before they have served `_EARNED` calls each, twice as many calls are needed from then on.
+  recording.  Where such paths are dropped before they have served `_CALLS_TO_EARN` calls each, twice as many calls are needed from then on.
 * A function whose loops take different ways in each step has too many paths.  It runs in pieces: it is Python again, and the steps of its
   loops are compiled functions (pieces.py).  That is decided as soon as a recording has stopped since it showed this itself
   (capture/branches.py), or two recordings have parted at a branch that runs in many steps.  Of few steps all paths may be worth having,
@@ -47,11 +47,11 @@ __all__ = ["FullGraphError", "TierPolicy", "recording_turn"]
 recording_turn = Turn()
 """Of the thread that records, or changes what is recorded, in the whole process: others run eagerly meanwhile."""
 
-_PARTED: Final = 6  # recordings that part at branches before a loop is blamed
-_STEPS: Final = 16  # runs of the branch at which recordings part, of a loop that is blamed at once
+_PARTINGS_TO_SPLIT: Final = 6  # recordings that part at branches before a loop is blamed
+_STEPS_TO_SPLIT: Final = 16  # runs of the branch at which recordings part, of a loop that is blamed at once
 _CALLS_OF_NEW_SIZE: Final = 4
 _CALLS_BEFORE_WARNING: Final = 12  # that run eagerly
-_EARNED: Final = 64
+_CALLS_TO_EARN: Final = 64  # that a path should serve where there are many
 _MOST_SIZES: Final = 4096  # that are counted
 _PASSING: Final = ("raised", "items_used")  # reasons that say nothing of the next recording of a call like this
 
@@ -165,7 +165,7 @@ class TierPolicy:
         table, before = self._table, len(self._table.entries)
         dropped = table.drop_unused()
         self._retire(dropped)
-        if not pays and before > MANY_PATHS and sum([entry.uses for entry in dropped]) < _EARNED * len(dropped):
+        if not pays and before > MANY_PATHS and sum([entry.uses for entry in dropped]) < _CALLS_TO_EARN * len(dropped):
             self._calls_of_new_size *= 2
         self.accounts.window = max(WINDOW, len(table.entries))
         return bool(dropped)
@@ -234,9 +234,9 @@ class TierPolicy:
         return not table.is_full(sizes)
 
     def _pays_at_once(self, sizes: Shapes) -> bool:
-        """Whether one call may make up for a path for these sizes: all but numbers is there, and much work."""
+        """Whether one call may make up for a path for these sizes: its programs are compiled already, and eager mode has much to do."""
         first = self._table.first
-        return first is not None and first.outweighs_another and self._table.symbolic.has_programs(sizes)
+        return first is not None and first.pays_for_variant and self._table.symbolic.has_programs(sizes)
 
     # -- what a recording has led to
     def reject(self, reason: Reason, lasting: bool = True) -> None:
@@ -297,9 +297,9 @@ class TierPolicy:
         if not self._may_split or self._is_fullgraph:
             return False
         branches = [branch for entry in self._table.entries for branch in entry.recording.branches]
-        blamed = [x for x in branches if parting is not None and x.where == parting.where and x.runs >= _STEPS]
+        blamed = [x for x in branches if parting is not None and x.where == parting.where and x.runs >= _STEPS_TO_SPLIT]
         if parting is not None and blamed:
-            others = [x for x in branches if x.alternates and x.runs >= _STEPS]
+            others = [x for x in branches if x.alternates and x.runs >= _STEPS_TO_SPLIT]
             if self._split(parting, [*blamed, *others]):
                 return True
             if (worst := next((x for x in blamed if x.alternates), None)) is not None:
@@ -307,14 +307,14 @@ class TierPolicy:
                 self._diagnostics.note(make("branching_loop", worst.text(), worst.where))
             return False
         partings = self._diagnostics.partings.of_branches()
-        if sum(x.count for x in partings) < _PARTED or not self.accounts.is_wasteful():
+        if sum(x.count for x in partings) < _PARTINGS_TO_SPLIT or not self.accounts.is_wasteful():
             return False
         known = {branch.where: branch for branch in branches}
         return self._split(partings[0], [known.get(x.where, Branch.at(x.where)) for x in partings])
 
     def split_or_reject(self, recording: Recording, reason: Reason) -> None:
         """A recording has stopped in a loop whose steps take different ways: run in pieces, or record less."""
-        blamed = [x for x in recording.branches if x.where == reason.where or (x.alternates and x.runs >= _STEPS)]
+        blamed = [x for x in recording.branches if x.where == reason.where or (x.alternates and x.runs >= _STEPS_TO_SPLIT)]
         parting = Parting("exit", "a value", reason.where, blamed[0].values if blamed else [])
         if not blamed or not self._may_split or not self._split(parting, blamed):
             self.accounts.discourage()
