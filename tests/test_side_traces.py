@@ -22,7 +22,7 @@ machine_code = pytest.mark.skipif(not c_api.supported(), reason="entries are int
 
 @pytest.fixture(autouse=True)
 def hot_soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(recorded_path, "_LEAST", 1)
+    monkeypatch.setattr(recorded_path, "_MIN_SAVED_ELEMENTS", 1)
     with override(hot_calls=HOT):
         yield
 
@@ -231,7 +231,7 @@ def test_paths_that_are_dropped_take_their_side_traces_with_them() -> None:
 
 @machine_code
 def test_a_side_trace_that_saves_little_is_not_made_and_explain_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded_path, "_LEAST", 1 << 20)
+    monkeypatch.setattr(recorded_path, "_MIN_SAVED_ELEMENTS", 1 << 20)
     loss, _ = network(1)
     compiled = T.compile(loss)
     with T.no_grad():
