@@ -201,9 +201,8 @@ class TierPolicy:
             return False
         if not self._is_fullgraph and (calls := self.accounts.wait_for_code()):
             self.rest(calls)
-            if (
-                self.accounts.is_first_wait_for_code()
-            ):  # warned of now, since it may never be called again: nothing has been done yet
+            if self.accounts.is_first_wait_for_code():
+                # Warned of now, since it may never be called again: nothing has been done yet.
                 Warned(self._function, COMPILED_ANEW).give(name)
             return False
         if self._has_room(sizes):
