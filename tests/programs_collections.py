@@ -828,6 +828,17 @@ def defaultdict_gets_a_key_by_reading():
 
 
 @program()
+def keys_in_a_defaultdict_that_formats_read():
+    d = collections.defaultdict(int, a=1)
+
+    def fn(a):
+        return a * 2, "%(a)s" % d, "{a}".format_map(d), "a".translate(d)
+
+    d[97] = "b"
+    return fn, with_change(lambda: d.update(a=5)), lambda: d
+
+
+@program()
 def floats_as_keys():
     d = {0.5: 2.0, 1.5: 3.0}
 

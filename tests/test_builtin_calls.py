@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import operator
@@ -90,3 +91,29 @@ def test_what_is_repeated_is_not_iterated_over() -> None:
         x = T.tensor([1.0, 3.0 + k])
         assert repr(compiled(x)) == repr(step(x))
     assert compiled.stats.compiled_calls == 2
+
+
+FORMATS: dict[str, Any] = {
+    "percent": lambda counts: "%(a)s" % counts,  # noqa: UP031
+    "percent of bytes": lambda counts: b"%(a)d" % counts,
+    "mod": lambda counts: operator.mod("%(a)s", counts),
+    "__mod__": lambda counts: "%(a)s".__mod__(counts),
+    "format_map": lambda counts: "{a}".format_map(counts),
+    "translate": lambda counts: "a".translate(counts),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_c_code_that_adds_a_key_to_a_defaultdict_does_so_in_each_call(name: str) -> None:
+    def play(compiler: Any) -> tuple[Any, Any]:
+        counts: Any = collections.defaultdict(int)
+        function = compiler(lambda x: (x * 2, FORMATS[name](counts)))
+        outcomes = []
+        for _ in range(3):
+            counts.clear()
+            outcomes.append((function(T.ones(2))[1], dict(counts)))
+        return outcomes, function
+
+    (outcomes, function), (expected, _) = play(T.compile), play(lambda function: function)
+    assert outcomes == expected and all(counts for _, counts in expected)
+    assert [reason.code for reason in function.reasons] == ["container"]

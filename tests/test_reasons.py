@@ -33,7 +33,7 @@ def test_a_code_outside_the_catalogue_is_an_error():
 
 
 def test_the_recorder_uses_catalogued_codes_only():
-    for path in Path(capture.__file__).parent.glob("*.py"):
+    for path in Path(capture.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "stop" and node.args:
                 code = node.args[0]

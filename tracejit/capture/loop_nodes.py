@@ -3,8 +3,8 @@
 That is as good as the steps themselves where nobody can ask for what they have made in between.  So carried is what a step reads of the
 step before; what steps make besides is nobody's, and a view at a place that moves with the steps is a slice of the loop.  Writes to all
 of a tensor that is carried carry on what they write, and rows that are written one by one (`out[t] = h`) are written together.  What is
-appended to a list that nothing else sees stays in one piece (joining.py).  Steps that write or append otherwise, or check what is in
-tensors, are none.
+appended to a list that nothing else sees stays in one piece (joining.py).  Steps that write or append otherwise do not
+become a node.  Guards and draws may be part of one.
 
 The gradients are to have the bits of those of the steps, and a backward pass is to refuse where theirs would.  So the loop saves what the
 operations of the steps save (`Saved`); cotangents of a tensor that is shared go on from what has arrived before (the trait "accumulates");

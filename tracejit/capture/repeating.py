@@ -19,9 +19,9 @@ what is computed with it are operations of the program, as of other numbers that
 steps hand on in variables (`time += dt`), and numbers that they change inside of objects and containers, are tensors that they carry on
 (carried_numbers.py).  What else was computed of numbers in a step is nobody's after it, or the snapshots are not alike.
 
-All steps run where one does more than compute and write to tensors of the call (guards, draws, numbers that leave, effects, hooks), where
-it changes anything but variables of the function, what is in containers and objects of the call, and lists that it appends to and does
-nothing else with, and where it may ask which step it is.
+All steps run where one does more than compute and write to tensors of the call (numbers that leave, effects, hooks; guards and draws, too,
+where the steps do not become one node, loop_nodes.py), where it changes anything but variables of the function, what is in containers and
+objects of the call, and lists that it appends to and does nothing else with, and where it may ask which step it is.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ miss or an exit a *bridge* leads to the entry that served the last such call.  W
 recorded, if there is room and it pays.
 * Programs of a recording: executable (forward and backward), placing, backward_call, eager_tape (the nodes eager mode would
   have made).
-* Machine code: hot_entry; side_trace goes on from an exit with what is in memory there.  Of the program that left it takes
-  values that lie whole in the arena; residuals and results it computes again.  promotion makes both.
+* Machine code: hot_entry (an entry as machine code); side_trace (machine code that goes on from an exit: it reuses the values that
+  are whole in the arena of the program that exited, and computes residuals and results again).  promotion has both compiled.
 * Sizes: symbolic_paths.  A symbolic recording is compared with what other sizes really gave until it is trusted; a size that
   does not fit has a program of its own, and after several of those the region of sizes is used no more.
 * Paths: recorded_path (one path and its states), path_table (those of a function, the states of a function, the slots that

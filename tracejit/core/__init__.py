@@ -2,8 +2,8 @@
 threads.
 
 The door is interpreter.py: every operation passes `bind(op, operands, attributes)`, and the innermost interpreter of the thread
-evaluates it, records it, or builds a graph of it.  Higher folders reach this one only through what they install here, each
-once, on import: tensor/eager.py the eager interpreter (`interpreter.set_base`); runtime/program.py what makes kernels
+evaluates it, records it, or builds a graph of it.  This folder imports no higher one.  Where it needs one, that folder installs a
+function here, once, on import: tensor/eager.py the eager interpreter (`interpreter.set_base`); runtime/program.py what makes kernels
 (`kernels.install`); llvm/products.py the policy for large products (`products.set_policy`); cpython/exception_tables.py how
 functions cover their entry (`interrupts.install`); compiled/ the function `compile` (`compiler.installed`).
 

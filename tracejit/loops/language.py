@@ -1,7 +1,7 @@
 """The loop language: what a scheduled nest is made of, below graphs and above renderings.
 
 A `Nest` is a function over buffers, sizes and scalars.  Its body is a tree of statements whose expressions are `Expr`
-(loops/expressions.py): scalar arithmetic with one meaning.  Both renderings (plain Python, LLVM IR) walk the same tree, and the
+(loops/expressions.py): scalar arithmetic with one meaning.  All three renderings (plain Python, Numba, LLVM IR) walk the same tree, and the
 reduction tree is written in it (`Reduce`), so they agree bit for bit whatever the host's vector width.
 
 Indices are affine in the loop variables: sum of stride * axis + offset, in elements, strides and offsets being ints or

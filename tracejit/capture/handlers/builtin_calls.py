@@ -301,7 +301,7 @@ class BuiltinCallHandlers(Handlers):
                 recorder.stop("impure_call", "a format that depends on the decimal context")
         for value in values:
             recorder.contents.read_content(value, deep=True)
-        return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
+        return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords), values))
 
     def _static_method(self, function: Any, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """`tuple.__new__`, `dict.fromkeys`, `str.maketrans` ..."""
@@ -378,7 +378,7 @@ class BuiltinCallHandlers(Handlers):
         recorder.inspect_all(arguments)
         if any(is_a(value, np.generic) for value in arguments):
             return recorder.arrays.numpy_computes(function, arguments, keywords)
-        return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
+        return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords), arguments))
 
     def _reduced(self, function: Any, values: Any, *initial: Any) -> Any:
         """functools.reduce: what is handed from call to call may stay symbolic."""

@@ -13,7 +13,7 @@ import itertools
 import math
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -604,9 +604,11 @@ class ContainerHandlers(Handlers):
         before = self.recorder.effects.originals.get(id(container)) if base is set else None
         return container if before is None else set(before)
 
-    def native(self, action: Callable[[], Any]) -> Any:
-        """Do something in C that may run the standard library's own Python."""
+    def native(self, action: Callable[[], Any], operands: Iterable[Any] = ()) -> Any:
+        """Do something in C that may run the standard library's own Python.  operands: of code that may look keys up in them; if it adds
+        an item to a defaultdict by that, `"%(name)s" % counts`, the recording stops."""
         recorder = self.recorder
+        lengths = [(x, dict.__len__(x)) for x in operands if is_a(x, collections.defaultdict)]
         before, recorder.line = recorder.line, ""
         recorder.native_depth += 1
         try:
@@ -616,6 +618,8 @@ class ContainerHandlers(Handlers):
         finally:
             recorder.native_depth -= 1
             recorder.line = before
+            if any(dict.__len__(x) != length for x, length in lengths):
+                recorder.stop("container", "a defaultdict (C code looks up a key that is not in it)")
 
     def binary_native(self, method: str, left: Any, right: Any) -> Any:
         """A special method of a tensor, with a plain or nested index or operand."""

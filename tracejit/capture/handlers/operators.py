@@ -141,7 +141,7 @@ class OperatorHandlers(Handlers):
             recorder.contents.read_content(operand, deep=True)
         if is_a(left, np.generic) or is_a(right, np.generic):
             return recorder.arrays.numpy_computes(compute, (left, right))
-        return recorder.made(recorder.containers.native(lambda: compute(left, right)))
+        return recorder.made(recorder.containers.native(lambda: compute(left, right), (left, right)))
 
     def _compare_sequences(self, symbol: str, left: Any, right: Any) -> Any:
         """Lists or tuples with objects of the program: the first elements that differ decide."""
@@ -258,7 +258,7 @@ class OperatorHandlers(Handlers):
             recorder.contents.read_content(owner, deep=True)
             if not is_a(owner, (int, float)):  # which look at no containers
                 recorder.contents.read_content(other, deep=True)
-            return recorder.containers.native(lambda: method(owner, other))
+            return recorder.containers.native(lambda: method(owner, other), (owner, other))
         recorder.stop("unknown_callable", type(method).__name__)
         return ABSENT
 
