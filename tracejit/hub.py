@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import urllib.request
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlparse
 
+from tracejit.core.lazy import lazy_module
 from tracejit.core.missing import absent, missing_names
 from tracejit.serialization import load as load_file
 from tracejit.serialization.files import whole_file
@@ -20,6 +20,7 @@ from tracejit.serialization.files import whole_file
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "load_url", "set_dir"]
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
+_request: Any = lazy_module("urllib.request")
 _directory: list[str | None] = [None]
 
 
@@ -41,7 +42,7 @@ def download_url_to_file(url: str, dst: Any, hash_prefix: str | None = None, pro
     path = Path(os.path.expanduser(dst))
     digest = hashlib.sha256()
     with whole_file(path) as part:
-        with urllib.request.urlopen(url) as source:
+        with _request.urlopen(url) as source:
             while block := source.read(1 << 20):
                 part.write(block)
                 digest.update(block)

@@ -1,8 +1,9 @@
-"""Third-party modules that are imported when they are first used.
+"""Modules that are imported when they are first used.
 
 Numba takes longer to import than everything else together, and a process whose programs are all in the disk cache never needs it.
 `lazy_module("numba")` stands for the module, which is imported when one of its attributes is asked for or set.  For modules of other
-projects only: the modules of this one import each other at the top.
+projects, and those of the standard library that import much (urllib.request: TLS, mail); the modules of this one import each other at
+the top.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict
-from importlib import metadata
 from typing import Any
 
 import llvmlite.binding
 
 from tracejit.config import config
+from tracejit.core.lazy import lazy_module
 from tracejit.cpython import arrays, c_api, call_hook, exception_tables, layouts, referents, watchers, words
 from tracejit.llvm import thread_pool
 from tracejit.llvm.blas import blas
@@ -20,6 +20,7 @@ from tracejit.native import object_cache
 
 __all__ = ["facts", "slower", "text"]
 
+_metadata: Any = lazy_module("importlib.metadata")
 _PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "ml_dtypes", "torch")
 _FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "neon", "sve")
 """Features of processors that programs differ by."""
@@ -27,8 +28,8 @@ _FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "n
 
 def _version(package: str) -> str | None:
     try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
+        return _metadata.version(package)
+    except _metadata.PackageNotFoundError:
         return None
 
 

@@ -9,14 +9,16 @@ import hashlib
 import os
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tracejit.core.lazy import lazy_module
+
 __all__ = ["checksum_of", "fetch"]
 
+_error: Any = lazy_module("urllib.error")
+_request: Any = lazy_module("urllib.request")
 _BLOCK = 1 << 16
 
 
@@ -52,10 +54,10 @@ def fetch(sources: Sequence[str], target: Path, checksum: str) -> None:
 def _receive(source: str, part: Path) -> None:
     """Append to `part` what is missing of it."""
     have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(source, headers={"User-Agent": "tracejit", **({"Range": f"bytes={have}-"} if have else {})})
+    request = _request.Request(source, headers={"User-Agent": "tracejit", **({"Range": f"bytes={have}-"} if have else {})})
     try:
-        answer = urllib.request.urlopen(request, timeout=60)
-    except urllib.error.HTTPError as error:
+        answer = _request.urlopen(request, timeout=60)
+    except _error.HTTPError as error:
         if error.code == 416 and have:  # nothing is missing
             return
         raise

@@ -134,8 +134,9 @@ _DISPATCHERS: tuple[type, ...] = (type(np.mean), BuiltinFunctionType, FunctionTy
 def _functions(*modules: Any) -> dict[Any, str]:
     found = {}
     for module in modules:
+        names = vars(module)
         for name in module.__all__:
-            value = getattr(module, name, None)
+            value = names.get(name)  # what is imported when it is asked for (numpy.testing) is no function
             if isinstance(value, _DISPATCHERS) and name not in _LOUD:
                 found[value] = name
     return found
