@@ -24,7 +24,7 @@ from tracejit.config import override
 
 Circumstance = Callable[[ExitStack], Any]
 CIRCUMSTANCES: dict[str, Circumstance] = {}
-STEP = 40  # one program of the corpus in so many, others for each circumstance
+STEP = 27  # one program of the corpus in so many, others for each circumstance
 
 
 def circumstance(prepare: Circumstance) -> Circumstance:
