@@ -90,7 +90,7 @@ MOVING = frozenset(
     }
 )  # fmt: skip
 """Methods of a list or deque that only move its items, take some out and put others in."""
-_PLAINLY_HELD: tuple[type, ...] = (*PRIMITIVE_TYPES, list, tuple, Tensor)
+_TRANSPARENT_TYPES: tuple[type, ...] = (*PRIMITIVE_TYPES, list, tuple, Tensor)
 """Types of what holds no symbolic number, or shows those that it holds."""
 
 
@@ -701,7 +701,7 @@ class ContainerHandlers(Handlers):
     def _may_hold_numbers(self, owner: Any, arguments: tuple[Any, ...]) -> bool:
         """Whether there may be symbolic numbers in a container, or among the arguments of a method of it; else nothing moves that later
         reads do not find in the container itself."""
-        if self.recorder.effects.numbered.get(id(owner)) or not all(type(x) in _PLAINLY_HELD for x in arguments):
+        if self.recorder.effects.numbered.get(id(owner)) or not all(type(x) in _TRANSPARENT_TYPES for x in arguments):
             return True
         return any(map(holds_numbers, itertools.chain.from_iterable(x for x in arguments if type(x) in (list, tuple))))
 
