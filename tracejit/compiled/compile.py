@@ -27,7 +27,7 @@ from tracejit.compiled.bridges import BridgeLinker
 from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import FALLBACK, OWNER, dispatching, leaving, nothing_recorded
 from tracejit.compiled.options import CompileWait, Options
-from tracejit.compiled.path_table import Handlers, PathTable
+from tracejit.compiled.path_table import PathTable, StateHandlers
 from tracejit.compiled.promotion import Promoter
 from tracejit.compiled.recorded_path import Entry
 from tracejit.compiled.recording_driver import RecordingDriver
@@ -112,7 +112,7 @@ class CompiledFunction(_Partial[P, R]):
         )
         self._promoter = promoter = Promoter(table, diagnostics, wait)
         self._driver = driver = RecordingDriver(function, options, wait, table, policy, promoter, diagnostics)
-        table.handlers = Handlers(policy.serve_in_pieces, policy.serve_resting, policy.serve_warned, promoter.serve_stale)
+        table.handlers = StateHandlers(policy.serve_in_pieces, policy.serve_resting, policy.serve_warned, promoter.serve_stale)
         slots[FALLBACK] = BridgeLinker(table, policy, promoter, driver, stats).serve_after_exit
         slots[OWNER] = self
         _compiled[self] = None

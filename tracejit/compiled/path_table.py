@@ -32,7 +32,7 @@ from tracejit.cpython.dispatcher import FRONT, SIZED
 from tracejit.cpython.size_table import Shapes, SizeTable
 from tracejit.report.performance import Advice
 
-__all__ = ["MANY_PATHS", "FunctionState", "Handler", "Handlers", "PathTable"]
+__all__ = ["MANY_PATHS", "FunctionState", "Handler", "PathTable", "StateHandlers"]
 
 MANY_PATHS: Final = 64
 _FEW_PATHS: Final = 8
@@ -77,7 +77,7 @@ class FunctionState(Enum):
 _FRESH, _SERVING, _IN_PIECES, _RESTING, _WARNING, _STALE = FunctionState
 
 
-class Handlers(NamedTuple):
+class StateHandlers(NamedTuple):
     """What serves a call in the states in which no entry is tried first.  Each answers as an entry does: with a result, MISS or an Exit;
     or with UNSERVED."""
 
@@ -101,7 +101,7 @@ class PathTable:
         self.slots = slots
         self.symbolic = symbolic
         self._advice = advice
-        self.handlers: Handlers
+        self.handlers: StateHandlers
         self._is_stale = False
         self.pieces: Pieces | None
         self.entries: tuple[Entry, ...]
