@@ -351,6 +351,46 @@ def test_an_operand_gets_the_same_gradient_when_the_others_want_none(op: Op) -> 
                 np.testing.assert_allclose(alone.numpy(), expected.numpy(), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "op",
+    [
+        op
+        for op in DIFFERENTIATED
+        if op.kind is Kind.ELEMENTWISE and op.promotion is not Promotion.NONE and sum(map(is_floating, samples(op)[0][0])) > 1
+    ],
+    ids=names,
+)
+@pytest.mark.parametrize("backend", ["interpret", "llvm"])
+def test_gradients_beside_a_number_are_the_same_compiled(backend: str, op: Op) -> None:
+    """A number has no dtype, so what a rule computes of numbers alone would have NumPy's."""
+    operands, attributes = samples(op)[0]
+    arrays = [i for i, x in enumerate(operands) if is_floating(x)]
+    for kept in arrays:
+        written = [
+            "x" if i == kept else repr(x.flat[0].item()) if i in arrays else f"given[{i}]" for i, x in enumerate(operands)
+        ]  # literals: other numbers might be inputs of the program
+        given = [tracejit.from_numpy(x) if isinstance(x, np.ndarray) else x for x in operands]
+        text = f"def function(x):\n    return op.of({', '.join(written)}, **attributes)\n"
+        names = {"op": op, "given": given, "attributes": attributes}
+        exec(text, names)
+        function = names["function"]
+        compiled = tracejit.compile(function, source=text, backend=backend)
+        for call in range(3):
+            found = []
+            for called in (function, compiled):
+                x = tracejit.from_numpy(operands[kept].copy()).requires_grad_()
+                y = called(x)
+                if y.requires_grad:
+                    y.sum().backward()
+                found.append((y.detach().numpy(), x.grad.numpy() if x.grad is not None else np.zeros(0)))
+            for ours, wanted in zip(found[1], found[0], strict=True):
+                assert ours.dtype == wanted.dtype
+                np.testing.assert_allclose(
+                    ours, wanted, rtol=1e-12, atol=1e-14, err_msg=f"{op.name}, operand {kept}, call {call}"
+                )
+        assert compiled.stats.compiled_calls == 2, compiled.explain()
+
+
 def as_tuple(x: Any) -> tuple[Any, ...]:
     return x if isinstance(x, tuple) else (x,)
 

@@ -10,12 +10,12 @@ import numpy as np
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, bool_, converted, float32, float64, from_numpy_dtype, int64
-from tracejit.core.numbers import PLAIN
+from tracejit.core.numbers import NUMBERS, PLAIN
 from tracejit.core.op import Kind
 from tracejit.ops.declare import custom, require_numbers
 from tracejit.ops.samples import cases
 
-__all__ = ["ArrayConstant", "arange", "constant", "eye", "full", "zero_gradient"]
+__all__ = ["ArrayConstant", "arange", "constant", "eye", "full", "tensors_in_place_of_numbers", "zero_gradient"]
 
 
 def _full_rule(value: Any, shape: tuple[int, ...], dtype: DType) -> Aval:
@@ -52,6 +52,15 @@ def zero_gradient(c: Any, g: Any, i: int) -> Any:
     """Zeros, of the kind of the cotangent `g`, for operand `i` of a function that is constant almost everywhere; None where they are not
     needed."""
     return full.beside(g, 0.0, shape=c.avals[i].shape, dtype=c.avals[i].dtype) if c.needs[i] else None
+
+
+def tensors_in_place_of_numbers(c: Any, g: Any) -> list[Any]:
+    """The operands that a vjp has saved, with numbers among them as tensors without dimensions, of the kind of the cotangent `g` and of the
+    others' dtype: for rules that apply functions to one operand alone.  A number has no dtype, so its function would have NumPy's."""
+    if not any(type(x) in NUMBERS for x in c.inputs):
+        return list(c.inputs)
+    dtype = next(aval.dtype for aval in c.avals if isinstance(aval, Aval))
+    return [full.beside(g, x, shape=(), dtype=dtype) if type(x) in NUMBERS else x for x in c.inputs]
 
 
 def _arange_rule(start: Any, step: Any, length: int, dtype: DType) -> Aval:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from tracejit.ops.creation import tensors_in_place_of_numbers
 from tracejit.ops.declare import FLOAT, ON_HOST, elementwise
 from tracejit.ops.elementwise.mathematics import exp, log
 from tracejit.ops.elementwise.special import TWO_OVER_SQRT_PI, digamma, lgamma, polygamma
@@ -81,7 +82,7 @@ def gammainc(a: Any, x: Any) -> Any:
 
 @gammainc.vjp(saves="0 1")
 def _(c: Any, g: Any) -> Any:
-    a, x = c.inputs
+    a, x = tensors_in_place_of_numbers(c, g)
     return g * gammainc_slope.of(a, x, order=1) if c.needs[0] else None, g * _density(a, x) if c.needs[1] else None
 
 
@@ -93,7 +94,7 @@ def gammaincc(a: Any, x: Any) -> Any:
 
 @gammaincc.vjp(saves="0 1")
 def _(c: Any, g: Any) -> Any:
-    a, x = c.inputs
+    a, x = tensors_in_place_of_numbers(c, g)
     return -g * gammainc_slope.of(a, x, order=1) if c.needs[0] else None, -g * _density(a, x) if c.needs[1] else None
 
 
@@ -122,7 +123,7 @@ def gammainc_slope(a: Any, x: Any, order: int = 1) -> Any:
 
 @gammainc_slope.vjp(saves="0 1")
 def _(c: Any, g: Any) -> Any:
-    a, x = c.inputs
+    a, x = tensors_in_place_of_numbers(c, g)
     order = c.attributes["order"]
     if order == 3:
         raise NotImplementedError("gammainc: derivatives by its first argument are known up to the third")
@@ -143,6 +144,6 @@ def gamma_quantile(a: Any, u: Any) -> Any:
 
 @gamma_quantile.vjp(saves="0 out")
 def _(c: Any, g: Any) -> Any:
-    a, x = c.inputs[0], c.outputs[0]
+    (a, _), x = tensors_in_place_of_numbers(c, g), c.outputs[0]
     scaled = g / _density(a, x)
     return -scaled * gammainc_slope.of(a, x, order=1) if c.needs[0] else None, scaled if c.needs[1] else None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.unbroadcast import sum_to
+from tracejit.ops.creation import tensors_in_place_of_numbers
 from tracejit.ops.declare import FLOAT, elementwise
 from tracejit.ops.elementwise.comparison import logical_and, where
 from tracejit.ops.elementwise.mathematics import log, log1p
@@ -50,8 +51,8 @@ def xlogy(x: Any, y: Any) -> Any:
 
 @xlogy.vjp(saves=("0 1", "0 1"))
 def _(c: Any, g: Any) -> Any:
-    x, y = c.inputs
-    gx = sum_to(where.of(logical_and.of(x == 0, y <= 0), 0.0, g * log.beside(x, y)), c.avals[0].shape) if c.needs[0] else None
+    x, y = tensors_in_place_of_numbers(c, g)
+    gx = sum_to(where.of(logical_and.of(x == 0, y <= 0), 0.0, g * log.of(y)), c.avals[0].shape) if c.needs[0] else None
     return gx, sum_to(g * x / y, c.avals[1].shape) if c.needs[1] else None
 
 
@@ -64,8 +65,8 @@ def xlog1py(x: Any, y: Any) -> Any:
 
 @xlog1py.vjp(saves=("0 1", "0 1"))
 def _(c: Any, g: Any) -> Any:
-    x, y = c.inputs
-    gx = sum_to(where.of(logical_and.of(x == 0, y <= -1), 0.0, g * log1p.beside(x, y)), c.avals[0].shape) if c.needs[0] else None
+    x, y = tensors_in_place_of_numbers(c, g)
+    gx = sum_to(where.of(logical_and.of(x == 0, y <= -1), 0.0, g * log1p.of(y)), c.avals[0].shape) if c.needs[0] else None
     return gx, sum_to(g * x / (y + 1.0), c.avals[1].shape) if c.needs[1] else None
 
 
