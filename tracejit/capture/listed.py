@@ -8,6 +8,9 @@ Of an item that requires grad the function may ask for the gradient, or hang a h
 items are not taken out: the loop that has filled the list leaves as many at its ends as another one runs steps there, and whoever comes to
 one of the others gets what its step has made (unrolled.py).  And what the steps between read has to be all of the piece: else rows that
 nothing reads would get zeros for gradients, where an item gets none.
+
+Items are read in order, by `for h in hs`, with `reversed`, `enumerate`, `zip`, `hs[::-1]` and `hs[1:]`, or at the place of a counter,
+`hs[t]`, `hs[t - 1]`, `hs[n - 1 - t]`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,18 @@ The gradients are to have the bits of those of the steps, and a backward pass is
 operations of the steps save (`Saved`); cotangents of a tensor that is shared go on from what has arrived before (the trait "accumulates");
 and steps are left as they are where a pass would meet another part of each of them (`_is_one`), or where cotangents of one tensor arrive in
 several ways (`_apart`).
+
+Steps that stay as they are:
+
+- carry on a view of what they were given.  Without a gradient there are two exceptions: a slice, `before = x`, which is one place further
+  back in the next step, and a part at a place that the program computes, `s = table[a]`, which is copied;
+- carry on a tensor that is not row-major, or one that requires grad in every second step, `a, b = b, f(a)`;
+- read windows of what requires grad, `xs[t - 2 : t]`, whose gradients would be added up in another order, or parts that grow, `xs[:t]`;
+- read rows of a tensor with a gradient that they read as a whole, too, or at places such as `(t + 1) % n`;
+- append what they were given, `outs.append(h); h = f(h)`, or change what a step before has appended;
+- write rows of a tensor that requires grad where they read them, too, or call functions of the host.
+
+A backward pass frees the loop as a whole, even a pass to some of its operands alone, and `grad_fn` leads to one node for all steps.
 """
 
 from __future__ import annotations

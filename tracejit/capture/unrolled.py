@@ -6,6 +6,8 @@ a row of the piece has another place on the tape.  Where one is to be had nevert
 an item in the middle is read), the recording stops, and the steps are made anew on the tape, in the place of the node: each item is what
 its step has made, and whatever was computed of the node's results leads to those of the steps.  Recordings that follow keep items one by
 one (`Recorder.keeps_items`).
+
+The call in which this happens runs eagerly from there on.  Recordings that follow are of one number of steps each.
 """
 
 from __future__ import annotations

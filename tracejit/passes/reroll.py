@@ -10,6 +10,11 @@ Slices (slices.py) are no nodes of the sequence: they are made where something o
 operands repeat stay as they are, and so do the ones after.
 
 Products of steps are then taken out of loops (hoist.py), so that they run faster than what was unrolled, too.
+
+In a graph of LARGE nodes or more, what differs from step to step may also be tensors that are copied into one, up to MOST_STACKED bytes, or
+Python numbers, which become a table.  Larger tensors, weights of layers say, keep the steps unrolled, with a line in the graph's history
+that `explain(verbose=True)` shows.  So do shapes that differ from step to step, and functions of the host.  A guard in a step leaves the
+loop there, and its exit knows the step.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ as a statement before the one that has the comprehension, where that evaluates n
 What an element might give another value is put into variables first.  So it is with the elements that Python's `sum` adds up as a generator
 gives them, `sum(f(x) for x in xs)`: each is added by the step that makes it.  Any other generator stays one, which runs by turns with who
 goes through it.
+
+Elements may come from all that a loop of any length goes through (capture/headers.py), and `sum` may have a number to begin with.
 """
 
 from __future__ import annotations

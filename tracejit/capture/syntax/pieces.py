@@ -14,6 +14,10 @@ assigned (as in Aho, Lam, Sethi and Ullman, "Compilers", 2nd ed., section 9.2), 
 `continue`, `break` and `return` of the loop are told by a number in front of the values.  The condition of a `while` loop that values end
 becomes part of its body: `while True: if not condition: break`.
 
+These bodies stay as they are: in a generator, in `try`, or in a `with` that may swallow exceptions, since code after an exception finds the
+variables as they were in the middle of a step; with `global`, `nonlocal`, `del`, `locals()`, `eval` or `super()` in them; with a `finally`
+that assigns to what is read later.
+
 What is left to tell them apart: frames (one more of them, and other `f_locals`), and objects that only a step holds, which go at its end.
 """
 
