@@ -13,6 +13,7 @@ from tracejit.autograd.earlier_graph import Dependences, dependences, may_come_l
 from tracejit.capture.handlers.base import TensorSource
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.protected import is_protected
+from tracejit.capture.recording.journal import Variable
 from tracejit.replay.ir import Expr, Miss, Not, Statement, TupleOf
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
@@ -28,10 +29,12 @@ Place = tuple[Any, int]
 class EarlierGraph:
     """The passes of a call that have gone on into such graphs: from which tensors, and what they depend on."""
 
+    _retained = Variable(True)  # whether all of them have left their graphs as they were
+
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._passes: list[tuple[list[TensorSource], Dependences]] = []
-        self._retained = True  # whether all of them have left their graphs as they were
+        self.journal = recorder.journal
+        self._passes: list[tuple[list[TensorSource], Dependences]] = self.journal.list()
 
     def may_be_entered(self, nodes: Iterable[Any]) -> bool:
         """Whether another pass may go on at these nodes: one that is nobody's earlier graph, and comes to the same when it is later."""
@@ -52,7 +55,7 @@ class EarlierGraph:
         else:
             begun = [source for source in sources if source is not None]
             self._passes.append((begun, known))
-            self._retained &= retain_graph
+            self._retained = self._retained and retain_graph
             tensors = recorder.made(tuple([source.tensor for source in begun]))
             given = recorder.made(tuple([recorder.program.kept(g) for _, g in arrived]))
             call = FunctionCall(recorder.fixed(propagate_from), (tensors, given, retain_graph), {})

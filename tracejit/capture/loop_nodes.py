@@ -38,7 +38,6 @@ import numpy as np
 
 from tracejit.autograd.grad_mode import set_grad_enabled
 from tracejit.autograd.tape import edge_of
-from tracejit.capture.rolling import taken_back
 from tracejit.capture.rows import RowBefore, WrittenRows
 from tracejit.capture.steps import Applied, Place, Stacked, Step
 from tracejit.core.aval import Aval, ScalarAval
@@ -502,10 +501,10 @@ class StepsAsLoop:
     def run(self, elements: Sequence[Slices], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
         """(what is at the places of `carried` after `count` steps, what they have appended); None where a node could not stand for them:
         then nothing has been recorded."""
-        nodes, values = len(self._interpreter.nodes), len(self._interpreter.avals)
+        begin = self._interpreter.journal.mark()
         left = self._run(elements, count)
         if left is None:
-            self._take_back(nodes, values)
+            self._interpreter.truncate(begin)
         return left
 
     def _run(self, elements: Sequence[Slices], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
@@ -577,18 +576,6 @@ class StepsAsLoop:
         for i, x in written.items():
             self._write(self._step.nodes[i], x.stacked(count), _turned(next(collected), (x.distance < 0) is not reverse))
         return ends, appended
-
-    def _take_back(self, nodes: int, values: int) -> None:
-        """Have the recording as it was when it had so many nodes and values."""
-        interpreter = self._interpreter
-        gone = {v for node in interpreter.nodes[nodes:] for v in node.outputs}
-        taken_back(interpreter, (), nodes)
-        if gone != {*range(values, len(interpreter.avals))}:  # something from outside has been looked at for the first time
-            return
-        for v in gone:
-            del interpreter.avals[v]
-            interpreter.sized.discard(v)
-            interpreter.evaluated.pop(v, None)
 
     def _row_before(self, row: RowBefore) -> Tensor:
         """What a row has in it before the loop."""

@@ -45,7 +45,8 @@ from tracejit.capture.listed import Reads, Wanted, slices_of
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import BINARY
-from tracejit.capture.snapshots import OF_GRADIENTS, OF_NUMBERS, kind_of, left_outside, recorded, snapshot
+from tracejit.capture.recording.journal import Mark, Topic
+from tracejit.capture.snapshots import kind_of, left_outside, only_computes, snapshot
 from tracejit.capture.steps import Applied, Asked, Place, Read, Step
 from tracejit.capture.syntax.expressions import CAPTURE
 from tracejit.capture.syntax.loops import LoopNames
@@ -122,7 +123,7 @@ class Loop:
         self._told = ""  # how the last two steps that were compared differ
         self._before: Beginning | None = None
         self._step: Step | None = None
-        self._recorded: Any = None
+        self._compared: Mark | None = None  # when the last step was over, if it was compared
         self.left: tuple[Any, ...] = ()
         """What steps that did not run have left: the element of the next one, and the values of the variables."""
 
@@ -301,7 +302,7 @@ class Loop:
     def _close(self) -> None:
         """Steps are looked at no more."""
         self._tries = 0
-        self._before = self._step = self._recorded = None
+        self._before = self._step = self._compared = None
 
     def is_watched(self) -> bool:
         return self._tries > 0 or (self._ends_itself and not self._at) or self._carried.is_pending
@@ -391,12 +392,12 @@ class Loop:
         step = None if before is None else self._done(before, now, asked, reads)
         follows = before is not None and now.seen.follows(before.seen)
         remaining = len(self._elements) - 1 - self._at
-        known = None
+        compared = None
         any_number = isinstance(self._elements, AnyNumber)
         least = 1 if any_number else _WORTH
         if step is not None and remaining * (len(step.nodes) or any(step.appended)) >= least:
-            known = self._recorded_state()
-            if previous is not None and previous.is_like(step) and self._recorded == known:
+            compared = self._interpreter.journal.mark()
+            if previous is not None and previous.is_like(step) and self._only_computes():
                 moves = self._moves(previous, step)
                 read = self._read_along(previous, step, variables)
                 can_go_on = moves is not None and read is not None and self._come_out_alike(previous, step)
@@ -405,31 +406,30 @@ class Loop:
                 self._hindrance = _GOES_ASTRAY if not can_go_on else _NO_NODE if follows else _HANDED_ON
         tries = self._tries - (before is not None)
         if not tries or remaining < (_FEWEST_LEFT if any_number else _FEWEST):
-            self._remark(self._difference(before, now, step, known))
+            self._remark(self._difference(before, now, step, compared is not None))
             self.run_all()
             return False
-        self._tries, self._told = tries, self._difference(before, now, step, known)
-        self._before, self._step, self._recorded = now, step, known
+        self._tries, self._told = tries, self._difference(before, now, step, compared is not None)
+        self._before, self._step, self._compared = now, step, compared
         return False
 
-    def _recorded_state(self) -> Any:
-        """What the recording holds, but for values, nodes, numbers of the program, and gradients that were taken."""
-        interpreter = self._interpreter
-        return recorded(interpreter, OF_NUMBERS | OF_GRADIENTS), interpreter.notes - interpreter.gradients
+    def _only_computes(self) -> bool:
+        """Whether the last step has done nothing but operations on tensors and numbers of the program, or taken gradients."""
+        return self._compared is not None and only_computes(self._interpreter.recorder, self._compared, Topic.NUMBERS)
 
     def _remark(self, why: str) -> None:
         """Tell who asks why each number of steps is a recording."""
         if self._line and why:
             self._interpreter.remarks.append(f"the loop at {self._line} has a recording for each number of steps: {why}")
 
-    def _difference(self, before: Beginning | None, now: Beginning, step: Step | None, known: Any) -> str:
+    def _difference(self, before: Beginning | None, now: Beginning, step: Step | None, is_compared: bool) -> str:
         """Why the last step and the one before were not all that there is to know, or else those before them; empty where no two were
         compared."""
         if step is None and before is not None:
             return now.seen.told_from(before.seen) or "a step computes with what one before the last has made, or leaves it"
         if step is None or self._step is None:
             return self._told
-        return step.told_from(self._step) or ("" if known is None else self._hindrance or _NOT_ALONE)
+        return step.told_from(self._step) or (self._hindrance or _NOT_ALONE if is_compared else "")
 
     @property
     def _count(self) -> Any:

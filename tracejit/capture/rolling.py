@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.snapshots import OF_GRADIENTS, VALUES, Same, is_constant, left_outside, recorded
+from tracejit.capture.snapshots import VALUES, Same, is_constant, left_outside, only_computes
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
 from tracejit.core.symbolic import without_symbols
@@ -37,9 +37,10 @@ from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
+    from tracejit.capture.recording.journal import Mark
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["Step", "known_to", "repeated", "signature_of", "taken_back", "takes_own_gradients"]
+__all__ = ["Step", "known_to", "repeated", "shared_operands", "signature_of", "takes_own_gradients"]
 
 Step = Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]
 """What a loop does: (carried, slices) -> (carried on, collected)."""
@@ -52,8 +53,8 @@ def repeated(
     """What is carried in the end, and what was collected, stacked in the order of the slices."""
     recorder, nodes = interpreter.recorder, interpreter.nodes
     collected: list[list[Tensor]] = []
-    entered, begin, first = carried, 0, 0
-    so_far: Any = None
+    entered, first = carried, 0
+    entry = recorder.journal.mark()
     gradients = leaves = 0
     known: Any = None
     signature: Any = None
@@ -61,7 +62,7 @@ def repeated(
 
     def is_held() -> bool:
         """Whether steps have left all but nodes as it was."""
-        if so_far != _recorded_state(interpreter):
+        if not only_computes(recorder, entry):
             return False
         made = interpreter.leaves[leaves:]
         has_taken = bool(made) or interpreter.gradients != gradients
@@ -70,8 +71,8 @@ def repeated(
     for k in range(without_symbols(count)):
         i = count - 1 - k if reverse else k
         if len(collected) == 1 and same:
-            entered, begin, first = carried, len(nodes), len(interpreter.avals)
-            so_far, known = _recorded_state(interpreter), known_to(recorder, [step])
+            entered, entry, first = carried, recorder.journal.mark(), len(interpreter.avals)
+            known = known_to(recorder, [step])
             gradients, leaves = interpreter.gradients, len(interpreter.leaves)
         slices = [select.of(x, i, dim=0) for x in sliced]
         at = len(nodes)
@@ -91,7 +92,7 @@ def repeated(
         int(count)  # which steps there are is what a symbolic one is asked for
         return carried, [stack(list(column)) for column in zip(*rows, strict=True)]
     leaving = [*carried, *collected[-1]]
-    return _rolled(interpreter, signature[1], entered, sliced, collected[0], leaving, begin, count, reverse)
+    return _rolled(interpreter, signature[1], entered, sliced, collected[0], leaving, entry, count, reverse)
 
 
 def signature_of(
@@ -148,11 +149,6 @@ def signature_of(
     return tuple(text), (_body(interpreter, [*given, *shared], nodes, results), shared)
 
 
-def _recorded_state(interpreter: RecordingInterpreter) -> Any:
-    """What the recording holds, but for gradients that were taken."""
-    return recorded(interpreter, OF_GRADIENTS), interpreter.notes - interpreter.gradients
-
-
 def takes_own_gradients(results: Sequence[Tensor], leaves: Sequence[int], first: int) -> bool:
     """Whether steps that take gradients leave nothing of that on the tape: they give nothing that requires grad, and make leaves of
     nothing but what they have made, and give nothing else a gradient.  leaves: the values of these; first: see `signature_of`."""
@@ -193,14 +189,15 @@ def _rolled(
     sliced: list[Tensor],
     collected: list[Tensor],
     leaving: list[Tensor],
-    begin: int,
+    entry: Mark,
     count: int,
     reverse: bool,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """One node in the place of those from `begin` on.  entered: what is carried into it; collected: by the first step, which stays as it
+    """One node in the place of those since `entry`.  entered: what is carried into it; collected: by the first step, which stays as it
     is; leaving: what the last step has given."""
     graph, shared = made
-    given = taken_back(interpreter, shared, begin)
+    given = shared_operands(interpreter, shared)
+    interpreter.truncate(entry)
     start, stop = (0, count - 1) if reverse else (1, count)
     rest = [slice_.of(x, dim=0, start=start, stop=stop, step=1) for x in sliced]
     operands = (*entered, *rest, *given)
@@ -222,21 +219,9 @@ def _rolled(
     return carried, rows
 
 
-def taken_back(interpreter: RecordingInterpreter, shared: Sequence[int], begin: int) -> list[Any]:
-    """Take the nodes from `begin` on back; what the values are that their steps share."""
-    given = [interpreter.numbers[v] if v in interpreter.numbers else interpreter.defined[v] for v in shared]
-    gone = [v for node in interpreter.nodes[begin:] for v in node.outputs]
-    del interpreter.nodes[begin:]
-    interpreter.last_backward = min(interpreter.last_backward, begin)
-    for v in gone:  # what the program has kept of them is of unknown origin
-        tensor = interpreter.defined.pop(v)
-        if interpreter.values.get(id(tensor)) == v:
-            del interpreter.values[id(tensor)]
-        interpreter.recorder.keep.append(tensor)
-    left = set(gone)
-    interpreter.requires_grad -= left
-    interpreter._by_tape = {place: v for place, v in interpreter._by_tape.items() if v not in left}
-    return given
+def shared_operands(interpreter: RecordingInterpreter, shared: Sequence[int]) -> list[Any]:
+    """The tensors and numbers that values stand for which all steps read."""
+    return [interpreter.numbers[v] if v in interpreter.numbers else interpreter.defined[v] for v in shared]
 
 
 def _goes_on_alike(interpreter: RecordingInterpreter, first: int, before: Sequence[Tensor], carried: Sequence[Tensor]) -> bool:

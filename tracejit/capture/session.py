@@ -84,7 +84,9 @@ class Session(Recorder):
         self.is_watching = False
         self._hold = hold
         self._releases_late = False
-        self._missing: dict[tuple[str, str | None], Expr] = {}  # imports under way, or failed -> what must not hold
+        self._missing: dict[tuple[str, str | None], Expr] = (
+            self.journal.dictionary()
+        )  # imports under way, or failed -> what must not hold
 
     def stop(self, code: str, detail: str, *, in_handler: bool = False) -> None:
         """in_handler: what stopped the recording came into the middle of a handler, which still uses what the recording holds."""
@@ -104,6 +106,7 @@ class Session(Recorder):
 
     def empty(self) -> None:
         """The recording is over, and keeps nothing: what the call had last goes now, as it would have gone without it."""
+        self.journal.release()
         vars(self).clear()
         self.stopped = True  # stand-ins of numbers that the program still has ask for it
 

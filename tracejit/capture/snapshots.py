@@ -4,7 +4,7 @@
 and objects from outside, plain values that are equal, and tensors, lists, dictionaries and instances of one kind that the call has made,
 the same one in two places where the other has the same one in both.  So code that finds nothing else, and asks for no contents, does the
 same from both.  Where something has a state that does not show (an iterator, an instance of a class in C) there is no snapshot.  What is
-outside is not gone through: the recording has all changes of that, and `recorded` tells whether there were any.
+outside is not gone through: the journal has all changes of that, and `only_computes` tells whether there were any.
 
 Lists, dictionaries and instances may be others, `state = State(state.x + dt * state.v, ...)`, where they were made in between
 (`Snapshot.follows`): then nobody but who is looked at here has got them, and contents are all that tells one from the next.
@@ -13,15 +13,14 @@ Lists, dictionaries and instances may be others, `state = State(state.x + dt * s
 from __future__ import annotations
 
 import types
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tracejit.capture.handlers.effects import AttributeStore, ItemStore
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.inside import DICTIONARIES, SEQUENCES, is_tuple, items_of, parts_of
-from tracejit.capture.policies import is_heap_type, module_of
+from tracejit.capture.policies import is_heap_type
+from tracejit.capture.recording.journal import NOTHING, Mark, Topic
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.interpreter import state
@@ -30,12 +29,8 @@ from tracejit.tensor import Size, Tensor
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
-    from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = [
-    "OF_GRADIENTS",
-    "OF_NUMBERS",
-    "OF_READING",
     "VALUES",
     "Same",
     "Snapshot",
@@ -43,33 +38,12 @@ __all__ = [
     "is_constant",
     "kind_of",
     "left_outside",
+    "only_computes",
     "only_reads",
-    "recorded",
     "snapshot",
 ]
 
 VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
-_OF_TENSORS: Final = frozenset(
-    {"nodes", "avals", "requires_grad", "values", "defined", "_by_tape", "scalars", "numbers", "_patched", "_moving", "sized"}
-    | {"recorder", "program", "keep", "made_here", "evaluated", "left_out", "taken_out", "unrolled", "remarks", "rows", "views"}
-    | {"_prepared", "_followed", "_native", "_makers", "_known_strides", "_patched_writes", "_has_plain_writes"}
-    | {"of_objects", "opened", "branches", "placeless_texts"}
-)
-"""What is known of values, of numbers in them, of objects and functions that the call has made, and of loops: each step adds to it."""
-OF_READING: Final = frozenset(
-    {"sources", "tensors", "inputs", "namespace", "prologue", "facts", "paths", "instance_reads", "class_reads", "class_misses"}
-    | {"_constants", "_expressions", "_once", "_variables", "_variables_of", "_symbolic", "_classes", "_usual", "plain_classes"}
-    | {"integers", "_awaited", "places_of_texts"}
-)
-"""What is known of attributes, items, numbers and global names from outside since they were read, and the guards on them."""
-_OF_OBJECTS: Final = frozenset({"namespace", "class_reads", "class_misses"})
-"""Where objects of the program are by name: what is in them is none of the recording's."""
-_OF_CONTAINERS: Final = frozenset({"stored", "numbered"})
-"""What is known of numbers in containers, by their places (handlers/effects.py)."""
-OF_NUMBERS: Final = frozenset({"late", "_variables"})
-"""What is known of numbers that the program computes: of such that nobody has, steps may make as many as they like."""
-OF_GRADIENTS: Final = frozenset({"notes", "gradients", "leaves", "last_backward"})
-"""What the recording counts where a step takes a gradient."""
 _OF_CONTENTS: Final = 4
 """How much of what `kind_of` says is no matter of how a tensor was made."""
 _AROUND: Final = ""
@@ -312,46 +286,11 @@ def only_reads(statements: Iterable[Any]) -> bool:
     return not any(isinstance(x, Define) and any(isinstance(part, Call) for part in walk(x.value)) for x in statements)
 
 
-def recorded(interpreter: RecordingInterpreter, apart: frozenset[str] = frozenset()) -> list[Any]:
-    """All that the recording holds, but for values and nodes: what its objects have, and what is in the containers of these.  apart: names
-    of what is not looked at either; with OF_READING, `only_reads` tells whether reading is all that the prologue has of it."""
-    seen: set[int] = set()
-    left_out = _OF_TENSORS | apart
-
-    def parts(x: Any) -> list[Any]:
-        seen.add(id(x))
-        slots = [name for cls in type(x).__mro__ for name in getattr(cls, "__slots__", ()) if name != "__weakref__"]
-        named = {**getattr(x, "__dict__", {}), **{name: getattr(x, name, None) for name in slots}}
-        return [
-            (name, looked(value, 1 if name in _OF_OBJECTS else 2) if name not in _OF_CONTAINERS else without_shapes(value))
-            for name, value in named.items()
-            if name not in left_out
-        ]
-
-    def without_shapes(known: Mapping[Any, Any]) -> list[Any]:
-        """What is known of numbers in containers, but for sizes in shapes, since each step that looks at one has its own, and for objects
-        that the call has made, since snapshots look at what is in these."""
-        made, effects = interpreter.recorder.made_here, interpreter.recorder.effects
-        shapes = {owner for owner, _ in effects.stored if type(made.get(owner)) is Size}
-        shapes -= {owner for (owner, _), number in effects.stored.items() if is_late(number)}
-        apart = shapes | effects.of_objects
-        owners = [place[0] if type(place) is tuple else place for place in known]
-        return [(place, looked(x, 1)) for (place, x), owner in zip(known.items(), owners, strict=True) if owner not in apart]
-
-    def looked(x: Any, levels: int) -> Any:
-        if type(x) in VALUES:
-            return type(x), repr(x)
-        if is_symbolic(x):  # which would take a look at it for a use of the number
-            return Same(x)
-        if type(x) in (AttributeStore, ItemStore):  # one in the place of an equal one says the same
-            return [type(x), *parts(x)]
-        inside: list[Any] = []
-        if module_of(type(x)).startswith("tracejit.capture."):
-            inside = [] if id(x) in seen else parts(x)
-        elif levels and issubclass(type(x), list | tuple | deque | set | frozenset):
-            inside = [looked(y, levels - 1) for y in x]
-        elif levels and issubclass(type(x), dict):
-            inside = [(looked(key, levels - 1), looked(value, levels - 1)) for key, value in x.items()]
-        return inside if type(x) is tuple else [Same(x), *inside]
-
-    return parts(interpreter.recorder) + parts(interpreter)
+def only_computes(recorder: Recorder, since: Mark, ignored: Topic = NOTHING) -> bool:
+    """Whether the run has done nothing since a mark but operations on tensors, and what is of the topics `ignored`.  Numbers in places that
+    snapshots look at are theirs."""
+    effects = recorder.effects
+    return not any(
+        table is not effects.stored or effects.tells_steps_apart(place[0])
+        for table, place in recorder.journal.changes(since, ignored)
+    )

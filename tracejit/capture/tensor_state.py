@@ -19,6 +19,7 @@ from tracejit.capture.handlers.effects import DataStore
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import plain
 from tracejit.capture.places import user_line
+from tracejit.capture.recording.journal import Mark, Topic, Variable
 from tracejit.core.aval import Aval, ScalarAval, aval_of
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import Interpreter, state
@@ -56,41 +57,44 @@ def _lies_alike(tensor: Tensor, view: Tensor) -> bool:
 
 
 class StateRecorder(Interpreter):
-    """The values of tensors, and changes of their state."""
+    """The values of tensors, and changes of their state.
+
+    own_backward: the name of an operation of the program's own, where there was one.  hooked: whether a tensor of the call has got a hook.
+    backward_ran: whether there was a backward pass: hooks on leaves would have to run then."""
+
+    own_backward = Variable("")
+    hooked = Variable(False)
+    backward_ran = Variable(False)
 
     def __init__(self, recorder: Recorder, first_sequence: int) -> None:
         """first_sequence: nodes of the tape before it were made outside."""
         self.recorder = recorder
-        self.nodes: list[Node] = []
+        journal = self.journal = recorder.journal
+        self.nodes: list[Node] = journal.nodes
         self.avals: dict[int, Aval | ScalarAval] = {}
-        self.inputs: dict[int, Tensor] = {}  # value id -> outside tensor
+        self.inputs: dict[int, Tensor] = journal.dictionary(Topic.READS)  # value id -> outside tensor
         self.requires_grad: set[int] = set()
         self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
         # Tensors that are recorded where somebody needs them, by id, and what makes them.
-        self.deferred_tensors: dict[int, tuple[Tensor, Callable[[], Tensor]]] = {}
+        self.deferred_tensors: dict[int, tuple[Tensor, Callable[[], Tensor]]] = journal.dictionary()
         recorder.values, recorder.deferred = self.values, self.deferred_tensors
+        self.evaluated: dict[int, bool] = {}  # first value id of what an operation made -> the grad mode that it was evaluated in
         self.sized: set[int] = set()  # values in whose shapes there are symbolic sizes
         self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
         self._by_tape: dict[tuple[int, int], int] = {}
         self.first_sequence = first_sequence
-        self.states: set[int] = set()  # ids of tensors that are states of generators
-        self.uncounted: set[int] = set()  # versions of which the tensors do not know: what was written through .data
-        self.switched: dict[
-            int, tuple[Tensor, int, int]
-        ] = {}  # outside leaves whose requires_grad was changed; value ids before and after
+        self.states: set[int] = journal.set()  # ids of tensors that are states of generators
+        self.uncounted: set[int] = journal.set()  # versions of which the tensors do not know: what was written through .data
+        self.switched: dict[int, tuple[Tensor, int, int]] = (
+            journal.dictionary()
+        )  # outside leaves whose requires_grad was changed; value ids before and after
         self._makers = _Made()
         # Outside tensors whose .data was assigned, the value that each was before, if it was any, and how many nodes there were.
-        self.rebound: dict[int, tuple[Tensor, int | None, int]] = {}
-        self.own_backward = ""  # the name of an operation of the program's own, where there was one
-        self.hooked = False  # a tensor of the call has got a hook
-        self.hooks_read: set[int] = set()  # outside leaves whose hooks have run, and are guarded
-        # Then hooks on leaves would have to run, and those at the places of these nodes from outside, where gradients that were asked for
-        # arrived.
-        self.backward_ran = False
-        self.reached: set[Any] = set()
-        self.notes = 0  # how often something has happened to tensors that is no operation
-        # How many of these are backward passes, and tensors of the call that become leaves.
-        self.gradients = 0
+        self.rebound: dict[int, tuple[Tensor, int | None, int]] = journal.dictionary()
+        self.hooks_read: set[int] = journal.set()  # outside leaves whose hooks have run, and are guarded
+        # Nodes from outside at which gradients that were asked for have arrived: hooks there would have to run.
+        self.reached: set[Any] = journal.set()
+        self.gradients = 0  # how many backward passes there were, and tensors of the call that became leaves
         self.leaves: list[int] = []  # the values that these tensors had, and those of the call whose `.grad` was set
         self.earlier_graph = EarlierGraph(recorder)
         self.last_backward = 0  # how many nodes were there when the last backward pass began
@@ -108,6 +112,24 @@ class StateRecorder(Interpreter):
             if id(tensor) not in outside:
                 del self.defined[value]
                 self.values.pop(id(tensor), None)
+
+    def truncate(self, mark: Mark) -> None:
+        """Take the operations since a mark back.  What was read of the outside since then stays."""
+        gone = {v for node in self.nodes[mark.nodes :] for v in node.outputs}
+        self.journal.truncate(mark)
+        self.last_backward = min(self.last_backward, mark.nodes)
+        for v in gone:
+            tensor = self.defined.pop(v)
+            if self.values.get(id(tensor)) == v:
+                del self.values[id(tensor)]
+            self.recorder.keep.append(tensor)
+        self.requires_grad -= gone
+        self._by_tape = {place: v for place, v in self._by_tape.items() if v not in gone}
+        if gone == {*range(len(self.avals) - len(gone), len(self.avals))}:  # else something from outside is newer
+            for v in gone:
+                del self.avals[v]
+                self.sized.discard(v)
+                self.evaluated.pop(v, None)
 
     def symbolic_shape(self, tensor: Tensor) -> tuple[int, ...] | None:
         """The shape of a tensor in which there are symbolic sizes; None for others."""

@@ -23,6 +23,7 @@ from tracejit.capture.handlers.late import MOST_ELEMENTS, is_late
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, is_truth, plain
 from tracejit.capture.places import user_line
+from tracejit.capture.recording.journal import Variable
 from tracejit.capture.tensor_state import StateRecorder
 from tracejit.capture.unrolled import Unrolled
 from tracejit.core.aval import Aval, ScalarAval
@@ -75,13 +76,14 @@ Watch = Callable[[Node, tuple[Tensor, ...]], None]
 class RecordingInterpreter(StateRecorder):
     """Evaluates by the eager interpreter and appends to the graph."""
 
+    _wrote = Variable(False)
+
     def __init__(self, recorder: Recorder, first_sequence: int, watch: Watch | None = None) -> None:
         """watch: is shown each operation that is appended."""
         super().__init__(recorder, first_sequence)
         self._watch = watch
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> a number that it stands for
-        self.evaluated: dict[int, bool] = {}  # first value id of what an operation made -> the grad mode that it was evaluated in
         self.taken_out: set[int] = set()  # values of items that were taken out of a piece in a list (listed.py)
         self.unrolled: list[Unrolled] = []  # steps that nodes stand for, and that may have to be made anew
         self.left_out = 0  # how many steps of loops did not run (repeating.py)
@@ -89,7 +91,6 @@ class RecordingInterpreter(StateRecorder):
         recorder.program = self
         # At which places views look, with the version of the memory that they look at.
         self._moving: list[tuple[SymbolicNumber, Tensor, int]] = []
-        self._wrote = False
         # (value, exact) -> the node that made it, and its strides.
         self._known_strides: dict[tuple[int | None, bool], tuple[Node, tuple[int, ...] | None]] = {}
         self._patched: list[tuple[Any, str, tuple[Any, ...]]] = []
@@ -544,12 +545,14 @@ class RecordingInterpreter(StateRecorder):
         return found
 
     def note(self, event: str, *details: Any) -> None:
-        self.notes += 1
+        gradients = self.gradients
         if event == "backward" and self._wrote and self._has_plain_places(details[0]):
             for number, view, version in self._moving:
                 if self.uncounted or view._version != version:
                     concrete(number)
         super().note(event, *details)
+        if self.gradients == gradients:  # which counts others
+            self.journal.note()
 
     def _has_plain_places(self, through: Iterable[Any]) -> bool:
         """Whether some nodes of the tape have plain numbers, since the tape has looked at views again of what was written."""

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tracejit.capture.places import user_line
-from tracejit.capture.rolling import known_to, signature_of, taken_back, takes_own_gradients
-from tracejit.capture.snapshots import OF_GRADIENTS, OF_READING, only_reads, recorded
+from tracejit.capture.recording.journal import Mark, Topic
+from tracejit.capture.rolling import known_to, shared_operands, signature_of, takes_own_gradients
+from tracejit.capture.snapshots import only_computes, only_reads
 from tracejit.core.dtypes import bool_
 from tracejit.ir.graph import Body, Graph
 from tracejit.ir.loop import WHILE
@@ -41,23 +42,22 @@ _DIFFER: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
-    """Where a run of equal steps may begin: before the guard on the condition `test` of its first step.  nodes, values, statements: how
-    many of the recording there were.  gradients, leaves: how many of both it had counted.  held: what it
-    held, without and with what it had read.  known: what the functions found."""
+    """Where a run of equal steps may begin: before the guard on the condition `test` of its first step.  mark: of the journal.  values,
+    statements: how many of the recording there were.  gradients, leaves: how many of both it had counted.  known: what the functions
+    found."""
 
     carried: list[Any]
     test: Any
-    nodes: int
+    mark: Mark
     values: int
     statements: int
     gradients: int
     leaves: int
-    held: tuple[Any, Any]
     known: list[Any] | None
 
     def has_lost_nothing(self, now: _Place, recorder: Recorder) -> bool:
         """Whether steps since then have done nothing besides their nodes, but for reading."""
-        same = self.known is not None and self.known == now.known and self.held[0] == now.held[0]
+        same = self.known is not None and self.known == now.known and only_computes(recorder, self.mark, Topic.READS)
         return same and only_reads(recorder.prologue[self.statements :])
 
 
@@ -79,16 +79,14 @@ def iterated(
         return value
 
     def place() -> _Place:
-        notes = interpreter.notes - interpreter.gradients
-        held = (recorded(interpreter, OF_READING | OF_GRADIENTS), notes), (recorded(interpreter, OF_GRADIENTS), notes)
         counts = (
-            len(interpreter.nodes),
+            recorder.journal.mark(),
             len(interpreter.avals),
             len(recorder.prologue),
             interpreter.gradients,
             len(interpreter.leaves),
         )
-        return _Place(carried, test, *counts, held, known_to(recorder, (condition, step)))
+        return _Place(carried, test, *counts, known_to(recorder, (condition, step)))
 
     test = tested(carried)
     steps, signature, why = 0, None, _never(carried, test)
@@ -117,13 +115,13 @@ def iterated(
             signature = None
         if made is None:
             begin, signature = now, None
-        elif signature is not None and last.held == now.held and _is_settled(interpreter, begin, before, carried):
+        elif signature is not None and only_computes(recorder, last.mark) and _is_settled(interpreter, begin, before, carried):
             why = _gradient(interpreter, begin.carried, carried)
             if not why:
                 # What the steps before it have made may be elsewhere, too: then the loop is left with something of its own.
-                kept = begin.nodes + (begin is not entry)  # the guard is the first node after that place
+                kept = begin.mark.nodes + (begin is not entry)  # the guard is the first node after that place
                 graph, shared = made[1]
-                return _while(interpreter, begin, carried, graph, shared, kept)
+                return _while(interpreter, begin, carried, graph, shared, replace(begin.mark, nodes=kept))
         else:
             begin, signature = first, made[0]
         last = now
@@ -175,16 +173,17 @@ def _gradient(interpreter: RecordingInterpreter, entered: Sequence[Any], carried
 
 
 def _while(
-    interpreter: RecordingInterpreter, begin: _Place, carried: Sequence[Any], graph: Graph, shared: Sequence[int], kept: int
+    interpreter: RecordingInterpreter, begin: _Place, carried: Sequence[Any], graph: Graph, shared: Sequence[int], kept: Mark
 ) -> list[Any]:
-    """One node in the place of those from `begin` on.  kept: how many nodes there are before it."""
+    """One node in the place of those from `begin` on.  kept: what comes before it."""
     go = graph.outputs[-1]
     unread = max(graph.avals) + 1  # the body is given the truth value that was found last
     avals = {**graph.avals, unread: graph.avals[go]}  # type: ignore[index]
     body = replace(
         graph, inputs=(unread, *graph.inputs), avals=avals, outputs=(go, *graph.outputs[:-1]), requires_grad=frozenset()
     )
-    given = [*begin.carried, *taken_back(interpreter, shared, kept)]
+    given = [*begin.carried, *shared_operands(interpreter, shared)]
+    interpreter.truncate(kept)
     given = [detach.of(x) if isinstance(x, Tensor) and x.requires_grad else x for x in given]
     _, *found = WHILE.of(begin.test, *given, body=Body(body), carried=1 + len(carried))
     return [x if x is y else z for x, y, z in zip(begin.carried, carried, found, strict=True)]

@@ -32,10 +32,13 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.array_stores: list[SymbolicNumber] = []
+        journal = recorder.journal
+        self.array_stores: list[SymbolicNumber] = journal.list()
         self._errors = np.geterr()  # around the call
-        self.outside_arrays: list[np.ndarray[Any, Any]] = []
-        self._whole: dict[int, np.ndarray[Any, Any]] = {}  # by the id of an array from outside, or of a view of one: that one
+        self.outside_arrays: list[np.ndarray[Any, Any]] = journal.list()
+        self._whole: dict[int, np.ndarray[Any, Any]] = (
+            journal.dictionary()
+        )  # arrays from outside, by their ids and those of views of them
 
     def opened(self, array: Any) -> bool:
         """From now on an array from outside is read when the program has run; False for one that cannot be."""

@@ -170,9 +170,10 @@ class ArrayHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.left: dict[int, SymbolicNumber] = {}  # by the id of an array: how each call computes it
-        self._fixed: set[int] = set()
-        self._of_lines: dict[Any, Any] = {}  # functions whose warnings name a line
+        journal = recorder.journal
+        self.left: dict[int, SymbolicNumber] = journal.dictionary()  # by the id of an array: how each call computes it
+        self._fixed: set[int] = journal.set()
+        self._of_lines: dict[Any, Any] = journal.dictionary()  # functions whose warnings name a line
 
     # -- which arrays there are
     def define_array(self, tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -32,6 +32,7 @@ class Handlers:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        self.journal = recorder.journal
 
     def in_table(self, table: Mapping[Any, Callable[..., Any]], function: Any) -> Handler | None:
         """What a table of methods of this class has for a function; None where there is nothing."""

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.handlers.base import ABSENT, Handler, Handlers
 from tracejit.capture.handlers.symbols import concrete, stored
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a, is_user_instance
+from tracejit.capture.recording.journal import Variable
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tracejit.capture.handlers.recorder import Recorder
+    pass
 
 __all__ = ["DESCRIPTORS", "ClassHandlers"]
 
@@ -59,11 +60,11 @@ def _is_plain_default(value: Any) -> bool:
 
 
 class ClassHandlers(Handlers):
-    """Class statements, and what is in the classes that they make."""
+    """Class statements, and what is in the classes that they make.
 
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__(recorder)
-        self.stores = 0  # how often an attribute of a class that the call has made was set
+    stores: how often an attribute of a class that the call has made was set."""
+
+    stores = Variable(0)
 
     # -- the statement
     def check_bases(self, name: str, bases: tuple[Any, ...]) -> tuple[Any, ...]:

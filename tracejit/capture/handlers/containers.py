@@ -116,7 +116,8 @@ class ContainerHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self._tables: dict[str, tuple[Any, ...]] = {}  # the items that the program looks up, by what they are
+        journal = recorder.journal
+        self._tables: dict[str, tuple[Any, ...]] = journal.dictionary()  # the items that the program looks up, by what they are
 
     # -- items
     def get_item(self, owner: Any, key: Any) -> Any:

@@ -141,11 +141,12 @@ class ContentHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
+        journal = recorder.journal
         self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of a dictionary from outside -> the view, the dictionary
-        self.reordered: set[int] = set()  # lists that are put in order when the program has run
-        self.limited: set[int] = set()  # lists and deques whose length the program has compared with something
-        self.ends: dict[int, Ends] = {}  # what is known of lists and deques of which only the ends were looked at, or changed
-        self._empty: set[int] = set()  # objects from outside that have no content to guard
+        self.reordered: set[int] = journal.set()  # lists that are put in order when the program has run
+        self.limited: set[int] = journal.set()  # lists and deques whose length the program has compared with something
+        self.ends: dict[int, Ends] = journal.dictionary()  # of lists and deques of which nothing else was looked at, or changed
+        self._empty: set[int] = journal.set()  # objects from outside that have no content to guard
 
     # -- keys
     def key_expression(self, key: Any) -> Expr | None:

@@ -29,6 +29,7 @@ from tracejit.capture.handlers.attempts import FAILED, attempt, attempt_without_
 from tracejit.capture.handlers.late import MOST_ELEMENTS, Late, is_late
 from tracejit.capture.handlers.symbols import SymbolicNumber, bare, is_symbolic
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.capture.recording.journal import Variable
 from tracejit.core.dtypes import as_dtype
 from tracejit.core.op import REGISTRY
 from tracejit.replay.ir import Expr, ListOf, Name, TupleOf
@@ -51,16 +52,20 @@ _FUNCTIONS: frozenset[Any] = CALM | OF_SEVERAL | OPERATORS | {
 
 
 class EarlyArrayHandlers(ArrayHandlers):
-    """Calls of NumPy before the program."""
+    """Calls of NumPy before the program.
+
+    reads_late: whether NumPy reads arrays from outside after the program."""
+
+    reads_late = Variable(False)
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.reads_late = False  # whether NumPy reads arrays from outside after the program
-        self._own: set[int] = set()  # ids of the arrays that have the memory that the prologue has made
-        self._drawn: set[int] = set()  # those of them that have new memory in whatever call, as draws have
-        self._read_later: set[int] = set()  # the same of arrays whose memory the program reads, or NumPy after it
+        journal = recorder.journal
+        self._own: set[int] = journal.set()  # ids of the arrays that have the memory that the prologue has made
+        self._drawn: set[int] = journal.set()  # those of them that have new memory in whatever call, as draws have
+        self._read_later: set[int] = journal.set()  # the same of arrays whose memory the program reads, or NumPy after it
         # Arrays from outside with other memory than the call has written to.
-        self.read_after_writes: list[np.ndarray[Any, Any]] = []
+        self.read_after_writes: list[np.ndarray[Any, Any]] = journal.list()
 
     def asks_array(self, arguments: tuple[Any, ...]) -> bool:
         """Whether the first argument is an array of this run, or one from outside."""

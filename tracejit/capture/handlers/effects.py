@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.escapes import released
+from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.lifetimes import end_shows, leads_to, may_be_referred_to
 from tracejit.capture.handlers.symbols import MethodOf, holds_numbers, stored
 from tracejit.capture.places import user_line
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_name, is_python_class, storing_base
 from tracejit.capture.reasons import Reason, make
+from tracejit.capture.recording.journal import Topic, Variable, is_same
 from tracejit.replay.ir import Define, DeleteItem, Evaluate, Expr, Name, SetAttribute, SetItem, Statement
+from tracejit.tensor import Size
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -68,6 +71,10 @@ class AttributeStore:
     name: str
     value: Any
 
+    def is_like(self, other: AttributeStore) -> bool:
+        """Whether it does the same."""
+        return self.owner is other.owner and self.name == other.name and is_same(self.value, other.value)
+
     def statement(self, values: Values) -> Statement:
         owner = values.source(self.owner)
         base = type if is_a(self.owner, type) else storing_base(self.owner)
@@ -87,6 +94,10 @@ class ItemStore:
     container: Any
     key: Any
     value: Any
+
+    def is_like(self, other: ItemStore) -> bool:
+        """Whether it does the same."""
+        return self.container is other.container and is_same(self.key, other.key) and is_same(self.value, other.value)
 
     def statement(self, values: Values) -> Statement:
         owner, key = values.source(self.container), values.expression(self.key)
@@ -169,27 +180,34 @@ class FunctionCall:
 
 
 class EffectHandlers(Handlers):
-    """Notes stores; reads and writes of globals and closure cells."""
+    """Notes stores; reads and writes of globals and closure cells.
+
+    handles_in_blocks: whether a context manager of the program has been entered.  dropped: whether something that weak references may
+    refer to has lost a place."""
+
+    handles_in_blocks = Variable(False)
+    dropped = Variable(False)
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.in_order: list[Effect] = []
-        self.outside: list[Reason] = []  # calls that are made when the program has run
-        self.written: set[Place] = set()
-        self.stored: dict[Place, Any] = {}
-        self.numbered: dict[int, dict[Place, None]] = {}  # the places in `stored`, by what they are in
+        journal = recorder.journal
+        self.in_order: list[Effect] = journal.list()
+        self.outside: list[Reason] = journal.list()  # calls that are made when the program has run
+        self.written: set[Place] = journal.set()
+        self.stored: dict[Place, Any] = journal.dictionary()
+        self.numbered: dict[int, dict[Place, None]] = journal.dictionary(
+            Topic.INDEX
+        )  # the places in `stored`, by what they are in
         # ids of named tuples and instances that the call has made, and of their dictionaries, which have places of numbers
         self.of_objects: set[int] = set()
         self.opened: set[int] = set()  # ids of dictionaries of such instances that the program has
-        self.content_known: set[int] = set()  # containers whose whole content is guarded
-        self.originals: dict[
-            int, Any
-        ] = {}  # what was in containers that were changed while their content was not: lists or dictionaries
-        self.cells: dict[int, Expr] = {}  # outside closure cells
-        self._latest: dict[Place, int] = {}
-        self.changed: dict[int, Any] = {}  # objects of C code, and queues, that calls which are put off change
-        self.handles_in_blocks = False  # whether a context manager of the program has been entered
-        self.dropped = False  # whether something that weak references may refer to has lost a place
+        self.content_known: set[int] = journal.set()  # containers whose whole content is guarded
+        self.originals: dict[int, Any] = (
+            journal.dictionary()
+        )  # what was in containers that were changed while their content was not: lists or dictionaries
+        self.cells: dict[int, Expr] = journal.dictionary()  # outside closure cells
+        self._latest: dict[Place, int] = journal.dictionary(Topic.INDEX)
+        self.changed: dict[int, Any] = journal.dictionary()  # objects of C code, and queues, that calls which are put off change
 
     # -- what is asked of the handlers of calls that are put off (outside_calls.py)
 
@@ -274,10 +292,18 @@ class EffectHandlers(Handlers):
             if end_shows(value):
                 self.recorder.stop("implicit_python", f"the end of a {type(value).__name__}")
 
+    def tells_steps_apart(self, owner: int) -> bool:
+        """Whether numbers in the container of this id are more than snapshots know: they look at what is in objects that the call has made,
+        and each step that looks at a shape has sizes of its own."""
+        if owner in self.of_objects:
+            return False
+        is_shape = type(self.recorder.made_here.get(owner)) is Size
+        return not is_shape or any(is_late(x) for (other, _), x in self.stored.items() if other == owner)
+
     def remember(self, place: Place, value: Any) -> None:
         if holds_numbers(value):
             self.stored[place] = value
-            self.numbered.setdefault(place[0], {})[place] = None
+            self.numbered.setdefault(place[0], self.journal.dictionary(Topic.INDEX))[place] = None
         elif place in self.stored:
             del self.stored[place], self.numbered[place[0]][place]
 

@@ -62,8 +62,9 @@ class GeneratorHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.known: dict[int, Any] = {}  # those that were drawn from
-        self._begun: set[int] = set()  # those that each call makes
+        journal = recorder.journal
+        self.known: dict[int, Any] = journal.dictionary()  # those that were drawn from
+        self._begun: set[int] = journal.set()  # those that each call makes
 
     def generator_method(self, owner: Any, name: str) -> Any:
         """A method of a generator of NumPy, or None: they are functions of a kind of their own."""

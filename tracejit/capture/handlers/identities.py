@@ -12,6 +12,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.base import Handlers
+from tracejit.capture.recording.journal import Topic
 from tracejit.replay.ir import Expr
 
 if TYPE_CHECKING:
@@ -36,13 +37,14 @@ class IdentityHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.places_of_texts: dict[int, tuple[Any, dict[Expr, None]]] = {}  # by id: a text, and the variables that hold it
+        # The variables that hold texts, by the ids of these; and these, which live as long.
+        self._places: dict[tuple[int, Expr], Any] = recorder.journal.dictionary(Topic.READS)
         self.placeless_texts: dict[int, Any] = {}  # by id: those of which a later call may find an equal one
 
     def note_place(self, text: Any, variable: Expr) -> None:
         """A value was found in a place outside, which a variable of the prologue holds."""
         if type(text) in _TEXTS:
-            self.places_of_texts.setdefault(id(text), (text, {}))[1][variable] = None
+            self._places[id(text), variable] = text
 
     def note_placeless(self, values: Iterable[Any]) -> None:
         """C code has given these values, or guards ask whether they are equal and nothing else."""
@@ -53,7 +55,7 @@ class IdentityHandlers(Handlers):
         constants = {id(constant) for constant in self._constants()}
         places: list[list[Expr]] = []
         for text in (left, right):
-            _, variables = self.places_of_texts.get(id(text), (text, {}))
+            variables = [variable for known, variable in self._places if known == id(text)]
             of_code = [self.recorder.constant(text)] if id(text) in constants else []
             if id(text) in self.placeless_texts or not (variables or of_code):
                 return None

@@ -30,6 +30,7 @@ from tracejit.capture.handlers.in_program import CHOOSING, TO_INTEGERS, WORD
 from tracejit.capture.handlers.late import Access, Late, is_answer, is_late
 from tracejit.capture.handlers.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.capture.policies import SPECIAL_NAMES
+from tracejit.capture.recording.journal import Topic
 from tracejit.core.dtypes import FROM_NUMPY, bool_
 from tracejit.core.numbers import plain_number
 from tracejit.core.op import REGISTRY
@@ -81,7 +82,8 @@ class LeavingHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.late: list[SymbolicNumber] = []
+        journal = recorder.journal
+        self.late: list[SymbolicNumber] = journal.list(Topic.NUMBERS)
 
     # -- definitions
     def define_element(self, tensor: Tensor, value: int | float) -> SymbolicNumber:

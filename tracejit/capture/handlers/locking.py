@@ -15,6 +15,7 @@ from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall, Values
 from tracejit.capture.handlers.symbols import plain
 from tracejit.capture.policies import LOCKS, bound_to, is_a
+from tracejit.capture.recording.journal import Variable
 from tracejit.replay.ir import Evaluate, Every, Name, Statement
 
 if TYPE_CHECKING:
@@ -46,10 +47,12 @@ class Release:
 class LockHandlers(Handlers):
     """What becomes of locks."""
 
+    _given_back = Variable(False)
+
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.taken: list[Any] = []  # locks that the entry takes, once for each time
-        self._given_back = False
+        journal = recorder.journal
+        self.taken: list[Any] = journal.list()  # locks that the entry takes, once for each time
 
     def standard_call(self, function: Any) -> Handler | None:
         """The handler of a method of a lock."""

@@ -21,6 +21,7 @@ import numpy as np
 from tracejit.capture.handlers.escapes import completed
 from tracejit.capture.handlers.symbols import MethodOf, ObjectIdentity, SuperProxy, SymbolicNumber
 from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
+from tracejit.capture.recording.journal import Journal, Topic
 from tracejit.core.dtypes import DType
 from tracejit.core.symbolic import SYMBOLIC
 from tracejit.replay.ir import Expr, Name
@@ -59,7 +60,8 @@ class Origins:
     deferred: Mapping[int, Any]  # the interpreter's: by id, tensors of the program that are recorded where somebody needs them
 
     def __init__(self) -> None:
-        self.sources: dict[int, Expr] = {}
+        self.journal = Journal()
+        self.sources: dict[int, Expr] = self.journal.dictionary(Topic.READS)
         self.keep: list[Any] = []  # whatever is known by its id lives as long as the recording
         self.has_released = False  # whether `keep` was given up, so that ids say nothing more
         self.made_here: dict[int, Any] = {}

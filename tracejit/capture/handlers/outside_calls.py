@@ -130,10 +130,15 @@ class OutsideCallHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.given: list[tuple[Any, list[Any]]] = []  # containers of the call that were given to one, and what was in them then
-        self.arrays_given: list[tuple[int, SymbolicNumber]] = []  # arrays, and how many nodes the graph had
-        self.looking: list[tuple[int, str, str]] = []  # those that look at tensors: how many nodes the graph had, the reason
-        self.may_raise: list[tuple[int, str, str]] = []  # calls that may: how many nodes the graph had, the reason
+        journal = recorder.journal
+        self.given: list[tuple[Any, list[Any]]] = (
+            journal.list()
+        )  # containers of the call that were given to one, and what was in them then
+        self.arrays_given: list[tuple[int, SymbolicNumber]] = journal.list()  # arrays, and how many nodes the graph had
+        self.looking: list[tuple[int, str, str]] = (
+            journal.list()
+        )  # those that look at tensors: how many nodes the graph had, the reason
+        self.may_raise: list[tuple[int, str, str]] = journal.list()  # calls that may: how many nodes the graph had, the reason
 
     # -- which there are
     def standard_call(self, function: Any) -> Handler | None:

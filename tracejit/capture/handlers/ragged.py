@@ -107,12 +107,15 @@ class RaggedHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
+        journal = recorder.journal
         self.follows_rows = False
-        self._rows: dict[int, Rows] = {}
-        self._selections: dict[Any, tuple[Tensor, Tensor]] = {}  # by what they are computed of: masks, and their places
-        self._numbers: dict[Any, int] = {}  # equal computations have one number
-        self._by_value: dict[int, int] = {}
-        self._seen: set[int] = set()  # ids of the places whose number something has looked at
+        self._rows: dict[int, Rows] = journal.dictionary()
+        self._selections: dict[Any, tuple[Tensor, Tensor]] = (
+            journal.dictionary()
+        )  # by what they are computed of: masks, and their places
+        self._numbers: dict[Any, int] = journal.dictionary()  # equal computations have one number
+        self._by_value: dict[int, int] = journal.dictionary()
+        self._seen: set[int] = journal.set()  # ids of the places whose number something has looked at
 
     @property
     def _is_on(self) -> bool:
@@ -498,11 +501,11 @@ class RaggedHandlers(Handlers):
         mask, lowest = self._columns(like, values._array.ndim), -math.inf if name == "amax" else math.inf
         return self._native(lambda: FUNCTIONS[name](self._outside(like, mask, lowest), dims, keepdim))
 
-    @staticmethod
-    def _outside(like: Rows, mask: Tensor, number: float) -> Any:
+    def _outside(self, like: Rows, mask: Tensor, number: float) -> Any:
         """The rows, this number outside."""
         copy = where.of(mask, like.values, number)
         like.copies.append(copy)
+        self.journal.note()
         return copy
 
     def _has_some(self, like: Rows) -> bool:

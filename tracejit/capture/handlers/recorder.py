@@ -77,6 +77,7 @@ from tracejit.capture.policies import (
 from tracejit.capture.reasons import Reason
 from tracejit.capture.recording.entry import MISS
 from tracejit.capture.recording.facts import Facts, shown
+from tracejit.capture.recording.journal import Topic
 from tracejit.core.dtypes import default_dtype
 from tracejit.core.interpreter import state
 from tracejit.replay.ir import Constant, Define, Expr, Miss, Name, Not, Statement, Unary
@@ -112,23 +113,23 @@ class Recorder(Origins):
             "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict,
             "defaultdict": collections.defaultdict, "deque": collections.deque, "share": share,
         }  # fmt: skip
-        self.prologue: list[Statement | TensorSource] = []
+        self.prologue: list[Statement | TensorSource] = self.journal.list(Topic.READS)
         self.facts = Facts()
         self.branches = Branches()
-        self.tensors: dict[int, TensorSource] = {}
-        self.asked_for: set[Name] = set()  # variables that are guarded by their values
-        self.positions: set[Name] = set()  # those that say where a slice is, in calls to come if not in this one
+        self.tensors: dict[int, TensorSource] = self.journal.dictionary(Topic.READS)
+        self.asked_for: set[Name] = self.journal.set()  # variables that are guarded by their values
+        self.positions: set[Name] = self.journal.set()  # those that say where a slice is, in calls to come if not in this one
         # Integers that are arguments, or that these lead to, as the run has seen them so far; and what the program calls each.
-        self.integers: list[SymbolicNumber | None] = []
+        self.integers: list[SymbolicNumber | None] = self.journal.list(Topic.READS)
         self._integers_called: dict[str, int] = {}
         self.instance_reads: set[Expr] = set()  # expressions of attributes found in the dictionary of an instance
-        self.compiled: set[str] = set()  # names of constants that are the compiled function itself
-        self.paths: list[Expr] = []  # objects that may be changed: they must stay distinct
+        self.compiled: set[str] = self.journal.set()  # names of constants that are the compiled function itself
+        self.paths: list[Expr] = self.journal.list(Topic.READS)  # objects that may be changed: they must stay distinct
         # The same of arrays, which are read and written in order, and so need it beside calls alone.
-        self.array_paths: list[Expr] = []
+        self.array_paths: list[Expr] = self.journal.list()
         self.values = {}
         self.deferred = {}
-        self._constants: dict[int, Name] = {}
+        self._constants: dict[int, Name] = self.journal.dictionary(Topic.READS)
         self._expressions: dict[Expr, Any] = {}  # what has been read -> the tuple that it was
         self._symbolic: dict[Expr, SymbolicNumber] = {}
         self._variables_of: dict[Expr, Name] = {}  # of computed numbers
@@ -213,6 +214,7 @@ class Recorder(Origins):
         self.made_here = dict.fromkeys(self.made_here)
         self.calls.release()
         self.effects.release()
+        self.journal.release()
         self.keep.clear()
         self.has_released = True  # other objects may come to have the ids of those that go
         self.class_reads.clear()
@@ -459,7 +461,7 @@ class Recorder(Origins):
 
     def await_integers(self, places: Sequence[str]) -> None:
         """Integers that the program calls so may be sizes."""
-        self.integers = [None] * len(places)
+        self.integers.extend([None] * len(places))
         self._integers_called = {called: k for k, called in reversed(list(enumerate(places)))}
 
     def has_integer(self, called: str) -> bool:
@@ -512,8 +514,9 @@ class Recorder(Origins):
         self.program.demand(tensor)
         self.ragged.see(tensor)
         source = self.tensors.get(id(tensor))
-        if source is not None:
+        if source is not None and not source.inspected:
             source.inspected = True
+            self.journal.note(Topic.READS)
 
     def inspect_all(self, values: Iterable[Any]) -> None:
         """The same for every tensor in nested local containers."""

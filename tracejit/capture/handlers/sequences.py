@@ -34,7 +34,8 @@ class SequenceHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self._lengths: dict[Name, int] = {}  # variables of lengths, and the ids of what has them
+        journal = recorder.journal
+        self._lengths: dict[Name, int] = journal.dictionary()  # variables of lengths, and the ids of what has them
 
     def open_ends(self, owner: Any, items: bool = True) -> Ends | None:
         """What is known of a list or deque from outside whose content is not guarded; None for anything else.  A deque that has pushed out

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.places import user_line
+from tracejit.capture.recording.journal import Topic
 from tracejit.core.shapes import element_strides, fills_memory
 from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymInt, python_type, shape_of, strides_of, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_symbols
@@ -39,14 +40,19 @@ class SizeHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
+        journal = recorder.journal
         self.env: ShapeEnv | None = None
         self.inputs: dict[int, tuple[int, ...]] = {}  # id of an argument -> its symbolic shape
         self.strides: dict[int, tuple[int, ...]] = {}  # of one that does not fill its memory -> its strides, in elements
         self._tensors: list[Tensor] = []  # the arguments, and what is in them
-        self._awaited: dict[int, SymInt] = {}  # numbers of integers among them that nothing has read yet -> their variables
-        self._symbols: dict[Name, Any] = {}  # a variable of the prologue -> what it stands for
-        self._names: dict[tuple[type, int], Name] = {}  # the other way round, of what the library has answered
-        self._mixed: dict[Name, tuple[str, Any, Any]] = {}  # how a variable is computed of sizes and of other numbers
+        self._awaited: dict[int, SymInt] = journal.dictionary(
+            Topic.READS
+        )  # integers among them, by number, that nothing has read yet
+        self._symbols: dict[Name, Any] = journal.dictionary()  # a variable of the prologue -> what it stands for
+        self._names: dict[tuple[type, int], Name] = journal.dictionary()  # the other way round, of what the library has answered
+        self._mixed: dict[Name, tuple[str, Any, Any]] = (
+            journal.dictionary()
+        )  # how a variable is computed of sizes and of other numbers
 
     # -- from start to end
     def begin(
