@@ -8,8 +8,9 @@ import gc
 import hashlib
 import os
 import sys
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,31 +133,34 @@ def settings_are_put_back() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def what_llvm_compiled_is_not_compiled_again(request: pytest.FixtureRequest) -> Iterator[None]:
-    """LLVM compiles a program once for all processes that are given one directory: its text, the options and the library say all of it."""
+    """LLVM compiles a text once for all processes that are given one directory: text, options, processor and versions say all of it."""
     directory = request.config.getoption("--object-code")
     if not directory or request.path.stem in COMPILE_THEMSELVES:
         yield
         return
-    from tracejit.native import numba_codegen
+    from tracejit.native import machine_code, numba_codegen
 
-    compile_module = numba_codegen.compile_module
-    library = f"{numba_codegen.identity()} {llvmlite.__version__}"
+    compilers = f"{numba_codegen.identity()} {llvmlite.__version__} {machine_code._target_options()}"
     os.makedirs(directory, exist_ok=True)
 
-    def found_or_compiled(text: str, options: Mapping[str, Any]) -> bytes:
-        name = hashlib.sha256(f"{library}\n{sorted(options.items())}\n{text}".encode()).hexdigest()
-        path = Path(directory, name)
-        if path.exists():
-            return path.read_bytes()
-        made = compile_module(text, options)
-        unfinished = path.with_suffix(f".{os.getpid()}")
-        unfinished.write_bytes(made)
-        unfinished.replace(path)
-        return made
+    def once(compiler: Callable[..., bytes]) -> Callable[..., bytes]:
+        def found_or_compiled(text: str, *options: Any) -> bytes:
+            name = hashlib.sha256(f"{compilers}\n{compiler.__name__} {options}\n{text}".encode()).hexdigest()
+            path = Path(directory, name)
+            if path.exists():
+                return path.read_bytes()
+            made = compiler(text, *options)
+            unfinished = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+            unfinished.write_bytes(made)
+            unfinished.replace(path)
+            return made
 
-    numba_codegen.compile_module = found_or_compiled
-    yield
-    numba_codegen.compile_module = compile_module
+        return found_or_compiled
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_codegen, "compile_module", once(numba_codegen.compile_module))
+        patch.setattr(machine_code, "assemble", once(machine_code.assemble))
+        yield
 
 
 @pytest.fixture
