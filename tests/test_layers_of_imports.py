@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 from tracejit.cpython import c_api
 
@@ -100,6 +104,18 @@ def allowed_imports() -> dict[str, set[str]]:
     return allowed
 
 
+@cache
+def nodes_of(source: str) -> tuple[ast.AST, ...]:
+    """All nodes of a source, the module first: each test asks them something else."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nodes_are_dropped() -> Iterator[None]:
+    yield
+    nodes_of.cache_clear()
+
+
 def sources() -> dict[str, str]:
     """Dotted module name -> source, packages as name.__init__."""
     found = {}
@@ -115,7 +131,7 @@ def imported_modules(name: str, source: str, known: dict[str, str]) -> list[tupl
         return dotted if dotted in known else f"{dotted}.__init__"
 
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             found += [(module(alias.name), node.lineno) for alias in node.names if alias.name.split(".")[0] == PACKAGE]
         elif isinstance(node, ast.ImportFrom):
@@ -160,7 +176,7 @@ def late_imports(modules: dict[str, str]) -> list[str]:
     for name, source in modules.items():
         if name in (f"{PACKAGE}.core.lazy", f"{PACKAGE}.compat.importing"):  # other projects' modules late; an importer
             continue
-        for function in ast.walk(ast.parse(source)):
+        for function in nodes_of(source):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 continue
             for node in ast.walk(function):
@@ -210,7 +226,7 @@ def layouts_outside(modules: dict[str, str]) -> list[str]:
     for name, source in modules.items():
         if part_of(name) == "cpython":
             continue
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes_of(source):
             if isinstance(node, ast.ImportFrom) and node.module == "tracejit.cpython.c_api":
                 asked = {alias.name for alias in node.names} & of_layouts
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("c_api", "ctypes"):
@@ -235,7 +251,7 @@ def interpreters_told_apart(modules: dict[str, str]) -> list[str]:
     for name, source in modules.items():
         if part_of(name) == "cpython":
             continue
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes_of(source):
             if isinstance(node, ast.Attribute) and node.attr in OF_ONE_INTERPRETER:
                 if node.attr != "version_info" or part_of(name) != BY_VERSION_OF_THE_LANGUAGE:
                     found.append((name, node.lineno, node.attr))
@@ -295,7 +311,7 @@ def test_cpython_stands_between_native_and_llvm() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    assert [name for name, source in sources().items() if source.strip() and ast.get_docstring(ast.parse(source)) is None] == []
+    assert [name for name, source in sources().items() if source.strip() and ast.get_docstring(nodes_of(source)[0]) is None] == []
 
 
 def test_the_rules_catch_what_they_are_for() -> None:
