@@ -179,7 +179,7 @@ def rows(x: T.Tensor, w: T.Tensor, i: T.Tensor) -> list[T.Tensor]:
     ]
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.lists(st.integers(1, 70), min_size=3, max_size=5), st.integers(2, 6))
 def test_results_are_bit_for_bit_those_of_a_program_of_the_exact_size(sizes: list[int], k: int) -> None:
     random = np.random.default_rng(k)

@@ -64,7 +64,7 @@ def in_two_places(xs: Any) -> Any:
     [after_some_steps, at_another_rate_first, collected_after_some_steps, from_the_second_step_on, in_two_places],
 )
 def test_first_steps_may_be_told_from_the_others(function: Callable[..., Any]) -> None:
-    compiled = of_any_length(function, LENGTHS, (28, 66, 42))
+    compiled = of_any_length(function, (*LENGTHS, 80, 33), (28, 66, 42))
     assert compiled.stats.instances >= 5
 
 

@@ -234,7 +234,7 @@ def gradients_of_samples(xs: T.Tensor) -> Any:
     return list(T.func.vmap(T.func.grad(error), in_dims=(None, 0))(parameters, xs).values())
 
 
-LONG = (20, 31, 44, 57, 23, 80, 6, 5, 9)
+LONG = (20, 31, 44, 80, 5, 23)
 OVER_TIME: dict[str, Callable[[T.Tensor], Any]] = {
     "scan": scanned,
     "scan from the end": lambda xs: scanned(xs, reverse=True),
@@ -888,7 +888,7 @@ def from_array(numbers: np.ndarray[Any, Any], width: int) -> T.Tensor:
     return T.from_numpy(np.lib.stride_tricks.as_strided(numbers, (5, width), (32, 8)))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.tuples(st.integers(2, 5), st.integers(3, 30), st.integers(2, 9)), min_size=4, max_size=7), st.booleans())
 def test_writes_and_gradients_through_gaps_give_the_bits_of_exact_programs(
     sizes: list[tuple[int, int, int]], turned: bool
@@ -1042,7 +1042,7 @@ def several(x: T.Tensor, w: T.Tensor, i: T.Tensor) -> list[T.Tensor]:
     return [h.var(0) / x.shape[0], x.mean() * h.mean(0), (h * x.mean(-1, keepdim=True)).cumsum(0)[i], T.cat([x, h], 0).amax(0)]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 70), st.integers(1, 9)), min_size=4, max_size=7))
 def test_two_sizes_that_change_apart_give_the_bits_of_exact_programs(sizes: list[tuple[int, int]]) -> None:
     shared = T.compile(several)
