@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 
 import programs_everyday_autograd
 import programs_everyday_containers
@@ -37,10 +38,16 @@ MODULES = (  # which have filled the registry
 WAYS = {"cold": 0, "hot": 1}  # hot_calls
 
 
+@cache
+def without_compiler(name):
+    """What a program comes to eagerly."""
+    return run(EVERYDAY[name][0], lambda function: function)[0]
+
+
 def compared(name, compiler):
     """Raises AssertionError where a compiler's calls are not eager's, or not replayed as the table says."""
     maker, recordings, eager, again = EVERYDAY[name]
-    expected, _, _ = run(maker, lambda function: function)
+    expected = without_compiler(name)
     found, function, once_more = run(maker, compiler)
     if found != expected:  # pytest would take minutes to say where long texts differ
         raise AssertionError(f"eager {expected!r:.2000}\ncompiled {found!r:.2000}")
