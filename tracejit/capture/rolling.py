@@ -10,20 +10,17 @@ hook, a Python variable that makes the next step another one) shows, and the loo
 operations like others where nothing of that stays on the tape (`takes_own_gradients`).
 
 Two steps suffice where the second one is all that the others can be: it has changed nothing that code can find, outside or among
-what the call has made (`known_to`), and was given tensors like those that it gives, so the third one does the same, and by induction all
-others do.  Then these do not run at all.
+what the call has made (`reachable_state`), and was given tensors like those that it gives, so the third one does the same, and by
+induction all others do.  Then these do not run at all.
 """
 
 from __future__ import annotations
 
-import types
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.snapshots import VALUES, Same, is_constant, left_outside, only_computes
+from tracejit.capture.snapshots import only_computes, reachable_state
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind
 from tracejit.core.symbolic import without_symbols
@@ -36,11 +33,10 @@ from tracejit.passes.loop_gradient import differentiable_loop
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.recording.journal import Mark
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["Step", "known_to", "repeated", "shared_operands", "signature_of", "takes_own_gradients"]
+__all__ = ["Step", "repeated", "shared_operands", "signature_of", "takes_own_gradients"]
 
 Step = Callable[[list[Tensor], list[Tensor]], tuple[list[Tensor], list[Tensor]]]
 """What a loop does: (carried, slices) -> (carried on, collected)."""
@@ -72,7 +68,7 @@ def repeated(
         i = count - 1 - k if reverse else k
         if len(collected) == 1 and same:
             entered, entry, first = carried, recorder.journal.mark(), len(interpreter.avals)
-            known = known_to(recorder, [step])
+            known = reachable_state(recorder, [step])
             gradients, leaves = interpreter.gradients, len(interpreter.leaves)
         slices = [select.of(x, i, dim=0) for x in sliced]
         at = len(nodes)
@@ -85,7 +81,8 @@ def repeated(
             signature = signature or made
             if len(collected) == 2 and same and _goes_on_alike(interpreter, first, before, carried):
                 same = is_held()
-                if same and known is not None and known == known_to(recorder, [step]):
+                now = reachable_state(recorder, [step])
+                if same and known is not None and now is not None and now.is_unchanged_since(known):
                     break
     rows = collected[::-1] if reverse else collected
     if not (same and is_held()):
@@ -230,46 +227,3 @@ def _goes_on_alike(interpreter: RecordingInterpreter, first: int, before: Sequen
     if len(set(map(id, carried))) < len(carried):
         return False
     return all(x is y or (interpreter.value_of(x) or 0) >= first for x, y in zip(carried, before, strict=True))
-
-
-def known_to(recorder: Recorder, functions: Sequence[Callable[..., Any]]) -> list[Any] | None:
-    """What functions find of what the call has made, in variables around functions and in what was put outside, and the modes of the
-    thread; None where that has a state which does not show: an iterator, an instance of a class.  What is outside itself is the
-    recording's to know: it has all changes of that."""
-    found: list[Any] = [state.grad_enabled, state.autocast]
-    seen: set[int] = set()
-    rest: list[Any] = [*functions, left_outside(recorder)]
-    while rest:
-        x = rest.pop()
-        if id(x) in seen:
-            continue
-        seen.add(id(x))
-        inside = _inside(x)
-        if inside is None:
-            return None
-        for y in inside:
-            plain = type(y) in VALUES
-            found.append((type(y), repr(y)) if plain else Same(y))
-            if isinstance(y, Tensor):
-                if vars(y) and not recorder.is_outside(y):
-                    return None
-            elif not (plain or is_symbolic(y) or recorder.is_outside(y) or is_constant(y)):
-                rest.append(y)
-    return found
-
-
-def _inside(x: Any) -> list[Any] | None:
-    """What an object holds, if that is all that there is to know of it."""
-    if type(x) in (list, tuple, deque):
-        return [None, *x]
-    if type(x) in (set, frozenset):
-        return [None, *sorted(x, key=id)]
-    if type(x) in (dict, OrderedDict, defaultdict):
-        return [None, *x, *x.values()]
-    if type(x) is types.FunctionType:
-        try:
-            cells = [cell.cell_contents for cell in x.__closure__ or ()]
-        except ValueError:  # a variable that has no value yet
-            return None
-        return [None, *cells, *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values(), *vars(x).values()]
-    return None

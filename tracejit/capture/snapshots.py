@@ -16,6 +16,7 @@ import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tracejit.autograd.tape import DataStorage
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.inside import DICTIONARIES, SEQUENCES, is_tuple, items_of, parts_of
@@ -40,6 +41,7 @@ __all__ = [
     "left_outside",
     "only_computes",
     "only_reads",
+    "reachable_state",
     "snapshot",
 ]
 
@@ -91,6 +93,11 @@ class Snapshot:
         handed = self.new & before.new
         pairs = enumerate(zip(self.containers, before.containers, strict=True))
         return all(x is y or k in self.new or older[id(x)] in handed for k, (x, y) in pairs)
+
+    def is_unchanged_since(self, before: Snapshot) -> bool:
+        """Whether code that finds this finds the same objects, in the same state, as it did where it found `before`."""
+        pairs = zip((*self.containers, *self.tensors), (*before.containers, *before.tensors), strict=False)
+        return self.tokens == before.tokens and all(x is y for x, y in pairs)
 
     def told_from(self, before: Snapshot) -> str:
         """What tells this one from another one of the same variables, for a reader; empty where they are alike."""
@@ -256,11 +263,19 @@ class _Walk:
         return [(y, True) for y in found]
 
 
+def reachable_state(recorder: Recorder, functions: Sequence[Any]) -> Snapshot | None:
+    """What functions find in the variables around them, and what the call has put outside; None where that has a state which does not
+    show."""
+    found = snapshot(recorder, (), {}, (*functions, *left_outside(recorder)), ())
+    return None if isinstance(found, str) else found
+
+
 def kind_of(x: Tensor) -> tuple[Any, ...]:
     """What there is to know of a tensor, but for its contents and for other objects that it leads to."""
     node = x._node
     place = type(node), getattr(node, "op", None), x._index, is_behind(x)
-    return (type(x), x._aval, x._array.strides, x._requires_grad, type(x._storage), *place)
+    shares_data = type(x._storage) is DataStorage  # others have one once something has saved them
+    return (type(x), x._aval, x._array.strides, x._requires_grad, shares_data, *place)
 
 
 def is_behind(x: Tensor) -> bool:

@@ -17,8 +17,8 @@ import numpy as np
 
 from tracejit.capture.places import user_line
 from tracejit.capture.recording.journal import Mark, Topic
-from tracejit.capture.rolling import known_to, shared_operands, signature_of, takes_own_gradients
-from tracejit.capture.snapshots import only_computes, only_reads
+from tracejit.capture.rolling import shared_operands, signature_of, takes_own_gradients
+from tracejit.capture.snapshots import Snapshot, only_computes, only_reads, reachable_state
 from tracejit.core.dtypes import bool_
 from tracejit.ir.graph import Body, Graph
 from tracejit.ir.loop import WHILE
@@ -53,11 +53,13 @@ class _Place:
     statements: int
     gradients: int
     leaves: int
-    known: list[Any] | None
+    known: Snapshot | None
 
     def has_lost_nothing(self, now: _Place, recorder: Recorder) -> bool:
         """Whether steps since then have done nothing besides their nodes, but for reading."""
-        same = self.known is not None and self.known == now.known and only_computes(recorder, self.mark, Topic.READS)
+        if self.known is None or now.known is None:
+            return False
+        same = now.known.is_unchanged_since(self.known) and only_computes(recorder, self.mark, Topic.READS)
         return same and only_reads(recorder.prologue[self.statements :])
 
 
@@ -86,7 +88,7 @@ def iterated(
             interpreter.gradients,
             len(interpreter.leaves),
         )
-        return _Place(carried, test, *counts, known_to(recorder, (condition, step)))
+        return _Place(carried, test, *counts, reachable_state(recorder, (condition, step)))
 
     test = tested(carried)
     steps, signature, why = 0, None, _never(carried, test)
