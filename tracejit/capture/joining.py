@@ -6,10 +6,11 @@ nothing else.  So where a node of the graph stands for many steps of a loop (loo
 own.  For any other function of these names they become items like others: then their number is this one in all calls.  So they do where
 the recording stops, since what runs then may look into frames.
 
-Such a list begins as one that is written down, `outs = []`, `outs = [h0]`.  Items are what the step has computed, a view of that, or a
-slice as it is; they come to the end (`append`, `outs += [h]`, `outs = outs + [h]`) or to the front (`outs.insert(0, h)`).  Joined are all
-items, in this order or the other one (`outs[::-1]`, `outs.reverse()`), or all but some at the ends (`outs[1:]`), also under the list's own
-name (`outs = stack(outs)`).  Steps may read the last item, and any code may ask whether there is one (`if outs`).
+Such a list begins as one that is written down, `outs = []`, `outs = [h0]`.  Items are what the step has computed, a view of that, what the
+step before has left (`outs.append(x)` before `x = f(x)`), or a slice as it is; they come to the end (`append`, `outs += [h]`,
+`outs = outs + [h]`) or to the front (`outs.insert(0, h)`).  Joined are all items, in this order or the other one (`outs[::-1]`,
+`outs.reverse()`), or all but some at the ends (`outs[1:]`), also under the list's own name (`outs = stack(outs)`).  Steps may read the
+last item, and any code may ask whether there is one (`if outs`).
 """
 
 from __future__ import annotations

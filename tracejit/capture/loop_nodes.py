@@ -74,7 +74,7 @@ def loop_node(
     body: Graph, entered: Sequence[Tensor], sliced: Sequence[Tensor], shared: Sequence[Any], count: int, reverse: bool
 ) -> Left:
     """What `count` steps leave that do what `body` says.  It carries on as many values as enter; of those that it collects, after them,
-    some may be carried on as well: for these there is the history instead.
+    some may be carried on as well, or enter the step: for these there is the history instead.
 
     The loop saves what the operations of the steps would: where someone changes that, a backward pass says so, and not else."""
     carried, last = len(entered), len(entered) + len(sliced)
@@ -88,10 +88,11 @@ def loop_node(
         makers = producers(body)
         saved = [v for node in differentiable for v in saved_values(body, node, marked)]
         wanted = dict.fromkeys([x for v in saved for x in _looked_at(body, makers, v)])
-    kept = [k for k in range(carried) if body.inputs[k] in wanted or ends[k] in wanted or ends[k] in collected]
+    entering = body.inputs[:carried]
+    kept = [k for k in range(carried) if not {entering[k], ends[k]}.isdisjoint((*wanted, *collected))]
     order = [*kept, *[k for k in range(carried) if k not in kept]]
     inputs, outputs = [body.inputs[k] for k in order], [ends[k] for k in order]
-    collected = tuple([v for v in collected if v not in ends])
+    collected = tuple([v for v in collected if v not in ends and v not in entering])
     residuals = [v for v in wanted if v not in body.inputs and v not in outputs]
     body = replace(body, inputs=(*inputs, *body.inputs[carried:]), outputs=(*outputs, *collected, *residuals))
     if tracked:
@@ -301,8 +302,9 @@ class StepsAsLoop:
         computing: only a value that it makes anew is none that the steps after the loop need."""
         left, first = self._step.left, self._elements
         changed = {k: place for k, place in enumerate(left, first) if place != ("given", k) and k not in self._trailing}
+        appended = {place for items in self._step.appended for place in items}
         handed = {j for kind, j in changed.values() if kind == "given" and j in changed}
-        found = [k for k in changed if ("given", k) in self._read or k in handed]
+        found = [k for k in changed if ("given", k) in self._read or k in handed or ("given", k) in appended]
         for k in found:
             kind, j = left[k - first]
             if kind == "given" and j not in found:
@@ -352,7 +354,9 @@ class StepsAsLoop:
         if not windows.isdisjoint(appended):  # nobody could write to the view that stands for all of them
             return False
         for items, row_major in zip(self._step.appended, self._row_major, strict=True):
-            if len(items) > 1 or not all(place in self._slices or (row_major and self._is_made(place)) for place in items):
+            if len(items) > 1 or not all(
+                place in self._slices or (row_major and (self._is_made(place) or self._enters(place))) for place in items
+            ):
                 return False
         for i, a in enumerate(self._step.nodes):
             op = a.node.op
@@ -374,10 +378,24 @@ class StepsAsLoop:
         return any(place in self._slices for items in self._step.appended for place in items)
 
     @property
+    def appends_what_enters(self) -> bool:
+        """Whether some item of a list is what the step before has left."""
+        return any(self._enters(place) for items in self._step.appended for place in items)
+
+    @property
     def appends_twice(self) -> bool:
         """Whether items of several lists have the same memory."""
-        roots = [self._root(place) for items in self._step.appended for place in items]
+        places = [place for items in self._step.appended for place in items]
+        roots = [self._root(self._step.left[place[1] - self._elements] if self._enters(place) else place) for place in places]
         return len({*roots}) < len(roots)
+
+    def _enters(self, place: Place) -> bool:
+        """Whether it is what the step before has made and left in one place, `states.append(x)` before `x = f(x)`, and what this step hands
+        on to none: then nobody else has its memory."""
+        kind, k = place
+        if kind != "given" or k not in self.carried or place in self._step.left:
+            return False
+        return self._is_made(self._step.left[k - self._elements])
 
     def _is_made(self, place: Place) -> bool:
         """Whether a value, or what it is a view of, is one that a step makes, and no slice: nobody else has its memory."""
@@ -478,7 +496,7 @@ class StepsAsLoop:
         """Whether a step changes what it begins with, and a step before has appended that."""
         left, first = self._step.left, self._elements
         items = {self._root(place) for items in self._step.appended for place in items}
-        appended = {("given", k) for k, place in enumerate(left, first) if self._root(place) in items}
+        appended = {("given", k) for k, place in enumerate(left, first) if self._root(place) in items or ("given", k) in items}
         while True:
             more = {("given", k) for k, place in enumerate(left, first) if self._root(place) in appended} - appended
             if not more:
@@ -597,6 +615,10 @@ class StepsAsLoop:
         for k, items in enumerate(self._step.appended):
             if items and items[0] in self._slices:
                 found.append([Stacked(slices[items[0]], count)])
+                continue
+            if items and self._enters(items[0]):
+                history = left.history[self.carried.index(items[0][1])]
+                found.append([Stacked(_turned(history, reverse), count)])
                 continue
             on = [n for n, j in enumerate(self.carried) if items and self._step.left[j - self._elements] == items[0]]
             if on and self._root(items[0]) == items[0]:

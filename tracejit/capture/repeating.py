@@ -730,7 +730,7 @@ class Loop:
         loop = StepsAsLoop(self._interpreter, step, moves, tensors, given, row_major, items, listed)
         if not loop.is_possible or (any(grown.is_read for grown in now.lists) and loop.appends_twice):
             return None
-        if has_places and loop.appends_slices:
+        if has_places and (loop.appends_slices or loop.appends_what_enters):
             return None
         elements: Sequence[Slices | Wanted] | None
         if not isinstance(self._elements, AnyNumber):
