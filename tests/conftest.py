@@ -101,7 +101,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def what_lasts_is_not_looked_at_again() -> None:
-    """Modules, tests, reports and caches are a million objects after a while, and each collection would go through all of them."""
+    """Modules, tests, reports and caches are a million objects after a while, and each collection would go through all of them.
+
+    A recording makes thousands of objects; tests of what collections do ask for them, tests/surroundings.py at every few objects."""
+    gc.set_threshold(10_000, 10, 10)
     gc.collect()
     gc.freeze()
 
