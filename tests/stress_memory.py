@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import tracejit as T
@@ -26,6 +27,7 @@ from tracejit.llvm import driver
 from tracejit.native import machine_code
 from tracejit.tensor import eager
 
+Cached = type(lru_cache(abs))
 counter = iter(range(10**9))
 CASES: dict[str, tuple[int, Callable[[], Callable[[], Any]]]] = {}
 
@@ -208,7 +210,7 @@ def look() -> tuple[int, int]:
     """Bytes of the process, and blocks of Python's allocator, without what waits to be freed and what caches remember."""
     for name, module in list(sys.modules.items()):
         for known in list(vars(module).values()) if name.startswith("tracejit") else ():
-            if hasattr(known, "cache_info") and not isinstance(known, type) and known.cache_info().maxsize is not None:
+            if isinstance(known, Cached) and known.cache_info().maxsize is not None:
                 known.cache_clear()
     for table in (eager._F32_CONSTANTS, eager._F64_CONSTANTS):
         table.clear()
