@@ -16,6 +16,7 @@ from itertools import repeat
 from types import CellType
 from typing import Any
 
+from tracejit.capture.defects import EAGER, guarded_entries, guarded_function
 from tracejit.capture.elements import takes_apart
 from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.escapes import completed, released, settle_closure
@@ -40,6 +41,7 @@ from tracejit.capture.handlers.symbols import (
 from tracejit.capture.headers import whole
 from tracejit.capture.joining import backwards, has_stacked, joined, take_apart
 from tracejit.capture.listed import item_at
+from tracejit.capture.places import calling_frame
 from tracejit.capture.policies import BINARY, C_CALLABLES, IN_PLACE, SWAPPED, UNARY, is_a, is_python_class, is_user_instance
 from tracejit.capture.repeating import UNBOUND, Loop
 from tracejit.capture.steps import Stacked
@@ -67,7 +69,10 @@ def active() -> Any:
     recorder = current.recorder
     if recorder is None:
         return None
+    if recorder.performed:
+        recorder.performed = []
     if recorder.stopped:
+        recorder.performed.append(EAGER)
         recorder.release_late()
         return None
     if recorder.closing:
@@ -346,7 +351,8 @@ class Frame:
     def joining(self, function: Any) -> Any:
         """What joins the items of a list that is private to the function."""
         recorder = active()
-        return partial(joined, None if recorder is None else recorder.program, function, self.callee(function))
+        program = None if recorder is None else recorder.program
+        return guarded_function(recorder, function, partial(joined, program, function, self.callee(function)))
 
     def turned(self, items: Any) -> Any:
         """The items of such a list backwards."""
@@ -399,7 +405,8 @@ class Frame:
         callee = self.callee(function)
         if loop is None or active() is None or not takes_apart(owner, name, function):
             return callee
-        return partial(loop.headers.taken_apart, name, callee, owner if type(owner) is Tensor else None)
+        base = owner if type(owner) is Tensor else None
+        return guarded_function(current.recorder, function, partial(loop.headers.taken_apart, name, callee, base))
 
     def counting(self, loop: Loop | None, function: Any) -> Any:
         """What a loop calls that goes through what `range`, `enumerate`, `zip` or `reversed` gives, or something else of this name."""
@@ -407,7 +414,7 @@ class Frame:
         if loop is None or active() is None:
             return callee
         if loop.headers.knows(function):
-            return partial(loop.headers.called, function, callee)
+            return guarded_function(current.recorder, function, partial(loop.headers.called, function, callee))
         return lambda *arguments, **keywords: callee(*map(whole, arguments), **keywords)
 
     def repeats(self, loop: Loop | None) -> bool:
@@ -417,7 +424,7 @@ class Frame:
         if active() is None:
             loop.run_all()
             return False
-        variables = sys._getframe(1).f_locals
+        variables = calling_frame().f_locals
         try:
             return loop.repeats({**variables})
         finally:
@@ -568,7 +575,7 @@ class Frame:
 
     def class_name(self, name: str) -> Any:
         """A name in the body of a class that the body binds."""
-        namespace = sys._getframe(1).f_locals
+        namespace = calling_frame().f_locals
         return self.element(namespace[name]) if name in namespace else self.load_global(name)
 
     def raised(self, error: Any) -> Any:
@@ -622,6 +629,26 @@ class Frame:
 
     def match_mapping(self, subject: Any, keys: tuple[Any, ...], rest: bool) -> tuple[Any, ...] | None:
         return matched_mapping(*_reading(subject), keys, rest)
+
+
+guarded_entries(
+    Frame,
+    current,
+    frozenset(name for name, method in vars(Frame).items() if callable(method) and not name.startswith("_"))
+    # Made of other entries alone, or of no handlers:
+    - {
+        "attribute_place",
+        "item_place",
+        "update_place",
+        "holds_or_keep",
+        "holds_and_keep",
+        "compare_link",
+        "kept",
+        "dropped",
+        "sum_of",
+    }
+    - {"slice", "whole", "is_sum", "summed", "turn_items", "left", "is_unbound"},
+)
 
 
 def _is_of_tensors(left: Any, right: Any) -> bool:

@@ -108,6 +108,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "Move the call out of the compiled function",
     ),
     "internal_error": ("the recorded program could not be compiled: {}", "This is a defect of tracejit: please report it"),
+    "recording_defect": (
+        "the code that records has failed: {}",
+        "This is a defect of tracejit: please report it; calls run eagerly, as they would without compile()",
+    ),
     "compiling": (
         "{} is compiled in the background, since that takes longer than TRACEJIT_COMPILE_WAIT; calls run eagerly meanwhile",
         "Nothing: later calls are compiled; compile(..., wait=True) and warm_up() wait",

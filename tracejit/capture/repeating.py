@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tracejit.autograd.grad_mode import set_grad_enabled
 from tracejit.capture.beginnings import Beginning, Growing
 from tracejit.capture.carried_numbers import CarriedNumbers
+from tracejit.capture.defects import CONSUMED
 from tracejit.capture.elements import FIRST, LAST, MORE_THAN, MOST_FIRST, MOST_LAST, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.evaluated_steps import EvaluatedStep, Replacement, may_be_evaluated, without_guards
 from tracejit.capture.handlers.late import is_late
@@ -680,6 +681,7 @@ class Loop:
     # -- steps that do not run
     def _leave_out(self, step: Step, moves: list[int], reads: Reads, now: Beginning, variables: Mapping[str, Any]) -> bool:
         """Do to tensors what all steps up to the last would do.  If one of them raises, it runs.  Returns whether that could be done."""
+        self._interpreter.recorder.performed.append((CONSUMED, None))  # there is no way back from here
         begin, interpreter = self._at, self._interpreter
         before = now.seen.tensors[now.elements :]
         step = step.with_given(now.elements)

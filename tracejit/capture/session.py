@@ -15,6 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from typing import Any, TypeVar
 from tracejit.autograd.anomaly import go_on
 from tracejit.autograd.tape import next_sequence
 from tracejit.capture import reasons
+from tracejit.capture.defects import does_as_python, guarded_call, is_defect, stop_for_defect
 from tracejit.capture.frame import current
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import concrete
@@ -129,6 +131,7 @@ class Session(Recorder):
     def settle_made(self, *others: Any) -> None:
         super().settle_made(*others, *_variables_of_the_program())
 
+    @does_as_python
     def unwatched(self, action: Callable[[], Any]) -> Any:
         """Do something that is no part of the program."""
         hooked, top = self.is_watching, state.top
@@ -147,6 +150,15 @@ class Session(Recorder):
         """Stop the recording if code with these globals should have been instrumented.  Whether it may call what is the program's."""
         if self.stopped or call_hook.is_allowed(code):
             return False
+        try:
+            return self._is_allowed(code, names)
+        except Exception as error:  # it would be raised where the code is called
+            if not is_defect(error, self):
+                raise
+            stop_for_defect(self, error)
+            return False
+
+    def _is_allowed(self, code: CodeType, names: dict[str, Any]) -> bool:
         if is_instrumented(code):
             call_hook.allow(code, lasting=False)
             return False
@@ -158,7 +170,7 @@ class Session(Recorder):
             return False
         if name in _TRANSPARENT_MODULES:
             return True
-        caller = sys._getframe(1)
+        caller = sys._getframe(2)
         if self.native_depth:
             package = name.partition(".")[0]
             if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names or package.startswith("namedtuple_"):
@@ -188,6 +200,22 @@ class Session(Recorder):
             self.root(function.__func__)
         elif not isinstance(function, (FunctionType, *IDENTITY_TYPES)):
             self._root_instance(function, name)
+
+    def begin(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: Collection[tuple[int, int]], is_shallow: bool
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Take note of the function and of what it is given; the arguments as the run sees them."""
+        self.root(function)
+        integers, places = self.named(int, args, kwargs, is_shallow)
+        self.await_integers(places)
+        positional, named = self.arguments(args, kwargs)
+        if dynamic:
+            tensors, names = self.named(Tensor, args, kwargs, is_shallow)
+            for tensor, called in zip(tensors, names, strict=True):
+                self.facts.call(tensor, called)
+            known = list(zip(integers, places, strict=True))
+            self.sizes.begin(tensors, list(map(self.facts.name, tensors)), known, dynamic)
+        return positional, named
 
     def _root_instance(self, instance: Any, expression: Expr) -> None:
         """The instance that is called, or whose method is: it is always the same one, but its class may be assigned."""
@@ -342,6 +370,24 @@ class _Run:
                 session.frames.end()
 
 
+class _Absorbing:
+    """A part of a recording that runs no code of the program: an error in it stops the recording."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __enter__(self) -> None:
+        self._session.performed = []
+
+    def __exit__(self, cls: Any, error: Any, traceback: Any) -> bool:
+        if error is None or not is_defect(error, self._session):
+            return False
+        stop_for_defect(self._session, error)
+        return True
+
+
 def hindrance(function: Any) -> reasons.Reason | None:
     """What is known to stand in the way of a recording before `function` has run."""
     if (profiler := call_hook.obstacle()) is not None:
@@ -424,46 +470,48 @@ def _recorded(
     modes = state.grad_enabled, state.autocast
     hold = held_back()
     session = Session(hold)
+    is_settled = False
     try:
         interpreter = RecordingInterpreter(session, next_sequence(), watch)
         with hold, _Run(session, interpreter) as run:
             hold.begin()  # finalizers and callbacks of a collection are no part of the program, but would run in the middle of it
             call_hook.forget()
             run.begin()
-            session.root(function)
             session.facts.earlier, session.keeps_items = earlier or {}, keeps_items
             session.ragged.follows_rows, session.branches.may_give_up = follows_rows, may_give_up
-            integers, places = session.named(int, args, kwargs, is_shallow)
-            session.await_integers(places)
-            positional, named = session.arguments(args, kwargs)
-            if dynamic:
-                tensors, names = session.named(Tensor, args, kwargs, is_shallow)
-                for tensor, called in zip(tensors, names, strict=True):
-                    session.facts.call(tensor, called)
-                known = list(zip(integers, places, strict=True))
-                session.sizes.begin(tensors, list(map(session.facts.name, tensors)), known, dynamic)
-            session.hook()
-            run.push()  # once it is watched: who is not seen is not recorded
-            result = session.calls.call(function, positional, named)
+            positional, named = args, kwargs
+            with _Absorbing(session):
+                positional, named = session.begin(function, args, kwargs, dynamic, is_shallow)
+                session.hook()
+                run.push()  # once it is watched: who is not seen is not recorded
+            action = partial(session.calls.call, function, positional, named)
+            result = guarded_call(session, action, partial(function, *args, **kwargs), function)
             run.pop()
             session.unhook()
-            session.let_go()
-            session.sizes.end()
-            branches = session.branches.in_program()
-            recording = replace(finish(session, interpreter, result, modes), branches=branches)
+            recording = Recording(None)
+            with _Absorbing(session):
+                session.let_go()
+                session.sizes.end()
+                branches = session.branches.in_program()
+                recording = replace(finish(session, interpreter, result, modes), branches=branches)
             call_hook.forget()
         refused: list[Any] = []
-        result = session.released(result, refused.append)
+        with _Absorbing(session):
+            result = session.released(result, refused.append)
+            session.released(None)
+            session.effects.settle_effects()
+            is_settled = True
         if refused and recording.reason is None:
             recording = Recording(reasons.make("unbuildable", f"{type(refused[0]).__name__} that keeps what is in it"))
-        return recording, result
+        return (recording if session.defect is None else Recording(session.defect)), result
     except BaseException as error:
         session.settle_made(error)  # which may lead to any of it
         raise
     finally:
         go_on()
         try:
-            session.released(None)
-            session.effects.settle_effects()
+            if not is_settled:
+                session.released(None)
+                session.effects.settle_effects()
         finally:
             session.empty()

@@ -18,6 +18,7 @@ import numpy as np
 from tracejit.autograd.tape import DataStorage, OpNode
 from tracejit.autograd.views import Chain, ViewWriteNode, is_undone_by_operations
 from tracejit.capture import rolling, while_loops
+from tracejit.capture.defects import RAISED, guarded_interpreter
 from tracejit.capture.handlers.effects import GradStore
 from tracejit.capture.handlers.late import MOST_ELEMENTS, is_late
 from tracejit.capture.handlers.recorder import Recorder
@@ -28,7 +29,7 @@ from tracejit.capture.tensor_state import StateRecorder
 from tracejit.capture.unrolled import Unrolled
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER, DType, float32, float64, int64
-from tracejit.core.interpreter import state
+from tracejit.core.interpreter import Interpreter, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
@@ -247,12 +248,15 @@ class RecordingInterpreter(StateRecorder):
                 env = None
             if type(error) is not StepFailed:  # whoever has made a loop of steps has these run
                 self._failed(op, operands, attributes)
+                recorder.performed.append((RAISED, id(error)))
             raise
         finally:
             if env is not None:
                 env.resume()
             state.top = self
             recorder.native_depth -= 1
+        if op.effect is not Effect.PURE and op.effect is not Effect.VIEW:
+            recorder.performed.append((op, result))
         if not recorder.stopped:
             node = self._append(
                 op,
@@ -391,6 +395,8 @@ class RecordingInterpreter(StateRecorder):
         finally:
             if env is not None:
                 env.resume()
+        if op.effect is Effect.IN_PLACE:
+            self.recorder.performed.append((op, result))
         if not self.recorder.stopped:
             said = [x.value if type(x) is Literal else x for x in operands]  # the tape keeps symbolic positions
             self._append(op, said, tuple(recorded), node.attributes, result, node.line)
@@ -731,6 +737,7 @@ class RecordingInterpreter(StateRecorder):
                 env.resume()
             state.top = self
             recorder.native_depth -= 1
+        recorder.performed.append((op, result))
         if recorder.stopped or value is None:
             return result
         self._append(op, (tensor,), (value,), tuple(sorted(attributes.items())), result, self._line())
@@ -781,6 +788,12 @@ class RecordingInterpreter(StateRecorder):
             recorder.read(state, recorder.sources[id(generator)].get("_state"))
         else:
             recorder.stop("random_operation", "a generator that the call has made")
+
+
+guarded_interpreter(
+    RecordingInterpreter,
+    frozenset(name for name, method in vars(Interpreter).items() if callable(method) and not name.startswith("_")),
+)
 
 
 def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> tuple[int, int]:

@@ -31,6 +31,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tracejit.capture.defects import InternalError
 from tracejit.capture.reasons import make
 from tracejit.capture.recording.entry import Recording
 from tracejit.capture.recording.facts import earlier_values
@@ -220,6 +221,8 @@ class RecordingDriver:
                 policy.split_or_reject(recording, recording.reason)
             else:
                 policy.reject(recording.reason)
+            if recording.reason.code == "recording_defect":
+                report_defect(self._diagnostics.name, "record", InternalError(recording.reason.message))
             return
         if self._options.fullgraph and recording.outside:
             policy.reject(recording.outside[0])

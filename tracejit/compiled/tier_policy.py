@@ -244,7 +244,7 @@ class TierPolicy:
         self._diagnostics.note(reason)
         if not self._is_fullgraph:
             calls = self.accounts.note_failure(lasting)
-            if calls and reason.code != "internal_error":  # which is warned of elsewhere
+            if calls and reason.code not in ("internal_error", "recording_defect"):  # which are warned of elsewhere
                 which = " in calls that none of its recorded paths serves" if self._table.entries else ""
                 self.advise(f"runs eagerly{which}: {sentence(reason)}", reason.where)
             self._rest_for_failure(calls)

@@ -613,7 +613,7 @@ class AttributeHandlers(Handlers):
             self.plain_delete_attribute(owner, name)
         else:
             self._stop_storing(owner, name)
-            delattr(owner, name)
+            self.recorder.perform(lambda: delattr(owner, name))
 
     def plain_delete_attribute(self, owner: Any, name: str) -> None:
         """object.__delattr__."""
@@ -634,7 +634,7 @@ class AttributeHandlers(Handlers):
         elif recorder.is_outside(owner) and instance is not None and dict.__contains__(instance, name):
             self.instance_attribute(owner, name, fallback=False)
         self._note_instance(owner, name, found)
-        storing_base(owner).__delattr__(owner, name)
+        recorder.perform(lambda: storing_base(owner).__delattr__(owner, name))
         recorder.effects.note_attribute(owner, name, ABSENT)
 
     def _note_instance(self, owner: Any, name: str, found: Any) -> None:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracejit.autograd.tape import edge_of
-from tracejit.capture.handlers.symbols import concrete
 from tracejit.core.interrupts import is_foreign
 from tracejit.replay.ir import Name
 from tracejit.tensor import Tensor
@@ -19,7 +18,7 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["ABSENT", "Handler", "Handlers", "Said", "TensorSource"]
+__all__ = ["ABSENT", "Handler", "Handlers", "TensorSource"]
 
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Does what a function would do, given it, its arguments and its keywords."""
@@ -43,27 +42,6 @@ class Handlers:
                 raise
             return None
         return None if method is None else partial(method, self)
-
-
-class Said:
-    """Something whose special method has been called: Python makes of what it `said` what it makes of any answer, errors included."""
-
-    __slots__ = ("said",)
-
-    def __init__(self, said: Any) -> None:
-        self.said = concrete(said)
-
-    def _say(self, *_: Any) -> Any:
-        return self.said
-
-    __len__ = __hash__ = __str__ = __repr__ = __format__ = __iter__ = _say
-
-    @staticmethod
-    def by(name: str, said: Any) -> Said:
-        """What has said it by the method `name`, and has no other."""
-        cls: Any = type("Said", (Said,), {"__slots__": (), name: Said._say})
-        made: Said = cls(said)
-        return made
 
 
 class TensorSource:

@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.handlers.arrays import is_calm, of_numpy
-from tracejit.capture.handlers.base import ABSENT, Handlers, Said
+from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import has_stable_hash
 from tracejit.capture.handlers.late import is_answer
+from tracejit.capture.handlers.said import Said
 from tracejit.capture.handlers.symbols import ObjectIdentity, RecordedCallback, concrete, is_symbolic, plain
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.policies import (
@@ -161,13 +162,13 @@ class BuiltinCallHandlers(Handlers):
         if _is_static(made_by):
             return self._static_method(function, made_by, arguments, keywords)
         if is_a(owner, GeneratorType):
-            return function(*arguments, **keywords)
+            return recorder.perform(lambda: function(*arguments, **keywords))
         if is_a(owner, BaseException):
             return self._call_descriptor(getattr(builtin_base(type(owner)), function.__name__), (owner, *arguments), keywords)
         bound: Any = recorder.standard_calls.standard_method(owner, function.__name__)
         if bound is None:  # a function that is known, called as it cannot be: it raises what is to be raised
             recorder.stop("unknown_call", f"{function.__name__}(), with {len(arguments)} arguments and {len(keywords)} by name")
-            return function(*arguments, **keywords)
+            return recorder.perform(lambda: function(*arguments, **keywords))
         return bound(owner, *arguments)
 
     def _container_method(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -308,7 +309,7 @@ class BuiltinCallHandlers(Handlers):
         recorder = self.recorder
         if function.__name__ == "__new__":
             if not arguments or not is_a(arguments[0], type):
-                return function(*arguments, **keywords)  # it raises what is to be raised
+                return self.recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
             made = arguments[0]
             arguments = (
                 made,
@@ -388,11 +389,11 @@ class BuiltinCallHandlers(Handlers):
         except TypeError as error:
             if is_foreign(error):
                 raise
-            return functools.reduce(function, elements)  # it raises what is to be raised
+            return self.recorder.perform(lambda: functools.reduce(function, elements))  # it raises what is to be raised
         result = next(iter(initial), ABSENT)
         result = next(rest, ABSENT) if result is ABSENT else result
         if result is ABSENT:
-            return functools.reduce(function, ())  # it raises what is to be raised
+            return self.recorder.perform(lambda: functools.reduce(function, ()))  # it raises what is to be raised
         for element in rest:
             result = self.recorder.calls.call(function, (result, element), {})
         return result
@@ -442,7 +443,8 @@ class BuiltinCallHandlers(Handlers):
         if type(value) not in PRIMITIVE_TYPES:
             method = recorder.attributes.method(value, "__hash__") if is_user_instance(value) else None
             if method is not None:
-                return hash(Said(recorder.calls.call(method, (value,), {})))
+                said = Said(recorder.calls.call(method, (value,), {}))
+                return recorder.perform(lambda: hash(said))  # type: ignore[no-any-return]
             recorder.contents.read_content(value, deep=True)
             if not has_stable_hash(value):
                 recorder.stop("object_identity", "hash()")
@@ -470,7 +472,7 @@ class BuiltinCallHandlers(Handlers):
             check = recorder.attributes.lookup(kind, name)[0]
             if getattr(classes, "_is_protocol", False):  # what it says depends on the frame that asks
                 recorder.stop("frame_access", function.__name__)
-                return function(value, classes)
+                return recorder.perform(lambda: function(value, classes))
             if type(check) is FunctionType and check is not vars(abc.ABCMeta)[name]:
                 return recorder.operators.truth(recorder.calls.call(check, (classes, value), {}))
             self._guard_registrations()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.defects import RAISED, does_as_python, is_defect, resumed_call
 from tracejit.capture.frame import Frame
 from tracejit.capture.handlers.arrays import KINDS, of_numpy
 from tracejit.capture.handlers.base import ABSENT, Handlers
@@ -127,13 +128,34 @@ class CallHandlers(Handlers):
     def callee_of_any_keywords(self, function: Any) -> Any:
         """The same for C code, which may take keywords that are no texts (keywords.py)."""
 
-        def call(*arguments: Any, **keywords: Any) -> Any:
-            return self.recorder.admitted(self.call(function, arguments, as_given(keywords)))
-
-        return call
+        return lambda *arguments, **keywords: self._called(function, arguments, as_given(keywords))
 
     def _calling(self, function: Any, *first: Any) -> Any:
-        return lambda *arguments, **keywords: self.recorder.admitted(self.call(function, (*first, *arguments), keywords))
+        return lambda *arguments, **keywords: self._called(function, (*first, *arguments), keywords)
+
+    def _called(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What an instrumented frame gets that calls a function."""
+        recorder = self.recorder
+        if recorder.stopped:
+            return self.call(function, arguments, keywords)
+        recorder.performed = []
+        try:
+            return recorder.admitted(self.call(function, arguments, keywords))
+        except Exception as error:
+            if not is_defect(error, recorder):
+                raise
+            defect = error
+        try:
+            return resumed_call(recorder, defect, function, lambda: self._call_eagerly(function, arguments, keywords), arguments)
+        finally:
+            del defect
+
+    @staticmethod
+    @does_as_python
+    def _call_eagerly(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        now = tuple(map(stored, arguments)), {k: stored(v) for k, v in keywords.items()}
+        arguments, keywords = as_called_by_program(function, *now)
+        return function(*arguments, **keywords)
 
     def _parts(self, method: MethodType) -> tuple[Any, Any]:
         """The function of a bound method, and what it is bound to."""
@@ -172,9 +194,7 @@ class CallHandlers(Handlers):
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         recorder = self.recorder
         if recorder.stopped:
-            now = tuple(map(stored, arguments)), {k: stored(v) for k, v in keywords.items()}
-            arguments, keywords = as_called_by_program(function, *now)
-            return function(*arguments, **keywords)
+            return self._call_eagerly(function, arguments, keywords)
         cls = type(function)
         if cls is not FunctionType and cls is not MethodType and of_numpy(function):
             return recorder.arrays.array_call(function, arguments, keywords)
@@ -249,10 +269,10 @@ class CallHandlers(Handlers):
         of_call = any(is_a(a, type) and recorder.is_made(a) for a in (*arguments, *keywords.values()))
         if known is None or None in places or of_call or not recorder.is_outside(function):
             recorder.stop("unknown_callable", f"{CACHED.__name__} (given what has no key, or without room)")
-            return function(*given, **{k: stored(v) for k, v in keywords.items()})
+            return recorder.run(function, given, keywords)
         cache, most, typed = known
         try:
-            value = recorder.unwatched(lambda: function(*given, **named))
+            value = recorder.perform(lambda: recorder.unwatched(lambda: function(*given, **named)))
         except Exception:
             recorder.stop("unknown_callable", f"{CACHED.__name__} (that raise)")
             raise
@@ -298,9 +318,14 @@ class CallHandlers(Handlers):
         recorder = self.recorder
         before, recorder.line = recorder.line, None
         try:
-            return converted(*arguments, **keywords)
+            result = converted(*arguments, **keywords)
+        except Exception as error:
+            recorder.performed.append((RAISED, id(error)))
+            raise
         finally:
             recorder.line = before
+        recorder.performed.append((function, result))
+        return result
 
     def prepare(self, function: FunctionType) -> Any:
         """The instrumented version of a function, its identity guarded if it comes from outside; itself where there is none."""
@@ -479,7 +504,7 @@ class CallHandlers(Handlers):
                 )
             recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             arguments, keywords = self._plain_arguments(arguments, keywords)
-            return cls(*_class_arguments(cls, arguments), **keywords)
+            return recorder.perform(lambda: cls(*_class_arguments(cls, arguments), **keywords))
         finalizer, _ = recorder.attributes.lookup(cls, "__del__")
         if finalizer is not ABSENT:  # it would not run when a program takes the object's place
             recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}, which has a finalizer")
@@ -532,7 +557,7 @@ class CallHandlers(Handlers):
             instance = self.call(recorder.fixed(create.__func__), (cls, *arguments), keywords)
         elif create is object.__new__ or getattr(create, "__self__", None) is object:
             if (arguments or keywords) and type(initialise) is not FunctionType:
-                return cls(*arguments, **keywords)  # it raises what is to be raised
+                return self.recorder.perform(lambda: cls(*arguments, **keywords))  # it raises what is to be raised
             instance = recorder.made(object.__new__(cls))
             if is_a(instance, Tensor):
                 recorder.made_here[id(instance)] = fill(
@@ -565,9 +590,10 @@ class CallHandlers(Handlers):
         if type(initialise) is FunctionType:
             result = self.call(initialise, (instance, *arguments), keywords)
             if result is not None:
-                raise TypeError(f"__init__() should return None, not {type(plain(result)).__name__!r}")
+                raise recorder.of_program(TypeError(f"__init__() should return None, not {type(plain(result)).__name__!r}"))
         elif base in _OF_ITEMS and (arguments or keywords):
             recorder.containers.native(lambda: base.__init__(instance, *arguments, **keywords))
+        recorder.performed.append((cls, instance))
         return instance
 
     def _symbolic_conversion(self, cls: type, number: SymbolicNumber) -> Any:

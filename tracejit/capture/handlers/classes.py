@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from tracejit.capture.defects import guarded_function
 from tracejit.capture.handlers.base import ABSENT, Handler, Handlers
 from tracejit.capture.handlers.symbols import concrete, stored
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a, is_user_instance
@@ -83,7 +84,7 @@ class ClassHandlers(Handlers):
     def class_maker(self, name: str, metaclass: Any) -> Any:
         """What makes the class in the place of its metaclass."""
         if any(metaclass is known for known in _METACLASSES):
-            return functools.partial(self._make_class, metaclass)
+            return guarded_function(self.recorder, metaclass, functools.partial(self._make_class, metaclass))
         self._stop(name, _has_metaclass(metaclass))
         return metaclass
 
@@ -140,7 +141,7 @@ class ClassHandlers(Handlers):
             self._settle(value)
         if not all(map(_is_plain_default, _defaults(cls))):  # it writes them down, in the document of the class
             self._stop(cls.__name__, "a dataclass with an object of the program as a default")
-        made = recorder.unwatched(lambda: function(cls, **keywords))
+        made = recorder.perform(lambda: recorder.unwatched(lambda: function(cls, **keywords)))
         if not recorder.stopped:
             recorder.made(made)
             for field in vars(made)["__dataclass_fields__"].values():

@@ -185,16 +185,15 @@ class ContainerMethodHandlers(Handlers):
         """A method changes a container that this run made."""
         recorder = self.recorder
         if name == "sort" and is_a(owner, list) and not arguments and keywords.keys() <= {"key", "reverse"}:
-            list.__setitem__(owner, slice(None), self.in_order(list(list.__iter__(owner)), **keywords))
-            return None
+            items = self.in_order(list(list.__iter__(owner)), **keywords)
+            return recorder.perform(lambda: list.__setitem__(owner, slice(None), items))
         if name == "remove" and is_a(owner, list) and len(arguments) == 1:
             recorder.contents.read_content(owner, deep=True)
             if (
                 recorder.containers.has_objects(owner, *arguments)
                 and (place := recorder.containers.place_of(owner, arguments[0])) is not None
             ):
-                list.__delitem__(owner, place)
-                return None
+                return recorder.perform(lambda: list.__delitem__(owner, place))
         if name == "__setitem__" and len(arguments) == 2 and type(arguments[0]) is slice:
             return recorder.containers.plain_set_item(arguments[1], owner, arguments[0])
         unbound = getattr(builtin_base(type(owner)), name)  # by which errors tell its name
@@ -292,7 +291,7 @@ class ContainerMethodHandlers(Handlers):
                 recorder.containers.plain_set_item(default[0] if default else None, owner, key)
             return recorder.containers.plain_item(owner, key)
         if not present:
-            return function(key, *default)
+            return recorder.perform(lambda: function(key, *default))
         value = recorder.containers.plain_item(owner, key)
         recorder.containers.plain_delete_item(owner, key)
         return value

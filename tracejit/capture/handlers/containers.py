@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracejit.capture.handlers.base import ABSENT, Handlers, Said
+from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import CONTAINERS, DICT_TYPES, get_past, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
 from tracejit.capture.handlers.ends import Ends
 from tracejit.capture.handlers.escapes import released
 from tracejit.capture.handlers.late import is_answer, is_late
+from tracejit.capture.handlers.said import Said
 from tracejit.capture.handlers.sequences import SEQUENCES
 from tracejit.capture.handlers.symbols import (
     ObjectIdentity,
@@ -456,6 +457,8 @@ class ContainerHandlers(Handlers):
             if base not in (list, collections.deque, *DICT_TYPES):
                 recorder.stop("container", f"a {cls.__name__}")
                 owner[key] = recorder.contents.settled(value)
+            elif type(key) is slice:  # which may change the length
+                recorder.perform(lambda: base.__setitem__(owner, key, value))
             elif cls is base:
                 owner[key] = value
             else:
@@ -506,7 +509,7 @@ class ContainerHandlers(Handlers):
                     self.plain_item(owner, key)
                 recorder.effects.dropping(dict.get(owner, key))
                 recorder.effects.note_change(owner)
-                base.__delitem__(owner, key)
+                recorder.perform(lambda: base.__delitem__(owner, key))
                 recorder.effects.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
                 return
             if base is list and type(key) in (int, slice):
@@ -516,9 +519,9 @@ class ContainerHandlers(Handlers):
             del owner[key]  # it raises what is to be raised
         elif recorder.is_outside(owner) or base not in (list, collections.deque, *DICT_TYPES):
             recorder.stop("container", f"a {cls.__name__}")
-            del owner[key]
+            recorder.perform(lambda: operator.delitem(owner, key))
         else:
-            base.__delitem__(owner, key)
+            recorder.perform(lambda: base.__delitem__(owner, key))
 
     # -- membership and length
     def contains(self, element: Any, container: Any) -> bool:
@@ -613,7 +616,8 @@ class ContainerHandlers(Handlers):
         before, recorder.line = recorder.line, ""
         recorder.native_depth += 1
         try:
-            result = self.recorder.sizes.admitted(action())
+            result = recorder.perform(action, is_calm=True)
+            result = recorder.sizes.admitted(result)
             recorder.identities.note_placeless(result if type(result) in (list, tuple) else (result,))
             return result
         finally:
@@ -662,7 +666,7 @@ class ContainerHandlers(Handlers):
         """What a `__len__` of the program has said: a number that may be another one in each call is one."""
         recorder = self.recorder
         if not is_symbolic(said) or is_late(said) or type(plain(said)) is not int or not 0 <= plain(said) <= sys.maxsize:
-            return len(Said(said))
+            return recorder.perform(lambda: len(Said(said)))
         recorder.miss_if(Not(Every((said._name.compared(">=", 0), said._name.compared("<=", sys.maxsize)))))
         return said
 
@@ -697,7 +701,7 @@ class ContainerHandlers(Handlers):
         if method is None:
             return key
         said: Any = Said.by("__index__", recorder.calls.call(method, (key,), {}))
-        return operator.index(said)
+        return recorder.perform(lambda: operator.index(said))
 
     def _may_hold_numbers(self, owner: Any, arguments: tuple[Any, ...]) -> bool:
         """Whether there may be symbolic numbers in a container, or among the arguments of a method of it; else nothing moves that later
@@ -759,7 +763,7 @@ class ContainerHandlers(Handlers):
             arguments = tuple(map(recorder.contents.settled, arguments))
         recorder.effects.dropping(*_dropped(owner, name, arguments))
         given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
-        result = getattr(builtin_base(type(owner)), name)(owner, *given)
+        result = recorder.perform(lambda: getattr(builtin_base(type(owner)), name)(owner, *given))
         recorder.effects.note_method(MethodCall(owner, name, arguments))
         if moved is not None:
             places = len(moved)

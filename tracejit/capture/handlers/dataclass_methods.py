@@ -72,7 +72,7 @@ class _Initialise:
         except TypeError as error:
             if is_foreign(error):
                 raise
-            return function(*arguments, **keywords)  # it raises what is to be raised
+            return recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
         instance = arguments[0]
         passed = []
         for field in _fields(self._cls):
@@ -105,7 +105,7 @@ class _Compare:
 
     def __call__(self, recorder: Recorder, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if len(arguments) != 2 or keywords:
-            return function(*arguments, **keywords)  # it raises what is to be raised
+            return recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
         left, right = arguments
         if self._symbol == "==" and _FIELD_BY_FIELD and left is right:
             return True
@@ -135,6 +135,6 @@ class _Hash:
 
     def __call__(self, recorder: Recorder, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if len(arguments) != 1 or keywords:
-            return function(*arguments, **keywords)  # it raises what is to be raised
+            return recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
         parts = recorder.made(tuple([recorder.attributes.get_attribute(arguments[0], name) for name in self._names]))
         return recorder.calls.call(hash, (parts,), {})

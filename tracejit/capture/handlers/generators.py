@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.defects import does_as_python
 from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.late import is_late
@@ -130,15 +131,15 @@ class GeneratorHandlers(Handlers):
         if recorder.arrays.may_be_shuffled(shuffled):
             made = recorder.define(recorder.constant(attempt).call(shuffle, given))
             recorder.miss_if(made.is_not(None))
-            return recorder.unwatched(lambda: owner.shuffle(shuffled))
+            return recorder.perform(lambda: recorder.unwatched(lambda: owner.shuffle(shuffled)))
         expression = recorder.constant(attempt).call(recorder.constant(_shuffled), shuffle, given)
         if is_array:
-            recorder.unwatched(lambda: owner.shuffle(shuffled))
+            recorder.perform(lambda: recorder.unwatched(lambda: owner.shuffle(shuffled)))
             recorder.arrays.let_go_of(shuffled)
             del recorder.made_here[id(shuffled)]
             self._drawn(expression, shuffled)
         else:
-            value = recorder.unwatched(lambda: _shuffled(owner.shuffle, bare(shuffled)))
+            value = recorder.perform(lambda: recorder.unwatched(lambda: _shuffled(owner.shuffle, bare(shuffled))))
             recorder.containers.replace_items(shuffled, self._picked(expression, value))
         return None
 
@@ -262,6 +263,7 @@ class GeneratorHandlers(Handlers):
         return recorder.made(items)
 
 
+@does_as_python
 def _shuffled(shuffle: Any, sequence: Any) -> Any:
     """A copy of a list or an array, shuffled."""
     copy = list(sequence) if type(sequence) is list else sequence.copy(order="K")

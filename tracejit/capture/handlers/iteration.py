@@ -11,13 +11,16 @@ import collections
 import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain, repeat, takewhile
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracejit.capture.handlers.base import Handlers, Said
+from tracejit.capture.defects import CONSUMED, guarded_call, guarded_context
+from tracejit.capture.handlers.base import Handlers
+from tracejit.capture.handlers.said import Said
 from tracejit.capture.handlers.symbols import concrete, is_symbolic, standing_for, stored
 from tracejit.capture.policies import DICT_VIEWS, builtin_base, is_a, is_library_module, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
@@ -129,7 +132,16 @@ class IterationHandlers(Handlers):
 
     def _converted(self, original: Iterator[Any], change: Callable[[Any], Any]) -> Iterator[Any]:
         for element in original:
-            yield stored(element) if self.recorder.stopped else change(element)
+            if self.recorder.stopped:
+                yield stored(element)
+                continue
+            changed = guarded_call(self.recorder, partial(change, element), partial(stored, element), change)
+            self._note_taken()
+            yield changed
+
+    def _note_taken(self) -> None:
+        if not self.recorder.stopped:
+            self.recorder.performed.append((CONSUMED, None))
 
     def _unpacked(self, values: Any, pattern: Pattern) -> Iterator[Any]:
         return self.converted(values, lambda element: self.unpack(element, pattern))
@@ -140,7 +152,12 @@ class IterationHandlers(Handlers):
     def _stepped(self, iterator: Any, step: Callable[[Any], Any]) -> Iterator[Any]:
         while True:
             try:
-                value = next(iterator) if self.recorder.stopped else self.recorder.calls.call(step, (iterator,), {})
+                if self.recorder.stopped:
+                    value = next(iterator)
+                else:
+                    action = partial(self.recorder.calls.call, step, (iterator,), {})
+                    value = guarded_call(self.recorder, action, partial(next, iterator), step)
+                    self._note_taken()
             except StopIteration:
                 return
             yield value
@@ -170,10 +187,9 @@ class IterationHandlers(Handlers):
             recorder.stop("external_iterator", f"a {type(value).__name__}")
         return iter(value)
 
-    @staticmethod
-    def _checked(iterator: Any) -> Any:
+    def _checked(self, iterator: Any) -> Any:
         """What `__iter__` has returned."""
-        return iterator if hasattr(type(iterator), "__next__") else iter(Said(iterator))
+        return iterator if hasattr(type(iterator), "__next__") else self.recorder.perform(lambda: iter(Said(iterator)))
 
     def _is_foreign(self, value: Any) -> bool:
         """Whether it can be iterated over, in a way of C code, or from where somebody else has got to."""
@@ -186,7 +202,9 @@ class IterationHandlers(Handlers):
         index = 0
         while not self.recorder.stopped:
             try:
-                element = self.recorder.containers.get_item(value, index)
+                action, retry = partial(self.recorder.containers.get_item, value, index), partial(operator.getitem, value, index)
+                element = guarded_call(self.recorder, action, retry, type(value).__getitem__)
+                self._note_taken()
             except IndexError:
                 return
             index += 1
@@ -208,7 +226,7 @@ class IterationHandlers(Handlers):
                 raise
         if recorder.is_outside(iterator):
             recorder.stop("external_iterator", f"a {type(iterator).__name__}")
-        return recorder.made(next(iterator, *default))
+        return recorder.made(recorder.perform(lambda: next(iterator, *default)))
 
     def unpack(self, value: Any, pattern: Pattern) -> Any:
         """Something that Python may unpack as the pattern says (`target_pattern` of capture/syntax/expressions.py)."""
@@ -279,6 +297,7 @@ class IterationHandlers(Handlers):
         return manager
 
 
+@guarded_context
 class RecordedContext:
     """Enters and leaves a context manager of the program through the recorder."""
 
@@ -288,13 +307,17 @@ class RecordedContext:
         self._recorder = recorder
         self._manager = manager
 
+    @property
+    def manager(self) -> Any:
+        return self._manager
+
     def __enter__(self) -> Any:
         recorder, manager = self._recorder, self._manager
         enter = recorder.attributes.method(manager, "__enter__")
         self._exit = recorder.attributes.method(manager, "__exit__")
         if enter is not None:
             return recorder.calls.call(enter, (manager,), {})
-        return recorder.admitted(recorder.made(type(manager).__enter__(manager)))
+        return recorder.admitted(recorder.made(recorder.perform(lambda: type(manager).__enter__(manager))))
 
     def __exit__(self, *exception: Any) -> bool:
         recorder, manager = self._recorder, self._manager

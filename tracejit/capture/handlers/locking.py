@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracejit.capture.defects import guarded_context
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall, Values
-from tracejit.capture.handlers.symbols import plain
 from tracejit.capture.policies import LOCKS, bound_to, is_a
 from tracejit.capture.recording.journal import Variable
 from tracejit.replay.ir import Evaluate, Every, Name, Statement
@@ -66,7 +66,7 @@ class LockHandlers(Handlers):
         if name in _TAKING and (arguments or keywords):
             self.recorder.stop("impure_call", f"{name}() of a lock, with arguments,")
         if self.recorder.stopped or not self._is_known_lock(lock):
-            return function(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
+            return self.recorder.run(function, arguments, keywords)
         return self.take(lock) if name in _TAKING else self.give_back(lock)
 
     def _is_known_lock(self, lock: Any) -> bool:
@@ -84,7 +84,7 @@ class LockHandlers(Handlers):
             recorder.stop("impure_call", "a lock, taken after the content of a container from outside was read,")
         if any(type(effect) is FunctionCall for effect in recorder.effects.in_order):
             recorder.stop("impure_call", "a lock, taken after a call that is made when the program has run,")
-        taken: bool = lock.acquire()
+        taken: bool = recorder.perform(lock.acquire)
         if not recorder.stopped:
             self.taken.append(lock)
             source = recorder.sources[id(lock)]
@@ -99,7 +99,7 @@ class LockHandlers(Handlers):
             type(effect) is Release and effect.lock is lock for effect in recorder.effects.in_order
         ):
             recorder.stop("impure_call", "a lock, given back that was taken outside,")
-        lock.release()
+        recorder.perform(lock.release)
         self._given_back = True
         recorder.effects.note_call(Release(lock), "Lock.release")
 
@@ -115,6 +115,7 @@ class LockHandlers(Handlers):
             self.recorder.stop("impure_call", "a lock that is held when the call is over")
 
 
+@guarded_context
 class _EnteredLock:
     """A with statement about a lock."""
 
@@ -123,6 +124,10 @@ class _EnteredLock:
     def __init__(self, recorder: Recorder, lock: Any) -> None:
         self._recorder = recorder
         self._lock = lock
+
+    @property
+    def manager(self) -> Any:
+        return self._lock
 
     def __enter__(self) -> bool:
         recorder = self._recorder

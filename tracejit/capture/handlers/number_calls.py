@@ -108,7 +108,7 @@ class NumberCallHandlers(Handlers):
         """max and min: keys and comparisons come in Python's order, between the elements."""
         recorder = self.recorder
         if len(arguments) > 1 and "default" in keywords:
-            return function(*arguments, **keywords)  # it raises what is to be raised
+            return self.recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
         values = arguments if len(arguments) > 1 else recorder.iteration.iterate(arguments[0])
         key = keywords.get("key")
         if key is None and not is_a(values, (list, tuple, set, frozenset, dict)):
@@ -135,7 +135,7 @@ class NumberCallHandlers(Handlers):
 
     def total(self, values: Any, start: Any = 0) -> Any:
         if is_a(start, (str, bytes, bytearray)):
-            return sum(values, start)  # it raises what is to be raised
+            return self.recorder.perform(lambda: sum(values, start))  # it raises what is to be raised
         elements = iter(self.recorder.iteration.iterate(values))
         numbers, rest = [], []
         if _is_number(start):

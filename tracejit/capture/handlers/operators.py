@@ -10,6 +10,8 @@ import collections
 import datetime
 import decimal
 import enum
+import functools
+import operator
 import types
 from collections.abc import Callable
 from types import FunctionType
@@ -17,10 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.handlers.base import ABSENT, Handlers, Said
+from tracejit.capture.defects import does_as_python
+from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.container_methods import IN_PLACE_METHODS
 from tracejit.capture.handlers.identities import is_text
 from tracejit.capture.handlers.late import is_answer
+from tracejit.capture.handlers.said import Said
 from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, is_truth, plain
 from tracejit.capture.handlers.texts import as_text, is_open
 from tracejit.capture.policies import (
@@ -94,7 +98,11 @@ class OperatorHandlers(Handlers):
         if symbolic and (recorder.readings.is_moment(left) or recorder.readings.is_moment(right)):
             return recorder.readings.moment_binary(left, right, compute)
         if _is_simple(left) and _is_simple(right):
-            return self._symbolic_binary(symbol, left, right, compute) if symbolic else compute(left, right)
+            try:
+                return self._symbolic_binary(symbol, left, right, compute) if symbolic else compute(left, right)
+            except (ArithmeticError, TypeError, ValueError) as error:
+                recorder.of_program(error)
+                raise
         if is_a(left, Tensor) or is_a(right, Tensor):
             has_array = is_a(right, np.ndarray) or (is_a(left, np.ndarray) and not in_place)
             if has_array and not (symbol == "@" and _differ(left, right)):  # NumPy's promotes, the library's does not
@@ -116,7 +124,8 @@ class OperatorHandlers(Handlers):
         if type(left) in (list, tuple) and type(right) is type(left) and (symbol == "+" or symbol in SWAPPED):
             if symbol == "+":
                 if in_place and type(left) is list:
-                    left.extend(list(recorder.contents.elements(right)))
+                    added = list(recorder.contents.elements(right))
+                    recorder.perform(lambda: left.extend(added))
                     return left
                 return recorder.made(type(left)([*recorder.contents.elements(left), *recorder.contents.elements(right)]))
             if recorder.containers.has_objects(left, right):
@@ -124,8 +133,7 @@ class OperatorHandlers(Handlers):
         if symbol == "*" and (type(left) in (list, tuple) or type(right) in (list, tuple)):
             items, times = (left, concrete(right)) if type(left) in (list, tuple) else (right, concrete(left))
             if type(times) is int and in_place and type(left) is list:
-                left *= times
-                return left
+                return recorder.perform(lambda: operator.imul(left, times))
             if type(times) is int:
                 return recorder.made(type(items)(recorder.contents.elements(items)) * times)
         left, right = recorder.contents.settled(left), recorder.contents.settled(right)
@@ -174,6 +182,7 @@ class OperatorHandlers(Handlers):
         return same is (symbol == "is")
 
     @staticmethod
+    @does_as_python
     def _symbolic_binary(symbol: str, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
         for operand in (left, right):
             if not is_symbolic(operand) and type(operand) not in (int, float, bool):
@@ -239,7 +248,7 @@ class OperatorHandlers(Handlers):
             return (left is right) is (symbol == "==")
         if concatenated:  # Python asks sequences last
             return self._concatenated(symbol, *concatenated[0])
-        raise TypeError(_unsupported(symbol, left, right, in_place))
+        raise recorder.of_program(TypeError(_unsupported(symbol, left, right, in_place)))
 
     def _special_method(self, method: Any, owner: Any, other: Any) -> Any:
         """What one special method says; ABSENT where nothing is known of it."""
@@ -269,7 +278,7 @@ class OperatorHandlers(Handlers):
             return recorder.container_methods.change_in_place(method.__get__(owner), owner, other)
         if symbol == "*":
             if recorder.attributes.lookup(type(other), "__index__")[0] is ABSENT:
-                raise TypeError(f"can't multiply sequence by non-int of type {_type_name(other)!r}")
+                raise recorder.of_program(TypeError(f"can't multiply sequence by non-int of type {_type_name(other)!r}"))
             other = recorder.containers.index(other)
         recorder.contents.read_content(owner)
         recorder.contents.read_content(other)
@@ -313,7 +322,8 @@ class OperatorHandlers(Handlers):
             if method is not None:
                 result = recorder.calls.call(method, (value,), {})
                 if type(plain(result)) is not bool:
-                    raise TypeError(f"__bool__ should return bool, returned {type(plain(result)).__name__}")
+                    wrong = f"__bool__ should return bool, returned {type(plain(result)).__name__}"
+                    raise recorder.of_program(TypeError(wrong))
                 return bool(result)
             if recorder.attributes.method(value, "__len__") is not None:
                 return bool(recorder.containers.length(value))
@@ -403,9 +413,8 @@ class OperatorHandlers(Handlers):
                             if name == "__format__" or not specification
                             else recorder.texts.late_format(said, -1, specification)
                         )  # type: ignore[no-any-return]
-                    if conversion == ord("a"):
-                        return format(ascii(Said(said)), specification)
-                    return self._said_text(name, said, specification)
+                    asked = "ascii" if conversion == ord("a") else name
+                    return recorder.perform(functools.partial(self._said_text, asked, said, specification))
         self.check_text(value)
         if specification.endswith("n"):
             recorder.stop("impure_call", "a format that depends on the locale")
@@ -420,10 +429,13 @@ class OperatorHandlers(Handlers):
         return found == [vars(Tensor)["__format__"], vars(object)["__str__"], vars(Tensor)["__repr__"]]
 
     @staticmethod
+    @does_as_python
     def _said_text(name: str, text: Any, specification: str) -> str:
         said = Said(text)
         if name == "__format__":
             return format(said, "")
+        if name == "ascii":
+            return format(ascii(said), specification)
         return format(repr(said) if name == "__repr__" else str(said), specification)
 
 

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.defects import guarded_context
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.late import Late, is_answer
@@ -156,10 +157,14 @@ class OutsideCallHandlers(Handlers):
         if not self._may_be_put_off(function, arguments, keywords, keeps):
             recorder.stop(code, detail)
             recorder.program.forget()  # there may be weak references from now on
-            return function(
-                *map(recorder.contents.settled, arguments), **{k: recorder.contents.settled(v) for k, v in keywords.items()}
-            )
+            return self._call_settled(function, arguments, keywords)
         return self._put_off(function, arguments, keywords, code, detail)
+
+    def _call_settled(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What a function gives that gets plain numbers alone."""
+        settled = self.recorder.contents.settled
+        given = tuple(map(settled, arguments)), {k: settled(v) for k, v in keywords.items()}
+        return self.recorder.perform(lambda: function(*given[0], **given[1]))
 
     def _is_of_the_call(self, value: Any) -> bool:
         """Whether it is a generator, or another iterator, that goes through what this run has."""
@@ -290,7 +295,7 @@ class OutsideCallHandlers(Handlers):
         ):
             recorder.stop("impure_call", f"{function.__name__}() of what cannot be made again")
         now = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
-        recorder.unwatched(lambda: function(*now[0], **now[1]))
+        recorder.perform(lambda: recorder.unwatched(lambda: function(*now[0], **now[1])))
         if not recorder.stopped:
             self.looking.append((len(recorder.program.nodes), "impure_call", f"{function.__name__}()"))
             self.given += [found for value in given for found in self._contents(value)]
@@ -323,9 +328,7 @@ class OutsideCallHandlers(Handlers):
             recorder.stop(
                 code, f"{detail}, given a container with numbers of the call"
             )  # which it may keep, and so may the program
-            return now(
-                *map(recorder.contents.settled, arguments), **{k: recorder.contents.settled(v) for k, v in keywords.items()}
-            )
+            return self._call_settled(now, arguments, keywords)
         try:
             call = (
                 recorder.unwatched if function is gc.collect else recorder.containers.native
@@ -397,9 +400,7 @@ class OutsideCallHandlers(Handlers):
         elif self._may_be_put_off(None, arguments, keywords, False):
             return self._put_off(method, arguments, keywords, owner._late.answer[0])
         method_now = getattr(concrete(owner), name)
-        return method_now(
-            *map(recorder.contents.settled, arguments), **{k: recorder.contents.settled(v) for k, v in keywords.items()}
-        )
+        return self._call_settled(method_now, arguments, keywords)
 
     def late_attribute(self, owner: Any, name: str) -> Any:
         """An attribute of something that each call has one of its own of."""
@@ -420,6 +421,7 @@ class OutsideCallHandlers(Handlers):
         return _EnteredAnswer(self.recorder, manager) if known else None
 
 
+@guarded_context
 class _EnteredAnswer:
     """A with statement about what a call has answered: a file."""
 
@@ -428,6 +430,10 @@ class _EnteredAnswer:
     def __init__(self, recorder: Recorder, manager: Any) -> None:
         self._recorder = recorder
         self._manager = manager
+
+    @property
+    def manager(self) -> Any:
+        return plain(self._manager)
 
     def __enter__(self) -> Any:
         return self._recorder.outside_calls.method_of(MethodOf(self._manager, "__enter__"), (), {})

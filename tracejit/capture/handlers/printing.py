@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType
 from typing import Any
 
+from tracejit.capture.defects import does_as_python
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.symbols import bare, concrete, plain
@@ -46,12 +47,14 @@ _WARN = ("message", "category", "stacklevel")
 _WRITING = frozenset({"write", "flush", "writelines"})
 
 
+@does_as_python
 def _log(logger: logging.Logger, level: int, file: str, line: int, function: str, message: Any, *arguments: Any) -> None:
     """What the methods of a logger do once they have found out who calls."""
     if logger.isEnabledFor(level):
         logger.handle(logger.makeRecord(logger.name, level, file, line, message, arguments, None, function))
 
 
+@does_as_python
 def _log_to_root(level: int, file: str, line: int, function: str, message: Any, *arguments: Any) -> None:
     """The same of the functions of the module, which see to it that there is a handler."""
     if not logging.root.handlers:
@@ -59,12 +62,14 @@ def _log_to_root(level: int, file: str, line: int, function: str, message: Any, 
     _log(logging.root, level, file, line, function, message, *arguments)
 
 
+@does_as_python
 def _warn(message: Any, category: type[Warning], file: str, line: int, names: dict[str, Any]) -> None:
     """What warnings.warn() does once it has found out who calls."""
     registry = names.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, file, line, names.get("__name__") or "<string>", registry)
 
 
+@does_as_python
 def _warn_caller(message: Any) -> None:
     """The library warns at the line that calls the compiled function, whatever line that is."""
     warnings.warn(message, UserWarning, level_of_program())
@@ -143,7 +148,7 @@ class PrintingHandlers(Handlers):
             self.recorder.stop("impure_call", f"a call of Logger.{method.__name__}() of this kind")
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
             given, named = as_called_by_program(function, *plain_arguments)
-            return function(*given, **named)
+            return self.recorder.perform(lambda: function(*given, **named))
         frame = calling_frame()
         while frame.f_code.co_filename == logging.__file__ and (outer := frame_at(2, frame)) is not None:
             frame = outer  # which loggers pass over
@@ -204,7 +209,7 @@ class PrintingHandlers(Handlers):
             recorder.stop("impure_call", "a call of warn() of this kind")
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
             called, named = as_called_by_program(function, *plain_arguments)
-            return function(*called, **named)
+            return recorder.perform(lambda: function(*called, **named))
         if not is_instrumented(frame.f_code) or is_a(message, Warning):
             recorder.stop(
                 "impure_call", "a warning about whoever calls the function" if level != 1 else "a warning that is an object"
@@ -275,7 +280,7 @@ class PrintingHandlers(Handlers):
         recorder = self.recorder
         keywords = keywords or {}
         now = bare(arguments, recorder.is_outside), bare(keywords, recorder.is_outside)
-        answer = recorder.unwatched(lambda: function(*now[0], **now[1]))
+        answer = recorder.perform(lambda: recorder.unwatched(lambda: function(*now[0], **now[1])))
         if recorder.stopped:
             return answer
         name = name or function.__qualname__

@@ -110,7 +110,7 @@ class ReadingHandlers(Handlers):
     def computed_now(self, compute: Callable[[], Any], parts: Sequence[Any]) -> Any:
         """What this run computes of numbers; where it raises, they have decided where the program goes on."""
         try:
-            return self.recorder.unwatched(compute)
+            return self.recorder.perform(lambda: self.recorder.unwatched(compute))
         except Exception:
             for part in parts:
                 concrete(part)
@@ -124,7 +124,7 @@ class ReadingHandlers(Handlers):
         if keywords or not all(type(v) in PRIMITIVE_TYPES for v in given):
             return recorder.outside_calls.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}()")
         try:
-            answer = recorder.unwatched(lambda: function(*given))
+            answer = recorder.perform(lambda: recorder.unwatched(lambda: function(*given)))
         except Exception:  # the program may handle it
             recorder.stop("impure_call", f"{function.__name__}(), which has raised,")
             raise
@@ -149,7 +149,7 @@ class ReadingHandlers(Handlers):
             {k: recorder.contents.settled(v) for k, v in keywords.items()},
         )
         call = self.data_arguments(recorder.constant(function), arguments, keywords, [])
-        answer = recorder.unwatched(lambda: function(*arguments, **keywords))
+        answer = recorder.perform(lambda: recorder.unwatched(lambda: function(*arguments, **keywords)))
         if recorder.stopped:
             return answer
         if call is None:

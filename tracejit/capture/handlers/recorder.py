@@ -32,6 +32,7 @@ import numpy as np
 
 from tracejit.capture import reasons
 from tracejit.capture.branches import Branches
+from tracejit.capture.defects import RAISED, Performed, does_as_python, note_raised
 from tracejit.capture.handlers.array_stores import ArrayStoreHandlers
 from tracejit.capture.handlers.attributes import AttributeHandlers
 from tracejit.capture.handlers.base import ABSENT, Handler, TensorSource
@@ -104,6 +105,9 @@ class Recorder(Origins):
         self.closing = False  # the call has returned; what still runs is not in its place
         self._functions: list[weakref.ref[FunctionType]] = []  # made by it: what they find may be in the result
         self.reason: Reason | None = None
+        self.defect: Reason | None = None  # the reason, where the recorder itself has failed
+        # What of the program's the innermost entry has had done: what it was, and its result; True where it may be done again (defects.py).
+        self.performed: Performed = []
         self.native_depth = 0
         # The line of the program that runs native code, empty until somebody asks; None while it runs instrumented code, which moves on.
         self.line: str | None = None
@@ -231,10 +235,22 @@ class Recorder(Origins):
                 return handler
         return None
 
-    @staticmethod
-    def run(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def run(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call what the recording has stopped for, or what raises what is to be raised, with what stand-ins stand for."""
-        return function(*map(stored, arguments), **{name: stored(value) for name, value in keywords.items()})
+        given = tuple(map(stored, arguments)), {name: stored(value) for name, value in keywords.items()}
+        return self.perform(lambda: function(*given[0], **given[1]))
+
+    @does_as_python
+    def perform(self, action: Callable[[], Any], is_calm: bool = False) -> Any:
+        """What `action` gives, which does something of the program's: it is noted, or that it has raised.  is_calm: it may be done again,
+        if it is a part of something else."""
+        try:
+            result = action()
+        except Exception as error:
+            note_raised(self, error, action)
+            raise
+        self.performed.append((action, result, True) if is_calm else (action, result))
+        return result
 
     def caught(self, error: BaseException | None) -> None:
         """The program handles an error.  One that is no Exception most likely came from outside, in the middle of anything."""
@@ -244,6 +260,11 @@ class Recorder(Origins):
     def unwatched(self, action: Callable[[], Any]) -> Any:
         """Do something that is no part of the program."""
         raise NotImplementedError
+
+    def of_program(self, error: Exception) -> Exception:
+        """An error that a handler is about to raise, since Python raises it there."""
+        self.performed.append((RAISED, id(error)))
+        return error
 
     # -- names and statements
     def constant(self, value: Any) -> Name:

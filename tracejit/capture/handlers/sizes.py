@@ -14,6 +14,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tracejit.capture.defects import guarded_question
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.places import user_line
@@ -80,8 +81,8 @@ class SizeHandlers(Handlers):
             if (len(tensors) + k, 0) in dimensions:
                 self._awaited[k] = env.size(n, name)
         env.__enter__()
-        shape_of.append(self._shape)
-        strides_of.append(self._strides)
+        shape_of.append(guarded_question(self.recorder, self._shape))
+        strides_of.append(guarded_question(self.recorder, self._strides))
         for k, number in enumerate(self.recorder.integers):
             if number is not None:
                 self.begin_number(k, number)

@@ -192,7 +192,7 @@ class StandardCallHandlers(Handlers):
     def _from_iterable(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """itertools.chain.from_iterable"""
         if len(arguments) != 1 or keywords or not hasattr(type(arguments[0]), "__iter__"):
-            return function(*arguments, **keywords)  # it raises what is to be raised
+            return self.recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
         return function(self.recorder.iteration.iterate(arguments[0], ()))
 
     def _of_expressions(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
