@@ -66,6 +66,7 @@ class Square(autograd.Function):
 
 
 box = Box()
+box.states = []
 
 
 def cell(h, x):

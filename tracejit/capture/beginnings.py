@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tracejit.capture.handlers.effects import AttributeStore, ItemStore
 from tracejit.capture.joining import backwards
 from tracejit.capture.snapshots import Snapshot
 
@@ -44,14 +46,22 @@ class Growing(NamedTuple):
 
 
 class Beginning:
-    """What a step begins with.  elements: how many of the snapshot's tensors are those of the loop's element.  values: of the tensors.
-    nodes: how many there are; gradients, leaves: how many of both the recording has counted.  lists: those
-    that steps append to."""
+    """What a step begins with.  stores: in places outside, of tensors and of numbers that the program has, by their positions among the
+    effects.  elements: how many of the snapshot's tensors are those of the loop's element.  values: of the tensors.  nodes: how many
+    there are; gradients, leaves: how many of both the recording has counted.  lists: those that steps append to."""
 
-    __slots__ = ("elements", "gradients", "leaves", "lengths", "lists", "nodes", "seen", "values")
+    __slots__ = ("elements", "gradients", "leaves", "lengths", "lists", "nodes", "seen", "stores", "values")
 
-    def __init__(self, interpreter: RecordingInterpreter, seen: Snapshot, elements: int, lists: list[Growing]) -> None:
+    def __init__(
+        self,
+        interpreter: RecordingInterpreter,
+        seen: Snapshot,
+        elements: int,
+        lists: list[Growing],
+        stores: Mapping[int, AttributeStore | ItemStore],
+    ) -> None:
         self.seen = seen
+        self.stores = stores
         self.values = [interpreter.values.get(id(x)) for x in seen.tensors]
         self.elements = elements
         self.nodes = len(interpreter.nodes)

@@ -1,10 +1,10 @@
 """Numbers that steps of a loop change, as tensors that the program has.
 
-Floats in variables that a step assigns to (`time += dt`), and numbers inside of what variables lead to (`self.time += dt`,
-`State(x, state.steps + 1)`), are made numbers of the program at the beginning of the second step, if the first one has changed them: steps
-that follow compute with them as with any that are taken out of tensors (handlers/late.py), and the loop carries the tensors on.  Where all
-steps run after all, those inside are plain ones again, as far as they are the same in each call: whatever they decide, choose or name
-would be asked of the program otherwise.
+Floats in variables that a step assigns to (`time += dt`), numbers inside of what variables lead to (`self.time += dt`,
+`State(x, state.steps + 1)`), and those that it stores outside are made numbers of the program at the beginning of the second step, if
+the first one has changed them: steps that follow compute with them as with any that are taken out of tensors (handlers/late.py), and the
+loop carries the tensors on.  Where all steps run after all, those inside and outside are plain ones again, as far as they are the same in
+each call: whatever they decide, choose or name would be asked of the program otherwise.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ class CarriedNumbers:
         self._names = tuple(names)
         self._floats: dict[Path, Any] = {}
         self._inside: dict[Path, Any] = {}
+        self._outside: dict[int, Any] = {}  # by the positions of stores among the effects
         self._known: dict[int, Any] = {}  # numbers inside, by id, that were plain ones
 
     def begin(self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> None:
         """The first step begins.  looked_at: the variables that tell steps apart.  others: what else the function
         finds."""
         self._floats, self._inside = self._floats_in(variables), self._numbers_in(looked_at, others)
+        self._outside = self._numbers_outside()
 
     def carry(self, variables: dict[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> bool:
         """The second step begins.  Whether there are such numbers; then they are in their places."""
@@ -48,11 +50,20 @@ class CarriedNumbers:
         floats = self._floats_in(variables)
         floats = {path: x for path, x in floats.items() if path in self._floats} if self._changed(floats, self._floats) else {}
         for path, x in (floats | inside).items():
-            number = self._interpreter.take_number(full(x, shape=(), dtype=float64 if type(plain(x)) is float else int64))
+            number = self._in_program(x)
             self._put(variables, path, number)
             if path in inside and not is_symbolic(x):
                 self._known[id(number)] = number
+        for position, x in self._numbers_outside().items():
+            if position not in self._outside or not _is_same(x, self._outside[position]):
+                number = self._in_program(x)
+                self._interpreter.recorder.effects.store_again(position, number)
+                if not is_symbolic(x):
+                    self._known[id(number)] = number
         return bool(floats or inside)
+
+    def _in_program(self, x: Any) -> Any:
+        return self._interpreter.take_number(full(x, shape=(), dtype=float64 if type(plain(x)) is float else int64))
 
     @property
     def is_pending(self) -> bool:
@@ -64,6 +75,10 @@ class CarriedNumbers:
         for path, x in paths_in(self._interpreter.recorder, looked_at, others):
             if is_late(x) and self._is_known(x):
                 self._put(variables, path, plain(x))
+        effects = self._interpreter.recorder.effects
+        for position, effect in effects.stores().items():
+            if is_late(effect.value) and self._is_known(effect.value):
+                effects.store_again(position, plain(effect.value))
         self._known.clear()
 
     def _put(self, variables: dict[str, Any], path: Path, number: Any) -> None:
@@ -89,14 +104,23 @@ class CarriedNumbers:
 
     def _numbers_in(self, looked_at: Mapping[str, Any], others: Iterable[Any]) -> dict[Path, Any]:
         """The same inside of what variables lead to, and integers that the program can hold."""
-        found = {path: x for path, x in paths_in(self._interpreter.recorder, looked_at, others) if not is_late(x)}
-        return {
-            path: x for path, x in found.items() if type(n := plain(x)) is float or (type(n) is int and n.bit_length() <= WORD)
-        }
+        found = paths_in(self._interpreter.recorder, looked_at, others)
+        return {path: x for path, x in found if _may_be_in_program(x)}
+
+    def _numbers_outside(self) -> dict[int, Any]:
+        """The same of numbers that the call has stored outside."""
+        stores = self._interpreter.recorder.effects.stores()
+        return {position: effect.value for position, effect in stores.items() if _may_be_in_program(effect.value)}
 
     @staticmethod
     def _changed(now: dict[Path, Any], before: dict[Path, Any]) -> dict[Path, Any]:
         return {path: x for path, x in now.items() if path in before and not _is_same(x, before[path])}
+
+
+def _may_be_in_program(x: Any) -> bool:
+    """Whether this is a number that is computed before the program, and that the program can hold."""
+    number = plain(x)
+    return not is_late(x) and (type(number) is float or (type(number) is int and number.bit_length() <= WORD))
 
 
 def _is_same(x: Any, y: Any) -> bool:

@@ -19,9 +19,13 @@ what is computed with it are operations of the program, as of other numbers that
 steps hand on in variables (`time += dt`), and numbers that they change inside of objects and containers, are tensors that they carry on
 (carried_numbers.py).  What else was computed of numbers in a step is nobody's after it, or the snapshots are not alike.
 
-All steps run where one does more than compute and write to tensors of the call (numbers that leave, effects, hooks; guards and draws, too,
-where the steps do not become one node, loop_nodes.py), where it changes anything but variables of the function, what is in containers and
-objects of the call, and lists that it appends to and does nothing else with, and where it may ask which step it is.
+Stores in places outside (`self.h = cell(self.h, x)`, `self.steps += 1`) are like assignments to variables, where each step stores in the
+same places: only the last one counts, for the entry as for who looks at the place after the loop.
+
+All steps run where one does more than compute, store and write to tensors of the call (calls, prints, hooks, locks; guards and draws, too,
+where the steps do not become one node, loop_nodes.py), where it changes anything but variables of the function, such places, what is in
+containers and objects of the call, and lists that it appends to and does nothing else with, and where it may ask which step it is: a
+number that decides, chooses or names something, or has more than 62 bits.  Loops of a fixed number are looked at from 11 steps on.
 """
 
 from __future__ import annotations
@@ -38,9 +42,11 @@ from tracejit.capture.carried_numbers import CarriedNumbers
 from tracejit.capture.defects import CONSUMED
 from tracejit.capture.elements import FIRST, LAST, MORE_THAN, MOST_FIRST, MOST_LAST, AnyNumber, Numbers, Rows, Through, made_at
 from tracejit.capture.evaluated_steps import EvaluatedStep, Replacement, may_be_evaluated, without_guards
+from tracejit.capture.handlers.effects import AttributeStore, ItemStore
 from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.symbols import concrete, is_symbolic, plain
 from tracejit.capture.headers import Headers
+from tracejit.capture.inside import is_tuple, parts_of
 from tracejit.capture.joining import has_stacked, length_of
 from tracejit.capture.listed import Reads, Wanted, slices_of
 from tracejit.capture.loop_nodes import Slices, StepsAsLoop
@@ -398,7 +404,7 @@ class Loop:
         least = 1 if any_number else _WORTH
         if step is not None and remaining * (len(step.nodes) or any(step.appended)) >= least:
             compared = self._interpreter.journal.mark()
-            if previous is not None and previous.is_like(step) and self._only_computes():
+            if previous is not None and previous.is_like(step) and self._only_computes(before, now):  # type: ignore[arg-type]
                 moves = self._moves(previous, step)
                 read = self._read_along(previous, step, variables)
                 can_go_on = moves is not None and read is not None and self._come_out_alike(previous, step)
@@ -414,9 +420,11 @@ class Loop:
         self._before, self._step, self._compared = now, step, compared
         return False
 
-    def _only_computes(self) -> bool:
-        """Whether the last step has done nothing but operations on tensors and numbers of the program, or taken gradients."""
-        return self._compared is not None and only_computes(self._interpreter.recorder, self._compared, Topic.NUMBERS)
+    def _only_computes(self, before: Beginning, now: Beginning) -> bool:
+        """Whether the last step has done nothing but operations on tensors and numbers of the program, or taken gradients, and stored
+        tensors where the one before has."""
+        stores = before.stores.keys() & now.stores.keys()
+        return self._compared is not None and only_computes(self._interpreter.recorder, self._compared, Topic.NUMBERS, stores)
 
     def _remark(self, why: str) -> None:
         """Tell who asks why each number of steps is a recording."""
@@ -513,13 +521,19 @@ class Loop:
         except ValueError:  # one has no value yet
             self._hindrance = "a variable around the function has no value"
             return None
+        stores = self._carried_stores()
+        for effect in stores.values():
+            name = self._called(effect)
+            while name in looked_at:
+                name += " (another)"
+            looked_at[name] = (effect.value,)
         given = self._given(self._at)
         states = interpreter.generators_drawn_from()
         seen = snapshot(
             recorder,
             given,
             looked_at,
-            [*around, *left_outside(recorder)],
+            [*around, *left_outside(recorder, stores)],
             [x.items for x in lists],
             states,
             self._items,
@@ -528,7 +542,27 @@ class Loop:
         if isinstance(seen, str):
             self._hindrance = seen
             return None
-        return Beginning(interpreter, seen, len(given), lists)
+        return Beginning(interpreter, seen, len(given), lists, stores)
+
+    def _carried_stores(self) -> dict[int, AttributeStore | ItemStore]:
+        """Stores outside that steps may carry on: of tensors, containers and objects that the call has made, and of numbers that the
+        program has."""
+        recorder, has_numbers = self._interpreter.recorder, isinstance(self._elements, AnyNumber)
+
+        def is_carried(value: Any) -> bool:
+            if is_symbolic(value):
+                return has_numbers and is_late(value)
+            leads_on = isinstance(value, Tensor) or is_tuple(value) or parts_of(recorder, value) is not None
+            return leads_on and not recorder.is_outside(value)
+
+        return {k: effect for k, effect in recorder.effects.stores().items() if is_carried(effect.value)}
+
+    def _called(self, store: AttributeStore | ItemStore) -> str:
+        """What the program calls the place of a store."""
+        facts = self._interpreter.recorder.facts
+        if isinstance(store, AttributeStore):
+            return facts.attribute(store.owner, store.name)
+        return facts.item(store.container, store.key)
 
     def _looked_at(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """The variables that tell steps apart."""
@@ -705,6 +739,9 @@ class Loop:
         interpreter.left_out += self._at - begin
         replaced = Replacement(interpreter, before, after)
         replaced.inside(now.seen.containers)
+        for position, effect in now.stores.items():
+            if (new := replaced(effect.value)) is not effect.value:
+                interpreter.recorder.effects.store_again(position, new)
         left = {name: replaced(variables.get(name, UNBOUND)) for name in self._names.stored}
         admitted = interpreter.recorder.sizes.admitted
         left.update((name, admitted(part.at(self._place(self._at)))) for name, part in self._kept.items())

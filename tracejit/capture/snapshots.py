@@ -284,9 +284,9 @@ def is_behind(x: Tensor) -> bool:
     return base is not None and base._storage is not None and x._seen != base._storage.version
 
 
-def left_outside(recorder: Recorder) -> list[Any]:
-    """What the call has put outside so far."""
-    effects = recorder.effects.in_order
+def left_outside(recorder: Recorder, apart: Collection[int] = ()) -> list[Any]:
+    """What the call has put outside so far, but for some stores, by their positions among the effects."""
+    effects = [effect for k, effect in enumerate(recorder.effects.in_order) if k not in apart]
     given = [x for effect in effects for x in (*getattr(effect, "arguments", ()), *getattr(effect, "keywords", {}).values())]
     return [*given, *[effect.value for effect in effects]]
 
@@ -301,11 +301,16 @@ def only_reads(statements: Iterable[Any]) -> bool:
     return not any(isinstance(x, Define) and any(isinstance(part, Call) for part in walk(x.value)) for x in statements)
 
 
-def only_computes(recorder: Recorder, since: Mark, ignored: Topic = NOTHING) -> bool:
+def only_computes(recorder: Recorder, since: Mark, ignored: Topic = NOTHING, stores: Collection[int] = ()) -> bool:
     """Whether the run has done nothing since a mark but operations on tensors, and what is of the topics `ignored`.  Numbers in places that
-    snapshots look at are theirs."""
+    snapshots look at are theirs; so are these stores, by their positions among the effects."""
     effects = recorder.effects
-    return not any(
-        table is not effects.stored or effects.tells_steps_apart(place[0])
-        for table, place in recorder.journal.changes(since, ignored)
-    )
+
+    places = set(map(effects.place_of, stores))
+
+    def is_known(table: Any, place: Any) -> bool:
+        if table is effects.in_order:
+            return place in stores
+        return table is effects.stored and (place in places or not effects.tells_steps_apart(place[0]))
+
+    return all(is_known(table, place) for table, place in recorder.journal.changes(since, ignored))

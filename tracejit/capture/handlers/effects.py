@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CellType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +20,7 @@ from tracejit.capture.handlers.late import is_late
 from tracejit.capture.handlers.lifetimes import end_shows, leads_to, may_be_referred_to
 from tracejit.capture.handlers.symbols import MethodOf, holds_numbers, stored
 from tracejit.capture.places import user_line
-from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_name, is_python_class, storing_base
+from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_name, is_python_class, slots_of, storing_base
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.journal import Topic, Variable, is_same
 from tracejit.replay.ir import Define, DeleteItem, Evaluate, Expr, Name, SetAttribute, SetItem, Statement
@@ -179,6 +179,29 @@ class FunctionCall:
         return Evaluate(call) if self.answer is None else Define(self.answer._name.name, call)
 
 
+def _held(store: AttributeStore | ItemStore) -> Any:
+    """What is in the place of a store, if that is in a plain dictionary or a slot; else ABSENT."""
+    if isinstance(store, ItemStore):
+        return store.container.get(store.key, ABSENT) if type(store.container) is dict else ABSENT
+    names = instance_dictionary(store.owner)
+    if names is not None and dict.__contains__(names, store.name):
+        return names[store.name] if type(names) is dict else ABSENT
+    slots = [slot for name, slot in slots_of(type(store.owner)) if name == store.name]
+    return slots[0].__get__(store.owner) if len(slots) == 1 else ABSENT
+
+
+def _hold(store: AttributeStore | ItemStore) -> None:
+    """Have its value in the place of a store, where `_held` finds it: a plain one, as Python code finds it."""
+    if isinstance(store, ItemStore):
+        store.container[store.key] = stored(store.value)
+        return
+    names = instance_dictionary(store.owner)
+    if names is not None and store.name in names:
+        names[store.name] = stored(store.value)
+    else:
+        dict(slots_of(type(store.owner)))[store.name].__set__(store.owner, stored(store.value))
+
+
 class EffectHandlers(Handlers):
     """Notes stores; reads and writes of globals and closure cells.
 
@@ -225,6 +248,27 @@ class EffectHandlers(Handlers):
             self._latest[place] = len(self.in_order)
             self.in_order.append(effect)
         self.recorder.keep.append(effect)
+
+    def stores(self) -> dict[int, AttributeStore | ItemStore]:
+        """Stores in attributes of instances and items of plain dictionaries that still have what was put there, by their positions in
+        `in_order`.  Each is the last one of its place, and later ones take its turn."""
+        effects = {k: self.in_order[k] for k in self._latest.values()}
+        return {
+            k: effect
+            for k, effect in effects.items()
+            if isinstance(effect, AttributeStore | ItemStore) and _held(effect) is stored(effect.value)
+        }
+
+    def store_again(self, position: int, value: Any) -> None:
+        """Have another value in the place of one of `stores`."""
+        effect: Any = replace(self.in_order[position], value=value)  # type: ignore[type-var]
+        _hold(effect)
+        self.note_store(self.place_of(position), effect)
+
+    def place_of(self, position: int) -> Place:
+        """The place of one of `stores`."""
+        (place,) = [place for place, k in self._latest.items() if k == position]
+        return place
 
     def note_method(self, effect: MethodCall) -> None:
         """A method changed an outside container: stores before it stay before it."""
