@@ -306,7 +306,7 @@ def only_computes(recorder: Recorder, since: Mark, ignored: Topic = NOTHING, sto
     snapshots look at are theirs; so are these stores, by their positions among the effects."""
     effects = recorder.effects
 
-    places = set(map(effects.place_of, stores))
+    places = effects.places_of(stores)
 
     def is_known(table: Any, place: Any) -> bool:
         if table is effects.in_order:

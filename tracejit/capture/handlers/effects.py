@@ -9,7 +9,7 @@ in this run must see.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, replace
 from types import CellType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -263,12 +263,12 @@ class EffectHandlers(Handlers):
         """Have another value in the place of one of `stores`."""
         effect: Any = replace(self.in_order[position], value=value)  # type: ignore[type-var]
         _hold(effect)
-        self.note_store(self.place_of(position), effect)
+        (place,) = self.places_of((position,))
+        self.note_store(place, effect)
 
-    def place_of(self, position: int) -> Place:
-        """The place of one of `stores`."""
-        (place,) = [place for place, k in self._latest.items() if k == position]
-        return place
+    def places_of(self, positions: Collection[int]) -> set[Place]:
+        """The places of some of `stores`."""
+        return {place for place, k in self._latest.items() if k in positions}
 
     def note_method(self, effect: MethodCall) -> None:
         """A method changed an outside container: stores before it stay before it."""
