@@ -537,17 +537,39 @@ def guarded_numbers(cls: type) -> None:
 def _guarded_number(method: Any) -> Any:
     does_as_python(method)
 
-    def entry(self: Any, *given: Any) -> Any:
+    def go_on(error: Exception, self: Any, *given: Any) -> Any:
         try:
-            return method(self, *given)
-        except Exception as error:
-            if self._recorder.stopped or not is_defect(error, self._recorder):
-                raise
-            defect = error
-        try:
-            return _done_eagerly(self._recorder, defect, lambda: method(self, *given))
+            return _done_eagerly(self._recorder, error, lambda: method(self, *given))
         finally:
-            del defect
+            del error
+
+    if method.__code__.co_argcount == 2 and not method.__code__.co_flags & inspect.CO_VARARGS:
+
+        def entry(self: Any, other: Any) -> Any:  # most often
+            try:
+                return method(self, other)
+            except Exception as error:
+                if self._recorder.stopped or not is_defect(error, self._recorder):
+                    raise
+                defect = error
+            try:
+                return go_on(defect, self, other)
+            finally:
+                del defect
+
+    else:
+
+        def entry(self: Any, *given: Any) -> Any:  # type: ignore[misc]
+            try:
+                return method(self, *given)
+            except Exception as error:
+                if self._recorder.stopped or not is_defect(error, self._recorder):
+                    raise
+                defect = error
+            try:
+                return go_on(defect, self, *given)
+            finally:
+                del defect
 
     return update_wrapper(entry, method)
 

@@ -107,7 +107,7 @@ class PrintingHandlers(Handlers):
         parts = list(recorder.iteration.iterate(arguments[0])) if consumed else arguments[0]
         if any(map(is_open, parts)) and all(type(plain(part)) is str for part in parts):
             return recorder.texts.joined(tuple(parts), owner)
-        return owner.join(map(concrete, parts)) if consumed else None
+        return recorder.perform(lambda: owner.join(map(concrete, parts))) if consumed else None
 
     def _printed(self, _: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """print: nobody waits for what it does, so the program runs before it, with all its exits."""
@@ -148,7 +148,9 @@ class PrintingHandlers(Handlers):
             self.recorder.stop("impure_call", f"a call of Logger.{method.__name__}() of this kind")
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
             given, named = as_called_by_program(function, *plain_arguments)
-            return self.recorder.perform(lambda: function(*given, **named))
+            answer = function(*given, **named)  # by this frame, as the keywords say
+            self.recorder.performed.append((function, answer))
+            return answer
         frame = calling_frame()
         while frame.f_code.co_filename == logging.__file__ and (outer := frame_at(2, frame)) is not None:
             frame = outer  # which loggers pass over
@@ -209,7 +211,9 @@ class PrintingHandlers(Handlers):
             recorder.stop("impure_call", "a call of warn() of this kind")
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
             called, named = as_called_by_program(function, *plain_arguments)
-            return recorder.perform(lambda: function(*called, **named))
+            answer = function(*called, **named)  # by this frame, as the keywords say
+            recorder.performed.append((function, answer))
+            return answer
         if not is_instrumented(frame.f_code) or is_a(message, Warning):
             recorder.stop(
                 "impure_call", "a warning about whoever calls the function" if level != 1 else "a warning that is an object"
