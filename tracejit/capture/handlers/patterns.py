@@ -11,6 +11,8 @@ import operator
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from tracejit.capture.defects import does_as_python
+
 __all__ = ["PYTHON", "Operations", "elements_of", "has_length", "item_of", "matched_class", "matched_mapping"]
 
 SEQUENCE, MAPPING, ITSELF = 1 << 5, 1 << 6, 1 << 22
@@ -58,6 +60,7 @@ class _Python:
 PYTHON: Operations = _Python()
 
 
+@does_as_python
 def matched_class(
     operations: Operations, subject: Any, cls: Any, positional: int, names: tuple[str, ...]
 ) -> tuple[Any, ...] | None:
@@ -97,6 +100,7 @@ def matched_class(
     return tuple(found)
 
 
+@does_as_python
 def has_length(operations: Operations, subject: Any, before: int, starred: bool, after: int) -> bool:
     """Whether it is a sequence of `before` elements, as many as you like where there is a star, and `after`."""
     if not operations.has_flag(subject, SEQUENCE):
@@ -106,6 +110,7 @@ def has_length(operations: Operations, subject: Any, before: int, starred: bool,
     return operations.holds(">=" if starred else "==", operations.length(subject), before + after)
 
 
+@does_as_python
 def elements_of(operations: Operations, subject: Any, before: int, starred: bool, after: int) -> tuple[Any, ...]:
     """The elements of such a sequence, those in the middle as a list."""
     items = list(operations.elements(subject))
@@ -115,6 +120,7 @@ def elements_of(operations: Operations, subject: Any, before: int, starred: bool
     return (*items[:before], items[before:end], *items[end:])
 
 
+@does_as_python
 def item_of(operations: Operations, subject: Any, place: int) -> Any:
     """One element, counted from the end where `place` is negative."""
     if place < 0 and type(subject) not in _INDEXED:
@@ -122,6 +128,7 @@ def item_of(operations: Operations, subject: Any, place: int) -> Any:
     return operations.item(subject, place)
 
 
+@does_as_python
 def matched_mapping(operations: Operations, subject: Any, keys: tuple[Any, ...], rest: bool) -> tuple[Any, ...] | None:
     """The values of `keys` in a mapping, and, with `rest`, a dictionary of the others."""
     if not operations.has_flag(subject, MAPPING):
