@@ -22,7 +22,7 @@ os.environ.setdefault("TRACEJIT_VERIFY", "1")
 os.environ["TRACEJIT_COMPILE_WAIT"] = "inf"
 
 COMPILE_THEMSELVES = {  # tests of compiling
-    "test_aside",
+    "test_uninterrupted",
     "test_disk_cache",
     "test_driver",
     "test_interrupted_calls",

@@ -11,7 +11,7 @@ import pytest
 
 import tracejit as tj
 from tracejit import nn, optim
-from tracejit.capture import repeating
+from tracejit.capture import loop_recogniser
 from tracejit.capture.session import record
 from tracejit.core.op import Kind
 from tracejit.core.tree import flatten
@@ -141,7 +141,7 @@ def steps_left_out(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
     recording, result = record(function, (inputs(),), {})
     same(result, function(inputs()))
     with monkeypatch.context() as patched:
-        patched.setattr(repeating, "_TRIES", 0)
+        patched.setattr(loop_recogniser, "_TRIES", 0)
         complete, expected = record(function, (inputs(),), {})
     assert complete.left_out == 0
     same(result, expected)

@@ -6,42 +6,42 @@ import ast
 from typing import Any, Final
 
 from tracejit.replay.ir import (
+    And,
     Arithmetic,
     Attribute,
     Call,
-    Choice,
     Compare,
+    Conditional,
     Constant,
     Contains,
     Define,
     DeleteItem,
     Dictionary,
     Distinct,
-    Either,
     Evaluate,
-    Every,
     Expr,
     Identity,
-    Increase,
+    If,
+    Increment,
+    Is,
     Item,
-    Leave,
     Length,
     ListOf,
     Miss,
     Name,
     Not,
+    Or,
     Return,
-    Same,
-    Section,
+    ReturnIf,
     SetAttribute,
     SetItem,
+    SliceKey,
     Starred,
     Statement,
     TupleOf,
     TypeOf,
     Unary,
     Unpack,
-    When,
 )  # fmt: skip
 
 __all__ = ["statements"]
@@ -75,7 +75,7 @@ def _expr(node: ast.expr) -> Expr:
         case ast.Attribute(value=owner, attr=attr):
             return Attribute(_expr(owner), attr)
         case ast.Subscript(value=owner, slice=ast.Slice(lower=lower, upper=upper, step=None)):
-            return Item(_expr(owner), Section(*[None if end is None else _expr(end) for end in (lower, upper)]))
+            return Item(_expr(owner), SliceKey(*[None if end is None else _expr(end) for end in (lower, upper)]))
         case ast.Subscript(value=owner, slice=key):
             return Item(_expr(owner), _expr(key))
         case ast.BinOp(left=left, op=op, right=right):
@@ -96,13 +96,13 @@ def _expr(node: ast.expr) -> Expr:
         case ast.Starred(value=value):
             return Starred(_expr(value))
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            return Choice(_expr(test), _expr(body), _expr(orelse))
+            return Conditional(_expr(test), _expr(body), _expr(orelse))
         case ast.BoolOp(op=op, values=values):
-            return (Either if isinstance(op, ast.Or) else Every)(tuple(map(_expr, values)))
+            return (Or if isinstance(op, ast.Or) else And)(tuple(map(_expr, values)))
         case ast.Compare(left=left, ops=ops, comparators=rights):
             pairs = zip((left, *rights), ops, rights, strict=False)
             compared = tuple([_compared(a, relation, b) for a, relation, b in pairs])
-            return compared[0] if len(compared) == 1 else Every(compared)
+            return compared[0] if len(compared) == 1 else And(compared)
     raise ValueError(f"the expression {ast.unparse(node)}")
 
 
@@ -113,7 +113,7 @@ def _compared(left: ast.expr, op: ast.cmpop, right: ast.expr) -> Expr:
             return found if isinstance(op, ast.Eq) else Not(found)
     a, b = _expr(left), _expr(right)
     if isinstance(op, (ast.Is, ast.IsNot)):
-        return Same(a, b) if isinstance(op, ast.Is) else Not(Same(a, b))
+        return Is(a, b) if isinstance(op, ast.Is) else Not(Is(a, b))
     if isinstance(op, (ast.In, ast.NotIn)):
         return Contains(b, a) if isinstance(op, ast.In) else Not(Contains(b, a))
     return Compare(_ORDER[type(op)], a, b)
@@ -127,9 +127,9 @@ def _statement(statement: ast.stmt, missed: str) -> list[Statement]:
     match statement:
         case ast.If(test=test, body=[ast.Return(value=value)], orelse=[]) if value is not None:
             answer = _expr(value)
-            return [Miss(_expr(test)) if str(answer) == missed else Leave(_expr(test), answer)]
+            return [Miss(_expr(test)) if str(answer) == missed else ReturnIf(_expr(test), answer)]
         case ast.If(test=test, body=body, orelse=[]):
-            return [When(_expr(test), tuple([made for s in body for made in _statement(s, missed)]))]
+            return [If(_expr(test), tuple([made for s in body for made in _statement(s, missed)]))]
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return [Define(name, _expr(value))]
         case ast.Assign(targets=[ast.Name(id=name), ast.Attribute(value=owner, attr=attr)], value=value):
@@ -143,7 +143,7 @@ def _statement(statement: ast.stmt, missed: str) -> list[Statement]:
         case ast.AugAssign(target=target, op=ast.Add(), value=ast.Constant(value=int() as amount)):
             place = _expr(target)
             if isinstance(place, Item):
-                return [Increase(place, amount)]
+                return [Increment(place, amount)]
         case ast.Return(value=value):
             return [Return(Constant(None) if value is None else _expr(value))]
         case ast.Delete(targets=[ast.Subscript(value=owner, slice=key)]):

@@ -32,7 +32,7 @@ from tracejit import nn, optim
 from tracejit.capture.frame import current
 from tracejit.compiled.tier_policy import recording_turn
 from tracejit.config import override
-from tracejit.core.collection import _holds
+from tracejit.core.garbage_collection import _holds
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.locks import Ticket
 from tracejit.cpython import call_hook

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 import tracejit as T
-from tracejit.capture.handlers.lifetimes import end_shows, may_be_referred_to
+from tracejit.capture.handlers.lifetimes import deletion_is_visible, may_be_referred_to
 from tracejit.core.weak_table import WeakTable
 
 
@@ -48,14 +48,14 @@ def holding(value):
     ],
 )
 def test_the_end_of_an_object_with_a_finalizer_shows_wherever_it_is(wrap):
-    assert end_shows(wrap(Ending()))
-    assert not end_shows(wrap(Plain()))
+    assert deletion_is_visible(wrap(Ending()))
+    assert not deletion_is_visible(wrap(Plain()))
 
 
 def test_values_that_lead_to_themselves_are_looked_at_once():
     loop = []
     loop.append(loop)
-    assert not end_shows(loop)
+    assert not deletion_is_visible(loop)
 
 
 def test_callbacks_of_weak_references_show_the_end():
@@ -64,7 +64,7 @@ def test_callbacks_of_weak_references_show_the_end():
         value = Plain()
         reference = weakref.ref(value, callback)
         assert reference() is value
-        assert end_shows(value)
+        assert deletion_is_visible(value)
 
 
 def test_references_without_callbacks_and_tables_of_the_library_do_not():
@@ -72,7 +72,7 @@ def test_references_without_callbacks_and_tables_of_the_library_do_not():
     table[value] = 1
     reference = weakref.ref(value)
     assert reference() is value
-    assert not end_shows(value)
+    assert not deletion_is_visible(value)
 
 
 def test_only_state_of_a_program_may_be_referred_to():

@@ -29,7 +29,7 @@ from tracejit.compiled.executable import Executable, UnsupportedProgram
 from tracejit.compiled.recorded_path import Entry
 from tracejit.compiled.recording_driver import RecordingDriver
 from tracejit.config import override
-from tracejit.core import aside as module
+from tracejit.core import uninterrupted as module
 
 
 def leaf(*values: float) -> T.Tensor:
@@ -1201,7 +1201,7 @@ def test_an_entry_that_was_translated_in_the_background_is_known_although_anothe
     with override(hot_calls=20, compile_wait=1.0):
         function = T.compile(lambda x: x * 2)
         function(T.ones(2))
-        blocker = module.begun(lambda: going.wait(60), 0.0)
+        blocker = module.start_work(lambda: going.wait(60), 0.0)
         function(T.ones(3))  # its program waits for its turn, and so does the translation of the other
         for _ in range(30):
             function(T.ones(2))

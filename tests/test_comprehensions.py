@@ -12,7 +12,7 @@ import pytest
 
 import tracejit as tj
 from tests.loop_programs import U, W, cell, parameter, zeros
-from tracejit.capture.syntax.comprehensions import at, collected
+from tracejit.capture.syntax.comprehensions import expression_at, find_collecting_comprehension
 from tracejit.core.tree import flatten
 
 KEPT = frozenset({"ys"})
@@ -22,7 +22,7 @@ def found(source: str) -> Any:
     (node,) = ast.parse(textwrap.dedent(source)).body
     if isinstance(node, ast.FunctionDef):
         (node,) = node.body
-    return collected(node, KEPT)
+    return find_collecting_comprehension(node, KEPT)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def found(source: str) -> Any:
 )  # fmt: skip
 def test_what_a_statement_evaluates_first_may_be_done_before_it(source: str, before: list[str]) -> None:
     place = found(source)
-    assert place is not None and [ast.unparse(at(x)) for x in place.before] == before
+    assert place is not None and [ast.unparse(expression_at(x)) for x in place.before] == before
 
 
 @pytest.mark.parametrize(

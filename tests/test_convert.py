@@ -19,7 +19,7 @@ import tracejit as T
 import tracejit.capture.syntax.compiling as compiling
 import tracejit.capture.syntax.convert as converting
 import tracejit.capture.syntax.locate as locating
-from tracejit.capture.frame import Frame
+from tracejit.capture.frame import CaptureFrame
 from tracejit.capture.syntax.convert import CAPTURE, convert, is_instrumented
 from tracejit.capture.syntax.locate import NotConvertible, locate
 
@@ -28,7 +28,7 @@ def instrumented(function):
     """The instrumented version of a function, with handlers that do what Python does."""
     code = convert(function.__code__)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    frame = CellType(Frame(function.__globals__, cells))
+    frame = CellType(CaptureFrame(function.__globals__, cells))
     closure = tuple(frame if name == CAPTURE else cells[name] for name in code.co_freevars)
     made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
     made.__kwdefaults__ = function.__kwdefaults__

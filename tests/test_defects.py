@@ -25,12 +25,12 @@ from tracejit.capture.handlers import iteration, locking, outside_calls
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.origins import Origins
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.repeating import Loop
+from tracejit.capture.loop_recogniser import LoopRecogniser
 from tracejit.capture.session import Session
 from tracejit.capture.tensor_state import StateRecorder
 from tracejit.capture.tensors import RecordingInterpreter
 from tracejit.config import override
-from tracejit.core.own_files import CAPTURE
+from tracejit.core.package_files import CAPTURE
 
 NAMES = [
     "read_each_time_token", "dictionary_of_generated_rows", "copy_between_views_of_the_same",
@@ -207,7 +207,7 @@ def _guarded(cls):
     }
 
 
-ENTRIES = [(frame.Frame, name) for name in _guarded(frame.Frame)] + [
+ENTRIES = [(frame.CaptureFrame, name) for name in _guarded(frame.CaptureFrame)] + [
     (RecordingInterpreter, name) for name in _guarded(RecordingInterpreter)
 ]
 CONTEXTS = [
@@ -223,7 +223,7 @@ ENDINGS = {
 
 
 def _handlers():
-    classes, found = [Handlers, Origins, Recorder, Session, StateRecorder, RecordingInterpreter, Loop], []
+    classes, found = [Handlers, Origins, Recorder, Session, StateRecorder, RecordingInterpreter, LoopRecogniser], []
     while classes:
         cls = classes.pop(0)
         if cls.__module__.startswith("tracejit.capture") and cls is not Handlers:
@@ -248,12 +248,12 @@ PARTLY_DONE = {
     # A list is shuffled: numbers were drawn.
     "GeneratorHandlers._picked", "ContainerHandlers.replace_items",
     # Steps of a loop were left out, or were about to be, and nobody knows which.
-    "Loop._looped", "Loop._may_be_unrolled", "Loop._slices", "Loop._passed", "RecordingInterpreter.leave_generators",
+    "Loop._emit_loop", "Loop._may_be_unrolled", "Loop._slices", "Loop._advanced", "RecordingInterpreter.leave_generators",
     # A loop of the library has run steps of the program.
-    "RecordingInterpreter.repeated", "RecordingInterpreter.iterated", "StateRecorder.truncate",
+    "RecordingInterpreter.run_scan", "RecordingInterpreter.run_while_loop", "StateRecorder.truncate",
 }  # fmt: skip
 """Where a part of an operation of the program may have been done: InternalError says so."""
-ABSORBED = {"RecordingInterpreter.again", "RaggedHandlers.reduction"}
+ABSORBED = {"RecordingInterpreter.evaluate_node", "RaggedHandlers.reduction"}
 """What is tried in place of the program's own way, which is taken if it fails."""
 PROGRAMS_THAT_TELL = {"warning_with_its_place", "keywords_that_are_no_texts"}
 """One records all warnings, that of the defect among them; one hands C code keywords that Python's own call refuses."""
@@ -298,12 +298,12 @@ def injected(target, error, after=False, raises=True):
     method = getattr(known, "__wrapped__", known)
     names = {
         "__name__": "tracejit.capture.injected", "method": method, "calls": calls, "after": after, "error": error,
-        "current": frame.current, "is_entry": cls is frame.Frame, "active": frame.active,
+        "current": frame.current, "is_entry": cls is frame.CaptureFrame, "active": frame.active,
     }  # fmt: skip
     if not raises:
         calls.append(None)
     exec(_CODE, names)
-    if cls is frame.Frame:
+    if cls is frame.CaptureFrame:
         new = defects._guarded_entry(name, names["entry"], frame.current)
     elif target in ENTRIES:
         new = defects._guarded_method(names["entry"])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import tracejit as T
 import tracejit.nn as nn
-from tracejit.capture.handlers.escapes import released
+from tracejit.capture.handlers.escapes import without_stand_ins
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.handlers.symbols import RecordedCallback, SymbolicNumber, standing_for
+from tracejit.capture.handlers.symbols import RecordedCallback, SymbolicNumber, stand_in_iterator
 from tracejit.replay.ir import Name
 
 
@@ -64,7 +64,7 @@ def filled(shape, stand_in):
 def test_containers_of_any_depth_hold_plain_values_and_stay_the_objects_that_they_are(shape):
     value = [filled(shape, number())]
     before = value[0]
-    assert released(value, lambda x: False) is value
+    assert without_stand_ins(value, lambda x: False) is value
     assert value == [filled(shape, 3)]
     assert all(type(part) is not SymbolicNumber for part in inside(value))
     assert type(before) is SymbolicNumber or value[0] is before
@@ -72,7 +72,7 @@ def test_containers_of_any_depth_hold_plain_values_and_stay_the_objects_that_the
 
 def test_a_tuple_in_two_places_stays_one_tuple():
     pair = (number(), [number()])
-    value = released({"a": pair, (number(), "k"): [pair]}, lambda x: False)
+    value = without_stand_ins({"a": pair, (number(), "k"): [pair]}, lambda x: False)
     assert value["a"] is value[(3, "k")][0]
     assert [type(part) for part in inside(value["a"])] == [int, int]
 
@@ -95,7 +95,7 @@ def test_a_tuple_in_two_places_stays_one_tuple():
 )
 def test_objects_that_are_no_containers_hold_plain_values(make, read):
     value = make(number())
-    assert released(value, lambda x: False) is value
+    assert without_stand_ins(value, lambda x: False) is value
     found = list(read(value))
     assert found
     assert all(type(part) is int for part in found)
@@ -105,24 +105,24 @@ def test_attributes_of_objects_and_modules_hold_plain_values():
     box, module = Slotted(), nn.Dropout(0.5)
     box.value = number()
     module.__dict__["k"] = [number()]
-    released([box, module], lambda x: False)
+    without_stand_ins([box, module], lambda x: False)
     assert type(box.value) is int
     assert type(module.k[0]) is int
 
 
 def test_what_stands_for_iterators_and_functions_is_replaced():
     items = iter([1, 2])
-    steps = standing_for(items, (item for item in items))
+    steps = stand_in_iterator(items, (item for item in items))
     callback = RecordedCallback(number()._recorder, str, repr)
     mapped = map(callback, steps)
-    value = released([steps, mapped], lambda x: False)
+    value = without_stand_ins([steps, mapped], lambda x: False)
     assert value[0] is items
     assert list(mapped) == ["1", "2"]
 
 
 def test_what_is_from_outside_is_not_looked_into():
     outside = [number()]
-    released([outside], lambda x: x is outside)
+    without_stand_ins([outside], lambda x: x is outside)
     assert type(outside[0]) is SymbolicNumber
 
 
@@ -133,7 +133,7 @@ def test_an_object_at_the_place_of_one_that_a_stopped_recording_let_go_is_not_fr
     recorder.stopped = True
     recorder.release()
     assert not recorder.is_outside(outside)
-    assert recorder.released([number()]) == [3]
+    assert recorder.without_stand_ins([number()]) == [3]
 
 
 def test_the_arguments_and_attributes_of_an_error_hold_plain_values():
@@ -158,7 +158,7 @@ def test_objects_that_keep_a_stand_in_are_told_of():
 
     refused = []
     generator, pair = values(number()), (number(), 1)
-    released([generator, pair], lambda x: False, refused.append)
+    without_stand_ins([generator, pair], lambda x: False, refused.append)
     assert refused == [generator] and pair == (3, 1)
 
 

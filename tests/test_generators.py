@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tracejit as T
-from tracejit.capture.recording import rewinding
+from tracejit.capture.recording import generator_states
 from tracejit.config import override
 from tracejit.cpython.generators import state_memory
 
@@ -270,7 +270,7 @@ def test_what_is_picked_from_what_the_call_has_changed_is_what_eager_picks(fn: A
 
 @pytest.mark.parametrize("name", ["after a decision", "layers left out", "numbers of NumPy"])
 def test_draws_are_the_same_where_the_memory_of_generators_is_not_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewinding, "state_memory", lambda generator: None)
+    monkeypatch.setattr(generator_states, "state_memory", lambda generator: None)
     fn, _ = PROGRAMS[name]
     assert drawn(T.compile(fn)) == drawn(fn)
 
@@ -317,11 +317,11 @@ def test_the_copied_memory_is_all_of_the_state_of_a_generator() -> None:
         for _ in range(5):
             memory = state_memory(rng)
             assert memory is not None
-            before, contents = rewinding._state(rng), [part.raw for part in memory]
+            before, contents = generator_states._state(rng), [part.raw for part in memory]
             expected = [rng.random() for _ in range(700)]
             for part, content in zip(memory, contents, strict=True):
                 part.raw = content
-            assert str(rewinding._state(rng)) == str(before) and [rng.random() for _ in range(700)] == expected
+            assert str(generator_states._state(rng)) == str(before) and [rng.random() for _ in range(700)] == expected
 
 
 def test_entries_that_draw_become_machine_code() -> None:

@@ -14,7 +14,7 @@ from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.effects import AttributeStore
 from tracejit.capture.recording.journal import Journal, Topic, Variable
 from tracejit.capture.session import Session, record
-from tracejit.core.collection import held_back
+from tracejit.core.garbage_collection import collection_paused
 from tracejit.core.op import Kind
 
 KEYS = st.integers(0, 5)
@@ -204,7 +204,7 @@ def test_a_method_that_would_leave_no_event_cannot_be_called() -> None:
 
 def test_what_handlers_keep_stands_in_the_journal_or_follows_from_it() -> None:
     """An attribute of a handler that is none of its tables is set once, when the handler is made, or named here, with why."""
-    session = Session(held_back())
+    session = Session(collection_paused())
     unlogged = {
         f"{type(owner).__name__}.{name}"
         for owner in (session, *[x for x in vars(session).values() if isinstance(x, Handlers)])
@@ -213,7 +213,7 @@ def test_what_handlers_keep_stands_in_the_journal_or_follows_from_it() -> None:
     }
     assert unlogged == {
         # Objects and functions that the call has made, and what is known of these: snapshots look at them.
-        "Session.made_here", "Session.keep", "Session._functions", "CallHandlers._followed", "CallHandlers._native",
+        "Session.created", "Session.keep", "Session._functions", "CallHandlers._followed", "CallHandlers._native",
         "CallHandlers._prepared", "EffectHandlers.of_objects", "EffectHandlers.opened", "ContentHandlers.views",
         "IdentityHandlers.placeless_texts", "IterationHandlers.rows",
         # What has been read and guarded already, which follows from the prologue: it only spares saying so again.

@@ -68,7 +68,7 @@ COMPILER_COLUMN = [
 ]
 MEETING = [
     {"capture"},
-    {"executable", "placing", "hot_entry", "backward_call", "eager_tape", "side_trace"},
+    {"executable", "tape_edges", "hot_entry", "backward_call", "eager_tape", "side_trace"},
     {"report", "dispatch"},
     {"recorded_path"},
     {"accounts", "symbolic_paths", "pieces", "options"},

@@ -143,7 +143,7 @@ def test_any_place_that_is_wrong_is_found_and_ends_no_process() -> None:
     code = """
 import sys
 from dataclasses import fields, replace
-from tracejit.cpython import c_api, call_hook, layouts, peek, watchers, words
+from tracejit.cpython import c_api, call_hook, layouts, memory_reads, watchers, words
 def fails(name, value):
     right = layouts.LAYOUTS[layouts.build().version]
     wrong = replace(right, **{name: value})

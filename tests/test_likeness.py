@@ -23,7 +23,7 @@ from tracejit.ir.tracer import trace
 from tracejit.llvm import driver
 from tracejit.loops.expressions import Load, ScalarParam, Var, builder
 from tracejit.loops.language import Axis, Buffer, Exit, For, Index, Let, Nest, Reduce, Scalar, Size, Store
-from tracejit.lowering.likeness import Nests, form, gathered, joined
+from tracejit.lowering.likeness import Nests, form, group_alike_units, merge_runs
 from tracejit.lowering.lower import lower
 from tracejit.lowering.steps import Address, ArraySpec, Division, NestCall, NestRun, NumberSlot, ProgramSpec
 from tracejit.passes.pipeline import optimise
@@ -104,7 +104,7 @@ def ordered(units: Sequence[str], after: dict[str, set[str]]) -> list[str]:
     """`units`, whose kinds are their capital letters (small ones are like nothing), gathered: each comes after those in `after`."""
     runs: dict[str, int] = {}
     kinds = {letter: object() for letter in string.ascii_uppercase}
-    return gathered(
+    return group_alike_units(
         units,
         lambda unit: kinds.get(unit[0]),
         lambda unit: max([runs[other] for other in after.get(unit, ())], default=0),
@@ -134,7 +134,7 @@ def test_only_calls_that_a_table_can_tell_apart_are_joined() -> None:
     same, number = nest(), NumberSlot(5, F64)
 
     def run(*calls: NestCall) -> list[int]:
-        steps, text = joined(calls, ["one"] * len(calls), lambda run: f"{len(run)} at {run[0]}")
+        steps, text = merge_runs(calls, ["one"] * len(calls), lambda run: f"{len(run)} at {run[0]}")
         assert text == ["one" if isinstance(s, NestCall) else f"{len(s.calls)} at 0" for s in steps]  # type: ignore[union-attr]
         return [len(s.calls) if isinstance(s, NestRun) else 1 for s in steps]
 

@@ -21,13 +21,13 @@ from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.ir.interpreter import interpret
 from tracejit.ir.tracer import trace
 from tracejit.lowering.exits import exit_codes
-from tracejit.lowering.live import NOTHING_LIVE, Inherited, Place, live
+from tracejit.lowering.live import NOTHING_LIVE, Inherited, ValueLocation, live
 from tracejit.runtime.program import Program, build
 
 machine_code = pytest.mark.skipif(not c_api.supported(), reason="entries are interpreted on this Python")
 
 
-def array_at(memory: Any, place: Place, aval: Any) -> Any:
+def array_at(memory: Any, place: ValueLocation, aval: Any) -> Any:
     strides = [step * aval.dtype.itemsize for step in place.strides]
     return np.ndarray(aval.shape, aval.dtype.numpy, memory, place.offset, strides)
 
@@ -102,7 +102,7 @@ def test_a_program_reads_what_it_inherits_where_that_lies() -> None:
     memory = np.zeros(1024, np.uint8)
     generator = np.random.default_rng(0)
     given_x, given_y = (generator.normal(size=shape).astype(np.float32) for shape in ((3, 4), (4, 5)))
-    places = {y: Place(64, (1, 8))}  # a column after the other
+    places = {y: ValueLocation(64, (1, 8))}  # a column after the other
     array_at(memory, places[y], graph.avals[y])[...] = given_y
     program = build(graph, {}, inherited=[Inherited(memory.size, places)])
     product, more = program.run((given_x, memory), ())  # type: ignore[misc]
@@ -116,7 +116,7 @@ def test_a_program_reads_what_it_inherits_where_that_lies() -> None:
 def test_only_machine_code_inherits_memory(backend: str) -> None:
     graph = trace(lambda x: op("exp", x), [f32(3)])
     with pytest.raises(ValueError, match=f"a program of the backend {backend} inherits no memory"):
-        build(graph, {}, backend=backend, inherited=[Inherited(64, {graph.inputs[0]: Place(0, (1,))})])
+        build(graph, {}, backend=backend, inherited=[Inherited(64, {graph.inputs[0]: ValueLocation(0, (1,))})])
 
 
 Range = st.tuples(st.integers(0, 12), st.integers(0, 12)).map(lambda ends: (min(ends), max(ends)))
@@ -131,7 +131,7 @@ def test_a_value_is_live_at_an_exit_if_its_bytes_are_those_that_its_step_wrote(w
                 made[len(made)] = k, start, end
     written = [[(start, end) for own, start, end in made.values() if own == k] for k in range(len(written))]
     steps = {number: data.draw(st.integers(0, len(written) - 1)) for number in (1, 2)}
-    found = live(steps, written, {v: [(v, Place(start, ()))] for v, (_, start, _) in made.items()}, made)
+    found = live(steps, written, {v: [(v, ValueLocation(start, ()))] for v, (_, start, _) in made.items()}, made)
     for number, step in steps.items():
         expected = {
             v for v, (own, start, end) in made.items()

@@ -15,7 +15,7 @@ from tracejit.autograd.gradcheck import gradcheck, gradgradcheck
 from tracejit.ir.graph import Body
 from tracejit.ir.loop import Saved, loop
 from tracejit.ir.tracer import trace
-from tracejit.passes.loop_gradient import _course, differentiable_loop
+from tracejit.passes.loop_gradient import _cotangent_pattern, differentiable_loop
 
 COUNT, WIDTH = 4, 3
 
@@ -295,4 +295,4 @@ def test_a_step_is_apart_only_where_it_has_other_cotangents(ends: tuple[bool, ..
         return on, op("add", k, op("mul", h, x)), op("mul", on, 2.0)
 
     body = Body(trace(step, [f64(2)] * 3))
-    assert _course(body, 2, (2,), (False, False), ends, (collected,))[0] == apart
+    assert _cotangent_pattern(body, 2, (2,), (False, False), ends, (collected,))[0] == apart

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tracejit.capture.syntax.loops import LoopNames, integer, is_taking_apart, loop_names, private_lists
+from tracejit.capture.syntax.loops import LoopNames, integer, is_unbind_call, loop_names, private_lists
 
 LOCAL = {"h", "k", "t", "x", "xs", "outs", "n"}
 
@@ -270,9 +270,9 @@ def test_an_integer_is_one_that_is_written_down(source: str, expected: int | Non
     ["xs.unbind()", "xs.unbind(1)", "(a + b).t().unbind(dim=k)", "tj.unbind(xs, 1)", "xs.split(1, dim=1)", "chunk.chunk(n, 1)"],
 )
 def test_calls_that_may_take_a_tensor_apart_are_told_by_their_names(source: str) -> None:
-    assert is_taking_apart(expression(source))
+    assert is_unbind_call(expression(source))
 
 
 @pytest.mark.parametrize("source", ["unbind(xs)", "xs.unbind", "xs.unbind(*k)", "xs.unbind(**k)", "xs.unbinds()", "xs.split"])
 def test_any_other_expression_unbinds_nothing(source: str) -> None:
-    assert not is_taking_apart(expression(source))
+    assert not is_unbind_call(expression(source))

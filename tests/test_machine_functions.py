@@ -16,7 +16,7 @@ from tracejit.config import override
 from tracejit.cpython import c_api, watchers
 from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.functions import Untranslatable, translate
-from tracejit.cpython.linked import linked
+from tracejit.cpython.linking import link
 from tracejit.replay.ir import Function, Name
 from tracejit.replay.python import load
 
@@ -56,7 +56,7 @@ def machine(body: str, **names: Any) -> tuple[Callable[..., Any], Callable[..., 
     namespace = {"MISS": MISS, "Slotted": Slotted, "new": object.__new__, **names}
     interpreted = unverified(function, namespace)
     text, constants = translate(function, "tested", namespace, (Slotted, Hiding))
-    address, owner = linked(text, "tested", imports=watchers.symbols())
+    address, owner = link(text, "tested", imports=watchers.symbols())
     return lambda *args: interpreted(args, {}), builtin_function("tested", address, FASTCALL | KEYWORDS, (*constants, *owner))
 
 

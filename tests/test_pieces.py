@@ -19,7 +19,7 @@ import tracejit as T
 from tracejit import nn
 from tracejit.capture.branches import Branch
 from tracejit.compiled.compile import FullGraphError
-from tracejit.compiled.pieces import in_pieces
+from tracejit.compiled.pieces import compile_in_pieces
 from tracejit.config import override
 
 _files = itertools.count()
@@ -36,7 +36,7 @@ def defined(text: str, **names: Any) -> Any:
 
 def cut(function: Any, where: str = "") -> Callable[..., Any] | None:
     """The function in pieces which are Python, or None if it is not cut."""
-    found = in_pieces(function, [Branch.at(where)], "", lambda piece: piece)
+    found = compile_in_pieces(function, [Branch.at(where)], "", lambda piece: piece)
     return None if found is None else found.function
 
 
@@ -475,14 +475,14 @@ def test_the_innermost_loop_around_a_line_is_cut_and_without_one_all_outer_loops
     file = function.__code__.co_filename
 
     def lines(where: str) -> list[int]:
-        found = in_pieces(function, [Branch.at(where)], "", lambda piece: piece)
+        found = compile_in_pieces(function, [Branch.at(where)], "", lambda piece: piece)
         assert found is not None
         return [piece.__code__.co_firstlineno for piece in found.parts]
 
     assert lines(f"{file}:4") == [4]
     assert lines(f"{file}:6") == [6]
     assert lines("elsewhere.py:4") == lines("") == [3, 6]
-    assert in_pieces(function, [Branch.at(f"{file}:1")], "", lambda piece: piece) is None
+    assert compile_in_pieces(function, [Branch.at(f"{file}:1")], "", lambda piece: piece) is None
 
 
 def test_lines_in_tracebacks_are_those_of_the_text() -> None:
@@ -821,7 +821,7 @@ def test_a_defect_of_cutting_is_reported_and_the_call_goes_on(monkeypatch: pytes
     def fails(*given: Any) -> Any:
         raise KeyError("a defect")
 
-    monkeypatch.setattr("tracejit.compiled.tier_policy.in_pieces", fails)
+    monkeypatch.setattr("tracejit.compiled.tier_policy.compile_in_pieces", fails)
     with override(verify=False), pytest.warns(RuntimeWarning, match="take to pieces"):
         assert _compared(_either_way, lambda k: (_rows(k),)).stats.piecewise_calls == 0
 

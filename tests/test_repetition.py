@@ -10,10 +10,21 @@ import pytest
 import tracejit
 from tracejit.core import dtypes
 from tracejit.llvm import driver, repetition
-from tracejit.llvm.repetition import LEAST_SAVED, Repetition, repeated
+from tracejit.llvm.repetition import LEAST_SAVED, Repetition, with_repetitions
 from tracejit.loops.expressions import Load, builder
 from tracejit.loops.language import Axis, Buffer, Exit, For, Index, Nest, Size, Store
-from tracejit.lowering.steps import Address, ArraySpec, CopyCall, Division, GemmCall, NestCall, NestRun, ProgramSpec, Slot, Step
+from tracejit.lowering.steps import (
+    Address,
+    ArraySpec,
+    CopyCall,
+    Division,
+    GemmCall,
+    NestCall,
+    NestRun,
+    ProgramSpec,
+    ProgramStep,
+    Slot,
+)
 
 F32 = dtypes.float32
 N = 4  # arrays are N x N
@@ -35,9 +46,9 @@ def at(row: int, slot: int = 1) -> Address:
     return Address(slot, row * N * N * 4)
 
 
-def layers(scale: Nest, count: int = COUNT, division: Division | None = None) -> list[Step]:
+def layers(scale: Nest, count: int = COUNT, division: Division | None = None) -> list[ProgramStep]:
     """Matrix k + 1 is that number k, times the weights of layer k, scaled, copied."""
-    steps: list[Step] = []
+    steps: list[ProgramStep] = []
     for k in range(count):
         steps.append(GemmCall(F32, N, N, N, at(k), N, at(k, 2), N, at(0, 3), N))
         steps.append(NestCall(scale, (at(0, 3), at(1, 3)), (N * N,), division=division))
@@ -45,7 +56,7 @@ def layers(scale: Nest, count: int = COUNT, division: Division | None = None) ->
     return steps
 
 
-def run(steps: list[Step], count: int = COUNT) -> tuple[int, np.ndarray[Any, Any], str]:
+def run(steps: list[ProgramStep], count: int = COUNT) -> tuple[int, np.ndarray[Any, Any], str]:
     """The status of a program of these steps, the matrices that it leaves, and its text."""
     generator = np.random.default_rng(0)
     x = np.zeros((count + 1, N, N), np.float32)
@@ -58,15 +69,15 @@ def run(steps: list[Step], count: int = COUNT) -> tuple[int, np.ndarray[Any, Any
     return program.run(table.ctypes.data, id(arrays)), x, program.text
 
 
-def one_by_one(steps: list[Step], patch: pytest.MonkeyPatch, count: int = COUNT) -> tuple[int, np.ndarray[Any, Any], str]:
+def one_by_one(steps: list[ProgramStep], patch: pytest.MonkeyPatch, count: int = COUNT) -> tuple[int, np.ndarray[Any, Any], str]:
     with patch.context() as m:
         m.setattr(repetition, "LEAST_SAVED", 10**9)
         return run(steps, count)
 
 
-def repetitions(steps: list[Step]) -> list[tuple[int, int]]:
+def repetitions(steps: list[ProgramStep]) -> list[tuple[int, int]]:
     """(steps of a period, times) of each repetition."""
-    return [(len(r.steps), len(r.rows)) for r in repeated(steps, SLOTS) if isinstance(r, Repetition)]
+    return [(len(r.steps), len(r.rows)) for r in with_repetitions(steps, SLOTS) if isinstance(r, Repetition)]
 
 
 @pytest.mark.parametrize("division", [None, Division(N * N, 6, 0, None, (24, 24))], ids=["whole", "in parts"])
@@ -125,15 +136,15 @@ def test_few_steps_are_written_one_by_one() -> None:
     ],
     ids=["size", "nest", "offset that is known only when it runs", "product", "bytes"],
 )
-def test_another_step_is_part_of_no_repetition(other: Step) -> None:
+def test_another_step_is_part_of_no_repetition(other: ProgramStep) -> None:
     steps = layers(nest(0.5), 2 * COUNT)
     middle = 3 * COUNT + 1
-    made = repeated([*steps[:middle], other, *steps[middle + 1 :]], SLOTS)
+    made = with_repetitions([*steps[:middle], other, *steps[middle + 1 :]], SLOTS)
     assert other in made and sum(isinstance(step, Repetition) for step in made) == 2
 
 
 def test_addresses_that_are_the_same_each_time_are_none_of_the_rows() -> None:
-    (made,) = repeated(layers(nest(0.5)), SLOTS)
+    (made,) = with_repetitions(layers(nest(0.5)), SLOTS)
     assert isinstance(made, Repetition)
     assert [made.steps[1].buffers, len(made.rows[0])] == [(at(0, 3), at(1, 3)), 2 * 3]  # type: ignore[union-attr]
 

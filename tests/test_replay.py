@@ -10,30 +10,30 @@ import pytest
 from hypothesis import given
 
 from tracejit.replay.ir import (
+    And,
     Arithmetic,
-    Choice,
     Compare,
+    Conditional,
     Constant,
     Define,
     Distinct,
-    Either,
     Evaluate,
-    Every,
     Expr,
     Function,
-    Leave,
+    If,
     Miss,
     Name,
     Not,
+    Notify,
+    Or,
     Return,
+    ReturnIf,
     SetAttribute,
     SetItem,
     Statement,
-    Tell,
     TupleOf,
     Unary,
     Unpack,
-    When,
     names,
     renamed,
     tuple_of,
@@ -66,11 +66,11 @@ def meaning(expression: Expr, x: Any, y: Any) -> Any:
             return meaning(a, x, y) < meaning(b, x, y)
         case Not(value):
             return not meaning(value, x, y)
-        case Either((a, b)):
+        case Or((a, b)):
             return meaning(a, x, y) or meaning(b, x, y)
-        case Every((a, b)):
+        case And((a, b)):
             return meaning(a, x, y) and meaning(b, x, y)
-        case Choice(condition, a, b):
+        case Conditional(condition, a, b):
             return meaning(a if meaning(condition, x, y) else b, x, y)
     raise NotImplementedError(expression)
 
@@ -84,9 +84,9 @@ def larger(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(Unary, st.just("-"), inner),
         st.builds(Compare, st.just("<"), inner, inner),
         st.builds(Not, inner),
-        st.builds(Either, pairs),
-        st.builds(Every, pairs),
-        st.builds(Choice, inner, inner, inner),
+        st.builds(Or, pairs),
+        st.builds(And, pairs),
+        st.builds(Conditional, inner, inner, inner),
     )
 
 
@@ -106,7 +106,7 @@ def test_constants_are_equal_where_type_and_bits_are() -> None:
 
 
 def test_names_are_found_and_replaced_everywhere_but_where_they_are_defined() -> None:
-    statement = When(X.is_same(None), (Define("x", X.get("a").call(Y, key=X.at(Y))), SetAttribute(X, "b", tuple_of(Y, 1))))
+    statement = If(X.is_same(None), (Define("x", X.get("a").call(Y, key=X.at(Y))), SetAttribute(X, "b", tuple_of(Y, 1))))
     assert names(statement) == {"x", "y"}
     changed = renamed(statement, lambda name: name.call() if name == Y else name)
     assert str(changed) == "if x is None: x = x.a(y(), key=x[y()]); x.b = (y(), 1)"
@@ -203,7 +203,7 @@ def test_tuples_of_what_loops_have_made_are_what_they_were(drawn: list[tuple[str
     for k in range(30):
         guards += [Define(f"{letter}{k}", Y.at(3 * k + place)) for place, letter in enumerate("abc")]
     if is_redefined:
-        guards.append(When(X, (When(Y, (Define("v7", Constant("new")), Define("b9", Constant("new")))),)))
+        guards.append(If(X, (If(Y, (Define("v7", Constant("new")), Define("b9", Constant("new")))),)))
     elements = [element for one in drawn for element in sequence(*one)]
     others = elements[::-1]
     guards += [Define("found", tuple_of(TupleOf(tuple(elements)), X, *elements)), Define("again", TupleOf(tuple(others)))]
@@ -276,9 +276,9 @@ def test_effects_are_no_loop_but_for_those_on_what_it_makes() -> None:
 
 
 SOUND: list[Function] = [
-    function(Define("v", X), Leave(Name("v").is_same(None), Y), SetItem(X, Constant(0), Y)),
-    function(guards=(Unpack(("a", ("b", "_")), X), When(Name("a").is_same(None), (Define("b", Y), Miss(Name("b").is_same(Y)))))),
-    function(Tell(Name("given").call()), Leave(X.is_same(None), Y)),
+    function(Define("v", X), ReturnIf(Name("v").is_same(None), Y), SetItem(X, Constant(0), Y)),
+    function(guards=(Unpack(("a", ("b", "_")), X), If(Name("a").is_same(None), (Define("b", Y), Miss(Name("b").is_same(Y)))))),
+    function(Notify(Name("given").call()), ReturnIf(X.is_same(None), Y)),
     function(guards=(Evaluate(Name("held").method("append", X)),), locks=True),
     Function(("x",), (Miss(Name("v")),), (Return(Name("v")),), Name("v"), first=(Define("v", X),)),
 ]
@@ -292,9 +292,9 @@ def test_a_sound_function_passes(sound: Function) -> None:
 UNSOUND: list[tuple[Function, str]] = [
     (function(Define("v", Name("w"))), "w is used and not defined: v = w"),
     (function(Define("v", X), Define("v", Y)), "v is defined twice: v = y"),
-    (function(When(X, (Define("v", Y),))), "v is not defined outside the condition: v = y"),
-    (function(SetAttribute(X, "a", Y), Leave(X.is_same(Y), Y)), "if x is y: return y, past the effect x.a = y"),
-    (function(When(X, (Evaluate(X.call()),)), When(Y, (Miss(Y),))), "past the effect if x: x()"),
+    (function(If(X, (Define("v", Y),))), "v is not defined outside the condition: v = y"),
+    (function(SetAttribute(X, "a", Y), ReturnIf(X.is_same(Y), Y)), "if x is y: return y, past the effect x.a = y"),
+    (function(If(X, (Evaluate(X.call()),)), If(Y, (Miss(Y),))), "past the effect if x: x()"),
     (function(guards=(SetAttribute(X, "a", Y),)), "a guard that is none: x.a = y"),
     (function(guards=(Evaluate(X.call()),)), r"a guard that is none: x\(\)"),
     (function(Return(X)), "return x, and then return x"),

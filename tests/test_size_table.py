@@ -18,7 +18,7 @@ from tracejit.config import override
 from tracejit.cpython import c_api, size_table
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.c_api import ITEMS, slot_offsets
-from tracejit.cpython.linked import linked
+from tracejit.cpython.linking import link
 from tracejit.cpython.reference_counts import counting
 from tracejit.cpython.size_table import LOOK, SizeTable, look_text, sized_among
 
@@ -56,7 +56,7 @@ define ptr @test_look_up(ptr %self, ptr %arguments, i64 %count) nounwind {{
   ret ptr %answer
 }}
 """
-    address, owner = linked(text, "test_look_up")
+    address, owner = link(text, "test_look_up")
     return builtin_function("look_up", address, FASTCALL, (table.items, Sized, None, *owner))(*arguments)
 
 

@@ -10,7 +10,7 @@ from tracejit.ir.graph import Graph
 from tracejit.ir.interpreter import interpret
 from tracejit.ir.tracer import trace
 from tracejit.ir.verifier import verify
-from tracejit.passes.slices import Slice, taken_apart
+from tracejit.passes.slices import Slice, unbound_slices
 
 COUNT = 9
 
@@ -19,7 +19,7 @@ def apart(graph: Graph) -> dict[int, Slice]:
     """The slices of a graph, after they and the other nodes have been found to compute the same."""
     builder = GraphBuilder(next_id(graph))
     builder.avals = dict(graph.avals)
-    nodes, slices = taken_apart(builder, graph.nodes, COUNT)
+    nodes, slices = unbound_slices(builder, graph.nodes, COUNT)
     after = [*[node for node in nodes if node.outputs[0] not in slices], *[s.node(v) for v, s in slices.items()]]
     outputs = [v for v in graph.outputs if v in slices]
     found = verify(rebuild(graph, after, avals=builder.avals, outputs=tuple(outputs)), functional=True)

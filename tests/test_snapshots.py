@@ -11,7 +11,7 @@ import pytest
 import tracejit as tj
 from tests.plain_objects import Bare, Ending, Pair, Slotted
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.snapshots import Same, Snapshot, snapshot
+from tracejit.capture.snapshots import IdentityKey, Snapshot, snapshot
 
 
 def taken(apart: Any = (), around: Any = (), **variables: Any) -> Snapshot | str:
@@ -155,7 +155,7 @@ def test_a_container_that_holds_itself_is_gone_through_once() -> None:
 
 def test_objects_are_equal_to_themselves_alone() -> None:
     value = [1]
-    assert Same(value) == Same(value) != Same([1])
+    assert IdentityKey(value) == IdentityKey(value) != IdentityKey([1])
 
 
 def test_very_much_is_not_compared() -> None:

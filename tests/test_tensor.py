@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tracejit as T
-from tracejit.core import warned
+from tracejit.core import library_warnings
 
 
 def test_python_floats_become_the_default_dtype_and_integers_int64() -> None:
@@ -99,7 +99,7 @@ def test_compiled_functions_make_tensors_of_read_only_memory(read_only: np.ndarr
 
 
 def test_the_warning_of_read_only_memory_comes_once(read_only: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warned, "_said", set())
+    monkeypatch.setattr(library_warnings, "_said", set())
     with pytest.warns(UserWarning, match=r"from_numpy\(\): the array is read-only, and so is the tensor") as told:
         T.from_numpy(read_only), T.from_numpy(read_only)
     assert len(told) == 1 and told[0].filename == __file__

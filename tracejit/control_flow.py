@@ -61,7 +61,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
         _require_same("while_loop", "what body_fn returns", (leaves, structure), (others, other))
         return others
 
-    found = state.top.iterated(condition, step, given)
+    found = state.top.run_while_loop(condition, step, given)
     own = [x.clone() if isinstance(x, Tensor) and any(x is y for y in given) else x for x in found]
     return unflatten(flatten(carried_inputs)[1], own)
 
@@ -143,7 +143,7 @@ def _looped(
             first.append(y)
         return flatten(carry)[0], flatten(y)[0]
 
-    found = state.top.repeated(step, carried, sliced, count, reverse) if all(isinstance(x, Tensor) for x in carried) else None
+    found = state.top.run_scan(step, carried, sliced, count, reverse) if all(isinstance(x, Tensor) for x in carried) else None
     carried, ys = _written_out(step, carried, sliced, count, reverse, every) if found is None else found
     return unflatten(of_carry, carried), unflatten(flatten(first[0])[1], ys) if ys else None
 

@@ -37,7 +37,7 @@ _serial = itertools.count().__next__
 Arguments = tuple[Any, ...]
 
 
-class _Place:
+class _TensorPlaceholder:
     """Stands for tensor number `number` in a description of arguments or results."""
 
     __slots__ = ("number",)
@@ -46,10 +46,10 @@ class _Place:
         self.number = number
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Place) and other.number == self.number
+        return isinstance(other, _TensorPlaceholder) and other.number == self.number
 
     def __hash__(self) -> int:
-        return hash((_Place, self.number))
+        return hash((_TensorPlaceholder, self.number))
 
     def __repr__(self) -> str:
         return f"tensor {self.number}"
@@ -388,7 +388,7 @@ def _described(name: str, x: Any, tensors: list[Tensor]) -> Any:
     """`x` as something hashable, its tensors appended to `tensors`.  Raises TypeError for what an operation can neither take nor give."""
     if isinstance(x, Tensor):
         tensors.append(x)
-        return _Place(len(tensors) - 1)
+        return _TensorPlaceholder(len(tensors) - 1)
     if isinstance(x, tuple | list):
         return (type(x) is list, tuple([_described(name, part, tensors) for part in x]))
     x = settled(x)
@@ -399,7 +399,7 @@ def _described(name: str, x: Any, tensors: list[Tensor]) -> Any:
 
 def _built(description: Any, tensors: Sequence[Any]) -> Any:
     """The inverse of `_described`."""
-    if isinstance(description, _Place):
+    if isinstance(description, _TensorPlaceholder):
         return tensors[description.number]
     if isinstance(description[0], bool):
         parts = [_built(part, tensors) for part in description[1]]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tracejit.core.dtypes import DType, as_dtype, bfloat16, float16, note_autocast
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import covers_its_entry
-from tracejit.core.warned import warn
+from tracejit.core.library_warnings import warn
 
 __all__ = [
     "autocast", "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_available", "is_autocast_cpu_enabled", "is_autocast_enabled",

@@ -19,7 +19,7 @@ import numpy as np
 from tracejit.autograd.tape import Node
 from tracejit.core.dtypes import FLOATING_KINDS
 from tracejit.core.interpreter import Interpreter, is_recording, pushed, state
-from tracejit.core.own_files import is_own_frame
+from tracejit.core.package_files import is_own_frame
 
 __all__ = [
     "Watch",

@@ -28,7 +28,7 @@ from tracejit.autograd.tape import FREED, Node, SelectiveNode
 __all__ = ["Call", "CompiledNode", "ConsumedNode", "DifferentiablePlan", "Visit"]
 
 Mask = tuple[bool, ...]
-Place = tuple[Any, int]
+TapeEdge = tuple[Any, int]
 Call = Callable[["CompiledNode", Sequence[Any], bool], Any]
 NOTHING_FREED: Final[frozenset[int]] = frozenset()
 EXPANDED: Final[frozenset[int]] = frozenset({-1})
@@ -95,7 +95,7 @@ class DifferentiablePlan(Protocol):
         key an output: a backward pass from it to all leaves, which adds to their `.grad` and releases the node unless `retain`.  key a
         mask of present cotangents: it answers with the gradients, an array of its own or None for each edge."""
 
-    def tape(self, node: CompiledNode) -> tuple[Place | None, ...]:
+    def tape(self, node: CompiledNode) -> tuple[TapeEdge | None, ...]:
         """The place of each output on the tape that eager mode would have made for the call of `node`."""
 
 
@@ -126,7 +126,7 @@ class CompiledNode(SelectiveNode):
     def expanded(self) -> bool:
         return self.freed is EXPANDED
 
-    def place(self, index: int) -> Place:
+    def place(self, index: int) -> TapeEdge:
         if self.freed is not EXPANDED:
             return self, index
         place = self.edges[index]
@@ -156,7 +156,7 @@ class CompiledNode(SelectiveNode):
         found = [key for key, storage in zip(plan.kept, self.storages, strict=True) if storage.written > made]
         return found + [key for key, storage in zip(plan.saved, self.saved, strict=True) if storage.written > made]
 
-    def backward_to(self, wanted: Mask | None, cotangents: Sequence[Any], retain: bool) -> Sequence[tuple[Place | None, Any]]:
+    def backward_to(self, wanted: Mask | None, cotangents: Sequence[Any], retain: bool) -> Sequence[tuple[TapeEdge | None, Any]]:
         present = tuple([g is not None for g in cotangents])
         gradients, visit = self._gradients(present, wanted, cotangents), self.plan.visit(present, wanted)
         if not retain:

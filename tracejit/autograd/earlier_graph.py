@@ -22,7 +22,7 @@ __all__ = ["Dependences", "dependences", "may_come_later", "propagate", "propaga
 _MOST: Final = 1000
 """Nodes that are looked at: each call does."""
 
-Place = tuple[Any, int]
+TapeEdge = tuple[Any, int]
 
 
 class Dependences(NamedTuple):
@@ -41,12 +41,12 @@ def propagate_from(tensors: Iterable[Any], cotangents: Sequence[Any], retain_gra
     propagate(list(map(edge_of, tensors)), cotangents, retain_graph)
 
 
-def propagate(places: Sequence[Place], cotangents: Sequence[Any], retain_graph: bool) -> None:
+def propagate(places: Sequence[TapeEdge], cotangents: Sequence[Any], retain_graph: bool) -> None:
     """The same from places of the tape."""
     run_backward(places, cotangents, GradientSink(accumulate), retain_graph=retain_graph, create_graph=False, wrap=new_tensor)
 
 
-def dependences(places: Iterable[Place]) -> Dependences | None:
+def dependences(places: Iterable[TapeEdge]) -> Dependences | None:
     """What a backward pass from these places of the tape depends on.  None for one that would raise, or run code of the program, and for
     one through more than 1,000 nodes."""
     leaves: set[int] = set()

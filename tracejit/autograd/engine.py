@@ -28,7 +28,7 @@ from tracejit.ops.elementwise.arithmetic import acc
 
 __all__ = ["GradientSink", "hooks_after", "run_backward"]
 
-Place = tuple[Any, int]
+TapeEdge = tuple[Any, int]
 
 
 class GradientSink:
@@ -39,14 +39,14 @@ class GradientSink:
 
     __slots__ = ("handed", "leaf", "received", "wanted")
 
-    def __init__(self, leaf: Callable[[Any, Any, dict[int, Any]], None] | None, wanted: Iterable[Place] = ()) -> None:
+    def __init__(self, leaf: Callable[[Any, Any, dict[int, Any]], None] | None, wanted: Iterable[TapeEdge] = ()) -> None:
         self.leaf = leaf
         self.wanted = {(id(t), i) for t, i in wanted} if wanted else set()
         self.received: dict[tuple[int, int], Any] = {}
         self.handed: dict[int, Any] = {}
 
 
-def _reachable(roots: Iterable[Place], since: float = -1.0) -> set[Node]:
+def _reachable(roots: Iterable[TapeEdge], since: float = -1.0) -> set[Node]:
     """All nodes that `roots` depend on, or those of them that were made after the one with sequence number `since`."""
     seen: set[Node] = set()
     stack = [t for t, _ in roots if isinstance(t, Node)]
@@ -78,7 +78,7 @@ class _Pass:
 
     def __init__(
         self,
-        roots: Sequence[Place],
+        roots: Sequence[TapeEdge],
         sink: GradientSink,
         retain_graph: bool,
         create_graph: bool,
@@ -99,13 +99,13 @@ class _Pass:
         self.allowed: set[Node] | None = None
         self.leading: dict[Node, frozenset[int]] = {}
         self.boundary: set[Node] = set()
-        self.left: list[tuple[Place, Any]] = []
+        self.left: list[tuple[TapeEdge, Any]] = []
         if sink.leaf is None:
             self.allowed = set()
             self.allow(sorted(_reachable(roots), key=_sequence))
 
     # -- where it goes
-    def leads(self, edge: Place | None) -> bool:
+    def leads(self, edge: TapeEdge | None) -> bool:
         """Whether `edge` leads to a wanted value, in a pass to chosen ones."""
         assert self.allowed is not None
         if edge is None:
@@ -127,7 +127,7 @@ class _Pass:
             elif any(map(self.leads, node.edges)):
                 self.allowed.add(node)
 
-    def entered(self, roots: Sequence[Place]) -> Sequence[Place | None]:
+    def entered(self, roots: Sequence[TapeEdge]) -> Sequence[TapeEdge | None]:
         """The roots, None for those that lead nowhere.  One that is alone is entered all the same, as PyTorch does: its hooks run."""
         if self.allowed is None:
             return roots
@@ -139,7 +139,7 @@ class _Pass:
             return [target.place(index)]
         return roots
 
-    def ways(self, roots: Sequence[Place]) -> tuple[set[Node], set[Node]]:
+    def ways(self, roots: Sequence[TapeEdge]) -> tuple[set[Node], set[Node]]:
         """(nodes that the pass goes through, nodes where it only leaves something that was asked for)."""
         if self.allowed is None:
             return _reachable(roots), set()
@@ -204,7 +204,7 @@ class _Pass:
             self.allow([*sorted(_reachable(filter(None, node.edges), node.sequence - 1), key=_sequence), node])
 
     # -- the pass
-    def run(self, roots: Sequence[Place], cotangents: Sequence[Any]) -> None:
+    def run(self, roots: Sequence[TapeEdge], cotangents: Sequence[Any]) -> None:
         """Propagate from the roots until no node is left, then hand the leaves what they received."""
         for root, g in zip(self.entered(roots), cotangents):  # noqa: B905  (lengths agree: who starts a pass has looked)
             if root is not None:
@@ -370,7 +370,7 @@ def _check_replacement(hook: Any, result: Any, array: Any) -> None:
 
 
 def run_backward(
-    roots: Sequence[Place],
+    roots: Sequence[TapeEdge],
     cotangents: Sequence[Any],
     sink: GradientSink,
     *,

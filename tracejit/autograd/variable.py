@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.autograd.tape import is_tensor
-from tracejit.core.warned import warn
+from tracejit.core.library_warnings import warn
 from tracejit.ops.movement.views import detach
 
 __all__ = ["Variable"]

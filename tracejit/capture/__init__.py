@@ -7,7 +7,7 @@ guards, effects and facts about the tensors (recording/entry.py).
 syntax/ makes instrumented code, whose steps call a `Frame` (frame.py), which hands them to the handlers (handlers/) around the
 one recorder of the thread.  Tensor operations come by the door to tensors.py, which evaluates them and appends them to the
 graph; tensor_state.py has what is known of tensors besides their contents.  session.py watches for code that runs
-uninstrumented.  The modules beside these are about loops whose steps need not run (repeating.py, rolling.py, while_loops.py and
+uninstrumented.  The modules beside these are about loops whose steps need not run (loop_recogniser.py, library_loops.py, while_loops.py and
 what they use), about what may be called (policies.py) and about why a call cannot be recorded (reasons.py).
 
 Must not know: how a graph is compiled, which recordings a function has.

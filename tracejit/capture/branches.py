@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final
 
-from tracejit.capture.places import instrumented_frames
+from tracejit.capture.call_sites import instrumented_frames
 from tracejit.capture.syntax.convert import ends_while, original_of
-from tracejit.core.own_files import is_own_frame
+from tracejit.core.package_files import is_own_frame
 
 __all__ = ["Branch", "Branches", "Site"]
 

@@ -2,9 +2,9 @@
 
 Floats in variables that a step assigns to (`time += dt`), numbers inside of what variables lead to (`self.time += dt`,
 `State(x, state.steps + 1)`), and those that it stores outside are made numbers of the program at the beginning of the second step, if
-the first one has changed them: steps that follow compute with them as with any that are taken out of tensors (handlers/late.py), and the
-loop carries the tensors on.  Where all steps run after all, those inside and outside are plain ones again, as far as they are the same in
-each call: whatever they decide, choose or name would be asked of the program otherwise.
+the first one has changed them: steps that follow compute with them as with any that are taken out of tensors (handlers/post_program.py),
+and the loop carries the tensors on.  Where all steps run after all, those inside and outside are plain ones again, as far as they are the
+same in each call: whatever they decide, choose or name would be asked of the program otherwise.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.in_program import WORD
-from tracejit.capture.handlers.late import is_late
+from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.symbols import is_symbolic, plain
-from tracejit.capture.inside import Path, paths_in, put_along
+from tracejit.capture.nested_places import Path, paths_in, store_along
 from tracejit.core.dtypes import float64, int64
 from tracejit.ops.creation import full
 from tracejit.tensor import Tensor
@@ -39,7 +39,7 @@ class CarriedNumbers:
         self._known: dict[int, Any] = {}  # numbers inside, by id, that were plain ones
 
     def begin(self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> None:
-        """The first step begins.  looked_at: the variables that tell steps apart.  others: what else the function
+        """The first step begins.  loop_over_steps: the variables that tell steps apart.  others: what else the function
         finds."""
         self._floats, self._inside = self._floats_in(variables), self._numbers_in(looked_at, others)
         self._outside = self._numbers_outside()
@@ -51,7 +51,7 @@ class CarriedNumbers:
         floats = {path: x for path, x in floats.items() if path in self._floats} if self._changed(floats, self._floats) else {}
         for path, x in (floats | inside).items():
             number = self._in_program(x)
-            self._put(variables, path, number)
+            self._move_to_tensors(variables, path, number)
             if path in inside and not is_symbolic(x):
                 self._known[id(number)] = number
         for position, x in self._numbers_outside().items():
@@ -73,34 +73,34 @@ class CarriedNumbers:
     def give_up(self, variables: dict[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> None:
         """All steps run: numbers that follow from those which `carry` has put inside are plain ones again."""
         for path, x in paths_in(self._interpreter.recorder, looked_at, others):
-            if is_late(x) and self._is_known(x):
-                self._put(variables, path, plain(x))
+            if is_post_program(x) and self._is_known(x):
+                self._move_to_tensors(variables, path, plain(x))
         effects = self._interpreter.recorder.effects
         for position, effect in effects.stores().items():
-            if is_late(effect.value) and self._is_known(effect.value):
+            if is_post_program(effect.value) and self._is_known(effect.value):
                 effects.store_again(position, plain(effect.value))
         self._known.clear()
 
-    def _put(self, variables: dict[str, Any], path: Path, number: Any) -> None:
-        variables[path[0]] = put_along(self._interpreter.recorder, variables[path[0]], path[1:], number)
+    def _move_to_tensors(self, variables: dict[str, Any], path: Path, number: Any) -> None:
+        variables[path[0]] = store_along(self._interpreter.recorder, variables[path[0]], path[1:], number)
 
     def _is_known(self, x: Any) -> bool:
         """Whether a number is the same in each call."""
-        if not is_late(x):
+        if not is_post_program(x):
             return type(x) in (int, float, bool)
         parts = x._late.parts
         return id(x) in self._known or (x._late.expression is not None and bool(parts) and all(map(self._is_known, parts)))
 
     def tensors(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
         """The tensors of floats in variables."""
-        numbers: dict[str, Any] = {name: variables[name] for name in self._names if is_late(variables.get(name))}
-        found = {name: x._late.in_program() for name, x in numbers.items() if type(x._value) is float}
+        numbers: dict[str, Any] = {name: variables[name] for name in self._names if is_post_program(variables.get(name))}
+        found = {name: x._late.program_tensor() for name, x in numbers.items() if type(x._value) is float}
         return {name: x for name, x in found.items() if x is not None}
 
     def _floats_in(self, variables: Mapping[str, Any]) -> dict[Path, Any]:
         """Floats, and those that are computed of numbers from outside before the program runs."""
         numbers: dict[Path, Any] = {(name,): x for name in self._names if type(plain(x := variables.get(name))) is float}
-        return {path: x for path, x in numbers.items() if not is_late(x)}
+        return {path: x for path, x in numbers.items() if not is_post_program(x)}
 
     def _numbers_in(self, looked_at: Mapping[str, Any], others: Iterable[Any]) -> dict[Path, Any]:
         """The same inside of what variables lead to, and integers that the program can hold."""
@@ -120,7 +120,7 @@ class CarriedNumbers:
 def _may_be_in_program(x: Any) -> bool:
     """Whether this is a number that is computed before the program, and that the program can hold."""
     number = plain(x)
-    return not is_late(x) and (type(number) is float or (type(number) is int and number.bit_length() <= WORD))
+    return not is_post_program(x) and (type(number) is float or (type(number) is int and number.bit_length() <= WORD))
 
 
 def _is_same(x: Any, y: Any) -> bool:

@@ -31,14 +31,14 @@ from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, Me
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tracejit.capture import reasons
-from tracejit.capture.handlers.escapes import completed
+from tracejit.capture.call_sites import user_line
+from tracejit.capture.handlers.escapes import repaired_after_stop
 from tracejit.capture.handlers.said import Said
 from tracejit.capture.handlers.symbols import RecordedCallback, SymbolicNumber, stored
-from tracejit.capture.places import user_line
 from tracejit.capture.policies import IN_PLACE, INLINED_TYPES, SPECIAL_NAMES, SWAPPED
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.config import config
-from tracejit.core.own_files import CAPTURE, PACKAGE, is_own_frame
+from tracejit.core.package_files import CAPTURE, PACKAGE, is_own_frame
 from tracejit.ir.interpreter import StepFailed
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def resumed(
             return _done_eagerly(recorder, error, retry, settles)
         stop_for_defect(recorder, error)
         if answer is not _UNKNOWN:
-            return completed(stored(answer))
+            return repaired_after_stop(stored(answer))
         if not _is_certain(error):
             raise error
         raise InternalError(
@@ -256,7 +256,7 @@ def _done_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], Any]
         if not stops_before:
             stop_for_defect(recorder, error)
         if own is None:
-            return completed(stored(result))
+            return repaired_after_stop(stored(result))
         if _is_raised_by_entry(own):
             raise own
         raise InternalError(f"a defect of tracejit: {type(own).__name__}: {own} ({place_of(own)})") from own
@@ -472,8 +472,8 @@ def guarded_function(recorder: Recorder | None, function: Any, action: Callable[
             return action(*given, **named)
 
         def retry() -> Any:
-            plainly = {name: completed(stored(value)) for name, value in named.items()}
-            return function(*[completed(stored(value)) for value in given], **plainly)
+            plainly = {name: repaired_after_stop(stored(value)) for name, value in named.items()}
+            return function(*[repaired_after_stop(stored(value)) for value in given], **plainly)
 
         return guarded_call(recorder, lambda: action(*given, **named), retry, function)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tracejit.autograd.earlier_graph import Dependences, dependences, may_come_later, propagate, propagate_from
 from tracejit.capture.handlers.base import TensorSource
 from tracejit.capture.handlers.effects import FunctionCall
-from tracejit.capture.handlers.protected import is_protected
+from tracejit.capture.handlers.try_blocks import is_in_try_block
 from tracejit.capture.recording.journal import Variable
 from tracejit.replay.ir import Expr, Miss, Not, Statement, TupleOf
 from tracejit.tensor import Tensor
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EarlierGraph"]
 
-Place = tuple[Any, int]
+TapeEdge = tuple[Any, int]
 
 
 class EarlierGraph:
@@ -39,12 +39,12 @@ class EarlierGraph:
     def may_be_entered(self, nodes: Iterable[Any]) -> bool:
         """Whether another pass may go on at these nodes: one that is nobody's earlier graph, and comes to the same when it is later."""
         recorder = self._recorder
-        if not self._retained or recorder.unwatched(lambda: is_protected(recorder.effects.handles_in_blocks)):
+        if not self._retained or recorder.unwatched(lambda: is_in_try_block(recorder.effects.handles_in_blocks)):
             return False
         known = recorder.unwatched(lambda: dependences([(node, 0) for node in nodes]))
         return known is not None and known.allow([s.tensor for s in self._leaves()], ())
 
-    def enter(self, arrived: Sequence[tuple[Place, Tensor]], retain_graph: bool) -> None:
+    def enter(self, arrived: Sequence[tuple[TapeEdge, Tensor]], retain_graph: bool) -> None:
         """A pass has arrived at these places with these cotangents."""
         recorder = self._recorder
         places, cotangents = [place for place, _ in arrived], [wrap(g._array.copy()) for _, g in arrived]
@@ -56,13 +56,13 @@ class EarlierGraph:
             begun = [source for source in sources if source is not None]
             self._passes.append((begun, known))
             self._retained = self._retained and retain_graph
-            tensors = recorder.made(tuple([source.tensor for source in begun]))
-            given = recorder.made(tuple([recorder.program.kept(g) for _, g in arrived]))
-            call = FunctionCall(recorder.fixed(propagate_from), (tensors, given, retain_graph), {})
+            tensors = recorder.mark_created(tuple([source.tensor for source in begun]))
+            given = recorder.mark_created(tuple([recorder.program.copy_of_contents(g) for _, g in arrived]))
+            call = FunctionCall(recorder.mark_fixed(propagate_from), (tensors, given, retain_graph), {})
             recorder.effects.note_hit(call)
         recorder.unwatched(lambda: propagate(places, cotangents, retain_graph))
 
-    def _source(self, place: Place) -> TensorSource | None:
+    def _source(self, place: TapeEdge) -> TensorSource | None:
         """The only tensor from outside at a place of the tape, which is no view; else None."""
         found = [s for s in self._recorder.tensors.values() if s.requires_grad and s.place == place]
         return found[0] if len(found) == 1 and not found[0].is_view else None

@@ -1,6 +1,6 @@
 """What instrumented code talks to.
 
-Each instrumented function has a `Frame` in its free variable `__capture__`.  Its methods hand everything to the recorder of the
+Each instrumented function has a `CaptureFrame` in its free variable `__capture__`.  Its methods hand everything to the recorder of the
 running thread.  Where no recording is active (it stopped, or the code runs on after it: a generator that outlives it) they do what
 Python does, and let no stand-in of a number out of the variables that still hold one.
 """
@@ -16,11 +16,11 @@ from itertools import repeat
 from types import CellType
 from typing import Any
 
+from tracejit.capture.call_sites import calling_frame
 from tracejit.capture.defects import EAGER, guarded_entries, guarded_function
-from tracejit.capture.elements import takes_apart
 from tracejit.capture.handlers.base import ABSENT
-from tracejit.capture.handlers.escapes import completed, released, settle_closure
-from tracejit.capture.handlers.iteration import Pattern
+from tracejit.capture.handlers.escapes import clean_closure, repaired_after_stop, without_stand_ins
+from tracejit.capture.handlers.iteration import UnpackPattern
 from tracejit.capture.handlers.keywords import as_texts
 from tracejit.capture.handlers.patterns import (
     PYTHON,
@@ -38,19 +38,19 @@ from tracejit.capture.handlers.symbols import (
     plain,
     stored,
 )
-from tracejit.capture.headers import whole
-from tracejit.capture.joining import backwards, has_stacked, joined, take_apart
-from tracejit.capture.listed import item_at
-from tracejit.capture.places import calling_frame
+from tracejit.capture.iteration_space import is_unbind_function
+from tracejit.capture.list_reads import item_at
+from tracejit.capture.loop_headers import materialised
+from tracejit.capture.loop_recogniser import UNBOUND, LoopRecogniser
+from tracejit.capture.loop_steps import StackedItems
 from tracejit.capture.policies import BINARY, C_CALLABLES, IN_PLACE, SWAPPED, UNARY, is_a, is_python_class, is_user_instance
-from tracejit.capture.repeating import UNBOUND, Loop
-from tracejit.capture.steps import Stacked
+from tracejit.capture.stacked_items import has_stacked, join_items, reversed_items, unstack
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.tracebacks import without_handlers
 from tracejit.core.symbolic import python_type
 from tracejit.tensor import Tensor
 
-__all__ = ["Frame", "current"]
+__all__ = ["CaptureFrame", "current"]
 
 
 class _Current(threading.local):
@@ -73,7 +73,7 @@ def active() -> Any:
         recorder.performed = []
     if recorder.stopped:
         recorder.performed.append(EAGER)
-        recorder.release_late()
+        recorder.release_after_handler()
         return None
     if recorder.closing:
         recorder.stop("implicit_python", "the end of a generator that was not used up")
@@ -81,7 +81,7 @@ def active() -> Any:
     return recorder
 
 
-class Frame:
+class CaptureFrame:
     """The handlers of one instrumented function; named after what stood in the source text."""
 
     __slots__ = ("_cells", "_globals", "_kept", "_taking_any")
@@ -96,7 +96,11 @@ class Frame:
     def load_global(self, name: str) -> Any:
         recorder, names = active(), self._globals
         if name in names:
-            return names[name] if recorder is None else recorder.admitted(recorder.effects.read_global(names, name, names[name]))
+            return (
+                names[name]
+                if recorder is None
+                else recorder.require_known(recorder.effects.read_global(names, name, names[name]))
+            )
         found = names.get("__builtins__", builtins)
         found = found if isinstance(found, dict) else vars(found)
         if name in found:
@@ -109,7 +113,7 @@ class Frame:
         recorder, cell = active(), self._cells[name]
         if cell != _EMPTY:
             value = cell.cell_contents
-            return value if recorder is None else recorder.admitted(recorder.effects.read_cell(cell, value))
+            return value if recorder is None else recorder.require_known(recorder.effects.read_cell(cell, value))
         if recorder is not None:  # the program may catch the error
             recorder.effects.read_empty_cell(cell)
         raise NameError(
@@ -138,7 +142,7 @@ class Frame:
     def attribute(self, owner: Any, name: str) -> Any:
         recorder = active()
         if recorder is not None:
-            return recorder.admitted(recorder.attributes.get_attribute(owner, name))
+            return recorder.require_known(recorder.attributes.get_attribute(owner, name))
         return getattr(super(owner.cls, owner.instance) if type(owner) is SuperProxy else stored(owner), name)
 
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
@@ -157,7 +161,9 @@ class Frame:
 
     def item(self, owner: Any, key: Any) -> Any:
         recorder = active()
-        return stored(owner)[stored(key)] if recorder is None else recorder.admitted(recorder.containers.get_item(owner, key))
+        return (
+            stored(owner)[stored(key)] if recorder is None else recorder.require_known(recorder.containers.get_item(owner, key))
+        )
 
     def item_of_shape(self, owner: Any, key: int) -> Any:
         """`owner.shape[key]`: of a tensor whose sizes may be others in the next call, the size alone, as `owner.size(key)` gives it.  Steps
@@ -167,7 +173,7 @@ class Frame:
             return size
         plain = recorder is not None and type(owner) is Tensor and recorder.sizes.are_noted and "size" not in vars(owner)
         if plain and -owner.ndim <= key < owner.ndim:
-            return recorder.admitted(recorder.calls.call(recorder.attributes.get_attribute(owner, "size"), (key,), {}))
+            return recorder.require_known(recorder.calls.call(recorder.attributes.get_attribute(owner, "size"), (key,), {}))
         return self.item(self.attribute(owner, "shape"), key)
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
@@ -189,10 +195,10 @@ class Frame:
 
     # -- augmented assignment to attributes and items: the owner is evaluated once
     def attribute_place(self, owner: Any, name: str) -> tuple[Any, ...]:
-        return (Frame.set_attribute, owner, name, self.attribute(owner, name))
+        return (CaptureFrame.set_attribute, owner, name, self.attribute(owner, name))
 
     def item_place(self, owner: Any, key: Any) -> tuple[Any, ...]:
-        return (Frame.set_item, owner, key, self.item(owner, key))
+        return (CaptureFrame.set_item, owner, key, self.item(owner, key))
 
     def update_place(self, place: tuple[Any, ...], symbol: str, value: Any) -> None:
         store, owner, key, old = place
@@ -203,22 +209,22 @@ class Frame:
         recorder = active()
         if recorder is None:
             return BINARY[symbol](stored(left), stored(right))
-        return recorder.admitted(recorder.operators.binary(symbol, left, right))
+        return recorder.require_known(recorder.operators.binary(symbol, left, right))
 
     def in_place(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is None:
             return IN_PLACE[symbol](stored(left), stored(right))
-        return recorder.admitted(recorder.operators.binary(symbol, left, right, in_place=True))
+        return recorder.require_known(recorder.operators.binary(symbol, left, right, in_place=True))
 
     def unary(self, name: str, value: Any) -> Any:
         recorder = active()
-        return UNARY[name](stored(value)) if recorder is None else recorder.admitted(recorder.operators.unary(name, value))
+        return UNARY[name](stored(value)) if recorder is None else recorder.require_known(recorder.operators.unary(name, value))
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is not None:
-            return recorder.admitted(recorder.operators.compare(symbol, left, right))
+            return recorder.require_known(recorder.operators.compare(symbol, left, right))
         if symbol == "in":
             return stored(left) in stored(right)
         if symbol == "not in":
@@ -234,7 +240,7 @@ class Frame:
         recorder = active()
         return not stored(value) if recorder is None else recorder.operators.negated(value)
 
-    def chosen(self, value: Any, yes: float, no: float) -> Any:
+    def conditional(self, value: Any, yes: float, no: float) -> Any:
         """`yes if value else no`, of two numbers that stand there."""
         recorder = active()
         if recorder is not None:
@@ -260,11 +266,11 @@ class Frame:
         self._kept = right if holds else result
         return holds
 
-    def kept(self) -> Any:
+    def kept_operand(self) -> Any:
         value, self._kept = self._kept, None
         return value
 
-    def dropped(self) -> bool:
+    def drop_kept(self) -> bool:
         self._kept = None
         return False
 
@@ -298,43 +304,43 @@ class Frame:
         return super(cls, first) if active() is None else SuperProxy(cls, first)
 
     # -- iteration, displays, text
-    def iterate(self, value: Any, pattern: Pattern) -> Any:
+    def iterate(self, value: Any, pattern: UnpackPattern) -> Any:
         recorder = active()
         return stored(value) if recorder is None else recorder.iteration.iterate(value, pattern)
 
     # -- loops whose steps are looked at
-    def loop(self, *names: Any) -> Loop | None:
+    def loop(self, *names: Any) -> LoopRecogniser | None:
         """A `for` statement begins.  names: the fields of its LoopNames."""
         recorder = active()
-        return None if recorder is None else Loop(recorder.program, self._cells, LoopNames(*names))
+        return None if recorder is None else LoopRecogniser(recorder.program, self._cells, LoopNames(*names))
 
-    def goes_through(self, loop: Loop | None, value: Any) -> bool:
+    def is_loop_over(self, loop: LoopRecogniser | None, value: Any) -> bool:
         """Whether a loop stands for `value`, of which there may be any number of elements."""
-        return active() is not None and loop is not None and (value is loop or loop.goes_through(value))
+        return active() is not None and loop is not None and (value is loop or loop.is_over(value))
 
-    def whole(self, value: Any) -> Any:
+    def materialised(self, value: Any) -> Any:
         """What the header of a loop has given, where no loop stands for it."""
-        return whole(value)
+        return materialised(value)
 
-    def steps(self, loop: Loop | None, value: Any, passing: str) -> Any:
+    def steps(self, loop: LoopRecogniser | None, value: Any, passing: str) -> Any:
         """What Python iterates over.  passing: the name of the builtin that has made `value` for this loop, if it was one of those whose
         results nobody else has got then."""
         recorder = active()
-        if self.goes_through(loop, value):
+        if self.is_loop_over(loop, value):
             return loop
-        value = whole(value)
+        value = materialised(value)
         if recorder is None:
             return stored(value)
         elements = recorder.iteration.iterate(value)
         if loop is None:
             return elements
         fixed = recorder.iteration.fixed(value, elements, bool(passing) and passing not in self._globals)
-        return elements if fixed is None else loop.over(fixed)
+        return elements if fixed is None else loop.iterate(fixed)
 
     def is_sum(self, function: Any) -> bool:
         return function is sum
 
-    def summed(self, loop: Loop | None, numbers: list[Any], total: Any, element: Any) -> Any:
+    def add_to_sum(self, loop: LoopRecogniser | None, numbers: list[Any], total: Any, element: Any) -> Any:
         """`total`, to which Python's `sum` adds an element.  numbers: those that are still to be added, one after the other, since how it
         rounds what it adds up of floats is its own."""
         if not isinstance(element, Tensor) and type(plain(element)) in (int, float, bool):
@@ -346,129 +352,129 @@ class Frame:
         return self.binary("+", so_far, element)
 
     def sum_of(self, numbers: list[Any], total: Any) -> Any:
-        return self.callee(sum)(self.made([*numbers]), total) if numbers else total
+        return self.callee(sum)(self.new_object([*numbers]), total) if numbers else total
 
-    def joining(self, function: Any) -> Any:
+    def joining_callee(self, function: Any) -> Any:
         """What joins the items of a list that is private to the function."""
         recorder = active()
         program = None if recorder is None else recorder.program
-        return guarded_function(recorder, function, partial(joined, program, function, self.callee(function)))
+        return guarded_function(recorder, function, partial(join_items, program, function, self.callee(function)))
 
-    def turned(self, items: Any) -> Any:
+    def reversed_items(self, items: Any) -> Any:
         """The items of such a list backwards."""
         if not has_stacked(items):
             return self.item(items, slice(None, None, -1))
         if active() is None:
-            take_apart(items)
+            unstack(items)
             return items[::-1]
-        return backwards(items)
+        return reversed_items(items)
 
     def without_ends(self, items: Any, place: Any, first: int, last: int) -> Any:
         """The items of such a list at a place, which are all but so many first ones and last ones."""
         if not has_stacked(items):
             return self.item(items, place)
         end = len(items) - last
-        if active() is None or end <= first or any(type(x) is Stacked for x in (*items[:first], *items[end:])):
-            take_apart(items)
+        if active() is None or end <= first or any(type(x) is StackedItems for x in (*items[:first], *items[end:])):
+            unstack(items)
             return self.item(items, place)
         return items[first:end]
 
-    def turn_items(self, items: Any) -> Any:
+    def reverse_items(self, items: Any) -> Any:
         """`items.reverse()` of such a list."""
         if not has_stacked(items):
             return self.callee(self.attribute(items, "reverse"))()
-        items[:] = self.turned(items)
+        items[:] = self.reversed_items(items)
         return None
 
-    def listed(self, loop: Loop | None, items: Any) -> Any:
+    def loop_over_list(self, loop: LoopRecogniser | None, items: Any) -> Any:
         """Such a list, or what describes its items, where a loop goes through them."""
         if loop is not None and active() is not None:
-            return loop.headers.listed(items)
-        take_apart(items)
+            return loop.headers.list_items_of(items)
+        unstack(items)
         return items
 
-    def listed_item(self, name: str, items: Any, key: Any, *loops: Loop | None) -> Any:
+    def list_item(self, name: str, items: Any, key: Any, *loops: LoopRecogniser | None) -> Any:
         """An item of such a list, at a place that moves with the steps of loops, if any."""
         recorder = active()
         place = key if recorder is None or type(key) is int else recorder.sizes.symbol(key)
         if recorder is None or not has_stacked(items) or python_type(place) is not int:
-            take_apart(items)
+            unstack(items)
             return self.item_along(items, key, *loops)
         found = item_at(recorder.program, items, place)
         for loop in filter(None, loops):
-            loop.has_read(name, place, found)
+            loop.note_list_read(name, place, found)
         return found
 
-    def taking_apart(self, loop: Loop | None, owner: Any, name: str) -> Any:
+    def unbind_callee(self, loop: LoopRecogniser | None, owner: Any, name: str) -> Any:
         """What a loop calls that goes through `owner.unbind(...)`, or another function or method that takes a tensor apart."""
         function = self.attribute(owner, name)
         callee = self.callee(function)
-        if loop is None or active() is None or not takes_apart(owner, name, function):
+        if loop is None or active() is None or not is_unbind_function(owner, name, function):
             return callee
         base = owner if type(owner) is Tensor else None
-        return guarded_function(current.recorder, function, partial(loop.headers.taken_apart, name, callee, base))
+        return guarded_function(current.recorder, function, partial(loop.headers.unbind_slices, name, callee, base))
 
-    def counting(self, loop: Loop | None, function: Any) -> Any:
+    def counting_callee(self, loop: LoopRecogniser | None, function: Any) -> Any:
         """What a loop calls that goes through what `range`, `enumerate`, `zip` or `reversed` gives, or something else of this name."""
         callee = self.callee(function)
         if loop is None or active() is None:
             return callee
-        if loop.headers.knows(function):
-            return guarded_function(current.recorder, function, partial(loop.headers.called, function, callee))
-        return lambda *arguments, **keywords: callee(*map(whole, arguments), **keywords)
+        if loop.headers.describes(function):
+            return guarded_function(current.recorder, function, partial(loop.headers.builtin_call, function, callee))
+        return lambda *arguments, **keywords: callee(*map(materialised, arguments), **keywords)
 
-    def repeats(self, loop: Loop | None) -> bool:
+    def skips_steps(self, loop: LoopRecogniser | None) -> bool:
         """Whether all steps up to the last have been left out, at the beginning of one."""
         if loop is None or not loop.is_watched():
             return False
         if active() is None:
-            loop.run_all()
+            loop.run_remaining_steps()
             return False
         variables = calling_frame().f_locals
         try:
-            return loop.repeats({**variables})
+            return loop.skip_steps({**variables})
         finally:
             if type(variables) is dict:  # which the frame keeps
                 variables.clear()
 
-    def left(self, loop: Loop) -> tuple[Any, ...]:
-        left, loop.left = loop.left, ()
+    def loop_exit_values(self, loop: LoopRecogniser) -> tuple[Any, ...]:
+        left, loop.exit_values = loop.exit_values, ()
         return left
 
     def is_unbound(self, value: Any) -> bool:
         """Whether a variable has been given what stands for no value."""
         return value is UNBOUND
 
-    def item_along(self, owner: Any, key: Any, *loops: Loop | None) -> Any:
+    def item_along(self, owner: Any, key: Any, *loops: LoopRecogniser | None) -> Any:
         """An item at a place that moves with the steps of loops: a slice of a tensor, or a number that the program finds in a table of
         numbers; of anything else one cannot tell which step is like which."""
         if type(owner) is not Tensor:
             is_table = type(owner) in (list, tuple) and set(map(type, owner)) in ({float}, {int})
             loop = _recorded_one(loops) if is_table else None
-            place = None if loop is None else loop.position(key)
+            place = None if loop is None else loop.place_in_program(key)
             if place is None:
                 _run_all(loops)
             else:
                 key = place
         return self.item(owner, key)
 
-    def set_item_along(self, value: Any, owner: Any, key: Any, *loops: Loop | None) -> None:
+    def set_item_along(self, value: Any, owner: Any, key: Any, *loops: LoopRecogniser | None) -> None:
         """The same, where something is stored."""
         if type(owner) is not Tensor:
             _run_all(loops)
         self.set_item(value, owner, key)
 
-    def item_place_along(self, owner: Any, key: Any, *loops: Loop | None) -> tuple[Any, ...]:
+    def item_place_along(self, owner: Any, key: Any, *loops: LoopRecogniser | None) -> tuple[Any, ...]:
         """The same, where something is updated."""
         if type(owner) is not Tensor:
             _run_all(loops)
         return self.item_place(owner, key)
 
-    def compare_along(self, symbol: str, left: Any, right: Any, is_left: bool | None, *loops: Loop | None) -> Any:
+    def compare_along(self, symbol: str, left: Any, right: Any, is_left: bool | None, *loops: LoopRecogniser | None) -> Any:
         """A comparison of a number that counts the steps of a loop, on one side; None: of others with each other.  The program compares it
         with a tensor."""
         if is_left is not None and (loop := _recorded_one(loops)) is not None:
-            held = loop.counter_beside(*((left, right) if is_left else (right, left)))
+            held = loop.counter_as_tensor(*((left, right) if is_left else (right, left)))
             if held is not None:
                 return self.compare(symbol, held, right) if is_left else self.compare(symbol, left, held)
         result = self.compare(symbol, left, right)
@@ -477,58 +483,62 @@ class Frame:
             if is_left is not None and type(plain(counter)) is float:  # a variable that counts no steps
                 continue
             asked = symbol if is_left else SWAPPED[symbol]
-            if is_left is None or type(result) is not bool or not loop.compared(asked, counter, other, result):
-                loop.run_all()
+            if is_left is None or type(result) is not bool or not loop.note_comparison(asked, counter, other, result):
+                loop.run_remaining_steps()
         return result
 
-    def number_of_step(self, loop: Loop | None, name: str, ahead: int, counter: Any) -> Any:
+    def number_of_step(self, loop: LoopRecogniser | None, name: str, ahead: int, counter: Any) -> Any:
         """A variable of a loop, where something is computed with it: a number that counts its steps, or anything else.  ahead: how many
         steps it is further."""
-        return counter if loop is None or active() is None or isinstance(counter, Tensor) else loop.number(name, ahead, counter)
+        return (
+            counter
+            if loop is None or active() is None or isinstance(counter, Tensor)
+            else loop.counter_in_program(name, ahead, counter)
+        )
 
-    def counted_on(self, symbol: str, left: Any, right: Any, in_place: bool, loop: Loop | None) -> Any:
+    def increment_counter(self, symbol: str, left: Any, right: Any, in_place: bool, loop: LoopRecogniser | None) -> Any:
         """A number is added to a variable, once in each step of a loop."""
-        found = loop.moved(symbol, left, right) if loop is not None and is_symbolic(left) and active() is not None else None
+        found = loop.offset(symbol, left, right) if loop is not None and is_symbolic(left) and active() is not None else None
         if found is not None:
             return found
         return self.in_place(symbol, left, right) if in_place else self.binary(symbol, left, right)
 
-    def steps_while(self, loop: Loop | None) -> Iterator[Any]:
+    def while_steps(self, loop: LoopRecogniser | None) -> Iterator[Any]:
         """The steps of a `while` loop, which ends itself."""
-        return repeat(None) if loop is None else loop.until_left()
+        return repeat(None) if loop is None else loop.while_steps()
 
-    def goes_on(self, name: str, symbol: str, left: Any, right: Any, is_left: bool, loop: Loop | None) -> Any:
+    def while_condition(self, name: str, symbol: str, left: Any, right: Any, is_left: bool, loop: LoopRecogniser | None) -> Any:
         """The comparison for which a `while` loop goes on.  name: of what counts its steps, on one side."""
         if loop is not None and active() is not None:
             asked, *sides = (symbol, left, right) if is_left else (SWAPPED[symbol], right, left)
-            loop.counts_while(name, asked, *sides)
+            loop.note_while_condition(name, asked, *sides)
         return self.compare_along(symbol, left, right, is_left, loop)
 
-    def moved(self, symbol: str, left: Any, right: Any, *loops: Loop | None) -> Any:
+    def offset(self, symbol: str, left: Any, right: Any, *loops: LoopRecogniser | None) -> Any:
         """Part of such a place: a sum or a difference of integers."""
         if not (type(left) is type(right) is int or _is_of_tensors(left, right)):
             if (loop := _recorded_one(loops)) is not None:
-                left, right = loop.settled(left), loop.settled(right)
-                found = loop.moved(symbol, left, right)
+                left, right = loop.concrete_integer(left), loop.concrete_integer(right)
+                found = loop.offset(symbol, left, right)
                 if found is not None:
                     return found
             _run_all(loops)
         return self.binary(symbol, left, right)
 
-    def scaled(self, is_left: bool, left: Any, right: Any, *loops: Loop | None) -> Any:
+    def scaled(self, is_left: bool, left: Any, right: Any, *loops: LoopRecogniser | None) -> Any:
         """Part of such a place: a product of integers.  is_left: whether what moves is on the left side."""
         counter, factor = (left, right) if is_left else (right, left)
         if type(plain(counter)) is type(plain(factor)) is int:
             if (loop := _recorded_one(loops)) is not None:
-                factor = loop.settled(factor)
-                found = loop.scaled(counter, factor)
+                factor = loop.concrete_integer(factor)
+                found = loop.scaled_counter(counter, factor)
                 return self.binary("*", counter, factor) if found is None else found
             _run_all(loops)
         elif not _is_of_tensors(left, right):
             _run_all(loops)
         return self.binary("*", left, right)
 
-    def unpack(self, value: Any, pattern: Pattern) -> Any:
+    def unpack(self, value: Any, pattern: UnpackPattern) -> Any:
         recorder = active()
         return stored(value) if recorder is None else recorder.iteration.unpack(value, pattern)
 
@@ -540,19 +550,19 @@ class Frame:
         found = recorder.iteration.mapping(value)
         return as_texts(found) if is_a(found, dict) and self._taking_any.get(site) else found
 
-    def made(self, value: Any) -> Any:
+    def new_object(self, value: Any) -> Any:
         """The value of a display, comprehension or definition.  Where one of its parts has stopped the recording, those before it were
         taken when it was recorded."""
         recorder = active()
         if recorder is not None:
-            return recorder.made(value)
-        settle_closure(value)
-        return completed(value)
+            return recorder.mark_created(value)
+        clean_closure(value)
+        return repaired_after_stop(value)
 
-    def gathered(self, value: Any) -> Any:
+    def starred(self, value: Any) -> Any:
         """A tuple, list or dictionary that Python has made for a starred name: it may hold stand-ins of numbers."""
         recorder = active()
-        return released(value) if recorder is None else recorder.made(value)
+        return without_stand_ins(value) if recorder is None else recorder.mark_created(value)
 
     # -- class statements
     def class_body(self, name: str, hindrance: str, around: Any) -> None:
@@ -560,7 +570,7 @@ class Frame:
         recorder = active()
         if recorder is not None:
             recorder.stop("class_statement", f"{name}, with {hindrance},")
-        settle_closure(around)
+        clean_closure(around)
 
     def class_bases(self, name: str, bases: tuple[Any, ...]) -> tuple[Any, ...]:
         """The bases of a class that is about to be made."""
@@ -578,7 +588,7 @@ class Frame:
         namespace = calling_frame().f_locals
         return self.element(namespace[name]) if name in namespace else self.load_global(name)
 
-    def raised(self, error: Any) -> Any:
+    def exception_to_raise(self, error: Any) -> Any:
         """What a raise statement is about to raise."""
         recorder = active()
         return error if recorder is None else recorder.raising(error)
@@ -590,10 +600,10 @@ class Frame:
             recorder.caught(error)
         without_handlers(error)
 
-    def settled(self, value: Any) -> Any:
+    def concrete(self, value: Any) -> Any:
         """What Python itself keeps or looks at."""
         recorder = active()
-        return stored(value) if recorder is None else recorder.contents.settled(value)
+        return stored(value) if recorder is None else recorder.contents.concrete_contents(value)
 
     def element(self, value: Any) -> Any:
         """What a list, tuple or dictionary of the program gets, or a generator gives: a stand-in of a number while it is recorded."""
@@ -605,7 +615,7 @@ class Frame:
             return format(_CONVERSIONS[conversion](stored(value)), stored(specification))
         return recorder.operators.formatted(value, conversion, specification)
 
-    def joined(self, parts: tuple[Any, ...]) -> Any:
+    def fstring(self, parts: tuple[Any, ...]) -> Any:
         """The parts of an f-string."""
         recorder = active()
         return "".join(map(stored, parts)) if recorder is None else recorder.texts.joined(parts)
@@ -632,9 +642,9 @@ class Frame:
 
 
 guarded_entries(
-    Frame,
+    CaptureFrame,
     current,
-    frozenset(name for name, method in vars(Frame).items() if callable(method) and not name.startswith("_"))
+    frozenset(name for name, method in vars(CaptureFrame).items() if callable(method) and not name.startswith("_"))
     # Made of other entries alone, or of no handlers:
     - {
         "attribute_place",
@@ -656,14 +666,14 @@ def _is_of_tensors(left: Any, right: Any) -> bool:
     return isinstance(left, Tensor) or isinstance(right, Tensor)
 
 
-def _recorded_one(loops: tuple[Loop | None, ...]) -> Loop | None:
+def _recorded_one(loops: tuple[LoopRecogniser | None, ...]) -> LoopRecogniser | None:
     """The loop along which something moves, if it is one alone, and the call is still recorded."""
     return loops[0] if len(loops) == 1 and loops[0] is not None and active() is not None else None
 
 
-def _run_all(loops: tuple[Loop | None, ...]) -> None:
+def _run_all(loops: tuple[LoopRecogniser | None, ...]) -> None:
     for loop in filter(None, loops):
-        loop.run_all()
+        loop.run_remaining_steps()
 
 
 def _reading(subject: Any) -> tuple[Operations, Any]:
@@ -687,7 +697,7 @@ class RecordedPatterns:
         return bool(self._recorder.calls.call(isinstance, (value, cls), {}))
 
     def attribute(self, value: Any, name: str) -> Any:
-        return self._recorder.admitted(self._recorder.attributes.get_attribute(value, name))
+        return self._recorder.require_known(self._recorder.attributes.get_attribute(value, name))
 
     def length(self, value: Any) -> Any:
         return self._recorder.containers.length(value)
@@ -699,18 +709,18 @@ class RecordedPatterns:
         return self._recorder.iteration.iterate(value)
 
     def item(self, value: Any, index: Any) -> Any:
-        return self._recorder.admitted(self._recorder.containers.get_item(value, index))
+        return self._recorder.require_known(self._recorder.containers.get_item(value, index))
 
     def found(self, mapping: Any, key: Any, missing: Any) -> Any:
         recorder = self._recorder
         if is_a(mapping, dict) and not is_user_instance(mapping):
             return (
-                recorder.admitted(recorder.containers.plain_item(mapping, key))
+                recorder.require_known(recorder.containers.plain_item(mapping, key))
                 if recorder.containers.plain_contains(key, mapping)
                 else missing
             )
-        return recorder.admitted(
-            recorder.calls.call(recorder.attributes.get_attribute(mapping, "get"), (key, recorder.made(missing)), {})
+        return recorder.require_known(
+            recorder.calls.call(recorder.attributes.get_attribute(mapping, "get"), (key, recorder.mark_created(missing)), {})
         )
 
     def mapping(self, value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from tracejit.capture.policies import INLINED_TYPES
 from tracejit.capture.syntax.convert import convert_with_source
 from tracejit.capture.syntax.locate import NotConvertible, source_of
-from tracejit.core.own_files import is_own_code, is_own_frame
+from tracejit.core.package_files import is_own_code, is_own_frame
 from tracejit.core.weak_table import WeakTable
 
 __all__ = ["modules_by_value", "sources_reached", "use_source"]

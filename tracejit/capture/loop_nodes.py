@@ -3,13 +3,13 @@
 That is as good as the steps themselves where nobody can ask for what they have made in between.  So carried is what a step reads of the
 step before; what steps make besides is nobody's, and a view at a place that moves with the steps is a slice of the loop.  Writes to all
 of a tensor that is carried carry on what they write, and rows that are written one by one (`out[t] = h`) are written together.  What is
-appended to a list that nothing else sees stays in one piece (joining.py).  Steps that write or append otherwise do not
+appended to a list that nothing else sees stays in one piece (stacked_items.py).  Steps that write or append otherwise do not
 become a node.  Guards and draws may be part of one.
 
 The gradients are to have the bits of those of the steps, and a backward pass is to refuse where theirs would.  So the loop saves what the
 operations of the steps save (`Saved`); cotangents of a tensor that is shared go on from what has arrived before (the trait "accumulates");
-and steps are left as they are where a pass would meet another part of each of them (`_is_one`), or where cotangents of one tensor arrive in
-several ways (`_apart`).
+and steps are left as they are where a pass would meet another part of each of them (`_backward_is_indivisible`), or where cotangents of one
+tensor arrive in several ways (`_cotangents_disjoint`).
 
 Steps that stay as they are:
 
@@ -38,8 +38,8 @@ import numpy as np
 
 from tracejit.autograd.grad_mode import set_grad_enabled
 from tracejit.autograd.tape import edge_of
-from tracejit.capture.rows import RowBefore, WrittenRows
-from tracejit.capture.steps import Applied, Place, Stacked, Step
+from tracejit.capture.loop_steps import LoopStep, StackedItems, StepNode, StepValue
+from tracejit.capture.row_writes import RowBefore, WrittenRows
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.interpreter import state
 from tracejit.core.op import Effect, Kind, Op
@@ -59,10 +59,10 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["Slices", "StepsAsLoop", "loop_node", "row"]
+__all__ = ["SlicedInput", "StepsAsLoop", "loop_node", "row"]
 
 
-class Left(NamedTuple):
+class LoopResults(NamedTuple):
     """What a loop leaves: what is carried in the end, what it has collected, and what was carried before each step."""
 
     ends: list[Tensor]
@@ -72,7 +72,7 @@ class Left(NamedTuple):
 
 def loop_node(
     body: Graph, entered: Sequence[Tensor], sliced: Sequence[Tensor], shared: Sequence[Any], count: int, reverse: bool
-) -> Left:
+) -> LoopResults:
     """What `count` steps leave that do what `body` says.  It carries on as many values as enter; of those that it collects, after them,
     some may be carried on as well, or enter the step: for these there is the history instead.
 
@@ -87,7 +87,7 @@ def loop_node(
         differentiable = [node for node in body.nodes if gradient_operands(node, marked) and not marked.isdisjoint(node.outputs)]
         makers = producers(body)
         saved = [v for node in differentiable for v in saved_values(body, node, marked)]
-        wanted = dict.fromkeys([x for v in saved for x in _looked_at(body, makers, v)])
+        wanted = dict.fromkeys([x for v in saved for x in _view_operands(body, makers, v)])
     entering = body.inputs[:carried]
     kept = [k for k in range(carried) if not {entering[k], ends[k]}.isdisjoint((*wanted, *collected))]
     order = [*kept, *[k for k in range(carried) if k not in kept]]
@@ -114,16 +114,16 @@ def loop_node(
     results = [y if y.requires_grad == marked else detach(y) for y, marked in zip(results, like, strict=True)]
     rows = [y if v in body.requires_grad or not tracked else detach(y) for v, y in zip(collected, found[carried:], strict=False)]
     before = {k: y if like[k] or not y.requires_grad else detach(y) for k, y in zip(kept, history, strict=True)}
-    return Left(results, rows, before)
+    return LoopResults(results, rows, before)
 
 
-def _looked_at(body: Graph, makers: Mapping[int, Node], v: int) -> list[int]:
+def _view_operands(body: Graph, makers: Mapping[int, Node], v: int) -> list[int]:
     """The value whose memory another one has, and those that say where it looks: what a view is made of again."""
     maker = makers.get(v)
     if maker is None or maker.op.effect is not Effect.VIEW:
         return [v]
     tensors = [x for x in maker.operands if type(x) is int and isinstance(body.avals[x], Aval)]
-    return [y for x in tensors for y in _looked_at(body, makers, x)]
+    return [y for x in tensors for y in _view_operands(body, makers, x)]
 
 
 def row(base: Tensor, dim: int, at: Any, width: int | None = None) -> Tensor:
@@ -133,7 +133,7 @@ def row(base: Tensor, dim: int, at: Any, width: int | None = None) -> Tensor:
     return select.of(base, at, dim=dim)  # type: ignore[no-any-return]
 
 
-class Slices(NamedTuple):
+class SlicedInput(NamedTuple):
     """One tensor for each step: slices of `base` along `dim`, the first one at `at`, the next one `distance` further.  since: when they
     were made, by the numbers of the tape, where that was before the steps.  width: how long they are along that dimension, if they have
     it: then `at` and `distance` count slices.  window: how long they are where they may overlap: then these count elements.  is_tracked:
@@ -195,12 +195,12 @@ class Slices(NamedTuple):
 class _Trailing(NamedTuple):
     """What a step is given of a slice of a step before: so many steps before, and views of it, each of the one before."""
 
-    slice: Place
+    slice: StepValue
     steps: int
-    views: tuple[Applied, ...]
+    views: tuple[StepNode, ...]
 
 
-def _viewed(a: Applied, x: Tensor) -> Any:
+def _viewed(a: StepNode, x: Tensor) -> Any:
     """The view of `x` that a step has made of another tensor, where nothing but that differs from step to step."""
     others = [x.value if isinstance(x, Literal) else x for x in a.operands[1:]]
     if a.position is not None and a.node.op is select:
@@ -208,7 +208,7 @@ def _viewed(a: Applied, x: Tensor) -> Any:
     return a.node.op.of(x, *others, **a.node.attrs)
 
 
-def _operands(a: Applied, ids: Mapping[Place, int]) -> tuple[Any, ...]:
+def _operands(a: StepNode, ids: Mapping[StepValue, int]) -> tuple[Any, ...]:
     """The operands of a node of a step in a graph.  ids: the values there, by their places."""
     operands = [ids[x] if type(x) is tuple else x for x in a.operands]
     if a.position is not None and a.node.op is select:
@@ -216,7 +216,7 @@ def _operands(a: Applied, ids: Mapping[Place, int]) -> tuple[Any, ...]:
     return tuple(operands)
 
 
-def _turned(rows: Tensor, other: bool) -> Tensor:
+def _reversed_rows(rows: Tensor, other: bool) -> Tensor:
     """Rows in the other order, if so."""
     return flip.of(rows, dims=(0,)) if other else rows  # type: ignore[no-any-return]
 
@@ -230,7 +230,7 @@ class StepsAsLoop:
     def __init__(
         self,
         interpreter: RecordingInterpreter,
-        step: Step,
+        step: LoopStep,
         moves: Sequence[int],
         begins: Sequence[Tensor],
         elements: int,
@@ -252,7 +252,7 @@ class StepsAsLoop:
         counts = [len(a.kind) for a in step.nodes]
         self._numbers = [*accumulate(counts, initial=0)][:-1]  # of the first value that each node makes
         # Places of values -> (aval, whether it requires grad).
-        self._kinds: dict[Place, tuple[Any, bool]] = {("given", k): self._kind(x) for k, x in enumerate(begins)}
+        self._kinds: dict[StepValue, tuple[Any, bool]] = {("given", k): self._kind(x) for k, x in enumerate(begins)}
         for a, number in zip(step.nodes, self._numbers, strict=True):
             self._kinds.update((("made", number + k), kind) for k, kind in enumerate(a.kind))
         selected = {i: distance for i, distance in self._moving.items() if step.nodes[i].node.op is select}
@@ -265,14 +265,14 @@ class StepsAsLoop:
         writes = [i for i, a in enumerate(step.nodes) if a.node.op.kind is Kind.WRITE]
         self._writes = {i: step.nodes[i] for i in writes if i not in self._rows and i not in self._done}
         self._done.update(self._moving, self._writes)
-        self._targets: dict[int, Place] = {}  # of writes to all of a tensor: which, as the step begins with it
+        self._targets: dict[int, StepValue] = {}  # of writes to all of a tensor: which, as the step begins with it
         self._step = self._without_writes(step)
         computing = [(i, a) for i, a in enumerate(self._step.nodes) if i not in self._done]
         operands = [x for i, a in computing for x in (a.operands[1:] if i in self._rows else a.operands)]
         self._read = dict.fromkeys([x for x in operands if type(x) is tuple])
         self._others = {x: self._outside(x) for x in self._read if x not in self._kinds}
         self._kinds.update((x, self._kind(y)) for x, y in self._others.items())
-        self._viewing: dict[Place, Applied] = {
+        self._viewing: dict[StepValue, StepNode] = {
             ("made", number): a
             for i, (a, number) in enumerate(zip(self._step.nodes, self._numbers, strict=True))
             if a.node.op.kind is Kind.VIEW and i not in self._moving
@@ -284,8 +284,8 @@ class StepsAsLoop:
         }
         self._trailing = self._trailing_slices()
         self._kinds.update((("trailing", k), self._kinds[x.slice]) for k, x in self._trailing.items())
-        self.carried = self._live()
-        self.left = Left([], [], {})
+        self.carried = self._live_values()
+        self.left = LoopResults([], [], {})
         """What the node has left, once there is one."""
         self.collected: list[int] = []
         """The lists whose items it has collected, in this order."""
@@ -297,7 +297,7 @@ class StepsAsLoop:
             and self._hands_its_own()
         )
 
-    def _live(self) -> list[int]:
+    def _live_values(self) -> list[int]:
         """What the step computes with, and what the next one is given of that as it is; so for what it hands from place to place without
         computing: only a value that it makes anew is none that the steps after the loop need."""
         left, first = self._step.left, self._elements
@@ -319,10 +319,10 @@ class StepsAsLoop:
         handed = {k: place[1] for k, place in left.items() if place[0] == "given" and place[1] != k and k not in found}
         return found | {k: found[j]._replace(steps=2) for k, j in handed.items() if j in found}
 
-    def _kept_slice(self, place: Place) -> _Trailing | None:
+    def _kept_slice(self, place: StepValue) -> _Trailing | None:
         """What the step after this one is given, if that is a slice, or a view of one.  Where slices require grad, cotangents of one would
         be added up in another order."""
-        views: list[Applied] = []
+        views: list[StepNode] = []
         while place in self._viewing:
             views.insert(0, self._viewing[place])
             place = views[0].operands[0]
@@ -336,7 +336,7 @@ class StepsAsLoop:
         value = self._interpreter.values[id(x)]
         return self._interpreter.avals[value], self._has_tape and value in self._interpreter.requires_grad
 
-    def _outside(self, place: Place) -> Any:
+    def _outside(self, place: StepValue) -> Any:
         """What is the same in all steps: a tensor, or a number."""
         kind, k = place
         if kind == "given":
@@ -355,7 +355,7 @@ class StepsAsLoop:
             return False
         for items, row_major in zip(self._step.appended, self._row_major, strict=True):
             if len(items) > 1 or not all(
-                place in self._slices or (row_major and (self._is_made(place) or self._enters(place))) for place in items
+                place in self._slices or (row_major and (self._is_step_result(place) or self._enters(place))) for place in items
             ):
                 return False
         for i, a in enumerate(self._step.nodes):
@@ -364,7 +364,7 @@ class StepsAsLoop:
                 if not (self._is_of_all(i, a) if i in self._writes else self._is_of_a_row(i, a)):
                     return False
             elif i in self._moving:
-                if not self._stays(a):
+                if not self._is_invariant_view(a):
                     return False
             elif i not in self._done and not _may_be_looped(op):
                 return False
@@ -389,33 +389,33 @@ class StepsAsLoop:
         roots = [self._root(self._step.left[place[1] - self._elements] if self._enters(place) else place) for place in places]
         return len({*roots}) < len(roots)
 
-    def _enters(self, place: Place) -> bool:
+    def _enters(self, place: StepValue) -> bool:
         """Whether it is what the step before has made and left in one place, `states.append(x)` before `x = f(x)`, and what this step hands
         on to none: then nobody else has its memory."""
         kind, k = place
         if kind != "given" or k not in self.carried or place in self._step.left:
             return False
-        return self._is_made(self._step.left[k - self._elements])
+        return self._is_step_result(self._step.left[k - self._elements])
 
-    def _is_made(self, place: Place) -> bool:
+    def _is_step_result(self, place: StepValue) -> bool:
         """Whether a value, or what it is a view of, is one that a step makes, and no slice: nobody else has its memory."""
         root = self._root(place)
         return root[0] == "made" and all(root != ("made", self._numbers[i]) for i in self._moving)
 
-    def _is_found(self, place: Place) -> bool:
+    def _is_computed_slice(self, place: StepValue) -> bool:
         """Whether a value is a part, at a place that the program computes, of what is there before the steps, `p = table[p]`: without a
         gradient a copy of it is as good to the next step, since steps write neither to that nor to the part."""
         kind, k = root = self._root(place)
         given = kind == "given" and (k < self._elements or self._step.left[k - self._elements] == root)
         return root != place and (given or kind == "shared" or root in self._slices) and not self._kinds[place][1]
 
-    def _root(self, place: Place) -> Place:
+    def _root(self, place: StepValue) -> StepValue:
         """What a value is a view of, or itself."""
         while place in self._viewed:
             place = self._viewed[place]
         return place
 
-    def _stays(self, a: Applied) -> bool:
+    def _is_invariant_view(self, a: StepNode) -> bool:
         """Whether a view at a place that moves is always one of the same tensor, of which places count from the front; or of the same view
         of it, `x[0, t]`."""
         if a.is_window and a.kind[0][1]:  # cotangents of overlapping slices would be added up in another order
@@ -427,7 +427,7 @@ class StepsAsLoop:
             return False
         return a.position is not None and a.position >= 0
 
-    def _base(self, place: Place) -> Any:
+    def _base(self, place: StepValue) -> Any:
         """A tensor that is the same in all steps, or a view of one."""
         if place not in self._viewed:
             return self._outside(place)
@@ -435,19 +435,19 @@ class StepsAsLoop:
         return _viewed(a, self._base(a.operands[0]))
 
     # -- writes
-    def _without_writes(self, step: Step) -> Step:
+    def _without_writes(self, step: LoopStep) -> LoopStep:
         """The step where what has been written to a tensor is read in the place of that tensor."""
         same: dict[Any, Any] = {}
-        targets: dict[Place, Place] = {}
+        targets: dict[StepValue, StepValue] = {}
         nodes = []
         for i, (a, number) in enumerate(zip(step.nodes, self._numbers, strict=True)):
             nodes.append(replace(a, operands=tuple([same.get(x, x) for x in a.operands])))
             if i in self._writes:
                 same["made", number] = nodes[-1].operands[1]
                 targets["made", number] = self._targets[i] = targets.get(a.operands[0], a.operands[0])
-        return Step(nodes, [same.get(x, x) for x in step.left], [[same.get(x, x) for x in items] for items in step.appended])
+        return LoopStep(nodes, [same.get(x, x) for x in step.left], [[same.get(x, x) for x in items] for items in step.appended])
 
-    def _is_of_all(self, i: int, a: Applied) -> bool:
+    def _is_of_all(self, i: int, a: StepNode) -> bool:
         """Whether a write gives a tensor that is carried, and has memory of its own, other contents and their place on the tape."""
         target, value = self._targets[i], a.operands[1]
         if target[0] != "given" or target[1] not in self.carried or self._kinds.get(value) != a.kind[0]:
@@ -458,10 +458,10 @@ class StepsAsLoop:
             return False
         return self._has_own_memory(begun)
 
-    def _writes_to(self, target: Place) -> list[Applied]:
+    def _writes_to(self, target: StepValue) -> list[StepNode]:
         return [a for i, a in self._writes.items() if self._targets[i] == target]
 
-    def _is_of_a_row(self, i: int, a: Applied) -> bool:
+    def _is_of_a_row(self, i: int, a: StepNode) -> bool:
         """Whether a write gives a row of a tensor of the call's, which has memory of its own, other contents and their place on the
         tape."""
         (kind, k), value = self._step.nodes[self._rows[i]].operands[0], a.operands[1]
@@ -478,7 +478,7 @@ class StepsAsLoop:
         others = (*self._begins, *self._listed, *self._others.values(), *bases)
         return not any(isinstance(y, Tensor) and y is not x and np.may_share_memory(y._array, x._array) for y in others)
 
-    def _saves_what_is_written(self, step: Step) -> bool:
+    def _saves_what_is_written(self, step: LoopStep) -> bool:
         """Whether something saves, or looks at, memory that is written: then a backward pass may refuse, or a view may change."""
         written = {a.operands[0] for a in self._writes.values()} | {("made", self._numbers[i]) for i in self._writes}
         if any(place in written for items in step.appended for place in items):
@@ -512,11 +512,11 @@ class StepsAsLoop:
     def _was_computed(self, x: Tensor) -> bool:
         """Whether an operation has made a tensor with memory of its own."""
         value = self._interpreter.values[id(x)]
-        maker = self._interpreter.maker(value)
+        maker = self._interpreter.producer(value)
         return maker is not None and maker.op.effect is Effect.PURE and x._base is None
 
     # -- the node
-    def run(self, elements: Sequence[Slices], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
+    def run(self, elements: Sequence[SlicedInput], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
         """(what is at the places of `carried` after `count` steps, what they have appended); None where a node could not stand for them:
         then nothing has been recorded."""
         begin = self._interpreter.journal.mark()
@@ -525,20 +525,20 @@ class StepsAsLoop:
             self._interpreter.truncate(begin)
         return left
 
-    def _run(self, elements: Sequence[Slices], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
+    def _run(self, elements: Sequence[SlicedInput], count: int) -> tuple[dict[int, Tensor], list[list[Any]]] | None:
         begins = [*self._begins, *map(self._row_before, self._before)]
-        sliced: dict[Place, Slices] = {("given", k): x for k, x in enumerate(elements)}
+        sliced: dict[StepValue, SlicedInput] = {("given", k): x for k, x in enumerate(elements)}
         for i, distance in self._moving.items():
             a = self._step.nodes[i]
             assert a.position is not None
             base = self._base(a.operands[0])
-            made = Slices(base, a.node.attrs["dim"], a.position + distance, distance)
+            made = SlicedInput(base, a.node.attrs["dim"], a.position + distance, distance)
             sliced["made", self._numbers[i]] = made._replace(window=a.width) if a.is_window else made._replace(width=a.width)
         for k, trailing in self._trailing.items():
             x = sliced[trailing.slice]
             sliced["trailing", k] = x._replace(at=x.at - trailing.steps * x.distance)
         sliced = {place: x._replace(is_tracked=self._kinds[place][1] or not x.base.requires_grad) for place, x in sliced.items()}
-        carried: list[Place] = [("given", k) for k in self.carried]
+        carried: list[StepValue] = [("given", k) for k in self.carried]
         others = dict(self._others)
         known = {*sliced, *carried, *[("given", k) for k in self._trailing]}
         others.update((x, begins[x[1]]) for x in self._read if x[0] == "given" and x not in known)
@@ -558,7 +558,11 @@ class StepsAsLoop:
             return None
         if graph.nodes and not graph.outputs:  # steps that check something, and leave nothing but slices
             return None
-        if not (_are_new(graph, entered) and _apart(list(rows.values()), given) and _is_one(graph, len(carried))):
+        if not (
+            _carried_memory_is_disjoint(graph, entered)
+            and _cotangents_disjoint(list(rows.values()), given)
+            and _backward_is_indivisible(graph, len(carried))
+        ):
             return None
         # Of slices of one tensor, a backward pass comes to that made last first: it has to be the one which later steps reach back to.
         order = sorted(rows, key=lambda place: -rows[place].at if rows[place].distance > 0 else rows[place].at)
@@ -569,7 +573,7 @@ class StepsAsLoop:
         try:
             does_nothing = not graph.nodes and not graph.outputs  # slices are appended as they are
             left = (
-                Left([], [], {})
+                LoopResults([], [], {})
                 if does_nothing
                 else loop_node(graph, entered, [stacked[place] for place in rows], given, count, reverse)
             )
@@ -592,7 +596,7 @@ class StepsAsLoop:
                 stacked[place] = sliced[place].stacked(count)
         appended = self._appended(left, ends, collected, count, reverse, stacked)
         for i, x in written.items():
-            self._write(self._step.nodes[i], x.stacked(count), _turned(next(collected), (x.distance < 0) is not reverse))
+            self._write(self._step.nodes[i], x.stacked(count), _reversed_rows(next(collected), (x.distance < 0) is not reverse))
         return ends, appended
 
     def _row_before(self, row: RowBefore) -> Tensor:
@@ -601,12 +605,12 @@ class StepsAsLoop:
 
     def _appended(
         self,
-        left: Left,
+        left: LoopResults,
         ends: dict[int, Tensor],
         collected: Iterator[Tensor],
         count: int,
         reverse: bool,
-        slices: Mapping[Place, Tensor],
+        slices: Mapping[StepValue, Tensor],
     ) -> list[list[Any]]:
         """What steps have appended to each list, in the order of the steps.  Of what is carried on, that is what came before the steps, but
         for the first, and then what came in the end: so gradients of it arrive before those that the next step has.  slices: those of all
@@ -614,27 +618,29 @@ class StepsAsLoop:
         found: list[list[Any]] = []
         for k, items in enumerate(self._step.appended):
             if items and items[0] in self._slices:
-                found.append([Stacked(slices[items[0]], count)])
+                found.append([StackedItems(slices[items[0]], count)])
                 continue
             if items and self._enters(items[0]):
                 history = left.history[self.carried.index(items[0][1])]
-                found.append([Stacked(_turned(history, reverse), count)])
+                found.append([StackedItems(_reversed_rows(history, reverse), count)])
                 continue
             on = [n for n, j in enumerate(self.carried) if items and self._step.left[j - self._elements] == items[0]]
             if on and self._root(items[0]) == items[0]:
                 start, stop = (0, count - 1) if reverse else (1, count)
                 before = slice_.of(left.history[on[0]], dim=0, start=start, stop=stop, step=1)
-                found.append([Stacked(_turned(before, reverse), count - 1), ends[self.carried[on[0]]]])
+                found.append([StackedItems(_reversed_rows(before, reverse), count - 1), ends[self.carried[on[0]]]])
             else:
-                found.append([Stacked(_turned(next(collected), reverse), count)] if items else [])
+                found.append([StackedItems(_reversed_rows(next(collected), reverse), count)] if items else [])
                 self.collected += [k] if items else []
         return found
 
-    def _write(self, a: Applied, target: Tensor, value: Tensor) -> None:
+    def _write(self, a: StepNode, target: Tensor, value: Tensor) -> None:
         interpreter = self._interpreter
-        interpreter.evaluating(lambda: interpreter.again(a.node, a.node.attrs, (target, value), a.with_grad))
+        interpreter.evaluating(lambda: interpreter.evaluate_node(a.node, a.node.attrs, (target, value), a.with_grad))
 
-    def _body(self, carried: Sequence[Place], sliced: Sequence[Place], shared: Sequence[Place]) -> tuple[Graph, list[Place]]:
+    def _body(
+        self, carried: Sequence[StepValue], sliced: Sequence[StepValue], shared: Sequence[StepValue]
+    ) -> tuple[Graph, list[StepValue]]:
         """(what the step does to what is carried, where it has its inputs from): of slices and of what is shared, what it reads."""
         outputs = [
             ("made", number + k) for a, number in zip(self._step.nodes, self._numbers, strict=True) for k in range(len(a.kind))
@@ -663,7 +669,7 @@ class StepsAsLoop:
         ends: tuple[int, ...] = ()
         for place in [self._step.left[k - self._elements] for k in self.carried]:
             v = ids[place]
-            if self._is_found(place):
+            if self._is_computed_slice(place):
                 copies.append(Node(clone, (v,), (), (copied := next(more),)))
                 kinds[copied] = kinds[v]
                 v = copied
@@ -700,7 +706,7 @@ def _may_be_looped(op: Op) -> bool:
     return op.kind in (Kind.GUARD, Kind.RANDOM) or (op.effect in (Effect.PURE, Effect.VIEW) and op.kind is not Kind.OPAQUE)
 
 
-def _are_new(body: Graph, entered: Sequence[Tensor]) -> bool:
+def _carried_memory_is_disjoint(body: Graph, entered: Sequence[Tensor]) -> bool:
     """Whether what steps carry on are different tensors, row by row in memory that nothing else has, so that copies are as good."""
     carried, roots = body.inputs[: len(entered)], memory_roots(body)
     results = dict.fromkeys(body.outputs)
@@ -714,7 +720,7 @@ def _are_new(body: Graph, entered: Sequence[Tensor]) -> bool:
     return all(v in carried or root not in body.inputs for v, root in zip(results, memory, strict=True))
 
 
-def _apart(rows: Sequence[Slices], others: Sequence[Any]) -> bool:
+def _cotangents_disjoint(rows: Sequence[SlicedInput], others: Sequence[Any]) -> bool:
     """Whether cotangents of what is sliced and shared are added up at different places, those of slices that move alike apart: then those
     that a loop adds as a whole arrive in the order in which its steps would have added them."""
     moving = {(id(x.base), x.dim, x.distance): x.base for x in rows}
@@ -722,7 +728,7 @@ def _apart(rows: Sequence[Slices], others: Sequence[Any]) -> bool:
     return len({(id(target), k) for target, k in places}) == len(places)
 
 
-def _is_one(body: Graph, carried: int) -> bool:
+def _backward_is_indivisible(body: Graph, carried: int) -> bool:
     """Whether a backward pass through steps is one through the loop: from whatever is carried on or collected, it comes to the same carried
     values in all steps but the last two; and of any two passes, from one or the other of these, the second one meets something that the
     first one has freed, as it does where they go through the loop; or nothing is saved, neither by steps nor by the loop."""

@@ -23,11 +23,11 @@ from typing import Any, TypeVar
 from tracejit.autograd.anomaly import go_on
 from tracejit.autograd.tape import next_sequence
 from tracejit.capture import reasons
+from tracejit.capture.call_sites import call_of_program
 from tracejit.capture.defects import does_as_python, guarded_call, is_defect, stop_for_defect
 from tracejit.capture.frame import current
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import concrete
-from tracejit.capture.places import call_of_program
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.recording.entry import Recording
 from tracejit.capture.recording.facts import Earlier, parameters
@@ -37,11 +37,11 @@ from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.capture.tensors import RecordingInterpreter, Watch
 from tracejit.capture.tracebacks import without_handlers as _without_recorder
 from tracejit.core import dtypes
-from tracejit.core.collection import held_back
 from tracejit.core.compiler import disabled_name, is_disabled
+from tracejit.core.garbage_collection import collection_paused
 from tracejit.core.interpreter import pushed_anywhere, state
 from tracejit.core.interrupts import covers_its_entry
-from tracejit.core.own_files import CAPTURE, is_own_code
+from tracejit.core.package_files import CAPTURE, is_own_code
 from tracejit.core.recursion import frames_left, room
 from tracejit.cpython import call_hook
 from tracejit.cpython.size_table import sized_among
@@ -50,10 +50,10 @@ from tracejit.tensor import Tensor
 
 __all__ = [
     "declare_inlined",
-    "hindrance",
     "integers_among",
     "is_recording",
     "record",
+    "recording_obstacle",
     "tensors_among",
     "tensors_and_integers_among",
 ]
@@ -79,7 +79,7 @@ def declare_inlined(cls: type) -> None:
 class Session(Recorder):
     """The recorder of a call, and its watch."""
 
-    def __init__(self, hold: held_back) -> None:
+    def __init__(self, hold: collection_paused) -> None:
         """hold: keeps the garbage collector back while the recording goes on."""
         super().__init__()
         self.frames = call_hook.Watch(self._check)
@@ -97,10 +97,10 @@ class Session(Recorder):
             self.unhook()
             self._releases_late = True
             if not in_handler:
-                self.release_late()
+                self.release_after_handler()
             self._hold.end()  # the program may ask whether the collector is on
 
-    def release_late(self) -> None:
+    def release_after_handler(self) -> None:
         """Between two handlers: what a recording that has stopped still holds may go."""
         if self._releases_late:
             self._releases_late = False
@@ -128,8 +128,8 @@ class Session(Recorder):
             if profiler is not None:  # another thread has set one for all threads
                 self.stop("profiler_active", repr(profiler))
 
-    def settle_made(self, *others: Any) -> None:
-        super().settle_made(*others, *_variables_of_the_program())
+    def release_stand_ins(self, *others: Any) -> None:
+        super().release_stand_ins(*others, *_variables_of_the_program())
 
     @does_as_python
     def unwatched(self, action: Callable[[], Any]) -> Any:
@@ -206,11 +206,11 @@ class Session(Recorder):
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Take note of the function and of what it is given; the arguments as the run sees them."""
         self.root(function)
-        integers, places = self.named(int, args, kwargs, is_shallow)
+        integers, places = self.instances_among(int, args, kwargs, is_shallow)
         self.await_integers(places)
         positional, named = self.arguments(args, kwargs)
         if dynamic:
-            tensors, names = self.named(Tensor, args, kwargs, is_shallow)
+            tensors, names = self.instances_among(Tensor, args, kwargs, is_shallow)
             for tensor, called in zip(tensors, names, strict=True):
                 self.facts.call(tensor, called)
             known = list(zip(integers, places, strict=True))
@@ -248,7 +248,9 @@ class Session(Recorder):
         others = {k: read(a, named.at(k), k) for k, a in kwargs.items()}
         return positional, others
 
-    def named(self, cls: type[T], args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool) -> tuple[list[T], list[str]]:
+    def instances_among(
+        self, cls: type[T], args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool
+    ) -> tuple[list[T], list[str]]:
         """The instances of a class that are arguments, or that these lead to if it is not to be shallow, and what the function calls them,
         whether it has looked at them or not."""
         keys: list[int | str] = [*range(len(args)), *kwargs]
@@ -271,10 +273,10 @@ class Session(Recorder):
         elif attribute is not None and attribute not in module.__dict__:
             self._missing[name, attribute] = self.constant(module.__dict__).has(attribute)
 
-    def let_go(self) -> None:
+    def release_created(self) -> None:
         for condition in self._missing.values():
             self.miss_if(condition)
-        super().let_go()
+        super().release_created()
 
     def imported(self, module: ModuleType, name: str, attribute: str | None) -> None:
         """An import statement bound a module, or one of its attributes, to a local name."""
@@ -317,7 +319,7 @@ def _in_handler(frame: FrameType | None) -> bool:
     return False
 
 
-class _Run:
+class _RecordingScope:
     """What a recording changes in its thread: put back when the block is left.  Assignments in a row are one step, and a call that follows
     them is made; so what `__exit__` does is written out there."""
 
@@ -330,7 +332,7 @@ class _Run:
         self._top = state.top
         self._pushed = False
 
-    def __enter__(self) -> _Run:
+    def __enter__(self) -> _RecordingScope:
         return self
 
     def begin(self) -> None:
@@ -388,7 +390,7 @@ class _Absorbing:
         return True
 
 
-def hindrance(function: Any) -> reasons.Reason | None:
+def recording_obstacle(function: Any) -> reasons.Reason | None:
     """What is known to stand in the way of a recording before `function` has run."""
     if (profiler := call_hook.obstacle()) is not None:
         return reasons.make("profiler_active", repr(profiler))
@@ -468,12 +470,12 @@ def _recorded(
     is_shallow: bool,
 ) -> tuple[Recording, Any]:
     modes = state.grad_enabled, state.autocast
-    hold = held_back()
+    hold = collection_paused()
     session = Session(hold)
     is_settled = False
     try:
         interpreter = RecordingInterpreter(session, next_sequence(), watch)
-        with hold, _Run(session, interpreter) as run:
+        with hold, _RecordingScope(session, interpreter) as run:
             hold.begin()  # finalizers and callbacks of a collection are no part of the program, but would run in the middle of it
             call_hook.forget()
             run.begin()
@@ -490,28 +492,28 @@ def _recorded(
             session.unhook()
             recording = Recording(None)
             with _Absorbing(session):
-                session.let_go()
+                session.release_created()
                 session.sizes.end()
                 branches = session.branches.in_program()
                 recording = replace(finish(session, interpreter, result, modes), branches=branches)
             call_hook.forget()
         refused: list[Any] = []
         with _Absorbing(session):
-            result = session.released(result, refused.append)
-            session.released(None)
-            session.effects.settle_effects()
+            result = session.without_stand_ins(result, refused.append)
+            session.without_stand_ins(None)
+            session.effects.release_stored_objects()
             is_settled = True
         if refused and recording.reason is None:
             recording = Recording(reasons.make("unbuildable", f"{type(refused[0]).__name__} that keeps what is in it"))
         return (recording if session.defect is None else Recording(session.defect)), result
     except BaseException as error:
-        session.settle_made(error)  # which may lead to any of it
+        session.release_stand_ins(error)  # which may lead to any of it
         raise
     finally:
         go_on()
         try:
             if not is_settled:
-                session.released(None)
-                session.effects.settle_effects()
+                session.without_stand_ins(None)
+                session.effects.release_stored_objects()
         finally:
             session.empty()

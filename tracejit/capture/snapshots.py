@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.autograd.tape import DataStorage
-from tracejit.capture.handlers.late import is_late
+from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.inside import DICTIONARIES, SEQUENCES, is_tuple, items_of, parts_of
+from tracejit.capture.nested_places import DICTIONARIES, SEQUENCES, children_of, is_tuple, items_of
 from tracejit.capture.policies import is_heap_type
 from tracejit.capture.recording.journal import NOTHING, Mark, Topic
 from tracejit.core import dtypes
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VALUES",
-    "Same",
+    "IdentityKey",
     "Snapshot",
-    "is_behind",
     "is_constant",
+    "is_stale_view",
     "kind_of",
-    "left_outside",
     "only_computes",
     "only_reads",
+    "outside_effects",
     "reachable_state",
     "snapshot",
 ]
@@ -54,7 +54,7 @@ _MOST: Final = 4096
 """Tokens of a snapshot: who keeps more is not compared."""
 
 
-class Same:
+class IdentityKey:
     """An object, equal to itself alone; it lives as long as this."""
 
     __slots__ = ("held",)
@@ -63,7 +63,7 @@ class Same:
         self.held = held
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.held is other.held
+        return isinstance(other, IdentityKey) and self.held is other.held
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -99,7 +99,7 @@ class Snapshot:
         pairs = zip((*self.containers, *self.tensors), (*before.containers, *before.tensors), strict=False)
         return self.tokens == before.tokens and all(x is y for x, y in pairs)
 
-    def told_from(self, before: Snapshot) -> str:
+    def difference_from(self, before: Snapshot) -> str:
         """What tells this one from another one of the same variables, for a reader; empty where they are alike."""
         place = None
         for one, other in zip(before.tokens, self.tokens, strict=False):
@@ -136,15 +136,15 @@ def snapshot(
         return "what the loop goes through has a state that does not show"
     for name, value in variables.items():
         walk.tokens.append(name)
-        if is_late(value):
-            walk.tokens.append(Same(value))
+        if is_post_program(value):
+            walk.tokens.append(IdentityKey(value))
         elif not walk.visit(value, False):
             return f"{name!r} holds something whose state does not show (an iterator, an object of C code, one with a __del__)"
     walk.tokens.append(_AROUND)
     for value in around:
         if not walk.visit(value, True):
             return "what the call has put outside has a state that does not show"
-    walk.tokens += map(Same, states)
+    walk.tokens += map(IdentityKey, states)
     return Snapshot(walk.tokens, [*walk.tensors, *states], walk.held, walk.containers)
 
 
@@ -184,26 +184,26 @@ class _Walk:
             tokens.append((cls, repr(x)))
             return []
         if is_symbolic(x):  # the same number is the same, whenever it was computed
-            number = None if x._late is None or not self._takes_numbers else x._late.carried()
+            number = None if x._late is None or not self._takes_numbers else x._late.carried_tensor()
             if number is None:
-                tokens.append(Same(x) if x._late is not None else (cls, x._name))
+                tokens.append(IdentityKey(x) if x._late is not None else (cls, x._name))
                 return []
             tokens.append((cls, type(x._value)))
             return [(number, held)]
         if self._recorder.is_outside(x) or is_constant(x):
-            tokens.append(Same(x))
+            tokens.append(IdentityKey(x))
             return []
         if isinstance(x, Tensor):
             return self._entered_tensor(x, held)
         if id(x) in self._apart:
             self._apart[id(x)] += 1
-            tokens.append(Same(x))
+            tokens.append(IdentityKey(x))
             return [] if self._apart[id(x)] == 1 and not held else None
         known = self._seen.get(id(x))
         is_immutable = cls is Size or is_tuple(x)
         tokens.append((cls, known))
         if held and not is_immutable:
-            tokens.append(Same(x))
+            tokens.append(IdentityKey(x))
         if known is not None:
             return [(y, True) for y in items_of(self._recorder, x)] if is_immutable and held else []
         self._seen[id(x)] = len(self._seen)
@@ -213,21 +213,21 @@ class _Walk:
         if cls is set or cls is frozenset:
             tokens.append({(type(y), repr(y)) for y in x})
             return [] if all(type(y) in VALUES for y in x) else None
-        if id(cls) in self._recorder.made_here:  # what is in the class may change, too
+        if id(cls) in self._recorder.created:  # what is in the class may change, too
             return None
-        if (parts := parts_of(self._recorder, x)) is not None:
+        if (parts := children_of(self._recorder, x)) is not None:
             self.containers.append(x)
             found = [(y, False) for _, y in parts]
             if cls in SEQUENCES:
                 tokens.append((len(x), getattr(x, "maxlen", None)))
             elif cls in DICTIONARIES:
-                tokens.append([(type(key), repr(key)) if type(key) in VALUES else Same(key) for key in x])
+                tokens.append([(type(key), repr(key)) if type(key) in VALUES else IdentityKey(key) for key in x])
                 found += [(key, True) for key in x if type(key) not in VALUES]
                 found.append((getattr(x, "default_factory", None), True))
             else:
                 tokens.append([name for (name, _), _ in parts])
             return found
-        tokens.append(Same(x))
+        tokens.append(IdentityKey(x))
         if cls is types.MethodType:
             return [(x.__func__, True), (x.__self__, True)]
         return self._entered_function(x) if cls is types.FunctionType else None
@@ -266,25 +266,25 @@ class _Walk:
 def reachable_state(recorder: Recorder, functions: Sequence[Any]) -> Snapshot | None:
     """What functions find in the variables around them, and what the call has put outside; None where that has a state which does not
     show."""
-    found = snapshot(recorder, (), {}, (*functions, *left_outside(recorder)), ())
+    found = snapshot(recorder, (), {}, (*functions, *outside_effects(recorder)), ())
     return None if isinstance(found, str) else found
 
 
 def kind_of(x: Tensor) -> tuple[Any, ...]:
     """What there is to know of a tensor, but for its contents and for other objects that it leads to."""
     node = x._node
-    place = type(node), getattr(node, "op", None), x._index, is_behind(x)
+    place = type(node), getattr(node, "op", None), x._index, is_stale_view(x)
     shares_data = type(x._storage) is DataStorage  # others have one once something has saved them
     return (type(x), x._aval, x._array.strides, x._requires_grad, shares_data, *place)
 
 
-def is_behind(x: Tensor) -> bool:
+def is_stale_view(x: Tensor) -> bool:
     """Whether `x` is a view whose root has been written to: it gets its place on the tape when it is used next, not by being looked at."""
     base = x._base
     return base is not None and base._storage is not None and x._seen != base._storage.version
 
 
-def left_outside(recorder: Recorder, apart: Collection[int] = ()) -> list[Any]:
+def outside_effects(recorder: Recorder, apart: Collection[int] = ()) -> list[Any]:
     """What the call has put outside so far, but for some stores, by their positions among the effects."""
     effects = [effect for k, effect in enumerate(recorder.effects.in_order) if k not in apart]
     given = [x for effect in effects for x in (*getattr(effect, "arguments", ()), *getattr(effect, "keywords", {}).values())]

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tracejit.autograd.tape import DataStorage
+from tracejit.capture.call_sites import user_line
 from tracejit.capture.earlier_graph import EarlierGraph
 from tracejit.capture.handlers.effects import DataStore
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import plain
-from tracejit.capture.places import user_line
 from tracejit.capture.recording.journal import Mark, Topic, Variable
 from tracejit.core.aval import Aval, ScalarAval, aval_of
 from tracejit.core.dtypes import FROM_NUMPY
@@ -38,7 +38,7 @@ _BECOMING_VIEWS = frozenset({"unsqueeze_", "squeeze_", "transpose_", "t_", "swap
 
 
 @dataclass(slots=True)
-class _Made:
+class _WrittenCache:
     """What nodes have made and written to: so many of them have been looked at, the last of them being `last`.
 
     makers: the node of each value.  roots: of views and versions, the values that own their memory.  written: those of what was written
@@ -88,7 +88,7 @@ class StateRecorder(Interpreter):
         self.switched: dict[int, tuple[Tensor, int, int]] = (
             journal.dictionary()
         )  # outside leaves whose requires_grad was changed; value ids before and after
-        self._makers = _Made()
+        self._makers = _WrittenCache()
         # Outside tensors whose .data was assigned, the value that each was before, if it was any, and how many nodes there were.
         self.rebound: dict[int, tuple[Tensor, int | None, int]] = journal.dictionary()
         self.hooks_read: set[int] = journal.set()  # outside leaves whose hooks have run, and are guarded
@@ -216,7 +216,7 @@ class StateRecorder(Interpreter):
         """A tensor of the program's own begins, or ends, to be a leaf that requires grad.  What it was computed from gets no gradient
         by way of it: from here on it is a value of its own."""
         value = self.values[id(tensor)]
-        made = self.maker(value)
+        made = self.producer(value)
         if made is None or made.op.kind is not Kind.CREATION:
             self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
         if requires:
@@ -311,10 +311,10 @@ class StateRecorder(Interpreter):
         """Whether the call has written to the memory of an array from outside."""
         return any(np.may_share_memory(tensor._array, array) for tensor in self._written_tensors())
 
-    def _looked_through(self) -> _Made:
+    def _looked_through(self) -> _WrittenCache:
         known = self._makers
         if known.nodes and (len(self.nodes) < known.nodes or self.nodes[known.nodes - 1] is not known.last):
-            known = self._makers = _Made()
+            known = self._makers = _WrittenCache()
         for node in self.nodes[known.nodes :]:
             known.makers.update(dict.fromkeys(node.outputs, node))
             if node.op.kind in (Kind.VIEW, Kind.WRITE):
@@ -325,7 +325,7 @@ class StateRecorder(Interpreter):
             known.nodes, known.last = known.nodes + 1, node
         return known
 
-    def maker(self, value: int) -> Node | None:
+    def producer(self, value: int) -> Node | None:
         """The node that made a value; None for inputs."""
         return self._looked_through().makers.get(value)
 
@@ -338,18 +338,20 @@ class StateRecorder(Interpreter):
     def call(self, function: Any, *arguments: Any) -> Any:
         recorder = self.recorder
         return (
-            function(*arguments) if recorder.stopped else recorder.contents.settled(recorder.calls.call(function, arguments, {}))
+            function(*arguments)
+            if recorder.stopped
+            else recorder.contents.concrete_contents(recorder.calls.call(function, arguments, {}))
         )
 
     def built(self, value: Any) -> Any:
-        return value if self.recorder.stopped else self.recorder.made(value)
+        return value if self.recorder.stopped else self.recorder.mark_created(value)
 
     def call_method(self, owner: Any, name: str, *arguments: Any) -> Any:
         recorder = self.recorder
         if recorder.stopped:
             return state.base.call_method(owner, name, *map(plain, arguments))
-        given = tuple([a if isinstance(a, Tensor) else recorder.made(a) for a in arguments])
-        return recorder.contents.settled(recorder.calls.call(recorder.attributes.get_attribute(owner, name), given, {}))
+        given = tuple([a if isinstance(a, Tensor) else recorder.mark_created(a) for a in arguments])
+        return recorder.contents.concrete_contents(recorder.calls.call(recorder.attributes.get_attribute(owner, name), given, {}))
 
     def _place(self, node: Any, outputs: tuple[Any, ...]) -> None:
         """`outputs` have got their places at a node with a backward pass of its own."""
@@ -393,8 +395,8 @@ class StateRecorder(Interpreter):
         elif event == "own backward":
             self.own_backward = details[0].__name__
             recorder.attributes.lookup(details[0], "setup_context")
-            if recorder.is_made(details[0]):
-                recorder.made(details[0]._node_class())
+            if recorder.is_created(details[0]):
+                recorder.mark_created(details[0]._node_class())
         elif event == "placed":
             self._place(*details)
         elif event == "hooks of a leaf run":

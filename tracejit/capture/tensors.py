@@ -17,16 +17,16 @@ import numpy as np
 
 from tracejit.autograd.tape import DataStorage, OpNode
 from tracejit.autograd.views import Chain, ViewWriteNode, is_undone_by_operations
-from tracejit.capture import rolling, while_loops
+from tracejit.capture import library_loops, while_loops
+from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import RAISED, guarded_interpreter
 from tracejit.capture.handlers.effects import GradStore
-from tracejit.capture.handlers.late import MOST_ELEMENTS, is_late
+from tracejit.capture.handlers.post_program import MOST_ELEMENTS, is_post_program
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, is_truth, plain
-from tracejit.capture.places import user_line
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, is_symbolic_bool, plain
 from tracejit.capture.recording.journal import Variable
 from tracejit.capture.tensor_state import StateRecorder
-from tracejit.capture.unrolled import Unrolled
+from tracejit.capture.unrolled_items import UnrolledItems
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER, DType, float32, float64, int64
 from tracejit.core.interpreter import Interpreter, state
@@ -45,7 +45,7 @@ from tracejit.ops.indexing import row_places
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, select
 from tracejit.ops.public.random import default_generator
-from tracejit.replay.ir import Every, Name, Not
+from tracejit.replay.ir import And, Name, Not
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
@@ -85,9 +85,9 @@ class RecordingInterpreter(StateRecorder):
         self._watch = watch
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> a number that it stands for
-        self.taken_out: set[int] = set()  # values of items that were taken out of a piece in a list (listed.py)
-        self.unrolled: list[Unrolled] = []  # steps that nodes stand for, and that may have to be made anew
-        self.left_out = 0  # how many steps of loops did not run (repeating.py)
+        self.taken_out: set[int] = set()  # values of items that were taken out of a piece in a list (list_reads.py)
+        self.unrolled: list[UnrolledItems] = []  # steps that nodes stand for, and that may have to be made anew
+        self.left_out = 0  # how many steps of loops did not run (loop_recogniser.py)
         self.remarks: list[str] = []  # why a `while_loop` is no node (while_loops.py)
         recorder.program = self
         # At which places views look, with the version of the memory that they look at.
@@ -111,7 +111,7 @@ class RecordingInterpreter(StateRecorder):
             low, high = bounds
             if not low <= number._value <= high:
                 return self._literal(concrete(number), bounds)
-            self.recorder.miss_if(Not(Every((number._name.compared(">=", low), number._name.compared("<=", high)))))
+            self.recorder.miss_if(Not(And((number._name.compared(">=", low), number._name.compared("<=", high)))))
         value = self.scalars.get(number._name)
         if value is None:
             value = self.scalars[number._name] = self._fresh(ScalarAval(type(number._value)))
@@ -129,9 +129,9 @@ class RecordingInterpreter(StateRecorder):
             if value is None:
                 self.recorder.stop("tensor_origin", f"operand of {op.name}")
             return value
-        if is_late(operand):
+        if is_post_program(operand):
             return self.value_of(self.recorder.in_program.as_position(operand))
-        if is_truth(operand):
+        if is_symbolic_bool(operand):
             return self._literal(concrete(operand), bounds)
         if is_symbolic(operand):
             return self._scalar(operand, bounds)
@@ -159,11 +159,11 @@ class RecordingInterpreter(StateRecorder):
         )  # as mostly: then nothing below is of numbers
         all_plain = all_tensors or kinds <= _PLAIN  # nor of numbers that are none of Python's own
         if not all_plain:
-            if any(map(is_late, operands)):
-                operands = tuple([recorder.leaving.before(x) if is_late(x) else x for x in operands])
+            if any(map(is_post_program, operands)):
+                operands = tuple([recorder.extracted_numbers.for_tensor_work(x) if is_post_program(x) else x for x in operands])
                 if (
                     "uniform" in op.traits
-                    and is_late(operands[0])
+                    and is_post_program(operands[0])
                     and (made := self._full_of_late(operands[0], attributes)) is not None
                 ):
                     return made
@@ -283,13 +283,15 @@ class RecordingInterpreter(StateRecorder):
         elementwise primitives that one function of NumPy evaluates: that has no way of its own for numbers.  Positions stay what they are,
         since views are the same wherever they look."""
         if "place operand" in (op.region or op).traits:
-            return tuple([concrete(x) if is_late(x) and not self.recorder.in_program.is_position(x) else x for x in operands])
+            return tuple(
+                [concrete(x) if is_post_program(x) and not self.recorder.in_program.is_position(x) else x for x in operands]
+            )
         promoted = operands[1:] if "condition first" in op.traits else operands
         dtypes = {FROM_NUMPY[x._array.dtype] for x in promoted if isinstance(x, Tensor)}
         dtype = dtypes.pop() if len(dtypes) == 1 else None
         if not ((op.is_plain and op.ufunc) or "condition first" in op.traits) or dtype not in (float32, float64):
-            return tuple([concrete(x) if is_late(x) else x for x in operands])
-        return tuple([self.recorder.in_program.as_operand(x, dtype) if is_late(x) else x for x in operands])
+            return tuple([concrete(x) if is_post_program(x) else x for x in operands])
+        return tuple([self.recorder.in_program.as_operand(x, dtype) if is_post_program(x) else x for x in operands])
 
     def _full_of_late(self, number: Any, attributes: Mapping[str, Any]) -> Any:
         """A tensor full of a number that is known only after the program; None where its value has to be guarded."""
@@ -298,7 +300,7 @@ class RecordingInterpreter(StateRecorder):
         if dtype in (float32, float64):
             value = self.recorder.in_program.as_operand(number, dtype)
         elif dtype is int64 and type(number._value) is int:
-            value = number._late.in_program()
+            value = number._late.program_tensor()
             value = None if value is None else self.bind(REGISTRY["reshape"], (value,), {"shape": ()})
         if not isinstance(value, Tensor):
             return None
@@ -334,7 +336,8 @@ class RecordingInterpreter(StateRecorder):
         return recorder.line
 
     def evaluating(self, action: Callable[[], Any]) -> Any:
-        """Do something that evaluates operations by `again` alone, and runs no code of the program; grad mode is what it was afterwards."""
+        """Do something that evaluates operations by `evaluate_node` alone, and runs no code of the program; grad mode is what it was
+        afterwards."""
         grad_enabled = state.grad_enabled
         try:
             return self.recorder.unwatched(action)
@@ -368,7 +371,9 @@ class RecordingInterpreter(StateRecorder):
             found.append(row)
         return found
 
-    def again(self, node: Node, attributes: Mapping[str, Any], operands: Sequence[Any], grad_enabled: bool) -> tuple[Tensor, ...]:
+    def evaluate_node(
+        self, node: Node, attributes: Mapping[str, Any], operands: Sequence[Any], grad_enabled: bool
+    ) -> tuple[Tensor, ...]:
         """What the operation of `node` makes of other operands, tensors and numbers in the places of its values; it is appended, too.
         attributes: the node's."""
         state.grad_enabled = grad_enabled
@@ -504,7 +509,7 @@ class RecordingInterpreter(StateRecorder):
     def is_row_major(self, tensor: Tensor) -> bool:
         """Whether a tensor lies row by row in memory of its own, whatever sizes it has."""
         value = self.values.get(id(tensor))
-        maker = None if value is None else self.maker(value)
+        maker = None if value is None else self.producer(value)
         is_own = id(tensor) not in self.recorder.sizes.strides if maker is None else maker.op.kind not in (Kind.VIEW, Kind.WRITE)
         return is_own and tensor._array.flags.c_contiguous
 
@@ -513,7 +518,7 @@ class RecordingInterpreter(StateRecorder):
         of views of such.  None where they do not: then nothing is known of other sizes.  value: the tensor as it was.  exact: whether those
         that no element sees count, of dimensions of one element."""
         value = self.values.get(id(tensor)) if value is None else value
-        maker = None if value is None else self.maker(value)
+        maker = None if value is None else self.producer(value)
         key = value, exact
         if maker is None or self._known_strides.get(key, (None,))[0] is not maker:
             found = self._found_strides(tensor, value, maker, exact)
@@ -597,7 +602,7 @@ class RecordingInterpreter(StateRecorder):
     def _views_of(self, value: int) -> Chain | None:
         """The views that lead from the root of a view to it; None where one looks at a place that is no number of the recording."""
         steps: list[Any] = []
-        maker = self.maker(value)
+        maker = self.producer(value)
         while maker is not None and maker.op.kind in (Kind.VIEW, Kind.WRITE):
             base, *others = maker.operands
             if maker.op.kind is Kind.VIEW and maker.op is not detach:
@@ -605,17 +610,17 @@ class RecordingInterpreter(StateRecorder):
                     return None
                 numbers = [x.value if isinstance(x, Literal) else self.numbers[x] if type(x) is int else x for x in others]
                 steps.append((maker.op, tuple(numbers), maker.attrs))
-            maker = self.maker(base)  # type: ignore[arg-type]
+            maker = self.producer(base)  # type: ignore[arg-type]
         return tuple(steps[::-1])
 
-    def repeated(
+    def run_scan(
         self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool, shared: list[Any] | None = None
     ) -> Any:
         own = step if shared is None else lambda on, slices: step(on, slices, shared)
-        return rolling.repeated(self, own, carried, sliced, count, reverse)
+        return library_loops.record_scan(self, own, carried, sliced, count, reverse)
 
-    def iterated(self, condition: Any, step: Any, carried: list[Any]) -> Any:
-        return while_loops.iterated(self, condition, step, carried)
+    def run_while_loop(self, condition: Any, step: Any, carried: list[Any]) -> Any:
+        return while_loops.record_while_loop(self, condition, step, carried)
 
     # -- values leave the world of tensors
     def take(self, tensor: Tensor) -> Any:
@@ -631,7 +636,7 @@ class RecordingInterpreter(StateRecorder):
         return value
 
     def take_number(self, tensor: Tensor) -> Any:
-        """A number that leaves: it is known when the program has run (leaving.py)."""
+        """A number that leaves: it is known when the program has run (extracted_numbers.py)."""
         value = state.base.take(tensor)
         recorder = self.recorder
         if recorder.stopped:
@@ -639,7 +644,9 @@ class RecordingInterpreter(StateRecorder):
         operand = self.value_of(tensor)
         if operand is None or type(value) is bool:
             return self.take(tensor)
-        return recorder.leaving.define_element(self._kept(operand, tensor, float64 if type(value) is float else int64), value)
+        return recorder.extracted_numbers.define_element(
+            self._kept(operand, tensor, float64 if type(value) is float else int64), value
+        )
 
     def take_numbers(self, tensor: Tensor) -> Any:
         self.recorder.sizes.pin(tensor)
@@ -647,7 +654,9 @@ class RecordingInterpreter(StateRecorder):
         operand = None if recorder.stopped or array.dtype.kind == "b" or array.size > MOST_ELEMENTS else self.value_of(tensor)
         if operand is None:
             return self.take_list(tensor).tolist()
-        return recorder.leaving.define_elements(self._kept(operand, tensor, int64 if array.dtype.kind in "iu" else float64))
+        return recorder.extracted_numbers.define_elements(
+            self._kept(operand, tensor, int64 if array.dtype.kind in "iu" else float64)
+        )
 
     def place_of_slice(self, tensor: Tensor, dim: int, start: Any, stop: Any, length: Any = None) -> tuple[Any, Any] | None:
         return self.recorder.containers.place_of_slice(tensor, dim, start, stop, length)
@@ -664,7 +673,7 @@ class RecordingInterpreter(StateRecorder):
 
     def share_array(self, array: Any, canonical: Any) -> Any:
         recorder = self.recorder
-        if recorder.stopped or not recorder.arrays.let_go_of(array):
+        if recorder.stopped or not recorder.arrays.forget_contents(array):
             recorder.stop("tensor_state", "a tensor on the memory of an array")
             return state.base.share_array(array, canonical)
         made = state.base.share_array(array, canonical)
@@ -674,7 +683,7 @@ class RecordingInterpreter(StateRecorder):
     def warn(self, message: str) -> None:
         self.recorder.printing.warned(message)
 
-    def kept(self, tensor: Tensor) -> Tensor | None:
+    def copy_of_contents(self, tensor: Tensor) -> Tensor | None:
         """A tensor of the recording's own, which holds what `tensor` holds now.  None for one of unknown origin: the recording stops."""
         operand = self.value_of(tensor)
         if operand is None:

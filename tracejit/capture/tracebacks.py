@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from tracejit.core.own_files import CAPTURE, own_file, own_folder
+from tracejit.core.package_files import CAPTURE, own_file, own_folder
 
 __all__ = ["COMPILER", "without_dispatch", "without_handlers"]
 
@@ -13,7 +13,7 @@ _FOLDERS = (
 )  # fmt: skip
 COMPILER = (
     *map(own_folder, _FOLDERS),
-    *[own_file("core", f"{part}.py") for part in ("aside", "collection", "interrupts", "locks")],
+    *[own_file("core", f"{part}.py") for part in ("uninterrupted", "garbage_collection", "interrupts", "locks")],
     "<tracejit ",
 )
 """Where code stands that an eager call does not run."""

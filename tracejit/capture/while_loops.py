@@ -1,4 +1,4 @@
-"""Loops that the library runs for the program while something holds (`while_loop`) as loops of the graph: rolling.py says how.
+"""Loops that the library runs for the program while something holds (`while_loop`) as loops of the graph: library_loops.py says how.
 
 The node is one of another kind (WHILE), since the program finds how many steps there are; the condition belongs to the step
 before. So it is one only where two steps were enough, and where nothing that they carry on requires grad: what a backward pass needs of
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tracejit.capture.places import user_line
+from tracejit.capture.call_sites import user_line
+from tracejit.capture.library_loops import shared_operands, signature_of, takes_own_gradients
 from tracejit.capture.recording.journal import Mark, Topic
-from tracejit.capture.rolling import shared_operands, signature_of, takes_own_gradients
 from tracejit.capture.snapshots import Snapshot, only_computes, only_reads, reachable_state
 from tracejit.core.dtypes import bool_
 from tracejit.ir.graph import Body, Graph
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["iterated"]
+__all__ = ["record_while_loop"]
 
 MOST: Final = 8
 """Steps of a `while_loop` among which two have to do the same."""
@@ -41,7 +41,7 @@ _DIFFER: Final = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Place:
+class _LoopStart:
     """Where a run of equal steps may begin: before the guard on the condition `test` of its first step.  mark: of the journal.  values,
     statements: how many of the recording there were.  gradients, leaves: how many of both it had counted.  known: what the functions
     found."""
@@ -55,7 +55,7 @@ class _Place:
     leaves: int
     known: Snapshot | None
 
-    def has_lost_nothing(self, now: _Place, recorder: Recorder) -> bool:
+    def has_lost_nothing(self, now: _LoopStart, recorder: Recorder) -> bool:
         """Whether steps since then have done nothing besides their nodes, but for reading."""
         if self.known is None or now.known is None:
             return False
@@ -63,7 +63,7 @@ class _Place:
         return same and only_reads(recorder.prologue[self.statements :])
 
 
-def iterated(
+def record_while_loop(
     interpreter: RecordingInterpreter,
     condition: Callable[[list[Any]], Any],
     step: Callable[[list[Any]], list[Any]],
@@ -80,7 +80,7 @@ def iterated(
             value = value if value.dtype is bool_ else cast.of(value, dtype=bool_)
         return value
 
-    def place() -> _Place:
+    def place() -> _LoopStart:
         counts = (
             recorder.journal.mark(),
             len(interpreter.avals),
@@ -88,10 +88,10 @@ def iterated(
             interpreter.gradients,
             len(interpreter.leaves),
         )
-        return _Place(carried, test, *counts, reachable_state(recorder, (condition, step)))
+        return _LoopStart(carried, test, *counts, reachable_state(recorder, (condition, step)))
 
     test = tested(carried)
-    steps, signature, why = 0, None, _never(carried, test)
+    steps, signature, why = 0, None, _obstacle(carried, test)
     for x in () if why or recorder.stopped else carried:
         interpreter.value_of(x)  # an operand, whether steps use it or not
     entry = begin = last = place()
@@ -109,7 +109,7 @@ def iterated(
             takes_own = (first.gradients, first.leaves) == (now.gradients, now.leaves) or takes_own_gradients(
                 carried, interpreter.leaves[first.leaves :], first.values
             )
-            is_alike = takes_own and _lie_alike(first.carried, before, carried)
+            is_alike = takes_own and _have_same_layout(first.carried, before, carried)
             if is_alike and isinstance(test, Tensor) and first.has_lost_nothing(now, recorder):
                 made = signature_of(interpreter, interpreter.nodes[at:], before, [], carried, [test], first.values)
             if made is not None and (first is last or signature is None or signature == made[0]):
@@ -117,13 +117,17 @@ def iterated(
             signature = None
         if made is None:
             begin, signature = now, None
-        elif signature is not None and only_computes(recorder, last.mark) and _is_settled(interpreter, begin, before, carried):
+        elif (
+            signature is not None
+            and only_computes(recorder, last.mark)
+            and _carries_same_objects(interpreter, begin, before, carried)
+        ):
             why = _gradient(interpreter, begin.carried, carried)
             if not why:
                 # What the steps before it have made may be elsewhere, too: then the loop is left with something of its own.
                 kept = begin.mark.nodes + (begin is not entry)  # the guard is the first node after that place
                 graph, shared = made[1]
-                return _while(interpreter, begin, carried, graph, shared, replace(begin.mark, nodes=kept))
+                return _emit_while_loop(interpreter, begin, carried, graph, shared, replace(begin.mark, nodes=kept))
         else:
             begin, signature = first, made[0]
         last = now
@@ -135,7 +139,7 @@ def iterated(
     return carried
 
 
-def _never(carried: Sequence[Any], test: Any) -> str:
+def _obstacle(carried: Sequence[Any], test: Any) -> str:
     """Why a `while_loop` is no node, whatever its steps do."""
     numbers = [type(x).__name__ for x in carried if not isinstance(x, Tensor)]
     if numbers:
@@ -143,7 +147,7 @@ def _never(carried: Sequence[Any], test: Any) -> str:
     return "" if isinstance(test, Tensor) else f"its condition is no tensor ({type(test).__name__})"
 
 
-def _lie_alike(*steps: Sequence[Any]) -> bool:
+def _have_same_layout(*steps: Sequence[Any]) -> bool:
     """Whether what is carried between steps, from the first of them on, lies in memory row by row, and has nothing but contents: so it does
     not tell how many steps there were.  What is carried on as it is stays the object that it is."""
     for entered, *others in zip(*steps, strict=True):
@@ -157,7 +161,9 @@ def _is_plain(array: np.ndarray[Any, Any]) -> bool:
     return array.strides == np.empty(array.shape, array.dtype).strides
 
 
-def _is_settled(interpreter: RecordingInterpreter, begin: _Place, before: Sequence[Any], carried: Sequence[Any]) -> bool:
+def _carries_same_objects(
+    interpreter: RecordingInterpreter, begin: _LoopStart, before: Sequence[Any], carried: Sequence[Any]
+) -> bool:
     """Whether the last step has found at each place the object that it leaves there, or one that a step has made, and leaves one that a
     step has made; so the next step finds the like."""
     if len(set(map(id, carried))) < len(carried):
@@ -174,8 +180,8 @@ def _gradient(interpreter: RecordingInterpreter, entered: Sequence[Any], carried
     return "what it carries on requires grad, and a backward pass needs what each step has made" if marked else ""
 
 
-def _while(
-    interpreter: RecordingInterpreter, begin: _Place, carried: Sequence[Any], graph: Graph, shared: Sequence[int], kept: Mark
+def _emit_while_loop(
+    interpreter: RecordingInterpreter, begin: _LoopStart, carried: Sequence[Any], graph: Graph, shared: Sequence[int], kept: Mark
 ) -> list[Any]:
     """One node in the place of those from `begin` on.  kept: what comes before it."""
     go = graph.outputs[-1]

@@ -26,10 +26,10 @@ import numpy as np
 from tracejit.autograd.compiled import NOTHING_FREED, Call, CompiledNode
 from tracejit.autograd.tape import mark_written
 from tracejit.compiled.hot_entry import machine_function
-from tracejit.compiled.placing import new_tensor
+from tracejit.compiled.tape_edges import new_tensor
 from tracejit.config import config
-from tracejit.core.aside import begun
 from tracejit.core.interpreter import state
+from tracejit.core.uninterrupted import start_work
 from tracejit.cpython.functions import Untranslatable
 from tracejit.lowering.lowered import Output
 from tracejit.replay import python
@@ -39,17 +39,17 @@ from tracejit.replay.ir import (
     Evaluate,
     Expr,
     Function,
-    Increase,
+    If,
+    Increment,
     Item,
     Miss,
     Name,
+    Notify,
     Return,
     SetAttribute,
     Statement,
-    Tell,
     TupleOf,
     Unpack,
-    When,
     tuple_of,
 )
 from tracejit.runtime.program import Program
@@ -65,7 +65,7 @@ _GIVEN: Final = (
     *[Define(name, Name("args").at(k)) for k, name in enumerate(("node", "cotangents", "retain"))],
     Miss(_NODE.type().is_not(Name("CompiledNode")).otherwise(_NODE.get("freed").is_not(Name("NOTHING_FREED")))),
 )
-_PROMOTE: Final = Tell(Name("promote").call(), Name("served").at(0).compared("==", Name("hot")))
+_PROMOTE: Final = Notify(Name("promote").call(), Name("served").at(0).compared("==", Name("hot")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ def make(
         return never  # others may have the arrays
     before = [*_GIVEN, *(_leaves(node) if to_leaves else []), *_unchanged(node), *_operands(work, node)]
     counted = [
-        Increase(Item(Name("served"), Constant(0)), 1),
-        Increase(Item(Name("counter"), Constant(3)), work.program.machine_calls),
+        Increment(Item(Name("served"), Constant(0)), 1),
+        Increment(Item(Name("counter"), Constant(3)), work.program.machine_calls),
     ]
     body = (_PROMOTE, fragment.run, *counted, *_results(work, fragment.results, to_leaves))
     function = Function(("*args",), tuple(before), body, Constant(False), catches=False)
@@ -138,7 +138,7 @@ def make(
 
     def promote() -> None:
         served[0] += 1  # nobody asks again
-        translation = begun(translate, patience(), lambda: served.__setitem__(0, 0))
+        translation = start_work(translate, patience(), lambda: served.__setitem__(0, 0))
         if config.verify and translation.finished:
             translation.outcome().result()
 
@@ -192,7 +192,7 @@ def _release(work: Pass) -> list[Statement]:
         return []
     dropped = [("slab", Constant(None)), ("tensors", TupleOf(())), ("arrays", TupleOf(()))] if work.is_last else []
     changes = [SetAttribute(_NODE, name, value) for name, value in (("freed", Name("freed")), *dropped)]
-    return [When(Name("retain").is_same(False), tuple(changes))]
+    return [If(Name("retain").is_same(False), tuple(changes))]
 
 
 def _results(work: Pass, results: Sequence[Expr], to_leaves: bool) -> list[Statement]:
@@ -210,9 +210,9 @@ def _results(work: Pass, results: Sequence[Expr], to_leaves: bool) -> list[State
         storage, memory = before.get("_storage"), before.get("_array")
         marked = Evaluate(Name("mark_written").call(tuple_of(storage)))
         added = Evaluate(Name("quietly").call(Name("add"), memory, array, memory))
-        statements.append(When(before.is_not(None), (When(storage.is_not(None), (marked,)), added)))
+        statements.append(If(before.is_not(None), (If(storage.is_not(None), (marked,)), added)))
     statements += _release(work)
     for i, array in arrays.items():
         given = SetAttribute(Name(f"l{i}"), "_grad", Name(f"g{i}"))
-        statements += [*new_tensor(f"g{i}", array), When(Name(f"p{i}").is_same(None), (given,))]
+        statements += [*new_tensor(f"g{i}", array), If(Name(f"p{i}").is_same(None), (given,))]
     return [*statements, Return(Constant(True))]

@@ -25,7 +25,7 @@ from tracejit.capture.tracebacks import without_dispatch
 from tracejit.compiled.accounts import Accounts
 from tracejit.compiled.bridges import BridgeLinker
 from tracejit.compiled.diagnostics import Diagnostics
-from tracejit.compiled.dispatch import FALLBACK, OWNER, dispatching, leaving, nothing_recorded
+from tracejit.compiled.dispatch import FALLBACK, OWNER, dispatch_function, exit_handler, nothing_recorded
 from tracejit.compiled.options import CompileWait, Options
 from tracejit.compiled.path_table import PathTable, StateHandlers
 from tracejit.compiled.promotion import Promoter
@@ -93,8 +93,8 @@ class CompiledFunction(_Partial[P, R]):
                 slots,
                 pushed_anywhere,
                 Exit,
-                leaving(slots),
-                dispatching(slots),
+                exit_handler(slots),
+                dispatch_function(slots),
                 without_dispatch,
                 accounts.resting_calls,
                 Tensor,
@@ -153,7 +153,7 @@ class CompiledFunction(_Partial[P, R]):
             diagnostics.stats,
             table.entries,
             diagnostics.reasons,
-            diagnostics.partings.foremost(),
+            diagnostics.divergences.foremost(),
             table.is_full(),
             self._driver.pending is not None,
             table.symbolic.describe(),

@@ -7,7 +7,7 @@ from typing import Any
 from tracejit.capture.reasons import Reason
 from tracejit.compiled.accounts import Accounts
 from tracejit.report.debug import eager_reason
-from tracejit.report.partings import Partings
+from tracejit.report.divergences import Divergences
 from tracejit.report.performance import Advice
 from tracejit.report.stats import Stats
 
@@ -20,13 +20,13 @@ class Diagnostics:
     """reasons: why calls ran eagerly, and how often a recording ended so.  partings: the guards at which paths part.  advice: the warning
     that the function gives once."""
 
-    __slots__ = ("_function", "advice", "partings", "reasons", "stats")
+    __slots__ = ("_function", "advice", "divergences", "reasons", "stats")
 
     def __init__(self, function: Any, accounts: Accounts) -> None:
         self._function = function
         self.stats = Stats(accounts)
         self.reasons: dict[Reason, int] = {}
-        self.partings = Partings()
+        self.divergences = Divergences()
         self.advice = Advice(function)
 
     @property
@@ -43,6 +43,6 @@ class Diagnostics:
     def clear(self) -> None:
         """As if the function had not been called yet."""
         self.advice.clear()
-        self.partings.clear()
+        self.divergences.clear()
         self.reasons = {}
         self.stats.reset()

@@ -16,7 +16,7 @@ from tracejit.config import config, watch
 from tracejit.core.interpreter import ask_always, pushed_anywhere, state
 from tracejit.cpython.dispatcher import UNSERVED
 
-__all__ = ["FALLBACK", "OWNER", "SERVE", "compared", "dispatching", "leaving", "nothing_recorded"]
+__all__ = ["FALLBACK", "OWNER", "SERVE", "compared", "dispatch_function", "exit_handler", "nothing_recorded"]
 
 SERVE: Final = 0
 FALLBACK: Final = 1
@@ -32,7 +32,7 @@ def nothing_recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return MISS
 
 
-def dispatching(slots: list[Any]) -> Callable[..., Any]:
+def dispatch_function(slots: list[Any]) -> Callable[..., Any]:
     """The function that serves calls which no machine code does."""
 
     def dispatch(*args: Any, **kwargs: Any) -> Any:
@@ -49,7 +49,7 @@ def dispatching(slots: list[Any]) -> Callable[..., Any]:
     return dispatch
 
 
-def leaving(slots: list[Any], entry: Any = None) -> Callable[..., Any]:
+def exit_handler(slots: list[Any], entry: Any = None) -> Callable[..., Any]:
     """What machine code calls where an entry, the first one if none is given, did not serve the call, nor those along its bridges."""
 
     def leave(exit_taken: Exit, *args: Any) -> Any:

@@ -23,11 +23,11 @@ from tracejit.ir.interpreter import interpret
 from tracejit.passes.backward import gradient_operands
 from tracejit.passes.memory import memory_roots
 from tracejit.passes.partition import Partition, saved_values
-from tracejit.passes.paths import Step
+from tracejit.passes.paths import BackwardStep
 
 __all__ = ["EagerTape", "sequence_offset"]
 
-Place = tuple[Any, int]
+TapeEdge = tuple[Any, int]
 CHANGED = -1
 """The version that no storage has."""
 
@@ -65,9 +65,9 @@ class EagerTape:
         self.keys.update(positions)
         self._contents: dict[frozenset[int], tuple[tuple[int, ...], Graph]] = {}
 
-    def make(self, call: CompiledNode) -> tuple[Place | None, ...]:
+    def make(self, call: CompiledNode) -> tuple[TapeEdge | None, ...]:
         """The places of the outputs on the tape of a call."""
-        return _Making(self, call).run()
+        return _TapeBuilder(self, call).run()
 
     def contents(self, freed: frozenset[int]) -> tuple[tuple[int, ...], Graph]:
         """(what rules may read where the nodes at the positions `freed` are freed, the graph that computes it)."""
@@ -83,7 +83,7 @@ class EagerTape:
         return known
 
 
-class _Making:
+class _TapeBuilder:
     """One tape in the making.
 
     arrays: contents of values; places: where the gradients of values go; tensors: values as nodes save them."""
@@ -95,11 +95,11 @@ class _Making:
         self.numbers = dict(zip(numbers, call.scalars, strict=True))
         keys = (*call.plan.kept, *call.plan.saved)
         self.storages = dict(zip(keys, (*call.storages, *call.saved), strict=True))
-        self.places: dict[int, Place] = {v: edge for v, edge in zip(tape.edges, call.edges, strict=True) if edge is not None}
+        self.places: dict[int, TapeEdge] = {v: edge for v, edge in zip(tape.edges, call.edges, strict=True) if edge is not None}
         self.tensors: dict[int, Any] = {}
         self.arrays = self._contents()
 
-    def run(self) -> tuple[Place | None, ...]:
+    def run(self) -> tuple[TapeEdge | None, ...]:
         graph = self.graph
         for step in self.tape.split.paths.steps:
             outputs = graph.nodes[step.position].outputs
@@ -149,7 +149,7 @@ class _Making:
             self.tensors[v] = tensor
         return tensor
 
-    def _node(self, step: Step, sequence: float) -> OpNode:
+    def _node(self, step: BackwardStep, sequence: float) -> OpNode:
         graph, call = self.graph, self.call
         recorded = graph.nodes[step.position]
         op = recorded.op
@@ -182,18 +182,18 @@ class _Making:
         made.storages = tuple([self._storage(v) for v in memory])  # type: ignore[arg-type]
         return made
 
-    def _place(self, x: Any) -> Place:
+    def _place(self, x: Any) -> TapeEdge:
         """Where the gradient of a value goes."""
         place = self.places.get(x)
         if place is None:  # a leaf that nobody else has, or what a number was written to
-            place = self.places[x] = _End(), 0
+            place = self.places[x] = _LeafEdge(), 0
         return place
 
     def _number(self, x: Any) -> Any:
         return x.value if isinstance(x, Literal) else self.numbers.get(x)
 
 
-class _End(Node):
+class _LeafEdge(Node):
     """The place of a value that requires grad and depends on nothing that does, outside the call."""
 
     __slots__ = ()

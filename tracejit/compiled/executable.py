@@ -26,33 +26,33 @@ from tracejit.capture.recording.entry import INTERRUPTED, MISS, PROMOTE, Body, E
 from tracejit.capture.recording.runs import Runs
 from tracejit.compiled import backward_call
 from tracejit.compiled.eager_tape import EagerTape, sequence_offset
-from tracejit.compiled.placing import consumed, edge, new_object, new_tensor, places_of_inputs, view_maker
 from tracejit.compiled.side_trace import Remainder
-from tracejit.core.aside import Work, begun, done_aside
+from tracejit.compiled.tape_edges import consumed, edge, new_object, new_tensor, places_of_inputs, view_maker
 from tracejit.core.aval import Aval
 from tracejit.core.deferred import deferred
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.core.shapes import memory_order
 from tracejit.core.substitution import Substitution
+from tracejit.core.uninterrupted import Work, start_work, uninterrupted_result
 from tracejit.ir.graph import Graph, Node, Operand
 from tracejit.llvm.driver import INTERRUPTED as LEFT_FOR_SIGNAL
 from tracejit.llvm.family import Family, Member
-from tracejit.passes.backward import active_values, places
+from tracejit.passes.backward import active_values, tape_places
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import Observe, optimise, prepare
-from tracejit.passes.residual_stacks import Kept, stack_residuals
+from tracejit.passes.residual_stacks import SlabContents, stack_residuals
 from tracejit.replay.ir import (
     Constant,
     Define,
     Evaluate,
     Expr,
-    Increase,
-    Leave,
+    Increment,
     Name,
+    Notify,
+    ReturnIf,
     SetAttribute,
     Starred,
     Statement,
-    Tell,
     TupleOf,
     tuple_of,
 )
@@ -103,7 +103,7 @@ _Backward = tuple[Graph, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Arriving:
+class _PendingBackward:
     """A backward program that is compiled in the background, and what runs its graph meanwhile, with the positions of their inputs."""
 
     work: Work[tuple[Any, tuple[int, ...]]]
@@ -154,9 +154,9 @@ class Executable:
         self.pure = self._prepare(self._placed, observe)
         self.partition = None
         self._live: tuple[tuple[int, int], ...] = ()  # residuals that are contents of inputs, written through .data; which inputs
-        self.in_slab = Kept((), ())
+        self.in_slab = SlabContents((), ())
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
-        self._arriving: dict[tuple[Mask, Mask], _Arriving] = {}  # compiled in the background
+        self._arriving: dict[tuple[Mask, Mask], _PendingBackward] = {}  # compiled in the background
         self._tape: EagerTape | None = None
         self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
         self._leading: dict[Mask, frozenset[int]] = {}
@@ -241,7 +241,7 @@ class Executable:
         return self._substituted(lambda general: general.partition)
 
     @deferred
-    def in_slab(self) -> Kept:
+    def in_slab(self) -> SlabContents:
         """What the forward program keeps for the backward ones."""
         return self._substituted(lambda general: general.in_slab)
 
@@ -297,7 +297,7 @@ class Executable:
         made._visits, made._leading = {}, {}
         return made
 
-    def is_as_made(self, recording: Recording) -> bool:
+    def equals_plain_build(self, recording: Recording) -> bool:
         """Whether these programs, made of symbolic sizes, are what is made of the recording for its own sizes."""
         direct = Executable(self.name, recording, "interpret", self._patience)
         return (
@@ -319,7 +319,7 @@ class Executable:
     def _depend(self, linked: Sequence[int]) -> bool:
         """Whether the gradient of one of these outputs of the recording passes through another."""
         graph = self._prepare(linked)
-        values, shared = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int], places(graph)
+        values, shared = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int], tape_places(graph)
         return any(w != v and w in active_values(graph, [shared.get(v, v)]) for v in values for w in values)
 
     def _leaf(self, split: Partition, i: int) -> int | None:
@@ -377,7 +377,7 @@ class Executable:
         tensors: list[Expr] = [facts.expression for facts in self.inputs]
         numbers = TupleOf(tuple([facts.expression for facts in recording.scalar_inputs]))
         environment: dict[str, Any] = {
-            "leave": _Leaving(self.counter, self.exits_taken), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
+            "leave": _ExitCodes(self.counter, self.exits_taken), "counter": self.counter, "new": object.__new__, "Tensor": Tensor,
             "Storage": Storage, "CompiledNode": CompiledNode, "plan": plan, "next_sequence": next_sequence, "ConsumedNode": ConsumedNode,
             "fresh": _fresh, "NOTHING_FREED": NOTHING_FREED, "move_retained": move_retained, "rebound": rebound,
             "needs": self._all,
@@ -391,9 +391,9 @@ class Executable:
                 arrays[i] = Name(f"a{i}")
         if self._watcher is not None:
             environment["running"] = partial(self._watcher.running, _FORWARD, program or self.program)
-            statements.append(Tell(Name("running").call(runs.items(arrays, "arrays"), numbers)))
+            statements.append(Notify(Name("running").call(runs.items(arrays, "arrays"), numbers)))
         results = self._run(program or self.program, memories, arrays, runs, numbers, statements, environment)
-        statements.append(Increase(Name("counter").at(0), 1))
+        statements.append(Increment(Name("counter").at(0), 1))
         position = {facts.value: i for i, facts in enumerate(self.inputs)}
         uncounted = {facts.index for facts in recording.written_inputs if not facts.counted}
         written = sorted({position[target] for target, _ in self._of_any_sizes.graph.writes} - uncounted)
@@ -472,7 +472,7 @@ class Executable:
         environment["run"] = program.run
         found = Name("results")
         statements.append(Define("results", Name("run").call(runs.items(arrays, "arrays"), numbers)))
-        statements.append(Leave(found.get("__class__").is_same(Name("int")), Name("leave").at(found)))
+        statements.append(ReturnIf(found.get("__class__").is_same(Name("int")), Name("leave").at(found)))
         count = len(self.outputs) + bool(self._split.residuals) if self._is_split else len(self.graph.outputs)
         return [found.at(k) for k in range(count)]
 
@@ -652,20 +652,20 @@ class Executable:
 
     def backward_program(self, present: Mask, wanted: Mask | None) -> tuple[Any, tuple[int, ...]]:
         """The program, and the positions of the inputs that it is given; while it is compiled in the background, the interpreter."""
-        return self.made_backward(present, self._mask(wanted))
+        return self.build_backward(present, self._mask(wanted))
 
-    def made_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
+    def build_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
         """The same for a mask of wanted inputs and leaves of the partition."""
         known = self._backward.get((present, mask))
         if known is not None:
             return known
         arriving = self._arriving.get((present, mask))
         if arriving is None or arriving.work.is_lost:
-            work = begun(lambda: self._built_backward(present, mask), self._patience())
+            work = start_work(lambda: self._built_backward(present, mask), self._patience())
             if work.behind:
-                backward = done_aside(lambda: self.backward_graph(present, mask))  # without it nothing could be run
+                backward = uninterrupted_result(lambda: self.backward_graph(present, mask))  # without it nothing could be run
                 interpreted = self._with_operands(backward, present, mask, "interpret")
-                self._arriving[present, mask] = arriving = _Arriving(work, interpreted)
+                self._arriving[present, mask] = arriving = _PendingBackward(work, interpreted)
         else:
             work = arriving.work
         if arriving is not None and not work.finished:
@@ -684,7 +684,7 @@ class Executable:
             self.backward_program(present, None)
         for (present, mask), arriving in list(self._arriving.items()):
             arriving.work.wait_until(math.inf)
-            self.made_backward(present, mask)
+            self.build_backward(present, mask)
 
     def backward_graph(self, present: Mask, mask: Mask) -> tuple[Graph, tuple[int, ...]]:
         """The graph of a backward program, and which of its inputs it finds in the slab."""
@@ -733,7 +733,7 @@ def _backward_role(present: Mask) -> str:
     return f"backward for the cotangents {[i for i, there in enumerate(present) if there]}"
 
 
-class _Leaving(dict[int, Any]):
+class _ExitCodes(dict[int, Any]):
     """What an entry returns for a code of its program: MISS where an array is not what the program was made for, INTERRUPTED, else its
     Exit."""
 

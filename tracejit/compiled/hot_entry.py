@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from tracejit.autograd.compiled import CompiledNode, ConsumedNode
 from tracejit.autograd.tape import Storage
-from tracejit.capture.recording.cell import Held
+from tracejit.capture.recording.cell import StructureState
 from tracejit.capture.recording.entry import Body, Recording
 from tracejit.cpython import c_api, watchers
 from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.functions import Untranslatable, translate
-from tracejit.cpython.linked import linked
+from tracejit.cpython.linking import link
 from tracejit.replay.ir import Function, Statement, walk
 from tracejit.tensor import Tensor
 
@@ -35,7 +35,7 @@ def _slotted(namespace: Mapping[str, Any]) -> tuple[type, ...]:
     """Classes with slots whose instances an entry with these globals reads and makes, where attributes are what they usually are."""
     kinds = [value for value in namespace.values() if isinstance(value, type) and issubclass(value, Tensor)]
     plain = [cls for cls in kinds if all(getattr(cls, name) is getattr(object, name) for name in _ATTRIBUTE_ACCESS)]
-    return tuple(dict.fromkeys((*plain, Tensor, Storage, CompiledNode, ConsumedNode, Held)))
+    return tuple(dict.fromkeys((*plain, Tensor, Storage, CompiledNode, ConsumedNode, StructureState)))
 
 
 def machine_entry(recording: Recording, body: Body, entry: Callable[..., Any]) -> Any:
@@ -54,5 +54,5 @@ def machine_function(function: Function, namespace: Mapping[str, Any]) -> Any:
     if (length := sum(isinstance(node, Statement) for node in walk((function.guards, function.body)))) > _LONGEST:
         raise Untranslatable(f"a function of {length} statements ({_LONGEST} at most)")
     text, constants = translate(function, _SYMBOL, namespace, _slotted(namespace))
-    address, owner = linked(text, _SYMBOL, imports=watchers.symbols())
+    address, owner = link(text, _SYMBOL, imports=watchers.symbols())
     return builtin_function("entry", address, FASTCALL | KEYWORDS, (*constants, *owner))

@@ -23,7 +23,7 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from tracejit.capture.recording.entry import MISS, Exit
-from tracejit.compiled.dispatch import FALLBACK, SERVE, leaving, nothing_recorded
+from tracejit.compiled.dispatch import FALLBACK, SERVE, exit_handler, nothing_recorded
 from tracejit.compiled.pieces import Pieces
 from tracejit.compiled.recorded_path import Entry
 from tracejit.compiled.symbolic_paths import SymbolicPaths, of_tensors
@@ -155,7 +155,7 @@ class PathTable:
         self.by_sizes[sizes] = (entry, *[other for other in self.by_sizes.get(sizes, ()) if other is not entry])
         if entry.machine is not None:
             # Machine code looks for the shapes of tensors alone.
-            self.size_table.put(of_tensors(sizes), (entry.machine, leaving(self.slots, entry)))
+            self.size_table.put(of_tensors(sizes), (entry.machine, exit_handler(self.slots, entry)))
 
     def _serve_by_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         known = self.by_sizes.get(self.symbolic.shapes(args, kwargs))

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from tracejit.capture.branches import Branch, Site
 from tracejit.capture.syntax.locate import NotConvertible
-from tracejit.capture.syntax.pieces import cut, has_loop_around
+from tracejit.capture.syntax.pieces import has_loop_around, outline_loop_bodies
 from tracejit.core.compiler import calling_with
 
-__all__ = ["Pieces", "in_pieces"]
+__all__ = ["Pieces", "compile_in_pieces"]
 
 Compile = Callable[[FunctionType], Any]
 
@@ -52,7 +52,7 @@ class Pieces:
         return bool(forward == before) and all(map(is_, now, then))  # each bound method is one of its own
 
 
-def in_pieces(function: Any, branches: Sequence[Branch], why: str, compiled: Compile) -> Pieces | None:
+def compile_in_pieces(function: Any, branches: Sequence[Branch], why: str, compiled: Compile) -> Pieces | None:
     """A function in pieces; None for one that has no loop that can be cut.  branches: where its calls differ; compiled: how to compile a
     piece."""
     module, unbound, owners = _definition_of(function)
@@ -104,7 +104,7 @@ def _route(function: FunctionType, branch: Branch) -> tuple[Site, ...] | None:
         return (Site(None, sites[-1].file, sites[-1].line),)
     for k, site in reversed(list(enumerate(sites))):
         if site.code is not None and has_loop_around(site.code, site.line, site.names):
-            return sites[: k + 1] if k == 0 or cut(site.code, [site.line], site.names) is not None else None
+            return sites[: k + 1] if k == 0 or outline_loop_bodies(site.code, [site.line], site.names) is not None else None
     return None
 
 
@@ -117,7 +117,7 @@ def _assemble(
     own = [route[0] for route in routes if len(route) == 1]
     lines = [site.line if site.file == code.co_filename else None for site in own]
     calls = {route[0].line for route in routes if len(route) > 1}
-    found = cut(code, lines, whole.__globals__, calls)
+    found = outline_loop_bodies(code, lines, whole.__globals__, calls)
     if found is None:
         return None
     cells = dict(zip(code.co_freevars, whole.__closure__ or (), strict=True))

@@ -16,7 +16,7 @@ from tracejit.compiled.path_table import PathTable
 from tracejit.compiled.recorded_path import Entry
 from tracejit.compiled.side_trace import Trace
 from tracejit.config import config
-from tracejit.core.aside import begun
+from tracejit.core.uninterrupted import start_work
 from tracejit.cpython.functions import Untranslatable
 from tracejit.report.debug import report_defect
 
@@ -40,7 +40,7 @@ class Promoter:
         """An entry has served many calls.  The next one is about to run, and may be interrupted here: nothing has been done yet."""
         if not entry.begin_translation():
             return
-        work = begun(lambda: self._translate(entry), self._wait(), lambda: self._lose(entry))
+        work = start_work(lambda: self._translate(entry), self._wait(), lambda: self._lose(entry))
         if not work.finished:
             return
         self._table.refresh()
@@ -79,7 +79,7 @@ class Promoter:
             return
         key = number, bridge
         trace.sides[key] = None
-        work = begun(lambda: self._compile_side_trace(trace, number, bridge), self._wait(), lambda: trace.forget(key))
+        work = start_work(lambda: self._compile_side_trace(trace, number, bridge), self._wait(), lambda: trace.forget(key))
         if work.finished and (error := work.outcome().error) is not None:
             report_defect(self._diagnostics.name, "compile a side trace", error)
 

@@ -24,7 +24,7 @@ from tracejit.cpython import c_api, words
 from tracejit.cpython.functions import Untranslatable
 from tracejit.cpython.size_table import Shapes
 from tracejit.ir.graph import Graph, Node
-from tracejit.replay.ir import Distinct, Same, Statement, names, walk
+from tracejit.replay.ir import Distinct, Is, Statement, names, walk
 from tracejit.report.debug import DebugLog
 from tracejit.runtime.program import Program
 
@@ -245,7 +245,7 @@ class Entry:
                 crossed = trace.crossed.get(number, 0)
                 done = 0 if taken.bridge is None else _hops(crossed) - taken.left.value
                 trace.crossed[number] = crossed + done
-                taken.bridge, taken.left.value = trace.onward(number, bridge), _hops(crossed + done)
+                taken.bridge, taken.left.value = trace.next_trace(number, bridge), _hops(crossed + done)
                 calls += done
         return calls
 
@@ -352,7 +352,7 @@ def same_objects(guards: Sequence[Statement], some: Mapping[str, Any], others: M
     tables = [name for name, value in some.items() if not _is_same(value, others[name])]
     if not all(type(x := some[k]) in _TABLE_TYPES and type(x) is type(others[k]) and x == others[k] for k in tables):
         return False
-    return not tables or names(*[node for node in walk(guards) if type(node) in (Same, Distinct)]).isdisjoint(tables)
+    return not tables or names(*[node for node in walk(guards) if type(node) in (Is, Distinct)]).isdisjoint(tables)
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -19,8 +19,8 @@
 A recorded call has its result already: nothing that goes wrong later changes it.  While a program is pending, calls that no entry serves
 run eagerly and are not recorded: whether a call is like the recorded one cannot be told before there are guards.
 
-Interrupts: an exception that a signal handler raises may come after any call.  Programs and entries are made aside (core/aside.py), and
-`PathTable` puts them in place by assignments in a row, so there is never half of one.
+Interrupts: an exception that a signal handler raises may come after any call.  Programs and entries are made aside (core/uninterrupted.py),
+and `PathTable` puts them in place by assignments in a row, so there is never half of one.
 
 Threads: one recording runs at a time in the process (`recording_turn`); a thread that cannot take the turn runs eagerly.
 """
@@ -35,7 +35,7 @@ from tracejit.capture.defects import InternalError
 from tracejit.capture.reasons import make
 from tracejit.capture.recording.entry import Recording
 from tracejit.capture.recording.facts import earlier_values
-from tracejit.capture.session import hindrance, integers_among, record
+from tracejit.capture.session import integers_among, record, recording_obstacle
 from tracejit.capture.tensors import Watch
 from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.executable import Executable, UnsupportedProgram
@@ -46,8 +46,8 @@ from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
 from tracejit.compiled.symbolic_paths import SymbolicPath
 from tracejit.compiled.tier_policy import TierPolicy, recording_turn
 from tracejit.config import config
-from tracejit.core.aside import Work, begin_next, begun, is_crowded
 from tracejit.core.locks import Ticket
+from tracejit.core.uninterrupted import Work, begin_next, is_crowded, start_work
 from tracejit.cpython.dispatcher import UNSERVED
 from tracejit.cpython.size_table import Shapes
 from tracejit.llvm.family import Family
@@ -137,7 +137,7 @@ class RecordingDriver:
         try:
             if not recording_turn.take(ticket) or self.pending is not None:
                 return UNSERVED
-            reason = hindrance(self._function)
+            reason = recording_obstacle(self._function)
             if reason is not None and reason.code == "recursion_limit":  # of this call, and not of the next one
                 diagnostics.note(reason)
                 return UNSERVED
@@ -164,8 +164,10 @@ class RecordingDriver:
             except Exception as error:
                 policy.note_error(error)
                 raise
-            sizes = table.symbolic.met(recording, sizes, integers)  # from now on calls are told apart by more of their integers
-            recording, path = table.symbolic.noted(recording, sizes, dynamic, table.entries)
+            sizes = table.symbolic.note_shapes(
+                recording, sizes, integers
+            )  # from now on calls are told apart by more of their integers
+            recording, path = table.symbolic.note_recording(recording, sizes, dynamic, table.entries)
             self._compile(recording, miss, sizes, path)
         finally:
             ticket.over = True
@@ -227,7 +229,7 @@ class RecordingDriver:
         if self._options.fullgraph and recording.outside:
             policy.reject(recording.outside[0])
         entries, backend = self._table.entries, self._options.backend or config.backend
-        work = begun(lambda: self._build(recording, entries, backend, sizes, symbolic), self._wait())
+        work = start_work(lambda: self._build(recording, entries, backend, sizes, symbolic), self._wait())
         pending = PendingPath(
             work, recording, is_instance, miss, sizes, symbolic is not None and symbolic.recording.env.is_guarded
         )

@@ -161,7 +161,7 @@ class shadow:  # noqa: N801  (named like no_grad)
             return "path", "", recording.reason.where, f"eager cannot be recorded: {recording.reason}"
         graph = recording.graph
         assert graph is not None
-        parting = _parting(entry.recording, recording)
+        parting = _divergence(entry.recording, recording)
         if parting is not None:
             return parting
         eager.update(zip([facts.value for facts in recording.tensor_inputs], answer.before, strict=True))
@@ -169,13 +169,13 @@ class shadow:  # noqa: N801  (named like no_grad)
         if wrong is not None:
             given = dict(zip(graph.inputs, answer.ordered(graph, answer.before), strict=True))
             try:
-                meaning = _meaning(graph, given)
+                meaning = _reference_values(graph, given)
             except (GuardFailed, SizeChanged) as error:
                 return "meaning", "guard", "", str(error)
             for node in graph.nodes:
                 for v in node.outputs:
                     if not self._close(meaning[v], eager[v]):
-                        return "meaning", node.op.name, node.line, _apart(meaning[v], eager[v])
+                        return "meaning", node.op.name, node.line, _difference_of_arrays(meaning[v], eager[v])
             return ("code", *self._first_wrong(graph, given, meaning, wrong))
         return self._gradients(entry, answer)
 
@@ -186,12 +186,12 @@ class shadow:  # noqa: N801  (named like no_grad)
             return None
         backward, read = plan.whole_backward()
         inputs = answer.ordered(split.graph, answer.before)
-        values = _meaning(split.graph, dict(zip(split.graph.inputs, inputs, strict=True)))
-        cotangents = [_made_up(backward.avals[v]) for v in backward.inputs[len(read) :]]
+        values = _reference_values(split.graph, dict(zip(split.graph.inputs, inputs, strict=True)))
+        cotangents = [_arbitrary_cotangent(backward.avals[v]) for v in backward.inputs[len(read) :]]
         given = dict(zip(backward.inputs, [*[values[v] for v in read], *cotangents], strict=True))
         slab = answer.results[-1] if split.residuals else ()
         found = plan.run_backward(split.differentiable, None, tuple(answer.after), answer.scalars, cotangents, slab)
-        meaning = _meaning(backward, given)
+        meaning = _reference_values(backward, given)
         present = [g for g in found if g is not None]
         outputs = [v for v in backward.outputs if type(v) is int]
         for v, array in zip(outputs, present, strict=True):
@@ -214,7 +214,7 @@ class shadow:  # noqa: N801  (named like no_grad)
             if array is None or self._close(array, meaning[v]):
                 low = middle + 1
             else:
-                high, detail = middle - 1, _apart(array, meaning[v])
+                high, detail = middle - 1, _difference_of_arrays(array, meaning[v])
         node = nodes[min(low, last)]
         return node.op.name, node.line, detail or "only together with what follows"
 
@@ -280,12 +280,12 @@ def _copy(array: Array) -> Array:
     return np.ndarray(array.shape, array.dtype, bytearray(ctypes.string_at(low, high - low)), first - low, array.strides)
 
 
-def _made_up(aval: Any) -> Array:
+def _arbitrary_cotangent(aval: Any) -> Array:
     """A cotangent: numbers of both signs, none of them zero."""
     return (np.cos(np.arange(aval.size) * 0.7) + 0.01).reshape(aval.shape).astype(aval.dtype.numpy)
 
 
-def _parting(known: Recording, eager: Recording) -> tuple[str, str, str, str] | None:
+def _divergence(known: Recording, eager: Recording) -> tuple[str, str, str, str] | None:
     """Where two recordings part; None where they are of one path."""
     assert known.graph is not None and eager.graph is not None
     mine, other = known.graph.nodes, eager.graph.nodes
@@ -310,7 +310,7 @@ def _operand(x: Operand) -> str:
     return "None" if x is None else f"v{x}" if type(x) is int else repr(getattr(x, "value", x))
 
 
-def _meaning(graph: Graph, given: Mapping[int, Any]) -> dict[int, Any]:
+def _reference_values(graph: Graph, given: Mapping[int, Any]) -> dict[int, Any]:
     """All tensors of a graph, each operation evaluated by itself.  given: contents of its inputs."""
     wanted = [v for v, aval in graph.avals.items() if isinstance(aval, Aval) and (v in given or _is_made(graph, v))]
     pure = prepare(replace(graph, outputs=tuple(wanted)))
@@ -332,7 +332,7 @@ def _compiled(graph: Graph, v: int, given: Mapping[int, Any]) -> Array | None:
     return None if isinstance(results, int) else np.asarray(results[0])
 
 
-def _apart(actual: Array, expected: Array) -> str:
+def _difference_of_arrays(actual: Array, expected: Array) -> str:
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return f"{actual.dtype}{list(actual.shape)}, eager has {expected.dtype}{list(expected.shape)}"
     same = (actual == expected) | ((actual != actual) & (expected != expected))

@@ -24,9 +24,9 @@ from tracejit.capture.recording.entry import Body, Exit, Recording
 from tracejit.core.op import REGISTRY, Kind
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.lowering.exits import exit_codes, node_code
-from tracejit.lowering.live import Inherited, Place
+from tracejit.lowering.live import Inherited, ValueLocation
 from tracejit.passes.value_numbers import ValueNumbers
-from tracejit.replay.ir import Define, Expr, Name, Unpack, When, defined, renamed, walk
+from tracejit.replay.ir import Define, Expr, If, Name, Unpack, defined, renamed, walk
 from tracejit.runtime.program import Program, Remains
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Remainder", "Trace", "remainder"]
 
-Where = tuple[Remains, Place]
+Where = tuple[Remains, ValueLocation]
 
 
 class Trace:
@@ -74,7 +74,7 @@ class Trace:
         leave = self.body.environment.get("leave")
         return {} if leave is None else leave.exits
 
-    def onward(self, number: int, bridge: Any) -> Any:
+    def next_trace(self, number: int, bridge: Any) -> Any:
         """The machine code that goes on from an exit along `bridge`, an entry."""
         side = self.sides.get((number, bridge))
         return side.machine if isinstance(side, Trace) else bridge.machine
@@ -147,7 +147,7 @@ def remainder(source: Trace, number: int, target: Executable) -> Remainder | str
 def _places(recording: Recording, table: ValueNumbers) -> dict[int, Hashable]:
     """What the inputs of a recording's graph are: where its guards find them, with numbers for what variables stand for."""
     known: dict[str, Name] = {}
-    doubtful = {name for guard in recording.guards if isinstance(guard, When) for node in walk(guard) for name in defined(node)}
+    doubtful = {name for guard in recording.guards if isinstance(guard, If) for node in walk(guard) for name in defined(node)}
     for name in {name for node in walk(recording.guards) for name in defined(node)}:
         known[name] = Name(f"#{table.unique()}")  # until it is known better
 

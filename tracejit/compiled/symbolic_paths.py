@@ -1,8 +1,8 @@
 """The recordings of a function that stand for more sizes of its arguments than their own, and the programs made of them.
 
 The second different size of a dimension makes it symbolic: what is recorded then is recorded with symbolic sizes
-(capture/recording/sized.py).  Where that says of a size that was recorded before, or is recorded later, what was really done, it is
-trusted: the paths for sizes that follow are instances of it, and no Python of the function runs for them.
+(capture/recording/symbolic_recording.py).  Where that says of a size that was recorded before, or is recorded later, what was really done,
+it is trusted: the paths for sizes that follow are instances of it, and no Python of the function runs for them.
 
 Programs are made once for a region of sizes.  Passes, lowering and the writing of machine code run on the symbolic recording as on any
 other; an environment of their own notes what they asked of sizes, and so for which sizes they would have come to the same: the same text
@@ -22,8 +22,8 @@ from typing import Any, Final, Protocol
 from tracejit.autograd.compiled import Mask
 from tracejit.capture.recording.entry import Recording, calling
 from tracejit.capture.recording.facts import Fact
-from tracejit.capture.recording.rewinding import kept, put_back
-from tracejit.capture.recording.sized import SymbolicRecording, may_vary
+from tracejit.capture.recording.generator_states import restore_states, saved_states
+from tracejit.capture.recording.symbolic_recording import SymbolicRecording, may_vary
 from tracejit.capture.session import tensors_among, tensors_and_integers_among
 from tracejit.compiled.executable import Executable
 from tracejit.compiled.recorded_path import same_objects
@@ -52,7 +52,7 @@ STRIDES: Final[Any] = "strides"  # behind the sizes and the strides of a tensor 
 _making = Turn()
 
 
-class Sized(Protocol):
+class SizedPath(Protocol):
     """A path that was recorded for some sizes."""
 
     recording: Recording
@@ -105,7 +105,7 @@ class Region:
         if numbers is None:
             return None
         made = self._executable.at(recording, numbers, _Origin(self, sizes))
-        if not self._is_right("forward", sizes, lambda: made.is_as_made(recording)):
+        if not self._is_right("forward", sizes, lambda: made.equals_plain_build(recording)):
             return None
         self.instances += 1
         return made
@@ -121,7 +121,7 @@ class Region:
                 with self.env:
                     graph, _ = self._executable.backward_graph(present, mask)
                     try:
-                        program, _ = self._executable.made_backward(present, mask)
+                        program, _ = self._executable.build_backward(present, mask)
                     except NeedsHost:
                         program = None
                     if not isinstance(program, Program):  # it has steps of Python, though none with symbolic sizes
@@ -292,7 +292,7 @@ class SymbolicPaths:
         found = tuple([_layout(a.shape, a.strides, a.itemsize) for x in tensors for a in (x._array,)])
         return self._with(found, integers) if self._asked else found
 
-    def met(self, recording: Recording, shapes: Shapes, integers: Sequence[int]) -> Shapes:
+    def note_shapes(self, recording: Recording, shapes: Shapes, integers: Sequence[int]) -> Shapes:
         """A call was recorded that had these `shapes`, and integers among its arguments.  Returns its shapes as they are from now on."""
         if not recording.asked <= self._asked:
             self._asked |= recording.asked
@@ -305,8 +305,8 @@ class SymbolicPaths:
     def _with(self, shapes: Shapes, integers: Sequence[int]) -> Shapes:
         return (*shapes, *[(x if k in self._asked else 0, INTEGER) for k, x in enumerate(integers)])  # type: ignore[arg-type]
 
-    def noted(
-        self, recording: Recording, shapes: Shapes, dynamic: list[tuple[int, int]], paths: Iterable[Sized]
+    def note_recording(
+        self, recording: Recording, shapes: Shapes, dynamic: list[tuple[int, int]], paths: Iterable[SizedPath]
     ) -> tuple[Recording, SymbolicPath | None]:
         """A recording was made, with these dimensions symbolic.  Returns it with its own sizes alone, and what it is of for others, too."""
         if recording.reason is not None:
@@ -350,8 +350,8 @@ class SymbolicPaths:
             count = sum(region.instances for region in path.regions)
             state = "it serves these sizes alone until a recording of other ones has done the same"
             if recording.is_trusted:
-                state = f"{_counted(count, 'path')} came of it"
-            programs = _counted(len(path.regions), "region")
+                state = f"{_counted_noun(count, 'path')} came of it"
+            programs = _counted_noun(len(path.regions), "region")
             own = ""
             if path.needs_host:
                 own = "; programs with steps of Python are made for each size"
@@ -388,7 +388,7 @@ def _pinned_sizes(env: ShapeEnv) -> list[Fact]:
     return found
 
 
-def _counted(count: int, what: str) -> str:
+def _counted_noun(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
@@ -418,9 +418,9 @@ def _serves(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any])
     if recording.locks:
         return False
     entry = recording.build_entry(calling(recording, lambda tensors, numbers: _FITS))
-    states, answer = kept(recording.generators)(), None
+    states, answer = saved_states(recording.generators)(), None
     try:
         answer = entry(args, kwargs)
     finally:
-        put_back(states, answer)
+        restore_states(states, answer)
     return answer is _FITS

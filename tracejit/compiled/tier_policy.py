@@ -32,13 +32,13 @@ from tracejit.compiled.accounts import WINDOW, Accounts
 from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import SERVE
 from tracejit.compiled.path_table import MANY_PATHS, PathTable
-from tracejit.compiled.pieces import in_pieces
+from tracejit.compiled.pieces import compile_in_pieces
 from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
 from tracejit.core.locks import Ticket, Turn
 from tracejit.cpython.dispatcher import UNSERVED
 from tracejit.cpython.size_table import Shapes
 from tracejit.report.debug import left_alone, report_defect
-from tracejit.report.partings import Parting
+from tracejit.report.divergences import Divergence
 from tracejit.report.performance import COMPILED_ANEW, Warned, again_and_again, not_worth_it, raising, too_many
 from tracejit.report.summary import sentence
 
@@ -154,7 +154,7 @@ class TierPolicy:
             for entry in table.entries:
                 entry.uses_seen = entry.uses
             if lost and not self._is_fullgraph and (calls := accounts.rest_after_loss()):
-                self.advise(not_worth_it(len(table.entries), self._diagnostics.partings.foremost()))
+                self.advise(not_worth_it(len(table.entries), self._diagnostics.divergences.foremost()))
                 self.rest(calls)
         finally:
             ticket.over = True
@@ -210,7 +210,7 @@ class TierPolicy:
         if self._is_fullgraph:
             self.reject(make("too_many_paths", f"{name} has {len(table.entries)} recorded paths"))
         if not self._diagnostics.advice.is_noted and self.accounts.unrecorded_calls >= _CALLS_BEFORE_WARNING:
-            self.advise(too_many(len(table.entries), self._diagnostics.partings.foremost()))
+            self.advise(too_many(len(table.entries), self._diagnostics.divergences.foremost()))
         if exited is not None:
             exited.note_vain_search()
         return False
@@ -262,17 +262,19 @@ class TierPolicy:
                 self.advise(raising(error))
             self._rest_for_failure(calls)
 
-    def note_path(self, entry: Entry, recording: Recording, is_instance: bool) -> Parting | None:
+    def note_path(self, entry: Entry, recording: Recording, is_instance: bool) -> Divergence | None:
         """A path was recorded, or is an instance of another one, and is not in the table yet.  The branch at which it parts from others,
         if it does at one."""
         entries, diagnostics = self._table.entries, self._diagnostics
         parting = None
         if not is_instance:
-            parting = diagnostics.partings.note(diagnostics.name, recording.facts, [other.recording.facts for other in entries])
+            parting = diagnostics.divergences.note(
+                diagnostics.name, recording.facts, [other.recording.facts for other in entries]
+            )
         self.accounts.note_recording(entry, sum([other.executable.counter[0] for other in entries]), is_instance)
         return parting
 
-    def review(self, entry: Entry, parting: Parting | None) -> None:
+    def review(self, entry: Entry, parting: Divergence | None) -> None:
         """An entry is in the table that parts from others at this branch: run in pieces, warn, or note that the table is full."""
         table, diagnostics = self._table, self._diagnostics
         entries = len(table.entries)
@@ -285,13 +287,13 @@ class TierPolicy:
         if self._split_at(parting):
             return
         if self.accounts.is_discouraged:
-            parting = diagnostics.partings.foremost() or diagnostics.partings.latest
+            parting = diagnostics.divergences.foremost() or diagnostics.divergences.latest
             self.advise(again_and_again(diagnostics.stats, parting), "" if parting is None else parting.where)
         if table.is_full():
             diagnostics.note(make("too_many_paths", f"{diagnostics.name} has {entries} recorded paths"))
 
     # -- pieces
-    def _split_at(self, parting: Parting | None) -> bool:
+    def _split_at(self, parting: Divergence | None) -> bool:
         """Run in pieces where the steps of a loop take too many ways.  Whether that is so from now on."""
         if not self._may_split or self._is_fullgraph:
             return False
@@ -305,7 +307,7 @@ class TierPolicy:
                 self.accounts.discourage()
                 self._diagnostics.note(make("branching_loop", worst.text(), worst.where))
             return False
-        partings = self._diagnostics.partings.of_branches()
+        partings = self._diagnostics.divergences.of_branches()
         if sum(x.count for x in partings) < _PARTINGS_TO_SPLIT or not self.accounts.is_wasteful():
             return False
         known = {branch.where: branch for branch in branches}
@@ -314,18 +316,18 @@ class TierPolicy:
     def split_or_reject(self, recording: Recording, reason: Reason) -> None:
         """A recording has stopped in a loop whose steps take different ways: run in pieces, or record less."""
         blamed = [x for x in recording.branches if x.where == reason.where or (x.alternates and x.runs >= _STEPS_TO_SPLIT)]
-        parting = Parting("exit", "a value", reason.where, blamed[0].values if blamed else [])
+        parting = Divergence("exit", "a value", reason.where, blamed[0].values if blamed else [])
         if not blamed or not self._may_split or not self._split(parting, blamed):
             self.accounts.discourage()
             self.reject(reason)
 
-    def _split(self, parting: Parting, branches: Sequence[Branch]) -> bool:
+    def _split(self, parting: Divergence, branches: Sequence[Branch]) -> bool:
         """Have the steps of the loops around branches compiled, and nothing else.  Whether they are from now on.  parting: the branch at
         fault."""
         self._may_split = False
         why = f"{parting.name}{parting.place()} changes ({parting.some()})"
         try:
-            pieces = in_pieces(self._function, branches, why, self._compile_piece)
+            pieces = compile_in_pieces(self._function, branches, why, self._compile_piece)
         except Exception as error:  # the call itself went well
             report_defect(self._diagnostics.name, "take to pieces", error)
             return False
@@ -339,7 +341,7 @@ class TierPolicy:
         pieces = self._table.pieces
         if pieces is None or not pieces.are_current():
             self._may_split = True
-            self._diagnostics.partings.clear()
+            self._diagnostics.divergences.clear()
             self._table.leave_pieces()
             return MISS
         self._diagnostics.stats.piecewise_calls += 1

@@ -24,7 +24,7 @@ from typing import Any
 
 from tracejit.core.floating import quiet_runner
 from tracejit.core.interrupts import covers_its_entry
-from tracejit.core.own_files import level_of_program
+from tracejit.core.package_files import level_of_program
 
 __all__ = [
     "Abstract",
@@ -106,7 +106,7 @@ class Interpreter:
         """The library calls a method of the program's."""
         return getattr(owner, name)(*arguments)
 
-    def repeated(
+    def run_scan(
         self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool, shared: list[Any] | None = None
     ) -> Any:
         """(what is carried in the end, what was collected, stacked) of a loop that the library runs: (carried on, collected) =
@@ -114,7 +114,7 @@ class Interpreter:
         that steps share are told.  None: the library is to write it out."""
         return None
 
-    def iterated(self, condition: Any, step: Any, carried: list[Any]) -> list[Any]:
+    def run_while_loop(self, condition: Any, step: Any, carried: list[Any]) -> list[Any]:
         """What is carried in the end of a loop that the library runs: carried = step(carried) while condition(carried) holds, a number or
         a tensor of one element."""
         while condition(carried):
@@ -126,7 +126,7 @@ class Interpreter:
         return make()
 
     def warn(self, message: str) -> None:
-        """The library warns: see core/warned.py."""
+        """The library warns: see core/library_warnings.py."""
         warnings.warn(message, UserWarning, level_of_program())
 
     def note(self, event: str, *details: Any) -> None:

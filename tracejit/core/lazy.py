@@ -13,7 +13,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from tracejit.core.aside import done_aside
+from tracejit.core.uninterrupted import uninterrupted_result
 
 __all__ = ["lazy_module"]
 
@@ -32,7 +32,7 @@ def _imported(name: str) -> ModuleType:
     """The module.  It is imported aside: an interrupt, or too deep a recursion, would leave it half made."""
     if name in sys.modules:
         return importlib.import_module(name)
-    return done_aside(lambda: importlib.import_module(name))
+    return uninterrupted_result(lambda: importlib.import_module(name))
 
 
 def lazy_module(name: str) -> Any:

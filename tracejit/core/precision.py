@@ -23,7 +23,7 @@ from tracejit.core.dtypes import DType, float32, float64
 from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY
 
-__all__ = ["as_autocast_has_them", "in_float32", "like_first", "lowered", "rounds_once"]
+__all__ = ["autocast_operands", "in_float32", "like_first", "lowered", "rounds_once"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -59,7 +59,7 @@ def lowered(body: F) -> F:
     return entry  # type: ignore[return-value]
 
 
-def as_autocast_has_them(*tensors: Any) -> tuple[Any, ...]:
+def autocast_operands(*tensors: Any) -> tuple[Any, ...]:
     """The operands of a product under autocast: for functions of one primitive, which rounds once anyway."""
     return tuple([x if not _is_floating(x) or x.dtype is float64 else _cast(x, state.autocast) for x in tensors])
 

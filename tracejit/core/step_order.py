@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, Final
 
-from tracejit.core.own_files import level_of_program
+from tracejit.core.package_files import level_of_program
 from tracejit.core.weak_table import WeakTable
 
 __all__ = ["check_order", "note_step"]

@@ -9,7 +9,7 @@ of the same name is (torch.fx.experimental.symbolic_shapes).
 They are ints to C code, which may use the number without a word: NumPy, `range`, `operator.index`, a float on the left of an operator.
 What evaluates arrays may do so.  Who hands one to C code says `pinned`, or has a function of it that notes (`minus`, `root`, `size_range`
 in shapes.py).  Whoever decides something without that would not be noticed; therefore what an environment says is compared with what
-another size really gave before it is relied on (capture/recording/sized.py, compiled/symbolic_paths.py).
+another size really gave before it is relied on (capture/recording/symbolic_recording.py, compiled/symbolic_paths.py).
 
 A dictionary or set that finds an equal number notes that; one that finds none notes nothing.  So what is looked up by sizes must be an
 economy, right also where equal ones are not found.

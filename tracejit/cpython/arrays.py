@@ -14,7 +14,7 @@ import numpy as np
 
 from tracejit.cpython import layouts
 from tracejit.cpython.builtin_functions import ONE
-from tracejit.cpython.peek import Peek, Unreadable
+from tracejit.cpython.memory_reads import CheckedMemory, Unreadable
 
 __all__ = [
     "ALIGNED", "BYTES", "DATA", "DESCR", "DIMENSIONS", "FLAGS", "ND", "STRIDES", "TUPLE_ITEMS", "WRITEABLE", "unknown_layout",
@@ -37,7 +37,7 @@ def unknown_layout() -> str:
     array = np.zeros((3, 5), dtype=np.float32)[:, 1:4]
     key = bytes(range(8))
     holder = (None, array)
-    with Peek() as peek:
+    with CheckedMemory() as peek:
         if not peek.is_safe and version.version not in layouts.TESTED:
             return f"where {version.text} keeps tuples and arrays cannot be tried without risk on this system"
 

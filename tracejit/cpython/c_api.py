@@ -19,7 +19,7 @@ import numpy as np
 
 from tracejit.core.interrupts import is_foreign
 from tracejit.cpython import layouts
-from tracejit.cpython.peek import Peek, Unreadable, word
+from tracejit.cpython.memory_reads import CheckedMemory, Unreadable, word
 
 __all__ = [
     "CALLED", "CELL", "DICTIONARIES", "DICTIONARY", "FLAGS", "FUNCTIONS", "ITEMS", "LAYOUT", "LISTS", "LIST_ITEMS", "MAPPING",
@@ -263,9 +263,9 @@ def _thread_state() -> int:
     return int(state())
 
 
-def failed_checks(checks: dict[str, Callable[[Peek], bool]]) -> str:
+def failed_checks(checks: dict[str, Callable[[CheckedMemory], bool]]) -> str:
     """Which facts about this interpreter's objects are not so, for a sentence; empty if all are.  Each check may read anywhere."""
-    with Peek() as peek:
+    with CheckedMemory() as peek:
         if not peek.is_safe and layouts.build().version not in layouts.TESTED:
             return "that they are where they are expected cannot be tried without risk on this system"
         wrong = []
@@ -306,7 +306,7 @@ def supported() -> bool:
 # --- the self-test
 
 
-def _counts_references(peek: Peek) -> bool:
+def _counts_references(peek: CheckedMemory) -> bool:
     """Whether the first word of an object counts its references, and does so in as many bits; and what is immortal does not."""
     bits = (1 << LAYOUT.count_bits) - 1
 
@@ -326,7 +326,7 @@ def _counts_references(peek: Peek) -> bool:
     return grows and len(set(none)) == 1 and none[0] >> 31 & 1 == 1
 
 
-def _types(peek: Peek) -> bool:
+def _types(peek: CheckedMemory) -> bool:
     values: list[Any] = [2.5, "a", [], _Probe(), _Probe]
     named = [[bool(cls.__flags__ & bit) for bit in (LISTS, TUPLES, DICTIONARIES)] for cls in (list, tuple, dict, _Probe)]
     return (
@@ -338,7 +338,7 @@ def _types(peek: Peek) -> bool:
     )
 
 
-def _items(peek: Peek) -> bool:
+def _items(peek: CheckedMemory) -> bool:
     items, pair = ["a", 2.5], (object(), 1)
     return (
         peek.word(id(items) + SIZE) == 2 == peek.word(id(pair) + SIZE)
@@ -347,11 +347,11 @@ def _items(peek: Peek) -> bool:
     )
 
 
-def _numbers(peek: Peek) -> bool:
+def _numbers(peek: CheckedMemory) -> bool:
     return peek.word(id(2.5) + NUMBER) == ctypes.c_int64.from_buffer(ctypes.c_double(2.5)).value
 
 
-def _slots(peek: Peek) -> bool:
+def _slots(peek: CheckedMemory) -> bool:
     slotted, marker = _Slotted(), object()
     slotted.second = marker
     places = _slot_offsets(_Slotted, peek.word)
@@ -360,7 +360,7 @@ def _slots(peek: Peek) -> bool:
     ]  # fmt: skip
 
 
-def _weak_references(peek: Peek) -> bool:
+def _weak_references(peek: CheckedMemory) -> bool:
     referred = _Probe()
     reference = weakref.ref(referred)
     alive = peek.word(id(reference) + REFERENT) == id(referred)
@@ -368,7 +368,7 @@ def _weak_references(peek: Peek) -> bool:
     return alive and peek.word(id(reference) + REFERENT) == id(None)
 
 
-def _methods(peek: Peek) -> bool:
+def _methods(peek: CheckedMemory) -> bool:
     items: list[Any] = []
     append, other = items.append, ["a"].append
     name = peek.word(peek.word(id(len) + METHOD))
@@ -380,12 +380,12 @@ def _methods(peek: Peek) -> bool:
     )
 
 
-def _cells(peek: Peek) -> bool:
+def _cells(peek: CheckedMemory) -> bool:
     cell = _cell(_Probe)
     return peek.word(id(cell) + CELL) == id(_Probe)
 
 
-def _namespaces(peek: Peek) -> bool:
+def _namespaces(peek: CheckedMemory) -> bool:
     """Whether the dictionary of a class is behind its proxy."""
     proxy = _Probe.__dict__
     if peek.word(peek.word(id(proxy) + MAPPING) + TYPE) != id(dict):
@@ -394,7 +394,7 @@ def _namespaces(peek: Peek) -> bool:
     return bool(found == dict(proxy))
 
 
-_CHECKS: Final[dict[str, Callable[[Peek], bool]]] = {
+_CHECKS: Final[dict[str, Callable[[CheckedMemory], bool]]] = {
     "reference counts": _counts_references,
     "types": _types,
     "items": _items,

@@ -34,8 +34,8 @@ import numpy as np
 from tracejit.core.interrupts import covers_its_entry, is_foreign
 from tracejit.cpython import c_api, exception_tables
 from tracejit.cpython.c_api import LAYOUT, failed_checks
-from tracejit.cpython.linked import linked
-from tracejit.cpython.peek import Peek
+from tracejit.cpython.linking import link
+from tracejit.cpython.memory_reads import CheckedMemory
 
 __all__ = ["Watch", "allow", "forget", "is_allowed", "obstacle", "unsupported", "watched_threads"]
 
@@ -401,7 +401,7 @@ def unsupported() -> str:
     return "" if watched else "frames of this build: the function that evaluates them is not called for all"
 
 
-def _frames_are_known(peek: Peek) -> bool:
+def _frames_are_known(peek: CheckedMemory) -> bool:
     """Whether a frame has its code and globals where they are expected."""
     frame = sys._getframe()
     evaluated = peek.word(id(frame) + LAYOUT.frame)
@@ -438,7 +438,7 @@ def _watched_by(function: Callable[..., int]) -> bool:
 @cache
 def _linked() -> Callable[..., int]:
     parts = (_DATA, _THREADS_TEXT, _SWITCH_TEXT, _ASK_TEXT, _EVALUATE_TEXT, _unspecialised_text())
-    address, owner = linked("\n".join((*map(c_api.declaration, _CALLED), *parts)), _SYMBOL)
+    address, owner = link("\n".join((*map(c_api.declaration, _CALLED), *parts)), _SYMBOL)
     function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.py_object, ctypes.c_void_p)(address)
     function.owner = owner  # type: ignore[attr-defined]
     function(_SETUP, None, _table.ctypes.data)

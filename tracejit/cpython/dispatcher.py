@@ -22,7 +22,7 @@ from tracejit.cpython import c_api
 from tracejit.cpython.arrays import BYTES
 from tracejit.cpython.builtin_functions import FASTCALL, KEYWORDS, builtin_function
 from tracejit.cpython.c_api import ITEMS, LIST_ITEMS, TYPE
-from tracejit.cpython.linked import linked
+from tracejit.cpython.linking import link
 from tracejit.cpython.reference_counts import counting
 from tracejit.cpython.size_table import LOOK, look_text
 
@@ -292,7 +292,7 @@ again:
 
 @cache
 def _dispatching(sized: type, exit_type: type) -> tuple[int, Any]:
-    return linked(_text(c_api.slot_offsets(sized)[_ARRAY], c_api.slot_offsets(exit_type)), _SYMBOL)
+    return link(_text(c_api.slot_offsets(sized)[_ARRAY], c_api.slot_offsets(exit_type)), _SYMBOL)
 
 
 def dispatcher(

@@ -19,26 +19,26 @@ from tracejit.cpython import c_api, watchers
 from tracejit.cpython.c_api import CELL, MAPPING, NUMBER
 from tracejit.cpython.object_code import UNKNOWN, ObjectCode, Value
 from tracejit.replay.ir import (
+    And,
     Arithmetic,
     Attribute,
     Call,
-    Choice,
     Compare,
+    Conditional,
     Constant,
     Contains,
     Dictionary,
     Distinct,
-    Either,
-    Every,
     Expr,
     Identity,
+    Is,
     Item,
     Length,
     ListOf,
     Name,
     Not,
-    Same,
-    Section,
+    Or,
+    SliceKey,
     Starred,
     TupleOf,
     TypeOf,
@@ -127,45 +127,47 @@ class Expressions:
             case Constant(value):
                 return self.out.constant(value)
             case Unary(symbol, operand):
-                return self.out.made(_UNARY[symbol], self.out.secured(self._value(operand)).text)
+                return self.out.call_for_object(_UNARY[symbol], self.out.secured(self._value(operand)).text)
             case Attribute(owner, attr):
                 return self._attribute(owner, attr)
             case Item(owner, key):
                 return self._item(owner, key)
             case Arithmetic("**", left, right):
                 operands = self._all([left, right])
-                return self.out.made("PyNumber_Power", operands[0].text, operands[1].text, self.out.constant(None).text)
+                return self.out.call_for_object(
+                    "PyNumber_Power", operands[0].text, operands[1].text, self.out.constant(None).text
+                )
             case Arithmetic(symbol, left, right):
                 operands = self._all([left, right])
-                return self.out.made(_ARITHMETIC[symbol], operands[0].text, operands[1].text)
-            case Section(start, stop, step):
+                return self.out.call_for_object(_ARITHMETIC[symbol], operands[0].text, operands[1].text)
+            case SliceKey(start, stop, step):
                 ends = self._all([Constant(None) if end is None else end for end in (start, stop, step)])
-                return self.out.made("PySlice_New", *[end.text for end in ends])
+                return self.out.call_for_object("PySlice_New", *[end.text for end in ends])
             case TypeOf(value):
                 return Value(self.out.type_of(self.out.secured(self._value(value))))
             case Length(value):
-                return self.out.made("PyLong_FromLongLong", self._length(value), known=int)
+                return self.out.call_for_object("PyLong_FromLongLong", self._length(value), known=int)
             case Identity(value):
                 address = self.code.op(f"ptrtoint ptr {self._value(value).text} to i64")
-                return self.out.made("PyLong_FromLongLong", address, known=int)
+                return self.out.call_for_object("PyLong_FromLongLong", address, known=int)
             case Call(function, arguments, ()):
                 return self._call(function, arguments)
             case Call(Name(name), arguments, keywords):
                 values = self._all([*arguments, *[value for _, value in keywords]])
-                return self.out.invoked(self._name(name), values, tuple([keyword for keyword, _ in keywords]))
+                return self.out.call_object(self._name(name), values, tuple([keyword for keyword, _ in keywords]))
             case TupleOf(elements):
                 return self.out.tuple_of(self._parts(elements))
             case ListOf(elements):
                 values = self._all(elements)
-                made = self.out.made("PyList_New", str(len(values)), known=list)
+                made = self.out.call_for_object("PyList_New", str(len(values)), known=list)
                 if values:
                     self.out.fill(self.out.load(made.text, c_api.LIST_ITEMS), [(v, False) for v in values])
                 return made
             case Dictionary():
-                return self.out.made("PyDict_New", known=dict)
-            case Choice(condition, yes, no):
+                return self.out.call_for_object("PyDict_New", known=dict)
+            case Conditional(condition, yes, no):
                 return self._choice(condition, yes, no)
-            case Either((first, second)):
+            case Or((first, second)):
                 return self._or(first, second)
         raise Untranslatable(f"the expression {node}")
 
@@ -225,7 +227,7 @@ class Expressions:
             return Value(self.out.load(owner.text, c_api.mro_offset()), tuple)
         if attr == "__dict__" and not isinstance(owner.constant, (type, FunctionType)) and self.guarding:
             # Guards found that the class has the usual __dict__ before they read it.
-            return self.out.made("PyObject_GetAttr", owner.text, self.out.constant("__dict__").text)
+            return self.out.call_for_object("PyObject_GetAttr", owner.text, self.out.constant("__dict__").text)
         return self.out.attribute(owner, attr)
 
     def _cell(self, node: Expr) -> Value | None:
@@ -242,7 +244,9 @@ class Expressions:
                     empty = self.code.label("empty")
                     self.out.branch(self.code.op(f"icmp eq ptr {pointer}, null"), empty, filled)
                     self.code.begin(empty)
-                    self.out.made("PyObject_GetAttr", self.out.constant(cell).text, self.out.constant("cell_contents").text)
+                    self.out.call_for_object(
+                        "PyObject_GetAttr", self.out.constant(cell).text, self.out.constant("cell_contents").text
+                    )
                     self.out.jump(filled)
                     self.code.begin(filled)
                     return Value(pointer)
@@ -340,19 +344,19 @@ class Expressions:
             fast = self.out.item(owner, key.constant)
             self.out.jump(join)
             self.code.begin(outside)
-            got = self.out.made("PyObject_GetItem", owner.text, key.text)
+            got = self.out.call_for_object("PyObject_GetItem", owner.text, key.text)
             came = self.code.block
             self.out.jump(join)
             self.code.begin(join)
             return Value(self.out.joined((fast, inside), (got.text, came)))
-        return self.out.made("PyObject_GetItem", owner.text, key.text)
+        return self.out.call_for_object("PyObject_GetItem", owner.text, key.text)
 
     def _call(self, function: Expr, arguments: Sequence[Expr]) -> Value:
         if isinstance(function, Attribute):
             values = self._all([function.owner, *arguments])
             row = self.out.array([v.text for v in values])
             name = self.out.constant(function.name)
-            return self.out.made("PyObject_VectorcallMethod", name.text, row, str(len(values)), "null")
+            return self.out.call_for_object("PyObject_VectorcallMethod", name.text, row, str(len(values)), "null")
         if not isinstance(function, Name):
             raise Untranslatable(f"a call of {function}")
         if function.name not in self.variables:
@@ -362,36 +366,36 @@ class Expressions:
             if known is object.__new__ and len(arguments) == 1 and isinstance(arguments[0], Name):
                 cls = self._object(arguments[0].name)
                 empty = self.out.constant(())
-                return self.out.made("tracejit_new_object", self.out.constant(cls).text, empty.text, "null", known=cls)
+                return self.out.call_for_object("tracejit_new_object", self.out.constant(cls).text, empty.text, "null", known=cls)
             if type(known) is MethodWrapperType and known.__name__ == "__next__" and not arguments:
-                return self.out.made("PyIter_Next", self.out.constant(known.__self__).text)
+                return self.out.call_for_object("PyIter_Next", self.out.constant(known.__self__).text)
         elif not arguments:  # most likely a weak reference
             return self.out.referent(self._name(function.name))
-        return self.out.invoked(self._name(function.name), self._all(arguments))
+        return self.out.call_object(self._name(function.name), self._all(arguments))
 
     def _length(self, node: Expr) -> str:
         value = self._value(node)
         if value.known in (list, tuple):
             return self.out.size_of(value)
         size = self.out.call("PyObject_Size", self.out.secured(value).text)
-        self.out.unless(self.code.op(f"icmp slt i64 {size}, 0"), self.out.failed)
+        self.out.jump_if(self.code.op(f"icmp slt i64 {size}, 0"), self.out.failed)
         return size
 
     # -- conditions
     def _test(self, node: Expr, yes: str, no: str) -> None:
         """Go to one of the labels."""
         match node:
-            case Either(values) | Every(values):
+            case Or(values) | And(values):
                 for value in values[:-1]:
                     on = self.code.label("on")
-                    self._test(value, *((yes, on) if isinstance(node, Either) else (on, no)))
+                    self._test(value, *((yes, on) if isinstance(node, Or) else (on, no)))
                     self.code.begin(on)
                 self._test(values[-1], yes, no)
             case Not(value):
                 self._test(value, no, yes)
             case Name("kwargs"):
                 self.out.jump(no)  # the caller passes positional arguments
-            case Same(left, right):
+            case Is(left, right):
                 a = self._value(left)
                 if not isinstance(right, Name | Constant):
                     a = self.out.secured(a)
@@ -409,7 +413,7 @@ class Expressions:
         on = self.code.label("on")
         self.out.branch(self.code.op(f"icmp eq ptr {value.text}, {self.out.constant(None).text}"), no, on)
         self.code.begin(on)
-        truth = self.out.done("PyObject_IsTrue", self.out.secured(value).text)
+        truth = self.out.call_for_number("PyObject_IsTrue", self.out.secured(value).text)
         self.out.branch(self.code.op(f"icmp ne i32 {truth}, 0"), yes, no)
 
     def _contains(self, element: Expr, container: Expr, yes: str, no: str) -> None:
@@ -419,7 +423,7 @@ class Expressions:
             pointer = self._looked_up(dictionary, key, owner)
             self.out.branch(self.code.op(f"icmp ne ptr {pointer}, null"), yes, no)
             return
-        there = self.out.done("PySequence_Contains", owner.text, key.text)
+        there = self.out.call_for_number("PySequence_Contains", owner.text, key.text)
         self.out.branch(self.code.op(f"icmp ne i32 {there}, 0"), yes, no)
 
     def _compare(self, symbol: str, left: Expr, right: Expr, yes: str, no: str) -> None:
@@ -435,7 +439,7 @@ class Expressions:
             x, y = (self.code.op(f"load double, ptr {self.out.at(v.text, NUMBER)}") for v in (a, b))
             self.out.branch(self.code.op(f"fcmp {floats} double {x}, {y}"), yes, no)
             return
-        self._truth(self.out.made("PyObject_RichCompare", a.text, b.text, str(number)), yes, no)
+        self._truth(self.out.call_for_object("PyObject_RichCompare", a.text, b.text, str(number)), yes, no)
 
     def _distinct(self, nodes: Sequence[Expr], yes: str, no: str) -> None:
         """Whether these are different objects."""

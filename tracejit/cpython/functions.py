@@ -32,26 +32,26 @@ from tracejit.replay.ir import (
     CAUGHT,
     Define,
     DeleteItem,
-    Either,
     Evaluate,
     Expr,
     Function,
-    Increase,
+    If,
+    Increment,
+    Is,
     Item,
-    Leave,
     Miss,
     Name,
     Not,
+    Notify,
+    Or,
     Return,
-    Run,
-    Same,
+    ReturnIf,
+    RunProgram,
     SetAttribute,
     SetItem,
     Statement,
-    Tell,
     TypeOf,
     Unpack,
-    When,
     defined,
     walk,
 )  # fmt: skip
@@ -121,9 +121,9 @@ class _Translator(Expressions):
             case Miss(condition):
                 assert self.missed is not None
                 self._leave_if(condition, self.missed, shared=self.guarding)
-            case Leave(condition, value):
+            case ReturnIf(condition, value):
                 self._leave_if(condition, value)
-            case When(condition, body):
+            case If(condition, body):
                 yes, on = self.code.label("yes"), self.code.label("on")
                 self._test(condition, yes, on)
                 self.code.begin(yes)
@@ -143,22 +143,22 @@ class _Translator(Expressions):
                 found = self.out.secured(self._value(value))
                 container, place = self._value(owner), self._value(key)
                 symbol = "PyDict_SetItem" if container.known is dict else "PyObject_SetItem"
-                self.out.done(symbol, container.text, place.text, found.text)
+                self.out.call_for_number(symbol, container.text, place.text, found.text)
             case DeleteItem(owner, key):
                 container, place = self._all([owner, key])
-                self.out.done("PyObject_DelItem", container.text, place.text)
-            case Increase(Item(owner, key), amount):
+                self.out.call_for_number("PyObject_DelItem", container.text, place.text)
+            case Increment(Item(owner, key), amount):
                 container, place = self._all([owner, key])
-                old = self.out.made("PyObject_GetItem", container.text, place.text)
-                summed = self.out.made("PyNumber_Add", old.text, self.out.constant(amount).text)
-                self.out.done("PyObject_SetItem", container.text, place.text, summed.text)
+                old = self.out.call_for_object("PyObject_GetItem", container.text, place.text)
+                summed = self.out.call_for_object("PyNumber_Add", old.text, self.out.constant(amount).text)
+                self.out.call_for_number("PyObject_SetItem", container.text, place.text, summed.text)
             case Return(value):
                 self.out.leave(self._value(value))
-            case Run():
+            case RunProgram():
                 self._run(statement)
             case Evaluate(value):
                 self._value(value)
-            case Tell():
+            case Notify():
                 return
             case _:
                 raise Untranslatable(f"the statement {statement}")
@@ -166,7 +166,7 @@ class _Translator(Expressions):
     def _leave_if(self, test: Expr, value: Expr, shared: bool = False) -> None:
         """Leave if a condition holds.  Past it each of its alternatives is false, which may tell the type of a variable."""
         leave = self.out.missed if shared else self.code.label("leave")
-        for operand in test.values if isinstance(test, Either) else (test,):
+        for operand in test.values if isinstance(test, Or) else (test,):
             on = self.code.label("on")
             self._test(operand, leave, on)
             self.code.begin(on)
@@ -184,7 +184,7 @@ class _Translator(Expressions):
         if self.nested:
             return
         match test:
-            case Not(Same(TypeOf(Name(name)), Name(cls))):
+            case Not(Is(TypeOf(Name(name)), Name(cls))):
                 variable = self.variables.get(name)
                 if variable is not None and variable.value is not None:
                     value = variable.value
@@ -196,7 +196,7 @@ class _Translator(Expressions):
         self.code.begin(fits)
         self.out.branch(self.code.op(f"icmp eq i64 {self.out.size_of(value)}, {len(names)}"), on, refused)
         self.code.begin(refused)  # raises what the interpreter would
-        self.out.made("PyObject_GetItem", value.text, self.out.constant(_UNPACKABLE).text)
+        self.out.call_for_object("PyObject_GetItem", value.text, self.out.constant(_UNPACKABLE).text)
         self.out.jump(on)
         self.code.begin(on)
         for k, name in enumerate(names):
@@ -209,7 +209,7 @@ class _Translator(Expressions):
                 self._unpack(name, element)
 
     # -- the program
-    def _run(self, run: Run) -> None:
+    def _run(self, run: RunProgram) -> None:
         machine = run.program.machine()
         self.owners += machine.owners
         out, code = self.out, self.code
@@ -218,7 +218,7 @@ class _Translator(Expressions):
             out.incref(descriptor.text)
             dims = out.sizes(shape)
             given = (kind.text, descriptor.text, str(len(shape)), dims, "null", "null", "0", "null")
-            self._set(name, out.made("tracejit_new_array", *given, known=np.ndarray))
+            self._set(name, out.call_for_object("tracejit_new_array", *given, known=np.ndarray))
         arrays = self._all(run.arrays)
         numbers = [(slot, kind, out.secured(self._value(number))) for slot, kind, number in run.numbers]
         state = None if run.state is None else out.secured(self._value(run.state))
@@ -250,7 +250,7 @@ class _Translator(Expressions):
         code.begin(left)
         if state is not None:
             self._remember(mark, state, status)
-        self._leave_with(run, out.made("PyLong_FromLongLong", status))
+        self._leave_with(run, out.call_for_object("PyLong_FromLongLong", status))
         if numbers or run.marks:
             code.begin(refused)
             out.call("PyErr_Clear")
@@ -294,10 +294,10 @@ class _Translator(Expressions):
         for at in (0, 8):
             equal("i64", out.at(data, at), code.op(f"load i64, ptr {out.at(mark, 8 + at)}"))
 
-    def _leave_with(self, run: Run, status: Value) -> None:
+    def _leave_with(self, run: RunProgram, status: Value) -> None:
         """Return what the program's code stands for."""
         leave = self._value(run.leave)
-        self.out.leave(self.out.made("PyObject_GetItem", leave.text, status.text))
+        self.out.leave(self.out.call_for_object("PyObject_GetItem", leave.text, status.text))
 
     def _converted(self, doubtful: str, refused: str) -> None:
         """A number was converted; `doubtful` if that may have failed."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tracejit.cpython.builtin_functions import ONE, builtin_function
 from tracejit.cpython.c_api import ITEMS, SIZE, declaration, slot_offsets
-from tracejit.cpython.linked import linked
+from tracejit.cpython.linking import link
 from tracejit.cpython.reference_counts import counting
 
 __all__ = ["marking"]
@@ -77,6 +77,6 @@ def marking(next_number: Callable[[], int], cls: type, version: str, written: st
     """A builtin function of a tuple of instances of `cls`: adds one to the slot `version` of each, and puts one call's `next_number()` in
     the slot `written`.  For interpreters that c_api.supported() knows."""
     offsets = slot_offsets(cls)
-    address, owner = linked(_text(offsets[version], offsets[written]), _SYMBOL)
+    address, owner = link(_text(offsets[version], offsets[written]), _SYMBOL)
     function: Callable[[tuple[Any, ...]], None] = builtin_function("mark_written", address, ONE, (next_number, 1, None, *owner))
     return function

@@ -22,8 +22,8 @@ from typing import Any, Final
 from tracejit.cpython import c_api
 from tracejit.cpython.arrays import BYTES
 from tracejit.cpython.c_api import FUNCTIONS, ITEMS, LIST_ITEMS, REFERENT, SIZE, TYPE
+from tracejit.cpython.distinctness import PROBING
 from tracejit.cpython.reference_counts import counting
-from tracejit.cpython.separation import PROBING
 from tracejit.native.text import FunctionText
 
 __all__ = ["UNKNOWN", "ObjectCode", "Value"]
@@ -139,7 +139,7 @@ class ObjectCode:
     def jump(self, label: str) -> None:
         self.code.lines.append(f"br label %{label}")
 
-    def unless(self, condition: str, label: str) -> None:
+    def jump_if(self, condition: str, label: str) -> None:
         """Go to `label` if the condition holds, else on."""
         on = self.code.label("on")
         self.branch(condition, label, on)
@@ -205,16 +205,16 @@ class ObjectCode:
         result, types = FUNCTIONS[symbol]
         return self.code.call(symbol, result, *zip(types, arguments, strict=True))
 
-    def made(self, symbol: str, *arguments: str, known: Any = None) -> Value:
+    def call_for_object(self, symbol: str, *arguments: str, known: Any = None) -> Value:
         """A call that returns a new reference, or null with an exception."""
         pointer = self.call(symbol, *arguments)
-        self.unless(self.code.op(f"icmp eq ptr {pointer}, null"), self.failed)
+        self.jump_if(self.code.op(f"icmp eq ptr {pointer}, null"), self.failed)
         return self.own(pointer, known)
 
-    def done(self, symbol: str, *arguments: str) -> str:
+    def call_for_number(self, symbol: str, *arguments: str) -> str:
         """A call that returns a number, negative with an exception."""
         number = self.call(symbol, *arguments)
-        self.unless(self.code.op(f"icmp slt i32 {number}, 0"), self.failed)
+        self.jump_if(self.code.op(f"icmp slt i32 {number}, 0"), self.failed)
         return number
 
     def clear_unless_traced(self, label: str) -> None:
@@ -294,12 +294,12 @@ class ObjectCode:
         key = self.constant(name).text
         offset = self._fast(value, name, slow)
         if offset is None:
-            return self.made("PyObject_GetAttr", self.secured(value).text, key)
+            return self.call_for_object("PyObject_GetAttr", self.secured(value).text, key)
         fast = self.load(value.text, offset)
         at = self.code.block
         self.branch(self.code.op(f"icmp eq ptr {fast}, null"), slow, join)
         self.code.begin(slow)
-        got = self.made("PyObject_GetAttr", self.secured(value).text, key)
+        got = self.call_for_object("PyObject_GetAttr", self.secured(value).text, key)
         came = self.code.block
         self.jump(join)
         self.code.begin(join)
@@ -320,16 +320,16 @@ class ObjectCode:
                 return
             self.jump(join)
             self.code.begin(slow)
-        self.done("PyObject_SetAttr", self.secured(owner).text, key, value.text)
+        self.call_for_number("PyObject_SetAttr", self.secured(owner).text, key, value.text)
         if offset is not None:
             self.jump(join)
             self.code.begin(join)
 
-    def invoked(self, function: Value, arguments: list[Value], names: tuple[str, ...] = ()) -> Value:
+    def call_object(self, function: Value, arguments: list[Value], names: tuple[str, ...] = ()) -> Value:
         """function(*arguments), the last of them under these names"""
         row = self.array([a.text for a in arguments])
         keywords = self.constant(names).text if names else "null"
-        return self.made("PyObject_Vectorcall", function.text, row, str(len(arguments) - len(names)), keywords)
+        return self.call_for_object("PyObject_Vectorcall", function.text, row, str(len(arguments) - len(names)), keywords)
 
     def referent(self, value: Value) -> Value:
         """value(), where value most likely is a weak reference: what it refers to, or None."""
@@ -364,7 +364,7 @@ class ObjectCode:
         for value, starred in parts:
             if starred:
                 size = self.code.op(f"add i64 {size}, {self.size_of(value)}")
-        made = self.made("PyTuple_New", size, known=tuple)
+        made = self.call_for_object("PyTuple_New", size, known=tuple)
         self.fill(self.at(made.text, ITEMS), parts)
         return made
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from tracejit.cpython import layouts
-from tracejit.cpython.peek import Peek, Unreadable
+from tracejit.cpython.memory_reads import CheckedMemory, Unreadable
 
 __all__ = ["replace_referent", "unsupported"]
 
@@ -29,7 +29,7 @@ def unsupported() -> str:
         return f"references of objects of {'a free-threaded build of ' if found.free_threaded else ''}{found.text} cannot be replaced"
     old, new = object(), object()
     owner = (old, None, old)
-    with Peek() as peek:
+    with CheckedMemory() as peek:
         try:
             words = [peek.word(id(owner) + offset) for offset in range(_HEADER, object.__sizeof__(owner), _WORD)]
         except Unreadable:

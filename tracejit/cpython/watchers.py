@@ -28,8 +28,8 @@ from typing import Any, Final
 from tracejit.core.interrupts import is_foreign
 from tracejit.cpython import c_api
 from tracejit.cpython.c_api import ITEMS, LAYOUT, MAPPING, WATCH, failed_checks, never_free
-from tracejit.cpython.linked import linked
-from tracejit.cpython.peek import Peek, word
+from tracejit.cpython.linking import link
+from tracejit.cpython.memory_reads import CheckedMemory, word
 from tracejit.cpython.reference_counts import counting
 
 __all__ = ["WATCH", "needed", "supported", "symbols", "unsupported", "watch"]
@@ -200,7 +200,7 @@ class _Interface:
 
     def __init__(self) -> None:
         """Raises RuntimeError where the interpreter has no watcher to give."""
-        begin, owner = linked(_TEXT, _SYMBOL)
+        begin, owner = link(_TEXT, _SYMBOL)
         addresses = (ctypes.c_int64 * 4)()
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(begin)(ctypes.addressof(addresses))
         changes, self.address, separate, settings = addresses
@@ -276,7 +276,7 @@ def unsupported() -> str:
     return "" if _others_are_watched(interface) else "changes are told to no watcher of dictionaries"
 
 
-def _values_are_known(peek: Peek) -> bool:
+def _values_are_known(peek: CheckedMemory) -> bool:
     """Whether a dictionary says where it is expected how many items it has, and whether it shares its keys with others."""
     probe = _Probe()
     probe.first = probe.second = 1  # type: ignore[attr-defined]

@@ -25,8 +25,8 @@ from tracejit.cpython import c_api, watchers
 from tracejit.cpython.arrays import BYTES
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.cpython.c_api import ITEMS, LAYOUT, LIST_ITEMS, MAPPING, SIZE, TYPE, failed_checks, slot_offsets
-from tracejit.cpython.linked import linked
-from tracejit.cpython.peek import Peek, word
+from tracejit.cpython.linking import link
+from tracejit.cpython.memory_reads import CheckedMemory, word
 from tracejit.cpython.reference_counts import counting
 
 __all__ = [
@@ -159,7 +159,7 @@ def _stored_key(dictionary: dict[Any, Any], key: Any) -> Any:
     return next((k for k in dictionary if type(k) is str and k == key), key) if type(key) is str else key
 
 
-def _entries(dictionary: dict[Any, Any], peek: Peek | None = None) -> dict[int, int]:
+def _entries(dictionary: dict[Any, Any], peek: CheckedMemory | None = None) -> dict[int, int]:
     """id of a key -> address of the word with its pointer, after which comes the value's.  Empty for a dictionary that shares its keys, and
     for one with so many deleted entries, or so odd a head, that another thread may be changing it just now."""
     read, read_bytes = (word, ctypes.string_at) if peek is None else (peek.word, peek.bytes)
@@ -197,7 +197,7 @@ def unsupported() -> str:
     return reason or (watchers.unsupported() if LAYOUT.version is None else "")
 
 
-def _versions(peek: Peek) -> bool:
+def _versions(peek: CheckedMemory) -> bool:
     """Whether dictionaries have versions where they are expected, which change with whatever is done to them."""
     assert LAYOUT.version is not None
     probe = _Probe()
@@ -219,7 +219,7 @@ def _versions(peek: Peek) -> bool:
     return peek.word(namespace) != before and peek.word(place) == seen[-1]
 
 
-def _instance_dictionaries(peek: Peek) -> bool:
+def _instance_dictionaries(peek: CheckedMemory) -> bool:
     """Whether instances have pointers to their dictionaries where they are expected, also when they get another one."""
     probe = _Probe()
     probe.first = 1  # type: ignore[attr-defined]
@@ -230,7 +230,7 @@ def _instance_dictionaries(peek: Peek) -> bool:
     return bool(_Probe.__flags__ & _MANAGED) and not list.__flags__ & _MANAGED
 
 
-def _dictionary_items(peek: Peek) -> bool:
+def _dictionary_items(peek: CheckedMemory) -> bool:
     values = [object() for _ in range(20)]
     mixed: dict[Any, Any] = dict(zip(values, values, strict=True))
     named: dict[Any, Any] = {str(i): v for i, v in enumerate(values)}
@@ -244,7 +244,7 @@ def _dictionary_items(peek: Peek) -> bool:
     return peek.word(id(named) + SIZE) == 19 and peek.word(id(values) + SIZE) == 20
 
 
-_CHECKS: Final[dict[str, Callable[[Peek], bool]]] = {
+_CHECKS: Final[dict[str, Callable[[CheckedMemory], bool]]] = {
     "the dictionaries of instances": _instance_dictionaries,
     "items of dictionaries": _dictionary_items,
 }
@@ -341,6 +341,6 @@ answer:
 @cache
 def same() -> Callable[..., bool]:
     """The function, where this Python is supported."""
-    address, owner = linked(_TEXT, _SYMBOL)
+    address, owner = link(_TEXT, _SYMBOL)
     function: Callable[..., bool] = builtin_function("same", address, FASTCALL, (True, False, *owner))
     return function

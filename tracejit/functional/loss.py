@@ -10,9 +10,9 @@ import math
 from typing import Any
 
 from tracejit.core.dtypes import int64
+from tracejit.core.library_warnings import warn
 from tracejit.core.precision import in_float32, rounds_once
 from tracejit.core.shapes import float_product, integer, minus
-from tracejit.core.warned import warn
 from tracejit.functional.activation import logsigmoid
 from tracejit.functional.normalisation import cosine_similarity, pairwise_distance
 from tracejit.functional.support import in_positions, reduced, sum_of_all

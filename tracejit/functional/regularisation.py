@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tracejit.core.dtypes import float32
+from tracejit.core.library_warnings import warn
 from tracejit.core.shapes import minus
-from tracejit.core.warned import warn
 from tracejit.functional.support import placed
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.public.keywords import of_tensors

@@ -82,7 +82,7 @@ def run_nodes(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
 _Expected = tuple[int, tuple[int, ...], np.dtype[Any]]  # value id, shape, dtype
 
 
-class _Ready(NamedTuple):
+class _PreparedNode(NamedTuple):
     """A node, what it calls, and what its outputs are to be."""
 
     node: Node
@@ -92,7 +92,7 @@ class _Ready(NamedTuple):
     only: _Expected | None  # the output of a node that has one
 
     @classmethod
-    def of(cls, node: Node, avals: Mapping[int, Any]) -> _Ready:
+    def of(cls, node: Node, avals: Mapping[int, Any]) -> _PreparedNode:
         outputs = [(v, avals[v].shape, avals[v].dtype.numpy) for v in node.outputs]
         return cls(node, node.op.evaluate, node.attrs, outputs, None if node.op.multiple or not outputs else outputs[0])
 
@@ -121,7 +121,7 @@ class _Ready(NamedTuple):
 def evaluated(node: Node, operands: Sequence[Any], avals: Mapping[int, Any]) -> list[np.ndarray[Any, Any]]:
     """The outputs of a node that has some.  Raises NodeFailed where they are not what `avals` says."""
     values: dict[Any, Any] = {}
-    _Ready.of(node, avals).put(values, operands)
+    _PreparedNode.of(node, avals).put(values, operands)
     return [values[v] for v in node.outputs]
 
 
@@ -138,7 +138,7 @@ class Runner:
             for operand in operands:
                 if type(operand) is not int:  # which is a key of its own
                     self._known[operand] = without_symbols(operand.value) if isinstance(operand, Literal) else None
-        self._nodes = [(_Ready.of(node, graph.avals), node.operands, node.op.kind is Kind.GUARD) for node in graph.nodes]
+        self._nodes = [(_PreparedNode.of(node, graph.avals), node.operands, node.op.kind is Kind.GUARD) for node in graph.nodes]
 
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         graph, guards = self._graph, 0

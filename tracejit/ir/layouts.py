@@ -163,7 +163,7 @@ class Affine:
 
 
 @dataclass(slots=True)
-class _WithPlaces(Affine):
+class _WithDynamicIndices(Affine):
     """The same with indices that are not known before the program runs as dynamic parts of positions.  places: (operand, how many positions
     there are) of each."""
 
@@ -270,7 +270,7 @@ def moving_view(
     if all(isinstance(o, Literal) for o in node.operands[1:]):
         layout = strided_view(node, base, shape, result)
         return None if layout is None else (layout, ())
-    affine = _WithPlaces(result)
+    affine = _WithDynamicIndices(result)
     axes = tuple(ZERO if s == 1 else Position(((d, 1),)) for d, s in enumerate(result))
     assert node.op.element is not None
     try:

@@ -165,7 +165,7 @@ class TracingInterpreter(Interpreter):
             return tuple(Tracer(self, v, avals[v]) for v in ids)
         return Tracer(self, ids[0], avals[ids[0]], weak)
 
-    def repeated(
+    def run_scan(
         self, step: Any, carried: list[Any], sliced: list[Any], count: int, reverse: bool, shared: list[Any] | None = None
     ) -> Any:
         """A loop, whose body is a step traced by itself."""

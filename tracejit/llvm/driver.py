@@ -25,18 +25,18 @@ import llvmlite.binding
 import numpy as np
 
 from tracejit.core import dtypes
-from tracejit.core.aside import done_aside
 from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
 from tracejit.core.symbolic import SymInt, by_origin, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_symbols
+from tracejit.core.uninterrupted import uninterrupted_result
 from tracejit.cpython import frame_check, interrupted, programs
-from tracejit.cpython.linked import linked
+from tracejit.cpython.linking import link
 from tracejit.llvm import blas, operations, products, thread_pool
-from tracejit.llvm.family import Kin
+from tracejit.llvm.family import SizeVariant
 from tracejit.llvm.operations import Code, lane_type
 from tracejit.llvm.reductions import Emitter
-from tracejit.llvm.repetition import Repetition, repeated
+from tracejit.llvm.repetition import Repetition, with_repetitions
 from tracejit.loops.language import Nest, Scalar
 from tracejit.loops.rewrites.pipeline import rewritten
 from tracejit.loops.target import Target
@@ -52,8 +52,8 @@ from tracejit.lowering.steps import (
     NestRun,
     NumberSlot,
     ProgramSpec,
+    ProgramStep,
     Slot,
-    Step,
 )
 from tracejit.math import libm
 from tracejit.native import machine_code, object_cache
@@ -160,7 +160,7 @@ class _ProgramWriter:
             *frame_check.expected_lines(spec),
         ]
         code.begin("begin")
-        steps = repeated(spec.steps, spec.slots)
+        steps = with_repetitions(spec.steps, spec.slots)
         if len(steps) <= PART:
             for step in steps:
                 self._step(step)
@@ -185,14 +185,14 @@ class _ProgramWriter:
             self.code.lines += ["leave:", f"%status = phi i64 {', '.join(self.leaving)}", "ret i64 %status"]
         self.declarations.update(self.code.declarations)
 
-    def _part(self, steps: Sequence[Step | Repetition]) -> None:
+    def _part(self, steps: Sequence[ProgramStep | Repetition]) -> None:
         """Some of the steps as a function of their own, and its call."""
         symbol, exits = self._function_of(steps)
         status = self.code.op(f"call i64 @{symbol}(ptr %frame)")
         if exits:
             self._leave_unless_done(status)
 
-    def _function_of(self, steps: Sequence[Step | Repetition], parameters: str = "ptr %frame") -> tuple[str, bool]:
+    def _function_of(self, steps: Sequence[ProgramStep | Repetition], parameters: str = "ptr %frame") -> tuple[str, bool]:
         """(a function of the frame, and of a row of a table, that does some steps, whether they may leave)."""
         outer = self.code, self.leaving, self.words, self.pointers
         self.code, self.leaving, self.words, self.pointers = Code(), [], {}, {}
@@ -204,7 +204,7 @@ class _ProgramWriter:
         text = "\n".join([f"define internal i64 @NEST({parameters}) noinline nounwind {{", "entry:", *lines, "}"])
         return self.functions.setdefault(text, f"part{len(self.functions)}"), exits
 
-    def _step(self, step: Step | Repetition) -> None:
+    def _step(self, step: ProgramStep | Repetition) -> None:
         if isinstance(step, NestCall):
             self._nest(step)
         elif isinstance(step, Repetition):
@@ -546,13 +546,13 @@ def _imports(writer: _ProgramWriter) -> dict[str, int]:
 @cache
 def _check() -> tuple[int, Any]:
     """The address of the check that all programs call, and what owns its code."""
-    return linked(frame_check.check_text(), frame_check.CHECK)
+    return link(frame_check.check_text(), frame_check.CHECK)
 
 
 @cache
 def _interrupted() -> tuple[int, Any]:
     """The same of the question that loops ask."""
-    return linked(interrupted.interrupted_text(), interrupted.INTERRUPTED)
+    return link(interrupted.interrupted_text(), interrupted.INTERRUPTED)
 
 
 def compilations() -> int:
@@ -584,7 +584,7 @@ def _found_or_compiled(key: str, text: str, writer: _ProgramWriter) -> tuple[Cal
     return run, compiled
 
 
-def compile_program(spec: ProgramSpec, target: Target | None = None, kin: Kin | None = None) -> CompiledProgram:
+def compile_program(spec: ProgramSpec, target: Target | None = None, variant: SizeVariant | None = None) -> CompiledProgram:
     """Compile, or find by content an identical program of this process or an earlier one.  kin: of programs of other sizes.
 
     Raises ValueError for steps that refer to slots that do not exist, RuntimeError where the memory layout of arrays is unknown."""
@@ -593,12 +593,12 @@ def compile_program(spec: ProgramSpec, target: Target | None = None, kin: Kin | 
     data = frozenset[int]()
     writer = _ProgramWriter(spec, target, data)
     text = writer.text()
-    if kin is not None and not has_symbols(writer.table) and (data := kin.data(text, writer.numbers, writer.offsets)):
+    if variant is not None and not has_symbols(writer.table) and (data := variant.data(text, writer.numbers, writer.offsets)):
         writer = _ProgramWriter(spec, target, data)
         text = writer.text()
     key = hashlib.sha256(f"{machine_code.identity()}\n{text}".encode()).hexdigest()
     seconds = 0.0
-    run, compiled = done_aside(lambda: _found_or_compiled(key, text, writer))
+    run, compiled = uninterrupted_result(lambda: _found_or_compiled(key, text, writer))
     if compiled:
         seconds = time.perf_counter() - started
     words = (*[0] * spec.slots, *writer.table)

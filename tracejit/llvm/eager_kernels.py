@@ -17,7 +17,7 @@ from tracejit.core.dtypes import DType
 from tracejit.cpython import arrays, c_api
 from tracejit.cpython.array_function import entry_text
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
-from tracejit.cpython.linked import linked
+from tracejit.cpython.linking import link
 from tracejit.llvm.driver import host_target
 from tracejit.llvm.reductions import Emitter
 from tracejit.loops.rewrites.pipeline import rewritten
@@ -37,7 +37,7 @@ def built_in(kernel: Kernel) -> Callable[..., int]:
     assert not emitter.code.libm and not nest.scalars, nest.name
     entry = entry_text(_SYMBOL, "nest", len(nest.buffers), len(nest.sizes), kernel.loops)
     text = "\n".join([*sorted(emitter.code.declarations.values()), function, entry])
-    address, owner = linked(text, _SYMBOL, computes=True)
+    address, owner = link(text, _SYMBOL, computes=True)
     call: Callable[..., int] = builtin_function(nest.name, address, FASTCALL, owner)
     return call
 

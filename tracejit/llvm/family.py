@@ -22,13 +22,13 @@ from typing import Final
 
 from tracejit.llvm.arena import Arena
 
-__all__ = ["Family", "Kin", "Member", "Pattern"]
+__all__ = ["Family", "Member", "NumberPattern", "SizeVariant"]
 
 _REMEMBERED: Final = 256
 _WITHOUT_DIGITS: Final = str.maketrans("", "", "0123456789")
 
 
-class Pattern:
+class NumberPattern:
     """A sequence of numbers, and the positions that have been different since the first time."""
 
     __slots__ = ("_first", "_first_data", "_varying")
@@ -70,12 +70,12 @@ class _Known:
     __slots__ = ("literals", "steps")
 
     def __init__(self) -> None:
-        self.literals = Pattern()
-        self.steps: dict[tuple[str, int], Pattern] = {}
+        self.literals = NumberPattern()
+        self.steps: dict[tuple[str, int], NumberPattern] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Kin:
+class SizeVariant:
     """The programs of one graph but for numbers, as one of them sees them, with its dynamic sizes."""
 
     known: _Known
@@ -94,7 +94,7 @@ class Kin:
         key = hashlib.sha256(text.translate(_WITHOUT_DIGITS).encode()).hexdigest(), len(numbers)
         known = steps.get(key)
         if known is None:
-            known = steps[key] = next((p for (_, count), p in list(steps.items()) if count == len(numbers)), Pattern())
+            known = steps[key] = next((p for (_, count), p in list(steps.items()) if count == len(numbers)), NumberPattern())
         return known.data(numbers, offsets, self.dynamic)
 
 
@@ -120,5 +120,5 @@ class Member:
     dynamic: frozenset[int] = frozenset()
     static: tuple[tuple[int, ...], ...] = ()
 
-    def kin(self, skeleton: Hashable) -> Kin:
-        return Kin(self.family.known((skeleton, self.static)), self.dynamic)
+    def size_variant(self, skeleton: Hashable) -> SizeVariant:
+        return SizeVariant(self.family.known((skeleton, self.static)), self.dynamic)

@@ -22,7 +22,7 @@ from tracejit.llvm.operations import Code, lane_type, splat_constant, value_type
 from tracejit.loops.language import Axis, Buffer, Extent, Size
 from tracejit.loops.target import Target
 
-__all__ = ["Body", "Condition", "Effects", "Frame", "LoopEmitter", "Run", "Value"]
+__all__ = ["Body", "Condition", "Effects", "LoopEmitter", "LoopPart", "OpenLoop", "Value"]
 
 
 class Value(NamedTuple):
@@ -42,7 +42,7 @@ class Effects(NamedTuple):
 
 
 @dataclass(slots=True)
-class Frame:
+class OpenLoop:
     """A loop being emitted: `before` is the block that its invariants go to, `index` the scalar loop variable (the first lane's)."""
 
     axis: Axis
@@ -57,7 +57,7 @@ class Frame:
 
 
 @dataclass(slots=True)
-class Run:
+class LoopPart:
     """One pass over part of an axis.  `carried` are (type, initial, phi name, result) of values that go round."""
 
     head: str
@@ -82,12 +82,12 @@ Condition = tuple[str, str, str] | None  # (predicate, x, y) of int64, that must
 
 
 class LoopEmitter:
-    """The state of emission, and loops.  `frames` are the loops around the current point, outermost first."""
+    """The state of emission, and loops.  `open_loops` are the loops around the current point, outermost first."""
 
     def __init__(self, target: Target, sizes: Sequence[Size]) -> None:
         self.target = target
         self.code = Code(scales=target.scales)
-        self.frames: list[Frame] = []
+        self.open_loops: list[OpenLoop] = []
         self.memo: dict[tuple[Any, ...], Value] = {}
         self.ids: dict[int, tuple[Value, frozenset[Buffer]]] = {}  # with the stored-to buffers that the value was computed from
         self.loads: dict[tuple[Any, ...], tuple[Value, Buffer]] = {}
@@ -100,14 +100,14 @@ class LoopEmitter:
 
     @property
     def depth(self) -> int:
-        return len(self.frames)
+        return len(self.open_loops)
 
     def hoisted(self, depth: int, emit: Callable[[], str]) -> str:
         """Run `emit` with the insertion point for values of `depth`."""
         code = self.code
-        if depth == len(self.frames):
+        if depth == len(self.open_loops):
             return emit()
-        frame = self.frames[depth]
+        frame = self.open_loops[depth]
         lines, block = code.lines, code.block
         code.lines, code.block = frame.before, frame.block
         result = emit()
@@ -173,18 +173,18 @@ class LoopEmitter:
 
     def parts(
         self,
-        frame: Frame,
+        frame: OpenLoop,
         extent: Extent,
         lanes: int,
         kinds: Sequence[str],
         initial: Sequence[str],
         body: Body,
-        grouped: Callable[[str, Condition, Sequence[str]], Run] | None = None,
-    ) -> list[Run]:
+        grouped: Callable[[str, Condition, Sequence[str]], LoopPart] | None = None,
+    ) -> list[LoopPart]:
         """The parts of a loop in lanes: full groups (emitted by `grouped` if given), then the remainder."""
         n, full = self.extent(extent), self.full_groups(extent, lanes)
         static = isinstance(extent, int)
-        runs: list[Run] = []
+        runs: list[LoopPart] = []
         if full != "0":
             condition = None if static else ("sgt", full, "0")
             if grouped is not None:
@@ -209,18 +209,18 @@ class LoopEmitter:
             return str(extent // lanes * lanes)
         return self.integer(self.depth - 1, f"and i64 {self.extent(extent)}, -{lanes}").text
 
-    def enter(self, axis: Axis, extent: Extent, effects: Effects) -> Frame:
+    def enter(self, axis: Axis, extent: Extent, effects: Effects) -> OpenLoop:
         """Open a loop.  What was read from the buffers it stores to must be read again inside."""
         label = self.code.label("before")
         self.invalidate(effects.stores)
         known = (dict(self.memo), dict(self.ids), dict(self.loads))
-        frame = Frame(axis, effects, not isinstance(extent, int), [f"{label}:"], label, known)
-        self.frames.append(frame)
+        frame = OpenLoop(axis, effects, not isinstance(extent, int), [f"{label}:"], label, known)
+        self.open_loops.append(frame)
         return frame
 
     def run(
         self,
-        frame: Frame,
+        frame: OpenLoop,
         lanes: int,
         start: str,
         stop: str,
@@ -231,14 +231,14 @@ class LoopEmitter:
         initial: Sequence[str],
         body: Body,
         step: int = 0,
-    ) -> Run:
+    ) -> LoopPart:
         """Emit the body once, as one part of the frame's axis, in steps of `lanes` unless `step` is given."""
         code = self.code
         entered = None
         if condition is not None:
             predicate, x, y = condition
             entered = self.integer(self.depth - 1, f"icmp {predicate} i64 {x}, {y}").text
-        run = Run(
+        run = LoopPart(
             code.label("head"),
             code.label("exit"),
             start,
@@ -265,11 +265,11 @@ class LoopEmitter:
         self.forget(self.depth - 1)
         return run
 
-    def leave(self, frame: Frame, runs: Sequence[Run], extent: Extent) -> Sequence[str]:
+    def leave(self, frame: OpenLoop, runs: Sequence[LoopPart], extent: Extent) -> Sequence[str]:
         """Close the loop: write its parts one after another; returns the values that leave it."""
         kinds, initial, results = runs[0].kinds, runs[0].initial, runs[-1].merged
         code = self.code
-        self.frames.pop()
+        self.open_loops.pop()
         guarded = frame.guarded
         outside, end, label = code.block, code.label("end"), frame.before[0][:-1]
         if guarded:
@@ -293,7 +293,7 @@ class LoopEmitter:
             for kind, first, result in zip(kinds, initial, results, strict=True)
         ]
 
-    def write(self, run: Run) -> None:
+    def write(self, run: LoopPart) -> None:
         code, before = self.code, self.code.block
         if run.condition is None:
             code.lines.append(f"br label %{run.head}")

@@ -13,7 +13,7 @@ from typing import Final
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.llvm import operations
-from tracejit.llvm.loops import Effects, Frame, LoopEmitter, Value
+from tracejit.llvm.loops import Effects, LoopEmitter, OpenLoop, Value
 from tracejit.llvm.operations import Code, constant, lane_type, splat_constant, suffix, value_type, vector
 from tracejit.loops.expressions import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, builder, children
 from tracejit.loops.language import (
@@ -161,8 +161,8 @@ class NestEmitter(LoopEmitter):
         base = self.splat(Value(frame.index, dtypes.int64, 1, depth), frame.lanes).text
         return self.number(depth, dtypes.int64, frame.lanes, ("axis", axis), lambda: self.code.op(f"add {kind} {base}, {iota}"))
 
-    def _frame(self, axis: Axis) -> tuple[int, Frame]:
-        for i, frame in enumerate(self.frames):
+    def _frame(self, axis: Axis) -> tuple[int, OpenLoop]:
+        for i, frame in enumerate(self.open_loops):
             if frame.axis is axis:
                 return i + 1, frame
         raise ValueError(f"nest {self.nest.name}: axis {axis.name!r} is used outside its loop")
@@ -236,7 +236,7 @@ class NestEmitter(LoopEmitter):
             pointer = self._advance(pointer, place, element)
         if inner == 0:
             return pointer, 0 if pointer.lanes == 1 else None
-        frame = self.frames[-1]
+        frame = self.open_loops[-1]
         if inner == 1 and pointer.lanes == 1:
             return self._advance(pointer, Value(frame.index, dtypes.int64, 1, self.depth), element), 1
         if inner == -1 and pointer.lanes == 1:
@@ -244,7 +244,7 @@ class NestEmitter(LoopEmitter):
         return self._advance(pointer, self._scaled(self._axis_value(frame.axis), inner), element), None
 
     def _all(self, lanes: int) -> str:
-        return "splat (i1 true)" if not self.frames or self.frames[-1].mask is None else str(self.frames[-1].mask)
+        return "splat (i1 true)" if not self.open_loops or self.open_loops[-1].mask is None else str(self.open_loops[-1].mask)
 
     def _load(self, e: Load) -> Value:
         buffer = e.buffer
@@ -255,12 +255,12 @@ class NestEmitter(LoopEmitter):
             return found[0]
         depth = pointer.depth if stride == 0 else self.depth
         for level in range(depth, self.depth):
-            done = self.frames[level].effects
+            done = self.open_loops[level].effects
             if buffer in done.stores or (done.exits and e.index.dynamic is not None):  # the index may not have been checked yet
                 depth = level + 1
-            elif self.frames[level].guarded and level > depth:
+            elif self.open_loops[level].guarded and level > depth:
                 depth = level  # not above a loop that may be empty: the element may not exist
-        lanes = self.frames[-1].lanes if stride else pointer.lanes
+        lanes = self.open_loops[-1].lanes if stride else pointer.lanes
         value = Value(
             self.hoisted(depth, lambda: self._load_text(buffer.dtype, pointer, stride, lanes)), buffer.dtype, lanes, depth
         )
@@ -279,14 +279,14 @@ class NestEmitter(LoopEmitter):
 
     def _mask(self, stride: int | None, lanes: int) -> str | None:
         """The mask of the current group, for the elements in the order of their addresses."""
-        mask = self.frames[-1].mask if lanes > 1 else None
+        mask = self.open_loops[-1].mask if lanes > 1 else None
         return self._reversed(mask, "i1", lanes) if mask is not None and stride == -1 else mask
 
     def _load_text(self, dtype: DType, pointer: Value, stride: int | None, lanes: int) -> str:
         code, element = self.code, memory_type(dtype)
         kind = vector(element, lanes)
         masked = self._mask(stride, lanes)
-        if stride is None and not self.target.gathers and self.frames[-1].mask is None:
+        if stride is None and not self.target.gathers and self.open_loops[-1].mask is None:
             result = "poison"
             for k, place in enumerate(self._places(pointer)):
                 one = code.op(f"load {element}, ptr {place}, align {dtype.itemsize}")
@@ -331,7 +331,7 @@ class NestEmitter(LoopEmitter):
                 f"nest {self.nest.name}: a {value.dtype.name} is stored to the {dtype.name} buffer {s.buffer.name!r}; cast it"
             )
         pointer, stride = self.address(s.buffer, s.index)
-        lanes = self.frames[-1].lanes if stride else pointer.lanes
+        lanes = self.open_loops[-1].lanes if stride else pointer.lanes
         element = memory_type(dtype)
         kind = vector(element, lanes)
         text = self.splat(value, lanes).text
@@ -340,7 +340,7 @@ class NestEmitter(LoopEmitter):
         if stride == -1:
             text = self._reversed(text, element, lanes)
         flags, align, masked = f"<{lanes} x i1>", str(dtype.itemsize), self._mask(stride, lanes)
-        if stride is None and not self.target.gathers and self.frames[-1].mask is None:
+        if stride is None and not self.target.gathers and self.open_loops[-1].mask is None:
             for k, place in enumerate(self._places(pointer)):
                 one = code.op(f"extractelement {kind} {text}, i64 {k}")
                 code.lines.append(f"store {element} {one}, ptr {place}, align {align}")
@@ -365,7 +365,7 @@ class NestEmitter(LoopEmitter):
         value, code = self.value(s.condition), self.code
         text = value.text
         if value.lanes > 1:
-            mask = self.frames[-1].mask
+            mask = self.open_loops[-1].mask
             if mask is not None:
                 text = code.op(f"and <{value.lanes} x i1> {text}, {mask}")
             text = code.call(f"llvm.vector.reduce.or.v{value.lanes}i1", "i1", (f"<{value.lanes} x i1>", text))

@@ -28,8 +28,8 @@ from typing import Any, Final
 import numpy as np
 
 from tracejit.core import dtypes, products
-from tracejit.core.aside import done_aside
 from tracejit.core.dtypes import DType
+from tracejit.core.uninterrupted import uninterrupted_result
 from tracejit.cpython import c_api
 from tracejit.cpython.builtin_functions import FASTCALL, builtin_function
 from tracejit.llvm import blas, thin_products, thread_pool
@@ -546,7 +546,7 @@ def _policy() -> products.Policy | None:
         with _making:
             return _Eager(_linked())
 
-    return done_aside(make_policy)
+    return uninterrupted_result(make_policy)
 
 
 products.set_policy(_policy)

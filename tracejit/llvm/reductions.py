@@ -17,7 +17,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.llvm import operations
-from tracejit.llvm.loops import Condition, Run, Value
+from tracejit.llvm.loops import Condition, LoopPart, Value
 from tracejit.llvm.nests import effects
 from tracejit.llvm.operations import constant, lane_type, splat_constant, value_type, vector
 from tracejit.llvm.tiles import TileEmitter
@@ -90,7 +90,7 @@ class Emitter(TileEmitter):
         def straight(carried: Sequence[str]) -> Sequence[str]:
             return self._combine(s, items, carried, False, full)
 
-        def in_blocks(full: str, condition: Condition, initial: Sequence[str]) -> Run:
+        def in_blocks(full: str, condition: Condition, initial: Sequence[str]) -> LoopPart:
             once = full.isdigit() and int(full) <= BLOCK
             body = self._block(s, items, full, once)
             return self.run(frame, LANES, "0", full, condition, once, None, kinds, initial, body, BLOCK)
@@ -111,7 +111,7 @@ class Emitter(TileEmitter):
             return self._combine(s, items, carried, True, full)
 
         def body(totals: Sequence[str]) -> Sequence[str]:
-            code, frame = self.code, self.frames[-1]
+            code, frame = self.code, self.open_loops[-1]
             start, stop = frame.index, full
             if not once:
                 limit = code.op(f"add nuw nsw i64 {start}, {BLOCK}")
@@ -121,7 +121,7 @@ class Emitter(TileEmitter):
             for item in items:
                 initial.extend(item.block_initial or totals[position : position + len(item.kinds)])
                 position += len(item.kinds)
-            part: Run = self.run(frame, LANES, start, stop, None, once and full == str(LANES), None, kinds, initial, inner)
+            part: LoopPart = self.run(frame, LANES, start, stop, None, once and full == str(LANES), None, kinds, initial, inner)
             self.write(part)
             results: list[str] = []
             position = taken = 0
@@ -154,7 +154,7 @@ class Emitter(TileEmitter):
     def _combine(self, s: Reduce, items: Sequence[_Item], carried: Sequence[str], in_block: bool, full: str) -> Sequence[str]:
         """One group of lanes, or one element of the remainder where the frame has one lane."""
         self.statements(s.body)
-        frame, code = self.frames[-1], self.code
+        frame, code = self.open_loops[-1], self.code
         lane = "" if frame.lanes > 1 else code.op(f"sub i64 {frame.index}, {full}")
         results: list[str] = []
         position = 0

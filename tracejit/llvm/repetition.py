@@ -1,8 +1,8 @@
 """Steps of a program that do again what steps before them did, on other memory.
 
-Equal layers have equal steps.  `repeated(steps)` finds stretches of them that repeat themselves and makes a `Repetition` of each: the
-steps of one period, and a row of a table for each time with where the memory is.  So the text of a program does not grow with its layers,
-nor does the time to compile it.
+Equal layers have equal steps.  `with_repetitions(steps)` finds stretches of them that repeat themselves and makes a `Repetition` of each:
+the steps of one period, and a row of a table for each time with where the memory is.  So the text of a program does not grow with its
+layers, nor does the time to compile it.
 
 Steps are alike if all but their addresses is the same; what else could be data, sizes for instance, stays a constant.  Knows steps, and
 nothing of how they are written.
@@ -16,10 +16,10 @@ from typing import Final
 
 import numpy as np
 
-from tracejit.lowering.steps import Address, CopyCall, GemmCall, LoopCall, NestCall, NestRun, NumberSlot, Step
+from tracejit.lowering.steps import Address, CopyCall, GemmCall, LoopCall, NestCall, NestRun, NumberSlot, ProgramStep
 from tracejit.passes.periods import stretches
 
-__all__ = ["Repetition", "repeated"]
+__all__ = ["Repetition", "with_repetitions"]
 
 LEAST_SAVED: Final = 16  # steps: each address costs a few instructions more in a repetition
 LONGEST_RUN: Final = 8  # calls of a NestRun whose addresses are part of the row
@@ -40,7 +40,7 @@ class Repetition:
     rows: tuple[tuple[int, ...], ...]
 
 
-def repeated(steps: Sequence[Step], slots: int) -> list[Step | Repetition]:
+def with_repetitions(steps: Sequence[ProgramStep], slots: int) -> list[ProgramStep | Repetition]:
     """The steps, with repetitions in the place of those that repeat themselves.  slots: how many the program has."""
     if len(steps) < 2 * LEAST_SAVED:
         return list(steps)
@@ -59,7 +59,7 @@ def repeated(steps: Sequence[Step], slots: int) -> list[Step | Repetition]:
         if -saved >= LEAST_SAVED and not taken[begin : begin + count * period].any():
             taken[begin : begin + count * period] = True
             made[begin] = period, count
-    result: list[Step | Repetition] = []
+    result: list[ProgramStep | Repetition] = []
     at = 0
     while at < len(steps):
         period, count = made.get(at, (1, 1))
@@ -71,7 +71,7 @@ def repeated(steps: Sequence[Step], slots: int) -> list[Step | Repetition]:
     return result
 
 
-def _label(step: Step) -> Hashable:
+def _label(step: ProgramStep) -> Hashable:
     """Equal for steps that differ in nothing but addresses; for those that nothing repeats, themselves."""
     match step:
         case NestCall() if all(type(address.offset) is int for address in step.buffers):
@@ -86,13 +86,13 @@ def _label(step: Step) -> Hashable:
     return "step", id(step)
 
 
-def _simple(step: Step) -> Sequence[Simple]:
+def _simple(step: ProgramStep) -> Sequence[Simple]:
     """The step, or the calls of a run."""
     assert not isinstance(step, LoopCall), step  # it is like no other
     return step.calls if isinstance(step, NestRun) else (step,)
 
 
-def _repetition(periods: Sequence[Sequence[Step]], first: int) -> Repetition:
+def _repetition(periods: Sequence[Sequence[ProgramStep]], first: int) -> Repetition:
     """One of stretches of steps that are alike."""
     times = [[each for step in period for each in _simple(step)] for period in periods]
     columns: dict[tuple[Address, ...], int] = {}

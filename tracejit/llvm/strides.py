@@ -37,7 +37,7 @@ class StrideEmitter(NestEmitter):
     # --- loads
 
     def _load(self, e: Load) -> Value:
-        frame = self.frames[-1] if self.frames else None
+        frame = self.open_loops[-1] if self.open_loops else None
         if frame is None or frame.lanes == 1 or frame.mask is not None:
             return super()._load(e)
         step = _small_stride(e.index, frame.axis)
@@ -54,7 +54,7 @@ class StrideEmitter(NestEmitter):
 
     def _first(self, at: Load | Store, step: int, element: str) -> Value:
         """The address of the first lane's element."""
-        frame, index = self.frames[-1], at.index
+        frame, index = self.open_loops[-1], at.index
         terms = tuple((a, n) for a, n in index.terms if a is not frame.axis)
         row, _ = self.address(at.buffer, Index(terms, index.offset, index.dynamic, index.dynamic_stride))
         return self._advance(row, self._scaled(Value(frame.index, dtypes.int64, 1, self.depth), step), element)
@@ -84,10 +84,10 @@ class StrideEmitter(NestEmitter):
     def interleaved(self, table: Interleaved) -> None:
         """One store of the lanes of all columns, row by row."""
         columns = table.stores
-        if self.frames[-1].lanes == 1:
+        if self.open_loops[-1].lanes == 1:
             self.statements(columns)
             return
-        code, frame, buffer, count = self.code, self.frames[-1], columns[0].buffer, len(columns)
+        code, frame, buffer, count = self.code, self.open_loops[-1], columns[0].buffer, len(columns)
         lanes, element = frame.lanes, memory_type(buffer.dtype)
         texts = []
         for s in columns:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tracejit.core import dtypes
-from tracejit.llvm.loops import Condition, Frame, Run, Value
+from tracejit.llvm.loops import Condition, LoopPart, OpenLoop, Value
 from tracejit.llvm.nests import effects, memory_type
 from tracejit.llvm.operations import vector
 from tracejit.llvm.strides import StrideEmitter
@@ -20,11 +20,11 @@ from tracejit.loops.target import Target
 
 __all__ = ["TileEmitter"]
 
-Place = tuple[Buffer, Index]
+BufferAccess = tuple[Buffer, Index]
 
 
 @dataclass(frozen=True, slots=True)
-class _Loops:
+class _TiledLoops:
     """Loops that run in tiles: `outer` and `inner` (of vectors) are cut, `between` lie between them; `first` names what the inner loop
     needs."""
 
@@ -38,7 +38,7 @@ class _Loops:
 class _Tile:
     """Where a transposed access finds its vectors: `lanes` rows of as many elements."""
 
-    place: Place
+    place: BufferAccess
     memory: str
     lanes: int
 
@@ -48,16 +48,16 @@ class TileEmitter(StrideEmitter):
 
     def __init__(self, nest: Nest, symbol: str, target: Target) -> None:
         super().__init__(nest, symbol, target)
-        self.transposed: dict[Place, tuple[_Tile, Frame]] = {}  # now on the stack; the frame of the tile's first row
+        self.transposed: dict[BufferAccess, tuple[_Tile, OpenLoop]] = {}  # now on the stack; the frame of the tile's first row
 
     def _for(self, s: For) -> None:
         if s.tiles is None:
             super()._for(s)
             return
         (outer, *between, inner), first = chain(s)
-        self._in_tiles(_Loops(outer, tuple(between), inner, first), s.tiles)
+        self._in_tiles(_TiledLoops(outer, tuple(between), inner, first), s.tiles)
 
-    def _in_tiles(self, p: _Loops, cut: Tiles) -> None:
+    def _in_tiles(self, p: _TiledLoops, cut: Tiles) -> None:
         done, extent, lanes = effects(p.outer.body), p.outer.extent, cut.edge
         tiles = tuple(_Tile(place, self._reserve(place[0], lanes), lanes) for place in cut.places)
         block = self.enter(Axis("block"), extent, done)
@@ -72,11 +72,13 @@ class TileEmitter(StrideEmitter):
             parts.append(self._part(block, 1, full, n, some, lambda: self.statements(p.outer.body)))
         self.leave(block, parts, extent)
 
-    def _part(self, frame: Frame, step: int, start: str, stop: str, condition: Condition, body: Callable[[], None]) -> Run:
+    def _part(
+        self, frame: OpenLoop, step: int, start: str, stop: str, condition: Condition, body: Callable[[], None]
+    ) -> LoopPart:
         """A part of a loop without lanes."""
         return self.run(frame, 1, start, stop, condition, False, None, (), (), _without_values(body), step)
 
-    def _between(self, p: _Loops, loops: tuple[For, ...], tiles: tuple[_Tile, ...], block: Frame) -> None:
+    def _between(self, p: _TiledLoops, loops: tuple[For, ...], tiles: tuple[_Tile, ...], block: OpenLoop) -> None:
         """The loops between the two that are cut, then the groups of the inner one."""
         done = effects(p.inner.body)
         if loops:
@@ -113,10 +115,10 @@ class TileEmitter(StrideEmitter):
             parts.append(self._part(group, lanes, full, n, some, partial))
         self.leave(group, parts, extent)
 
-    def _rows(self, p: _Loops, rows: int, block: Frame, columns: Callable[[Frame], Run]) -> None:
+    def _rows(self, p: _TiledLoops, rows: int, block: OpenLoop, columns: Callable[[OpenLoop], LoopPart]) -> None:
         """The rows of a tile, each with its part of the inner loop."""
         done = effects(p.inner.body)
-        stop = self.integer(self.frames.index(block) + 1, f"add nuw nsw i64 {block.index}, {rows}").text
+        stop = self.integer(self.open_loops.index(block) + 1, f"add nuw nsw i64 {block.index}, {rows}").text
 
         def row() -> None:
             self.statements(p.first)
@@ -134,7 +136,7 @@ class TileEmitter(StrideEmitter):
         self.reserved.append(f"{name} = alloca [{lanes * lanes} x {memory_type(buffer.dtype)}], align 64")
         return name
 
-    def _transpose(self, p: _Loops, tile: _Tile, block: Frame, group: Frame) -> None:
+    def _transpose(self, p: _TiledLoops, tile: _Tile, block: OpenLoop, group: OpenLoop) -> None:
         """Fill a tile: vectors along the outer axis are its columns, what is stored are its rows."""
         code, (buffer, index), lanes = self.code, tile.place, tile.lanes
         element = memory_type(buffer.dtype)
@@ -168,7 +170,7 @@ class TileEmitter(StrideEmitter):
         if found is None:
             return super()._load(e)
         tile, block = found
-        dtype, row = e.buffer.dtype, self.frames[-2]  # the innermost frame is a row of the tile
+        dtype, row = e.buffer.dtype, self.open_loops[-2]  # the innermost frame is a row of the tile
         offset = self.integer(self.depth - 1, f"sub nuw nsw i64 {row.index}, {block.index}")
         offset = self._scaled(offset, tile.lanes)
         pointer = self._advance(Value(tile.memory, dtypes.int64, 1, 0), offset, memory_type(dtype))

@@ -50,7 +50,7 @@ class Dependences:
             mask |= self._ancestors[source]
         return mask
 
-    def apart(self, one: int, other: int) -> bool:
+    def have_path_between(self, one: int, other: int) -> bool:
         """Whether a path from one of the two to the other goes by way of a third group."""
         return any(self._ancestors[p] >> other & 1 for p in self._before[one]) or any(
             self._ancestors[p] >> one & 1 for p in self._before[other]

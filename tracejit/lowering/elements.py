@@ -270,7 +270,7 @@ class Elements:
         while values.is_view(v):
             if "uniform" in values.nodes[source].op.traits:
                 return source, ()
-            below = values.through(v, at, self.extents)
+            below = values.operand_position(v, at, self.extents)
             assert below is not None, f"a view of a value inside a nest has no affine positions: {values.nodes[source].op.name}"
             v, at = below
         return values.producer[v], at

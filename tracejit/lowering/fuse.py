@@ -228,7 +228,7 @@ class Group:
             return True
         assert self.axes is not None
         while values.is_view(v):
-            below = values.through(v, at, self.axes)
+            below = values.operand_position(v, at, self.axes)
             if below is None:
                 return False
             v, at = below
@@ -344,7 +344,12 @@ class _Partition:
 
     def merge(self, g: Group, h: Group) -> Group | None:
         """The group of both, installed; None if they do not fit."""
-        if g.turned or h.turned or len(g.members) + len(h.members) > LARGEST_GROUP or self.dependences.apart(g.number, h.number):
+        if (
+            g.turned
+            or h.turned
+            or len(g.members) + len(h.members) > LARGEST_GROUP
+            or self.dependences.have_path_between(g.number, h.number)
+        ):
             return None
         wide, narrow = (g, h) if len(g.axes or ()) >= len(h.axes or ()) else (h, g)
         assert wide.axes is not None and narrow.axes is not None
@@ -377,7 +382,7 @@ class _Partition:
         for n in group.members:
             self.home[n] = group
 
-    def found(self, group: Group, read: Sequence[Group]) -> None:
+    def start_group(self, group: Group, read: Sequence[Group]) -> None:
         """A group of one node, which reads from these groups, begins."""
         group.number = self.dependences.new()
         self.install(group)
@@ -476,7 +481,7 @@ class _Partition:
             if home is not None:
                 break
         if home is None:
-            self.found(self.seed(number), read)
+            self.start_group(self.seed(number), read)
             return
         for g in candidates if len(candidates) > 1 else ():
             if g is not home and self.home[next(iter(g.members))] is g:
@@ -534,7 +539,7 @@ def partition(values: Values, inlined: frozenset[int] = frozenset()) -> list[Gro
             alone = Group(values, None, work.growth)
             alone.members[number] = Member((), (), frozenset(), INNER)
             alone.form = work.growth.form("alone", values.alike[number])
-            work.found(alone, work.operand_groups(number))
+            work.start_group(alone, work.operand_groups(number))
     work.merge_siblings()
     return _ordered(work)
 

@@ -1,8 +1,8 @@
 """Which nests are the same, and steps that do the same to one set of memory after another.
 
 An optimizer's update is the same nest for every parameter.  `Nests.known(nest)` gives equal nests one object, found by their *form*: all
-that a rendering depends on, names of parameters included, names of axes and variables left out.  `gathered` brings steps that call
-the same nest next to each other where nothing forbids it, `joined` makes one `NestRun` of neighbours: a loop over a table, so that
+that a rendering depends on, names of parameters included, names of axes and variables left out.  `group_alike_units` brings steps that call
+the same nest next to each other where nothing forbids it, `merge_runs` makes one `NestRun` of neighbours: a loop over a table, so that
 neither the text of a program nor the time to compile it grows with the number of tensors.
 
 Symbolic sizes that are equal by chance stay two: parameters of nests are told apart by the expression of a number (`symbolic.by_origin`).
@@ -27,9 +27,9 @@ from tracejit.loops.language import Axis, Buffer, Exit, Extent, For, Index, Inte
 from tracejit.lowering.divide import Piece, pieces
 from tracejit.lowering.lowered import Lowered
 from tracejit.lowering.schedule import Scheduled
-from tracejit.lowering.steps import NestCall, NestRun, NumberSlot, Step
+from tracejit.lowering.steps import NestCall, NestRun, NumberSlot, ProgramStep
 
-__all__ = ["Nests", "form", "gathered", "joined", "same_program"]
+__all__ = ["Nests", "form", "group_alike_units", "merge_runs", "same_program"]
 
 U = TypeVar("U")
 
@@ -195,7 +195,7 @@ class Nests:
         return parts
 
 
-def gathered(
+def group_alike_units(
     units: Sequence[U], kind: Callable[[U], Any], earliest: Callable[[U], int], placed: Callable[[U, int], None]
 ) -> list[U]:
     """The units, each brought to the first run of its kind that it may stand in.  Kinds are compared by identity; None is like nothing.
@@ -216,7 +216,7 @@ def gathered(
     return [unit for run in runs for unit in run]
 
 
-def _alike(first: Step, second: Step) -> bool:
+def _alike(first: ProgramStep, second: ProgramStep) -> bool:
     """Whether two steps are calls that differ in nothing but what a table can hold."""
     if not (isinstance(first, NestCall) and isinstance(second, NestCall)) or first.nest is not second.nest:
         return False
@@ -228,10 +228,12 @@ def _alike(first: Step, second: Step) -> bool:
     )
 
 
-def joined(steps: Sequence[Step], text: Sequence[str], summary: Callable[[Sequence[int]], str]) -> tuple[list[Step], list[str]]:
+def merge_runs(
+    steps: Sequence[ProgramStep], text: Sequence[str], summary: Callable[[Sequence[int]], str]
+) -> tuple[list[ProgramStep], list[str]]:
     """The steps and their descriptions, neighbours that are alike made one NestRun; summary: describes such a run, from the numbers of its
     steps."""
-    made: list[Step] = []
+    made: list[ProgramStep] = []
     lines: list[str] = []
     k = 0
     while k < len(steps):

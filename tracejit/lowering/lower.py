@@ -31,8 +31,8 @@ from tracejit.lowering.elements import Scratch, python_dtype
 from tracejit.lowering.exits import exit_codes
 from tracejit.lowering.fuse import partition
 from tracejit.lowering.inlining import inlined_nodes, stored_nodes
-from tracejit.lowering.likeness import Nests, gathered, joined
-from tracejit.lowering.live import NOTHING_LIVE, Inherited, Live, Place, live
+from tracejit.lowering.likeness import Nests, group_alike_units, merge_runs
+from tracejit.lowering.live import NOTHING_LIVE, Inherited, LiveValues, ValueLocation, live
 from tracejit.lowering.lowered import Lowered, Output, Traffic
 from tracejit.lowering.memory import Request, plan, slab_offsets
 from tracejit.lowering.products import plan_product
@@ -49,7 +49,7 @@ from tracejit.lowering.steps import (
     NestCall,
     NumberSlot,
     ProgramSpec,
-    Step,
+    ProgramStep,
     array_slot,
     with_slots,
 )
@@ -335,7 +335,7 @@ class _Lowering:
                 if read.get(v, -1) < number:
                     read[v] = number
 
-        return gathered(units, kind, earliest, placed)
+        return group_alike_units(units, kind, earliest, placed)
 
     def _commit(self, tensors: dict[int, int]) -> None:
         """Give written inputs their new contents: in place where that is safe, by copies at the end otherwise."""
@@ -427,7 +427,7 @@ class _Lowering:
             numbers[v] = NumberSlot(slot, python_dtype(python_type))
             slot += 1
         arena_bytes = self._arena(arena_slot)
-        steps: list[Step] = []
+        steps: list[ProgramStep] = []
         text: list[str] = []
         units: list[int] = []  # the number of the unit of each step
         moved = list(map(self._moved, self.units))
@@ -441,7 +441,7 @@ class _Lowering:
             own = [units[k] for k in run]
             return self._describe_run([self.units[k] for k in own], [moved[k] for k in own])
 
-        steps, text = joined(steps, text, together)
+        steps, text = merge_runs(steps, text, together)
         disjoint = tuple(tensors.values()) if written else ()
         return Lowered(
             ProgramSpec(tuple(specs), tuple(steps), slot, disjoint),
@@ -516,7 +516,7 @@ class _Lowering:
         self.homes.update({v: Address(slot, at) for v, at in offsets.items() if isinstance(v, int)})
         return total
 
-    def _live(self, slot: int) -> Live:
+    def _live(self, slot: int) -> LiveValues:
         """What is in the arena at each exit."""
         last = max((k for k, u in enumerate(self.units) if u.codes), default=-1)
         if last < 0:
@@ -534,12 +534,12 @@ class _Lowering:
             rows = [extent(s, s.count * s.dtype.itemsize) for s in u.scratch]
             written.append([place for place in (*own.values(), *rows) if place is not None])
             made.update({v: (k, *place) for v, place in own.items() if place is not None})
-        homes: dict[int, list[tuple[int, Place]]] = {}
+        homes: dict[int, list[tuple[int, ValueLocation]]] = {}
         lasting = set.intersection(*map(_defined, self.stages))  # a number that a pass drops may come again
         for v, layout in self.values.strided.items():
             if layout.root in made and v in lasting:
                 offset = made[layout.root][1] + layout.offset * self.values.aval(v).dtype.itemsize
-                homes.setdefault(layout.root, []).append((v, Place(offset, layout.strides)))
+                homes.setdefault(layout.root, []).append((v, ValueLocation(offset, layout.strides)))
         return live({code: k for k, u in enumerate(self.units) for code in u.codes}, written, homes, made)
 
     # --- steps
@@ -553,7 +553,7 @@ class _Lowering:
         assert isinstance(home.offset, int)
         return Address(home.slot, home.offset + elements * itemsize) if elements else home
 
-    def _steps(self, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> list[Step]:
+    def _steps(self, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> list[ProgramStep]:
         if u.product is not None:
             return [self._gemm(u.product)]
         if u.loop is not None:
@@ -650,7 +650,7 @@ class _Lowering:
         read, written = sum(r for r, _ in moved), sum(w for _, w in moved)
         return text_of(units[0].label, f", {len(units)} times: reads ", read, " bytes, writes ", written)
 
-    def _describe(self, u: _Unit, steps: Sequence[Step], moved: tuple[int, int]) -> list[str]:
+    def _describe(self, u: _Unit, steps: Sequence[ProgramStep], moved: tuple[int, int]) -> list[str]:
         """A line for each step: what the unit computes, and the bytes it reads and writes; if it is in chunks, what else there is to do."""
         read, written = moved
         head = u.label, ": reads ", read, " bytes, writes ", written

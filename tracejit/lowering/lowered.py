@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tracejit.core.aval import Aval
-from tracejit.lowering.live import NOTHING_LIVE, Live
+from tracejit.lowering.live import NOTHING_LIVE, LiveValues
 from tracejit.lowering.steps import ProgramSpec
 
 __all__ = ["Lowered", "Output", "Traffic"]
@@ -59,7 +59,7 @@ class Lowered:
     outputs: tuple[Output, ...]
     text: tuple[str, ...] = ()
     traffic: Traffic = Traffic()
-    live: Live = NOTHING_LIVE
+    live: LiveValues = NOTHING_LIVE
 
     def for_calls(self, of: Callable[[Any], Any]) -> Lowered:
         """With other numbers in the places of symbolic ones in what calls of the program need, and whoever accounts for them.

@@ -32,7 +32,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Location:
     """Elements of a buffer within the open loops: offset + sum(stride * axis), and the strides of all dimensions."""
 
     buffer: Buffer
@@ -40,7 +40,7 @@ class _Place:
     offset: int = 0
     terms: tuple[tuple[Axis, int], ...] = ()
 
-    def moved(self, dim: int, by: int, axis: Axis | None = None, step: int = 1) -> _Place:
+    def moved(self, dim: int, by: int, axis: Axis | None = None, step: int = 1) -> _Location:
         """`by` elements further along a dimension, and along an axis in steps."""
         terms = self.terms if axis is None else (*self.terms, (axis, self.strides[dim] * step))
         return replace(self, offset=self.offset + self.strides[dim] * by, terms=terms)
@@ -50,7 +50,7 @@ class _Place:
 class _Part:
     """One tensor: where its elements are, its sizes, and its place in the sum."""
 
-    source: _Place
+    source: _Location
     shape: Shape
     starts: Shape
     steps: Shape
@@ -68,9 +68,9 @@ def sum_at(w: Writer, values: Values, node: Node, code: int) -> None:
         return
     layouts = [(values.shape(o), values.strided[o]) for o in node.operands]  # type: ignore[arg-type, index]
     shape, strides, regions = _merged(aval.shape, out.strides, layouts, a["starts"], a["steps"])
-    target = _Place(w.buffer(out, aval.dtype, write=True), strides)
+    target = _Location(w.buffer(out, aval.dtype, write=True), strides)
     parts = [
-        _Part(_Place(w.buffer(layout, aval.dtype), own), sizes, starts, steps)
+        _Part(_Location(w.buffer(layout, aval.dtype), own), sizes, starts, steps)
         for (_, layout), (sizes, own, starts, steps) in zip(layouts, regions, strict=True)
         if 0 not in sizes
     ]
@@ -106,7 +106,7 @@ class _Sum:
     shape: Shape
     count: int
 
-    def pieces(self, dim: int, target: _Place, parts: list[_Part], above: int) -> list[Statement]:
+    def pieces(self, dim: int, target: _Location, parts: list[_Part], above: int) -> list[Statement]:
         """Statements for what lies in dimensions from `dim` on; `above`: how many pieces the dimensions before were cut into."""
         if any(p.steps[dim] != 1 for p in parts):
             return self.block(dim, target, parts)
@@ -123,7 +123,7 @@ class _Sum:
             found.append(For(axis, self.w.parameters.size(high - low), tuple(body)))
         return found
 
-    def row(self, dim: int, target: _Place, parts: list[_Part]) -> list[Statement]:
+    def row(self, dim: int, target: _Location, parts: list[_Part]) -> list[Statement]:
         """The last dimension: in each piece, the parts that are there are added in registers."""
         cuts = self.cuts(dim, parts)
         if len(cuts) - 1 > MOST_STRETCHES:
@@ -152,7 +152,7 @@ class _Sum:
             if p.starts[dim] <= low and high <= p.stop(dim)
         ]
 
-    def block(self, dim: int, target: _Place, parts: list[_Part]) -> list[Statement]:
+    def block(self, dim: int, target: _Location, parts: list[_Part]) -> list[Statement]:
         """All dimensions from `dim` on in memory: zeros, then one part after the other."""
         shape, rank = self.shape[dim:], len(self.shape)
         found = [self.store(dim, target, shape, builder.const(0, self.dtype))]
@@ -173,17 +173,17 @@ class _Sum:
             found.append(self.loops(axes, p.shape[dim:], store))
         return found
 
-    def store(self, dim: int, place: _Place, sizes: Shape, value: Expr) -> Statement:
+    def store(self, dim: int, place: _Location, sizes: Shape, value: Expr) -> Statement:
         """One number in a region that begins at `place`."""
         axes = [self.w.axis() for _ in sizes]
         for d, axis in enumerate(axes, dim):
             place = place.moved(d, 0, axis)
         return self.loops(axes, sizes, Store(place.buffer, self.index(place), value))
 
-    def load(self, place: _Place) -> Load:
+    def load(self, place: _Location) -> Load:
         return Load(place.buffer, self.index(place))
 
-    def index(self, place: _Place) -> Index:
+    def index(self, place: _Location) -> Index:
         size, stride = self.w.parameters.size, self.w.parameters.stride
         innermost = place.terms[-1][0]
         terms = tuple((axis, stride(n) if axis is innermost else size(n)) for axis, n in place.terms if n)

@@ -95,7 +95,7 @@ def accesses(
                 return
             if "uniform" in values.nodes[source].op.traits:
                 return
-            below = values.through(v, at, extents)
+            below = values.operand_position(v, at, extents)
             assert below is not None
             v, at = below
 

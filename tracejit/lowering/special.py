@@ -161,7 +161,7 @@ def _into_region(w: Writer, values: Values, node: Node, code: int) -> None:
 
     def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
         """One element, in order: positions may be equal."""
-        places = _Places(w, axes, code)
+        places = _GatherLocations(w, axes, code)
         at = tuple([Position(((k, 1),)) for k in range(len(axes))])
         tensors = [Source(values.shape(o), partial(places.load, o)) if values.is_tensor(o) else o for o in others]  # type: ignore[arg-type]
         where = region.element(places, at, Source(aval.shape), *tensors, **attributes)  # type: ignore[misc]
@@ -185,7 +185,7 @@ def _into_region(w: Writer, values: Values, node: Node, code: int) -> None:
 
 
 @dataclass(slots=True)
-class _Places:
+class _GatherLocations:
     """What `Op.element` of a gather is given to find where an element is, within the loops over all of them."""
 
     writer: Writer

@@ -30,8 +30,8 @@ __all__ = [
     "NestRun",
     "NumberSlot",
     "ProgramSpec",
+    "ProgramStep",
     "Slot",
-    "Step",
     "addresses",
     "array_slot",
     "with_slots",
@@ -171,16 +171,16 @@ class LoopCall:
     """Do some steps so many times, or, where the count is an address, as long as the byte there is not 0.  pointers: (slot, address,
     advance): the slot has that address the first time, and each time after that is `advance` bytes further."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
     count: int | Address
     pointers: tuple[tuple[int, Address, int], ...]
 
 
-Step = NestCall | NestRun | GemmCall | CopyCall | LoopCall
+ProgramStep = NestCall | NestRun | GemmCall | CopyCall | LoopCall
 """What a program does."""
 
 
-def with_slots(step: Step, slot: Callable[[int], int], numbers: Mapping[int, NumberSlot | int | float]) -> Step:
+def with_slots(step: ProgramStep, slot: Callable[[int], int], numbers: Mapping[int, NumberSlot | int | float]) -> ProgramStep:
     """A step that has its slots elsewhere.  numbers: what is in the place of slots with Python numbers."""
 
     def address(a: Address) -> Address:
@@ -211,7 +211,7 @@ def with_slots(step: Step, slot: Callable[[int], int], numbers: Mapping[int, Num
     return replace(step, m=m, n=n, k=k, a=a, lda=lda, b=b, ldb=ldb, c=c, ldc=ldc, batch=batch)
 
 
-def addresses(step: Step) -> Sequence[Address]:
+def addresses(step: ProgramStep) -> Sequence[Address]:
     """What a step reads and writes."""
     match step:
         case NestCall():
@@ -236,7 +236,7 @@ class ProgramSpec:
     process and for ever, or is 0 and says nothing.  A frame that has checked them under the same key does not look at them again."""
 
     arrays: tuple[ArraySpec, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
     slots: int
     disjoint: tuple[int, ...] = ()
     resident: tuple[int, ...] = ()

@@ -95,7 +95,7 @@ class Values:
     def is_view(self, v: int) -> bool:
         return self.strided[v].root != v
 
-    def through(self, v: int, positions: Positions, extents: Sequence[int]) -> tuple[int, Positions] | None:
+    def operand_position(self, v: int, positions: Positions, extents: Sequence[int]) -> tuple[int, Positions] | None:
         """(operand, positions in it) of a view's element; None where they are not affine."""
         node = self.nodes[self.producer[v]]
         base = node.operands[0]

@@ -28,8 +28,8 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
-from tracejit.core.aside import leave_where_the_process_ends
 from tracejit.core.locks import hold_over_forks, lock_held_over_forks
+from tracejit.core.uninterrupted import leave_where_the_process_ends
 from tracejit.native import numba_codegen
 
 __all__ = ["assemble", "compile_text", "identity", "link", "link_compiled"]

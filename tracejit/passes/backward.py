@@ -27,7 +27,7 @@ __all__ = [
     "contents_graph",
     "gradient_operands",
     "inner_leaves",
-    "places",
+    "tape_places",
     "visited_nodes",
 ]
 
@@ -53,7 +53,7 @@ def blind_ends(graph: Graph) -> list[int]:
     return [v for node in graph.nodes for v in node.outputs if v in marked and not gradient_operands(node, marked)]
 
 
-def places(graph: Graph) -> dict[int, int]:
+def tape_places(graph: Graph) -> dict[int, int]:
     """Values that have no place of their own on eager mode's tape -> the value whose place it is: contents that were replaced under
     no_grad are those of the same tensor."""
     found: dict[int, int] = {}

@@ -38,8 +38,8 @@ def hoist(graph: Graph) -> Graph:
     changed = False
     for node in graph.nodes:
         has_count = node.op.kind is Kind.LOOP and "count" in node.attrs
-        loop = _Loop(builder, node) if has_count else None
-        if loop is not None and loop.relieved():
+        loop = _HoistedLoop(builder, node) if has_count else None
+        if loop is not None and loop.hoist_products():
             changed = True
             builder.nodes += [*loop.before, loop.node(), *loop.after]
         else:
@@ -47,7 +47,7 @@ def hoist(graph: Graph) -> Graph:
     return dce(rebuild(graph, builder.nodes, avals=builder.avals)) if changed else graph
 
 
-class _Loop:
+class _HoistedLoop:
     """A loop whose operands, results and body change."""
 
     def __init__(self, builder: GraphBuilder, node: Node) -> None:
@@ -74,7 +74,7 @@ class _Loop:
         self.uses: Counter[Operand] = Counter([x for n in body.nodes for x in n.operands])
         self.uses.update(body.outputs)
 
-    def relieved(self) -> bool:
+    def hoist_products(self) -> bool:
         """Take products out; whether there were any."""
         for v in [*self.carried] if not self.kept else ():
             self._sum(v)

@@ -48,7 +48,7 @@ def _puts_together(node: Node) -> bool:
 
 
 @dataclass(slots=True)
-class _Part:
+class _SliceRun:
     """An operand: `count` slices of `base` from `first` on, in steps of 1 or -1, each of them as `shape` at `start`, a slice's length along
     the dimension further on each time (`way` 1) or back.  base None: the value itself."""
 
@@ -79,7 +79,7 @@ class _Joining:
         dim = attributes["dim"] if joins else next((d for d, (a, b) in enumerate(zip(*starts[-2:], strict=True)) if a != b), None)
         if dim is None:
             return False
-        runs: list[_Part] = []
+        runs: list[_SliceRun] = []
         # Adding 0.0 to each element makes a positive zero of a negative one, so one operand of a sum stays apart.
         for part in parts if joins else parts[1:]:
             if not (runs and self._follows(runs[-1], part, dim)):
@@ -103,17 +103,17 @@ class _Joining:
             at += shape[dim]
         return found
 
-    def _part(self, v: int, start: Shape) -> _Part:
+    def _part(self, v: int, start: Shape) -> _SliceRun:
         shape, maker = self.builder.aval(v).shape, self.made.get(v)
         if maker is not None and "reshapes" in maker.op.traits:
             maker = self.made.get(maker.operands[0])  # type: ignore[arg-type]
         if maker is not None and "one position" in maker.op.traits and maker.attrs["dim"] == 0:
             base, index = maker.operands
             if type(base) is int and isinstance(index, Literal):
-                return _Part(v, base, index.position, shape, start)
-        return _Part(v, None, 0, shape, start)
+                return _SliceRun(v, base, index.position, shape, start)
+        return _SliceRun(v, None, 0, shape, start)
 
-    def _follows(self, run: _Part, part: _Part, dim: int) -> bool:
+    def _follows(self, run: _SliceRun, part: _SliceRun, dim: int) -> bool:
         """Whether the part goes on where the run ends; then it is the run's."""
         if part.base is None or part.base != run.base or part.shape != run.shape:
             return False
@@ -126,11 +126,11 @@ class _Joining:
         run.count, run.step, run.way = run.count + 1, step, way
         return True
 
-    def _start(self, run: _Part, dim: int) -> Shape:
+    def _start(self, run: _SliceRun, dim: int) -> Shape:
         back = run.shape[dim] * (run.count - 1) if run.way < 0 else 0
         return (*run.start[:dim], run.start[dim] - back, *run.start[dim + 1 :])
 
-    def _value(self, run: _Part, dim: int) -> int:
+    def _value(self, run: _SliceRun, dim: int) -> int:
         if run.base is None or run.count == 1:
             return run.value
         add = self.builder.add

@@ -12,9 +12,9 @@ A sum that nothing has arrived for begins with -0.0, to which any number can be 
 
 But where a step has no cotangent, zeros are none either: -0.0 times infinity is NaN, which the loop written out does not come to.  The last
 steps may have cotangents of other values than those before them, fewer where nothing reads what is carried in the end.  So as long as the
-step before it has others, the last one is pulled back by itself, before the loop (`_course`); all steps of the loop have the same ones.
-Where that never comes about (steps swap what they carry), or too few steps are left, the gradient is written out.  What is kept of
-carried values is one tensor: gradients of gradients have zeros in rows of it that nothing arrived for.
+step before it has others, the last one is pulled back by itself, before the loop (`_cotangent_pattern`); all steps of the loop have the
+same ones. Where that never comes about (steps swap what they carry), or too few steps are left, the gradient is written out.  What is kept
+of carried values is one tensor: gradients of gradients have zeros in rows of it that nothing arrived for.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class _Gradient:
         self._rows: dict[int, list[Any]] = {k: [] for k in self._wanted if k < shared}
 
     def course(self) -> tuple[int | None, tuple[int, ...], frozenset[int]]:
-        """See `_course`."""
+        """See `_cotangent_pattern`."""
         present = [_present(x) for x in (self._of_history, self._of_end, self._of_collected)]
-        return _course(self._body, self._carried, self._wanted, *present)
+        return _cotangent_pattern(self._body, self._carried, self._wanted, *present)
 
     def write_out(self) -> None:
         """Go back through one step after the other."""
@@ -117,7 +117,8 @@ class _Gradient:
         self._join({}, None)
 
     def pull_back(self, apart: int, floats: tuple[int, ...], reached: frozenset[int]) -> None:
-        """Go back through so many steps one after the other, and through all others in a loop.  floats, reached: see `_course`."""
+        """Go back through so many steps one after the other, and through all others in a loop.  floats, reached: see
+        `_cotangent_pattern`."""
         for n in range(apart):
             self._pull_back_one(n, False)
         found = self._of_loop(apart, floats, reached) if reached else {}
@@ -200,7 +201,7 @@ class _Gradient:
         return graph.avals[graph.inputs[k]]
 
     def _zeros(self, k: int) -> Any:
-        return _nothing(self._reference, self._aval(k))
+        return _empty_sum(self._reference, self._aval(k))
 
     # -- rows of steps
     def _row(self, rows: Any, n: int) -> Any:
@@ -216,7 +217,7 @@ class _Gradient:
 
     def _carried_on(self, rows: Any, end: Any, n: int) -> Any:
         """What all steps but the last n carry on, where `rows` are what was carried before each, and `end` is what was in the end."""
-        return self._some(rows, 1, n - 1) if n else _moved(rows, end, not self._reverse)
+        return self._some(rows, 1, n - 1) if n else _shifted_rows(rows, end, not self._reverse)
 
     def _some(self, rows: Any, first: int, last: int) -> Any:
         """All but so many of the first and last steps'."""
@@ -224,7 +225,7 @@ class _Gradient:
         return REGISTRY["slice"].of(rows, dim=0, start=start, stop=stop, step=1)
 
 
-def _moved(rows: Any, row: Any, forward: bool) -> Any:
+def _shifted_rows(rows: Any, row: Any, forward: bool) -> Any:
     """All `rows` but the first one, and then `row`; or `row`, and then all but the last, if not forward.  Nothing has one row less than
     `rows`: of two, that would be one, a size for which programs are others."""
     row = REGISTRY["reshape"].of(row, shape=(1, *row.shape))
@@ -247,7 +248,7 @@ def _is_read_twice(body: Body, k: int) -> bool:
 def _beginning_with(arrived: Any, history: Any, rows: Any, reverse: bool) -> Any:
     """The cotangents of what was carried before each step, where some have arrived of what was carried before the first one.  history:
     those that there are so far.  rows: the aval of what is returned."""
-    return _sum(_moved(_nothing(arrived, rows), arrived, reverse), history)
+    return _sum(_shifted_rows(_empty_sum(arrived, rows), arrived, reverse), history)
 
 
 def _sum(x: Any, y: Any) -> Any:
@@ -259,7 +260,7 @@ def _present(cotangents: Sequence[Any]) -> Flags:
     return tuple([x is not None for x in cotangents])
 
 
-def _nothing(reference: Any, aval: Any) -> Any:
+def _empty_sum(reference: Any, aval: Any) -> Any:
     """What a sum begins with: -0.0."""
     return REGISTRY["full"].beside(reference, -0.0, shape=aval.shape, dtype=aval.dtype)
 
@@ -269,7 +270,7 @@ def _is_float(aval: Any) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _course(
+def _cotangent_pattern(
     body: Body, carried: int, wanted: tuple[int, ...], history: Flags, ends: Flags, collected: Flags
 ) -> tuple[int | None, tuple[int, ...], frozenset[int]]:
     """(how many of the last steps have cotangents of other values than the steps before them, which of what is carried has cotangents in
@@ -359,7 +360,7 @@ def _step(
         of_collected, shared = rest[: sum(collected)], rest[sum(collected) :]
         arriving = [*state[: len(floats)], *of_collected, *of_history, *state[len(floats) :]]
         found = _applied(backward, [*kept, *slices, *shared, *arriving])
-        return tuple([_nothing(operands[0], graph.avals[v]) if x is None else x for v, x in zip(values, found, strict=True)])
+        return tuple([_empty_sum(operands[0], graph.avals[v]) if x is None else x for v, x in zip(values, found, strict=True)])
 
     avals = [graph.avals[v] for v in values[: len(floats) + len(summed)]]
     avals += [graph.avals[graph.inputs[k]] for k in at_hand if k < first_shared]

@@ -28,12 +28,12 @@ from tracejit.passes.backward import (
     contents_graph,
     gradient_operands,
     inner_leaves,
-    places,
+    tape_places,
     visited_nodes,
 )
 from tracejit.passes.dce import dce
 from tracejit.passes.memory import memory_roots
-from tracejit.passes.paths import Paths
+from tracejit.passes.paths import BackwardPaths
 from tracejit.passes.residuals import choose_residuals, direct_reads, is_recomputable
 
 __all__ = ["Partition", "Visit", "partition", "saved_values"]
@@ -79,7 +79,7 @@ class Partition:
     direct_inputs: tuple[int, ...]
     leaves: tuple[int, ...]
     places: Mapping[int, int]
-    paths: Paths
+    paths: BackwardPaths
     _made: dict[tuple[Mask, Mask], Graph] = field(default_factory=dict, repr=False)
     _visits: dict[tuple[Mask, Mask | None], Visit] = field(default_factory=dict, repr=False)
     _going_on: dict[frozenset[int], bool] = field(default_factory=dict, repr=False)
@@ -181,9 +181,9 @@ def partition(
     start = perf_counter()
     targets = [v for v, want in zip((*graph.inputs, *leaves), wanted, strict=True) if want]
     active = active_values(graph, [*targets, *blind_ends(graph)])  # what eager mode's pass to everything would compute
-    shared = places(graph)
+    shared = tape_places(graph)
     watched = [shared.get(v, v) for v, there in zip(graph.outputs, differentiable, strict=True) if there and type(v) is int]
-    paths = Paths(graph, active, differentiable, (*targets, *watched))
+    paths = BackwardPaths(graph, active, differentiable, (*targets, *watched))
     needed: dict[int, int] = {}  # what vjp rules may read -> the steps that do, as bits
     numbers: set[int] = set()
     for i, step in enumerate(paths.steps):
@@ -214,7 +214,7 @@ def saved_values(graph: Graph, node: Node, through: AbstractSet[int]) -> list[in
     return [*saved, *(node.outputs[i] for i in outs)]
 
 
-def _direct(graph: Graph, needed: dict[int, int], paths: Paths) -> set[int]:
+def _direct(graph: Graph, needed: dict[int, int], paths: BackwardPaths) -> set[int]:
     """The inputs that the backward graphs may read."""
     marked, roots = graph.requires_grad, memory_roots(graph)
     noticing: dict[int, int] = {}  # memory -> the steps that check it, as bits
@@ -239,7 +239,7 @@ def _direct(graph: Graph, needed: dict[int, int], paths: Paths) -> set[int]:
     return {v for v in candidates if _is_noticed(paths, reading.get(v, 0) & ~noticing[v], noticing[v])}
 
 
-def _is_noticed(paths: Paths, readers: int, noticing: int) -> bool:
+def _is_noticed(paths: BackwardPaths, readers: int, noticing: int) -> bool:
     """Whether every pass that enters a step in `readers` and gets to a target enters one in `noticing`."""
     if not readers:
         return True

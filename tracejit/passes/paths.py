@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from tracejit.ir.graph import Graph
 from tracejit.passes.backward import gradient_operands, visited_nodes
 
-__all__ = ["Paths", "Step"]
+__all__ = ["BackwardPaths", "BackwardStep"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class BackwardStep:
     """A node that passes enter.  position: in the graph, and in the same graph of other sizes.  before: which steps made its operands.
     reach: the targets it leads to."""
 
@@ -27,7 +27,7 @@ class Step:
     reach: int
 
 
-class Paths:
+class BackwardPaths:
     """steps: the nodes that some pass enters, in program order.  ends: the steps that made the outputs."""
 
     __slots__ = ("_number", "ends", "steps")
@@ -35,7 +35,7 @@ class Paths:
     def __init__(self, graph: Graph, active: AbstractSet[int], present: Sequence[bool], targets: Iterable[int]) -> None:
         bits = {v: 1 << i for i, v in enumerate(dict.fromkeys(targets))}
         entered = {id(node) for node in visited_nodes(graph, active, present)}
-        self.steps: list[Step] = []
+        self.steps: list[BackwardStep] = []
         self._number: dict[int, int] = {}  # value -> the step that made it
         for position, node in enumerate(graph.nodes):
             if id(node) not in entered:
@@ -48,7 +48,7 @@ class Paths:
             for i in before:
                 reach |= self.steps[i].reach
             self._number.update(dict.fromkeys(node.outputs, len(self.steps)))
-            self.steps.append(Step(position, before, reach))
+            self.steps.append(BackwardStep(position, before, reach))
         made = [self._number.get(v) for v, there in zip(graph.outputs, present, strict=True) if there and type(v) is int]
         self.ends = [i for i in made if i is not None]
 

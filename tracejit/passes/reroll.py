@@ -36,7 +36,7 @@ from tracejit.ir.loop import loop
 from tracejit.passes.join import sums_in_one
 from tracejit.passes.own_slices import own_slices
 from tracejit.passes.periods import stretches
-from tracejit.passes.slices import Slice, brought_first, taken_apart
+from tracejit.passes.slices import Slice, moved_to_front, unbound_slices
 
 __all__ = ["reroll"]
 
@@ -54,7 +54,7 @@ _MOST_SHIFTS: Final = 3
 _REFUSED: Final = (Kind.WRITE, Kind.OPAQUE)
 _MOVING: Final = (Kind.VIEW, Kind.MOVEMENT, Kind.CREATION)
 
-Place = tuple[int, int]  # (node of a step, its output)
+StepOutput = tuple[int, int]  # (node of a step, its output)
 Slot = tuple[int, int]  # (node of a step, its operand)
 
 
@@ -72,7 +72,7 @@ def reroll(graph: Graph, always: bool = False) -> Graph:
     return replace(graph, history=(*graph.history, text_of("reroll: ", sequence.unrolled[1]))) if sequence.unrolled else graph
 
 
-class _Is(Enum):
+class _ColumnKind(Enum):
     """What an operand is in each step."""
 
     MADE = auto()  # steps ago, node of a step, its output
@@ -91,7 +91,7 @@ class _Column(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Steps:
+class _UnrolledSteps:
     """A stretch of `count` steps of `period` nodes from `begin` on.  columns: (node of a step, its operand) -> what that is in the first
     step; strides: how much further a slice is in the next one."""
 
@@ -117,7 +117,7 @@ class _Sequence:
         self.folded = False
         self.unrolled: tuple[int, str] | None = None  # (nodes of the longest stretch that stays, why)
         self.collected: set[Operand] = set()  # values that are slices of what loops give
-        self.nodes, self.slices = taken_apart(self.builder, graph.nodes, FEWEST_STEPS)
+        self.nodes, self.slices = unbound_slices(self.builder, graph.nodes, FEWEST_STEPS)
         self.made: dict[int, tuple[int, int]] = {}  # of the nodes at the beginning of a sweep, as are the readers
         self.readers: dict[int, list[int]] = {}
 
@@ -157,7 +157,7 @@ class _Sequence:
         for node in self.nodes:
             op = node.op
             if op not in is_like_none:
-                is_like_none[op] = _is_like_none(op)
+                is_like_none[op] = _cannot_be_in_loop(op)
             is_own = is_like_none[op] or (op.may_exit and self._is_empty(node))
             labels.append(id(node) if is_own else likeness(node, kinds, kinds))
         return labels
@@ -188,7 +188,7 @@ class _Sequence:
         """Replace what repeats itself among so many steps: around the middle, then before and after that."""
         if count < FEWEST_STEPS:
             return False
-        steps = self._repeating(_Steps(begin, period, count))
+        steps = self._repeating(_UnrolledSteps(begin, period, count))
         first = last = count // 2
         if steps is not None:
             first = (steps.begin - begin) // period
@@ -211,12 +211,12 @@ class _Sequence:
                     crossing[(at - begin) % period] += 1
         return [s for s in range(period) if crossing[s] == min(crossing)][:_MOST_SHIFTS]
 
-    def _pays(self, steps: _Steps) -> bool:
+    def _pays(self, steps: _UnrolledSteps) -> bool:
         body = self.nodes[steps.begin : steps.begin + steps.period]
         return (steps.count - 1) * steps.period >= FEWEST_SAVED and any(node.op.kind not in _MOVING for node in body)
 
     # -- what operands of steps are
-    def _column(self, steps: _Steps, t: int, node: int, k: int) -> _Column | None:
+    def _column(self, steps: _UnrolledSteps, t: int, node: int, k: int) -> _Column | None:
         """What an operand is in step t; None for what no loop can give it."""
         begin, end = steps.begin, steps.begin + steps.period * steps.count
         i = begin + t * steps.period + node
@@ -228,21 +228,21 @@ class _Sequence:
                 while root in self.slices:
                     root = self.slices[root].base
                 at = self.made.get(root, (-1, 0))[0]
-                return None if begin <= at < end else _Column((_Is.SLICE, known.base, known.dim), known.index)
+                return None if begin <= at < end else _Column((_ColumnKind.SLICE, known.base, known.dim), known.index)
             at, output = self.made.get(x, (-1, 0))
             if begin <= at < end:
                 made, place = divmod(at - begin, steps.period)
-                return _Column((_Is.MADE, t - made, place, output))
+                return _Column((_ColumnKind.MADE, t - made, place, output))
         before, after = i - steps.period, i + steps.period
         is_same = (before >= begin and self.nodes[before].operands[k] == x) or (
             after < end and self.nodes[after].operands[k] == x
         )
-        return _Column((_Is.SAME, x) if is_same else (_Is.OTHER,) if type(x) is int else (_Is.NUMBER,))
+        return _Column((_ColumnKind.SAME, x) if is_same else (_ColumnKind.OTHER,) if type(x) is int else (_ColumnKind.NUMBER,))
 
-    def _repeating(self, steps: _Steps) -> _Steps | None:
+    def _repeating(self, steps: _UnrolledSteps) -> _UnrolledSteps | None:
         """The steps around the middle one in which all operands are what they are there; None where these are few."""
         first, last, middle = 0, steps.count, steps.count // 2
-        found = _Steps(steps.begin, steps.period, steps.count)
+        found = _UnrolledSteps(steps.begin, steps.period, steps.count)
         for node in range(steps.period):
             for k in range(len(self.nodes[steps.begin + node].operands)):
                 if last - first < FEWEST_STEPS:
@@ -263,10 +263,10 @@ class _Sequence:
         found.begin, found.count = steps.begin + first * steps.period, last - first
         return found if found.count >= FEWEST_STEPS else None
 
-    def _may_be(self, column: _Column, steps: _Steps, node: int, k: int) -> bool:
+    def _may_be(self, column: _Column, steps: _UnrolledSteps, node: int, k: int) -> bool:
         """Whether a loop may be given such a column: not if too much had to be copied for it."""
         x = self.nodes[steps.begin + node].operands[k]
-        if column.what[0] is not _Is.OTHER or type(x) is not int:
+        if column.what[0] is not _ColumnKind.OTHER or type(x) is not int:
             return True
         aval = self.builder.avals[x]
         if isinstance(aval, Aval) and self.is_large and aval.nbytes * steps.count <= MOST_STACKED:
@@ -276,11 +276,11 @@ class _Sequence:
             head = (
                 f"{steps.count} steps of {steps.period} nodes stay unrolled: {maker.op.name} at {maker.line or '?'} has another "
             )
-            self.unrolled = found, text_of(head, *_said(aval), " in each")
+            self.unrolled = found, text_of(head, *_aval_text(aval), " in each")
         return False
 
     # -- the loop
-    def _loop(self, steps: _Steps) -> list[Node] | None:
+    def _loop(self, steps: _UnrolledSteps) -> list[Node] | None:
         """The nodes that stand for the steps: the loop, after what makes its operands.  None where too much would be copied, or where
         nothing comes of them."""
         self.builder.nodes = []
@@ -303,7 +303,7 @@ class _Sequence:
         node = self.builder.nodes.pop()
         return [*self.builder.nodes, replace(node, outputs=(*ends, *made[carried:]))]
 
-    def _value(self, steps: _Steps, t: int, place: Place) -> int:
+    def _value(self, steps: _UnrolledSteps, t: int, place: StepOutput) -> int:
         return self.nodes[steps.begin + t * steps.period + place[0]].outputs[place[1]]
 
     # -- the end
@@ -334,13 +334,13 @@ class _Sequence:
         return rebuild(replace(self.original, constants=constants), nodes, avals=self.builder.avals, outputs=tuple(outputs))
 
 
-def _is_like_none(op: Op) -> bool:
+def _cannot_be_in_loop(op: Op) -> bool:
     """Whether no loop may have such nodes."""
     is_pure = op.effect in (Effect.PURE, Effect.VIEW) or op.kind is Kind.RANDOM  # a draw is a function of the state
     return op.kind in _REFUSED or not is_pure or "dynamic shape" in op.traits
 
 
-def _said(aval: Any) -> list[Any]:
+def _aval_text(aval: Any) -> list[Any]:
     """An aval as a reader knows it, its sizes apart: nobody asks for them."""
     if not isinstance(aval, Aval):
         return [str(aval)]
@@ -365,13 +365,13 @@ def _takes_tensors_of_numbers(node: Node) -> bool:
 class _Body:
     """The body of a loop, from the first of its steps: what is carried, sliced, shared and collected."""
 
-    def __init__(self, sequence: _Sequence, steps: _Steps) -> None:
+    def __init__(self, sequence: _Sequence, steps: _UnrolledSteps) -> None:
         self.sequence = sequence
         self.steps = steps
         self.nodes = sequence.nodes[steps.begin : steps.begin + steps.period]
-        depths: dict[Place, int] = {}
+        depths: dict[StepOutput, int] = {}
         for column in steps.columns.values():
-            if column.what[0] == _Is.MADE and column.what[1]:
+            if column.what[0] == _ColumnKind.MADE and column.what[1]:
                 _, ago, node, output = column.what
                 depths[node, output] = max(depths.get((node, output), 0), ago)
         used = self._used_afterwards()
@@ -380,7 +380,9 @@ class _Body:
         self.carried = [(place, ago + 1) for place, depth in depths.items() for ago in range(depth)]
         self.kept = [place for place, when in used.items() if when == {last} and place not in depths]  # of the last step
         self.carried += [(place, 1) for place in self.kept]
-        strides = [steps.strides[k] for k, column in steps.columns.items() if column.what[0] == _Is.SLICE and steps.strides[k]]
+        strides = [
+            steps.strides[k] for k, column in steps.columns.items() if column.what[0] == _ColumnKind.SLICE and steps.strides[k]
+        ]
         self.reverse = bool(strides) and strides[0] < 0
         self.sliced: list[Slot] = []  # columns, by one of the operands that they are
         self.shared: list[int] = []
@@ -388,15 +390,15 @@ class _Body:
         known: dict[Any, int] = {}
         for k, column in steps.columns.items():
             x = self._operand(0, k)
-            if column.what[0] == _Is.MADE or (column.what[0] == _Is.SAME and type(x) is not int):
+            if column.what[0] == _ColumnKind.MADE or (column.what[0] == _ColumnKind.SAME and type(x) is not int):
                 continue
-            if column.what[0] == _Is.SAME or (column.what[0] == _Is.SLICE and not steps.strides[k]):
+            if column.what[0] == _ColumnKind.SAME or (column.what[0] == _ColumnKind.SLICE and not steps.strides[k]):
                 assert type(x) is int
                 if x not in self.shared:
                     self.shared.append(x)
                 self.inputs[k] = ("shared", self.shared.index(x))
                 continue
-            key = (*column, steps.strides[k]) if column.what[0] == _Is.SLICE else (self._aval(k), *self._column(k))
+            key = (*column, steps.strides[k]) if column.what[0] == _ColumnKind.SLICE else (self._aval(k), *self._column(k))
             if key not in known:
                 known[key] = len(self.sliced)
                 self.sliced.append(k)
@@ -408,10 +410,10 @@ class _Body:
     def _column(self, k: Slot) -> list[Operand]:
         return [self._operand(t, k) for t in range(self.steps.count)]
 
-    def _used_afterwards(self) -> dict[Place, set[int]]:
+    def _used_afterwards(self) -> dict[StepOutput, set[int]]:
         """The steps whose value of a place is read outside."""
         steps, sequence = self.steps, self.sequence
-        found: dict[Place, set[int]] = {}
+        found: dict[StepOutput, set[int]] = {}
         for t in range(steps.count):
             for i in range(steps.period):
                 at = steps.begin + t * steps.period + i
@@ -437,7 +439,7 @@ class _Body:
         """One tensor that has the values of a column as its slices, in the order in which the loop counts."""
         builder, steps = self.sequence.builder, self.steps
         column, stride = steps.columns[k], steps.strides[k]
-        if column.what[0] == _Is.SLICE:
+        if column.what[0] == _ColumnKind.SLICE:
             _, base, dim = column.what
             first = column.at
             final = first + stride * (steps.count - 1)
@@ -445,12 +447,12 @@ class _Body:
             if (low, high + 1, abs(stride)) != (0, builder.aval(base).shape[dim], 1):
                 attributes = {"dim": dim, "start": low, "stop": high + 1, "step": abs(stride)}
                 (base,) = builder.add(REGISTRY["slice"], (base,), attributes)
-            base = brought_first(builder, base, dim)
+            base = moved_to_front(builder, base, dim)
             if (stride < 0) != self.reverse:
                 (base,) = builder.add(REGISTRY["flip"], (base,), {"dims": (0,)})
             return base
         values = self._column(k)
-        if column.what[0] == _Is.NUMBER:
+        if column.what[0] == _ColumnKind.NUMBER:
             return self._table(k, values)
         aval = self._aval(k)
         if not isinstance(aval, Aval) or len(self.carried) == len(self.kept):  # steps that need no other one run side by side
@@ -490,13 +492,13 @@ class _Body:
         types.update({n: self._aval(k) for n, k in zip(sliced, self.sliced, strict=True)})
         types.update({n: avals[v] for n, v in zip(shared, self.shared, strict=True)})
         given: Mapping[str, Sequence[int]] = {"sliced": sliced, "shared": shared}
-        own: dict[Place, int] = {}
+        own: dict[StepOutput, int] = {}
         nodes = []
         for i, node in enumerate(self.nodes):
             operands: list[Operand] = []
             for k, x in enumerate(node.operands):
                 column = self.steps.columns[i, k]
-                if column.what[0] == _Is.MADE:
+                if column.what[0] == _ColumnKind.MADE:
                     _, ago, at, output = column.what
                     operands.append(carried[(at, output), ago] if ago else own[at, output])
                 elif (i, k) in self.inputs:

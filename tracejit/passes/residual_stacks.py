@@ -17,11 +17,11 @@ from tracejit.ir.builder import next_id, producers, rebuild
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.passes.dce import dce
 
-__all__ = ["Kept", "stack_residuals"]
+__all__ = ["SlabContents", "stack_residuals"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SlabContents:
     """What the slab holds.  avals: of the tensors in it; places: for each residual, which of them it is, or which slice of it."""
 
     avals: tuple[Aval, ...]
@@ -53,7 +53,7 @@ class Kept:
         return rebuild(graph, (*slices, *graph.nodes), avals=avals), tuple(inputs)
 
 
-def stack_residuals(graph: Graph, results: int) -> tuple[Graph, Kept]:
+def stack_residuals(graph: Graph, results: int) -> tuple[Graph, SlabContents]:
     """(a graph that gives fewer and larger tensors after its `results`, where its residuals come from loops; what these tensors are)."""
     made = producers(graph)
     residuals = [v for v in graph.outputs[results:] if type(v) is int]
@@ -83,7 +83,7 @@ def stack_residuals(graph: Graph, results: int) -> tuple[Graph, Kept]:
             number[base] = len(tensors)
             tensors.append(base)
         places.append((number[base], index))
-    kept = Kept(tuple([graph.avals[v] for v in tensors]), tuple(places))  # type: ignore[misc]
+    kept = SlabContents(tuple([graph.avals[v] for v in tensors]), tuple(places))  # type: ignore[misc]
     return dce(replace(graph, outputs=(*graph.outputs[:results], *tensors))) if whole else graph, kept
 
 

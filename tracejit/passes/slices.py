@@ -16,7 +16,7 @@ from tracejit.core.op import REGISTRY
 from tracejit.ir.builder import GraphBuilder
 from tracejit.ir.graph import Literal, Node
 
-__all__ = ["Slice", "brought_first", "taken_apart"]
+__all__ = ["Slice", "moved_to_front", "unbound_slices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Slice:
         return Node(REGISTRY["select"], (self.base, Literal(self.index)), (("dim", self.dim),), (v,))
 
 
-def taken_apart(builder: GraphBuilder, nodes: Sequence[Node], fewest: int) -> tuple[list[Node], dict[int, Slice]]:
+def unbound_slices(builder: GraphBuilder, nodes: Sequence[Node], fewest: int) -> tuple[list[Node], dict[int, Slice]]:
     """(the other nodes, the values that are slices of tensors of which `fewest` slices or more are taken).  What they are slices of is
     among the nodes, made with `builder` where nothing was.  Slices at symbolic positions are like other nodes: to ask which they are would
     make a program of one size."""
@@ -63,7 +63,7 @@ def taken_apart(builder: GraphBuilder, nodes: Sequence[Node], fewest: int) -> tu
     return rest, slices
 
 
-def brought_first(builder: GraphBuilder, v: int, dim: int) -> int:
+def moved_to_front(builder: GraphBuilder, v: int, dim: int) -> int:
     """The value with a dimension moved to the front."""
     order = (dim, *[d for d in range(len(builder.aval(v).shape)) if d != dim])
     return builder.add(REGISTRY["permute"], (v,), {"dims": order})[0] if dim else v
@@ -71,7 +71,7 @@ def brought_first(builder: GraphBuilder, v: int, dim: int) -> int:
 
 def _view_of_all(builder: GraphBuilder, node: Node, s: Slice) -> int:
     """What a view of a slice is a slice of, along the first dimension."""
-    base = brought_first(builder, s.base, s.dim)
+    base = moved_to_front(builder, s.base, s.dim)
     if "reshapes" in node.op.traits:
         attributes = {"shape": (builder.aval(base).shape[0], *node.attrs["shape"])}
     else:

@@ -1,8 +1,8 @@
 """The language of replay: what an entry or a backward call does, as data.
 
-A `Function` is straight-line: `guards`, which change nothing, then `body`: a program is run (`Run`), and effects follow.  A guard that
-fails (`Miss`), and with `catches` an error in one, makes the function answer `missed`.  Expressions mean what Python's do; `str` of a node
-is Python, and what a reader of guards sees.  Whoever looks at them matches nodes:
+A `Function` is straight-line: `guards`, which change nothing, then `body`: a program is run (`RunProgram`), and effects follow.  A guard
+that fails (`Miss`), and with `catches` an error in one, makes the function answer `missed`.  Expressions mean what Python's do; `str` of a
+node is Python, and what a reader of guards sees.  Whoever looks at them matches nodes:
 
 * capture/recording/structure.py: for which guards a few words of memory answer;
 * cpython/functions.py: machine code;
@@ -26,48 +26,48 @@ import numpy as np
 __all__ = [
     "CAUGHT",
     "MARK",
+    "And",
     "Arithmetic",
     "Attribute",
     "Call",
-    "Choice",
     "Compare",
+    "Conditional",
     "Constant",
     "Contains",
     "Define",
     "DeleteItem",
     "Dictionary",
     "Distinct",
-    "Either",
     "Evaluate",
-    "Every",
     "Expr",
     "Function",
     "Identity",
-    "Increase",
+    "If",
+    "Increment",
+    "Is",
     "Item",
-    "Leave",
     "Length",
     "ListOf",
     "Machine",
     "Miss",
     "Name",
-    "Node",
     "Not",
+    "Notify",
+    "Or",
+    "ReplayNode",
     "Return",
-    "Run",
+    "ReturnIf",
+    "RunProgram",
     "Runnable",
-    "Same",
-    "Section",
     "SetAttribute",
     "SetItem",
+    "SliceKey",
     "Starred",
     "Statement",
-    "Tell",
     "TupleOf",
     "TypeOf",
     "Unary",
     "Unpack",
-    "When",
     "defined",
     "distinct_count",
     "names",
@@ -85,7 +85,7 @@ _CHOICE, _OR, _AND, _NOT, _COMPARISON, _ARITHMETIC, _UNARY, _POSTFIX = range(8)
 
 
 @dataclass_transform(frozen_default=True)
-class Node(tuple[Any, ...]):
+class ReplayNode(tuple[Any, ...]):
     """What a function is made of.  The annotations of a subclass are its fields.
 
     A tuple of the class and the fields, since recordings make, hash and compare many: all that is done in C."""
@@ -110,7 +110,7 @@ class Node(tuple[Any, ...]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(repr(getattr(self, name)) for name in self.__match_args__)})"
 
-    def substituted(self, of: Callable[[Any], Any]) -> Node:
+    def substituted(self, of: Callable[[Any], Any]) -> ReplayNode:
         """The same with other numbers in the places of symbolic ones (core/symbolic.py)."""
         fields = self[1:] if type(self) is not Constant else self[1:2]
         parts = [of(part) for part in fields]
@@ -119,7 +119,7 @@ class Node(tuple[Any, ...]):
     __str__ = __repr__
 
 
-class Expr(Node):
+class Expr(ReplayNode):
     """A value.  `str` is Python.  The methods make larger ones; what they are given is an expression, or the value of a Constant."""
 
     level: ClassVar[int] = _POSTFIX
@@ -146,10 +146,10 @@ class Expr(Node):
         return Length(self)
 
     def is_same(self, other: Any) -> Expr:
-        return Same(self, _made(other))
+        return Is(self, _made(other))
 
     def is_not(self, other: Any) -> Expr:
-        return Not(Same(self, _made(other)))
+        return Not(Is(self, _made(other)))
 
     def compared(self, symbol: str, other: Any) -> Expr:
         return Compare(symbol, self, _made(other))
@@ -164,7 +164,7 @@ class Expr(Node):
         return Not(Contains(self, _made(element)))
 
     def otherwise(self, other: Any) -> Expr:
-        return Either((self, _made(other)))
+        return Or((self, _made(other)))
 
 
 def _made(value: Any) -> Expr:
@@ -228,7 +228,7 @@ class Item(Expr):
         return f"{_within(self.owner, _POSTFIX)}[{self.key}]"
 
 
-class Section(Expr):
+class SliceKey(Expr):
     """The key start:stop:step of an item."""
 
     start: Expr | None
@@ -335,7 +335,7 @@ class Dictionary(Expr):
 
 
 # -- conditions
-class Same(Expr):
+class Is(Expr):
     """left is right"""
 
     left: Expr
@@ -390,7 +390,7 @@ class Not(Expr):
 
     def __str__(self) -> str:
         match self.value:
-            case Same(left, right):
+            case Is(left, right):
                 return f"{_within(left, _ARITHMETIC)} is not {_within(right, _ARITHMETIC)}"
             case Contains(container, element):
                 return f"{_within(element, _ARITHMETIC)} not in {_within(container, _ARITHMETIC)}"
@@ -399,7 +399,7 @@ class Not(Expr):
         return f"not {_within(self.value, _NOT)}"
 
 
-class Either(Expr):
+class Or(Expr):
     """The first that is true, or the last: x or y."""
 
     values: tuple[Expr, ...]
@@ -409,7 +409,7 @@ class Either(Expr):
         return " or ".join(_within(value, _AND) for value in self.values)
 
 
-class Every(Expr):
+class And(Expr):
     """The first that is false, or the last: x and y."""
 
     values: tuple[Expr, ...]
@@ -419,7 +419,7 @@ class Every(Expr):
         return " and ".join(_within(value, _NOT) for value in self.values)
 
 
-class Choice(Expr):
+class Conditional(Expr):
     """yes if condition else no"""
 
     condition: Expr
@@ -432,7 +432,7 @@ class Choice(Expr):
 
 
 # -- statements
-class Statement(Node):
+class Statement(ReplayNode):
     """What is done."""
 
 
@@ -469,7 +469,7 @@ class Miss(Statement):
         return f"if {self.condition}: return MISS"
 
 
-class Leave(Statement):
+class ReturnIf(Statement):
     """The function answers `value` where `condition` holds."""
 
     condition: Expr
@@ -520,7 +520,7 @@ class DeleteItem(Statement):
         return f"del {_within(self.owner, _POSTFIX)}[{self.key}]"
 
 
-class Increase(Statement):
+class Increment(Statement):
     """place += amount; of an item of a list that the namespace holds."""
 
     place: Item
@@ -530,7 +530,7 @@ class Increase(Statement):
         return f"{self.place} += {self.amount}"
 
 
-class When(Statement):
+class If(Statement):
     """if condition: body"""
 
     condition: Expr
@@ -547,7 +547,7 @@ class Return(Statement):
         return f"return {self.value}"
 
 
-class Tell(Statement):
+class Notify(Statement):
     """Under a condition, if there is one, the library is told of the call: nothing of the program's changes.  It stands before the program
     is run: a signal handler may run there, and raise, while nothing has been done.  In machine code it is nothing."""
 
@@ -576,13 +576,13 @@ class Runnable(Protocol):
     """A program that is one call of machine code."""
 
     def run(self, arrays: tuple[Any, ...], numbers: tuple[Any, ...]) -> int:
-        """Run it in a frame of its own: 0, or what `Run.leave` is asked for."""
+        """Run it in a frame of its own: 0, or what `RunProgram.leave` is asked for."""
 
     def machine(self) -> Machine:
         """Its machine code, with a frame for one caller."""
 
 
-class Run(Statement):
+class RunProgram(Statement):
     """A program runs.
 
     fresh: (name, shape, dtype) of arrays to be made first.  arrays: of the program, in order.  numbers: (slot of the frame, int or float,
@@ -620,13 +620,13 @@ class Function:
 
 
 # -- looking through nodes
-def walk(node: Any) -> list[Node]:
+def walk(node: Any) -> list[ReplayNode]:
     """A node, and all nodes inside it, outer first; of tuples, those of the elements."""
     found, waiting = [], [node]
     while waiting:
         node = waiting.pop()
         if isinstance(node, tuple):
-            if isinstance(node, Node):
+            if isinstance(node, ReplayNode):
                 found.append(node)
             waiting += node[::-1]
     return found
@@ -646,14 +646,14 @@ def names(*nodes: Any) -> set[str]:
     return found
 
 
-def defined(statement: Node) -> list[str]:
+def defined(statement: ReplayNode) -> list[str]:
     """The names that one statement defines, without those inside it."""
     match statement:
         case Define(name, _):
             return [name]
         case Unpack(found, _):
             return [name for name in _flat(found) if name != "_"]
-        case Run():
+        case RunProgram():
             return [name for name, _, _ in statement.fresh]
     return []
 
@@ -669,7 +669,7 @@ def renamed(node: Any, change: Callable[[Name], Expr]) -> Any:
     if type(node) is tuple:
         found = tuple([renamed(part, change) for part in node])
         return node if all(map(operator.is_, found, node)) else found
-    if not isinstance(node, Node) or isinstance(node, Constant):
+    if not isinstance(node, ReplayNode) or isinstance(node, Constant):
         return node
     after = [renamed(part, change) for part in node[1:]]
     return node if all(map(operator.is_, after, node[1:])) else type(node)(*after)

@@ -20,21 +20,21 @@ from tracejit.replay.ir import (
     Constant,
     Define,
     Distinct,
-    Either,
     Expr,
     Function,
+    If,
     Miss,
     Name,
     Not,
-    Run,
+    Or,
+    RunProgram,
     Statement,
     TupleOf,
-    When,
     defined,
     distinct_count,
     walk,
 )  # fmt: skip
-from tracejit.replay.repeats import Repeat, Rows, repeats, rows
+from tracejit.replay.repeats import Repeat, RepeatedExpressions, repeats, rows
 from tracejit.replay.sequences import Sequences, in_parentheses
 from tracejit.replay.verify import verify
 
@@ -101,15 +101,15 @@ class _Rendering:
             conditions = [statement.condition for statement in some if isinstance(statement, Miss)]
             for first in range(0, len(conditions), _MOST_GUARDS):
                 part = conditions[first : first + _MOST_GUARDS]
-                made.append(f"if {part[0] if len(part) == 1 else Either(tuple(part))}: return {self.missed}")
+                made.append(f"if {part[0] if len(part) == 1 else Or(tuple(part))}: return {self.missed}")
         return made
 
     def _statement(self, statement: Statement) -> list[str]:
         match statement:
-            case When(condition, body):
+            case If(condition, body):
                 self.sequences.forget([name for node in walk(body) if isinstance(node, Statement) for name in defined(node)])
                 return [f"if {condition}:", *self._block(body)]
-            case Run():
+            case RunProgram():
                 return self._run(statement)
             case Define(name, TupleOf(elements)) if self.are_guards:
                 return self._define(name, elements)
@@ -126,7 +126,7 @@ class _Rendering:
             if id(element) in parts:
                 continue
             found = rows(element.elements) if type(element) is TupleOf else []
-            if any(isinstance(part, Rows) for part in found):
+            if any(isinstance(part, RepeatedExpressions) for part in found):
                 parts[id(element)] = made = f"p_parts{len(parts)}"
                 lines += [f"{made} = []", *[line for part in found for line in self._appending(made, part)]]
             elif not _is_variable(element):
@@ -140,13 +140,13 @@ class _Rendering:
         """An element of a tuple, which may be one itself."""
         return in_parentheses(self.sequences.texts(element.elements)) if type(element) is TupleOf else str(element)
 
-    def _appending(self, made: str, part: Expr | Rows) -> list[str]:
+    def _appending(self, made: str, part: Expr | RepeatedExpressions) -> list[str]:
         """Lines that append to a list."""
-        if isinstance(part, Rows):
+        if isinstance(part, RepeatedExpressions):
             return [*self._head(part.each), f"    {made}.append({part.element})"]
         return [f"{made}.append({part})"]
 
-    def _run(self, run: Run) -> list[str]:
+    def _run(self, run: RunProgram) -> list[str]:
         lines = []
         if run.fresh:
             made, names = self.sequences.variable(), [name for name, _, _ in run.fresh]
@@ -212,11 +212,11 @@ def _generalised(function: Function) -> tuple[Function, dict[str, Any]]:
         if kind is Define and type(value := statement[2]) is Constant and type(value[1]) in _NUMBERS:
             objects[number := f"p_number{len(objects)}"] = value[1]
             return Define(statement[1], Name(number))
-        if kind is Run:
+        if kind is RunProgram:
             program, fresh, *rest = statement[1:]
             objects.update(p_empty=np.empty, p_run=program.run)
             objects.update(p_shapes=[shape for _, shape, _ in fresh], p_dtypes=[dtype for _, _, dtype in fresh])
-            return Run(_WHICHEVER, tuple([(made, (), _WHICHEVER) for made, _, _ in fresh]), *rest)
+            return RunProgram(_WHICHEVER, tuple([(made, (), _WHICHEVER) for made, _, _ in fresh]), *rest)
         return statement
 
     guards, body = tuple(map(general, function.guards)), tuple(map(general, function.body))

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from tracejit.replay.ir import Attribute, Call, Constant, Define, Expr, Miss, Name, SetAttribute, Statement, TupleOf
 
-__all__ = ["Repeat", "Rows", "repeats", "rows"]
+__all__ = ["Repeat", "RepeatedExpressions", "repeats", "rows"]
 
 _FEWEST: Final = 3  # times
 _SAVED: Final = 16  # statements, at least
@@ -37,16 +37,16 @@ class Repeat(NamedTuple):
     made: tuple[tuple[str, ...], ...]
 
 
-class Rows(NamedTuple):
+class RepeatedExpressions(NamedTuple):
     """Expressions that are alike: the first of them, and names in it that stand for something else each time, as in `Repeat`."""
 
     element: Expr
     each: tuple[tuple[str, tuple[Expr, ...]], ...]
 
 
-def rows(elements: Sequence[Expr]) -> list[Expr | Rows]:
-    """The expressions, with `Rows` in the place of many that follow each other and are alike, and more than names."""
-    found: list[Expr | Rows] = []
+def rows(elements: Sequence[Expr]) -> list[Expr | RepeatedExpressions]:
+    """The expressions, with `RepeatedExpressions` in the place of many that follow each other and are alike, and more than names."""
+    found: list[Expr | RepeatedExpressions] = []
     for kind, some in groupby(elements, _kinds):
         column = tuple(some)
         alike = None if kind is Name or len(column) < _FEWEST_ROWS else _rows(column)
@@ -54,7 +54,7 @@ def rows(elements: Sequence[Expr]) -> list[Expr | Rows]:
     return found
 
 
-def _rows(column: tuple[Expr, ...]) -> Rows | None:
+def _rows(column: tuple[Expr, ...]) -> RepeatedExpressions | None:
     """The expressions as one; None where they are not alike, or all the same."""
     merging = _Merging((), "p_row")
     try:
@@ -62,7 +62,7 @@ def _rows(column: tuple[Expr, ...]) -> Rows | None:
     except _Unlike:
         return None
     each = tuple([(name.name, values) for values, name in merging.each.items()])
-    return Rows(element, each) if each else None
+    return RepeatedExpressions(element, each) if each else None
 
 
 def _kinds(element: Expr) -> Any:

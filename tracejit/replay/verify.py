@@ -17,23 +17,23 @@ from tracejit.replay.ir import (
     Define,
     Evaluate,
     Function,
-    Increase,
-    Leave,
+    If,
+    Increment,
     Miss,
+    Notify,
     Return,
-    Run,
+    ReturnIf,
+    RunProgram,
     Statement,
-    Tell,
     Unpack,
-    When,
     defined,
     names,
 )  # fmt: skip
 
 __all__ = ["InvalidFunction", "verify"]
 
-_WAYS_OUT: Final = (Miss, Leave, Run)
-_CHECKING: Final = (Define, Unpack, Miss, Leave, Run, Tell)
+_WAYS_OUT: Final = (Miss, ReturnIf, RunProgram)
+_CHECKING: Final = (Define, Unpack, Miss, ReturnIf, RunProgram, Notify)
 
 
 class InvalidFunction(Exception):
@@ -65,13 +65,13 @@ def verify(function: Function, namespace: Collection[str]) -> None:
 
 def _names(statement: Statement, known: set[str], variables: set[str], under_condition: bool) -> None:
     """Used names are known; what is defined is from here on."""
-    if isinstance(statement, When):
+    if isinstance(statement, If):
         _used(names(statement.condition), known, statement)
         for inner in statement.body:
             _names(inner, known, variables, under_condition=True)
         return
     found = defined(statement)
-    own = found if isinstance(statement, Run) else ()  # the arrays that it makes are among its operands
+    own = found if isinstance(statement, RunProgram) else ()  # the arrays that it makes are among its operands
     _used(names(statement).difference(own), known, statement)
     for name in found:
         if (name in variables) is not under_condition:
@@ -88,7 +88,7 @@ def _used(used: set[str], known: Collection[str], statement: Statement) -> None:
 
 def _checks(statement: Statement, kinds: tuple[type[Statement], ...]) -> bool:
     """Whether a statement, with all inside it, is of these kinds."""
-    return all(_checks(s, kinds) for s in statement.body) if isinstance(statement, When) else isinstance(statement, kinds)
+    return all(_checks(s, kinds) for s in statement.body) if isinstance(statement, If) else isinstance(statement, kinds)
 
 
 def _order(body: Sequence[Statement]) -> None:
@@ -96,9 +96,9 @@ def _order(body: Sequence[Statement]) -> None:
     for statement in body:
         if effect is not None and any(isinstance(s, _WAYS_OUT) for s in _flat(statement)):
             raise InvalidFunction(f"{statement}, past the effect {effect}")
-        if not _checks(statement, (*_CHECKING, Return)) and not isinstance(statement, Increase):
+        if not _checks(statement, (*_CHECKING, Return)) and not isinstance(statement, Increment):
             effect = statement
 
 
 def _flat(statement: Statement) -> list[Statement]:
-    return [found for s in statement.body for found in _flat(s)] if isinstance(statement, When) else [statement]
+    return [found for s in statement.body for found in _flat(s)] if isinstance(statement, If) else [statement]

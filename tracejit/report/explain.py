@@ -14,7 +14,7 @@ from tracejit.ir.graph import Node, all_nodes
 from tracejit.ir.printer import to_text
 from tracejit.lowering.exits import exit_codes, node_code
 from tracejit.replay.ir import Call, Expr, Name, renamed, walk
-from tracejit.report.partings import Parting
+from tracejit.report.divergences import Divergence
 from tracejit.report.summary import headline
 from tracejit.runtime.source import Module
 
@@ -29,7 +29,7 @@ def explain_function(
     stats: Any,
     entries: Sequence[Any],
     reasons: Mapping[Any, int],
-    parting: Parting | None,
+    parting: Divergence | None,
     full: bool,
     compiling: bool,
     symbolic: Sequence[str] = (),

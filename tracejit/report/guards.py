@@ -14,7 +14,7 @@ from tracejit.capture.recording.facts import parameters, shown
 from tracejit.core.op import Kind
 from tracejit.core.shapes import element_strides
 from tracejit.lowering.exits import exit_codes, node_code
-from tracejit.replay.ir import CAUGHT, Compare, Define, Either, Expr, Miss, Name, Not, Same, renamed
+from tracejit.replay.ir import CAUGHT, Compare, Define, Expr, Is, Miss, Name, Not, Or, renamed
 from tracejit.report.summary import line_named
 
 __all__ = ["exit_text", "miss_text"]
@@ -82,9 +82,9 @@ class _Guards:
     def _failure_text(self, condition: Expr) -> str:
         """A condition that should not hold."""
         match condition:
-            case Either(values):
+            case Or(values):
                 return self._failure_text(next(value for value in values if self._value(value)))
-            case Compare("!=", left, right) | Not(Same(left, right)):
+            case Compare("!=", left, right) | Not(Is(left, right)):
                 return f"{self._text(left)}: expected {self._shown(right)}, found {self._shown(left)}"
             case Not(Compare(_, left, _) as value):
                 return f"{self._text(value)}: expected True, found False, since {self._text(left)} is {self._shown(left)}"

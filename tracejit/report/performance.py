@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from types import CodeType, MethodType
 from typing import Any, Final
 
-from tracejit.core.own_files import is_own_frame
-from tracejit.report.partings import Parting
+from tracejit.core.package_files import is_own_frame
+from tracejit.report.divergences import Divergence
 from tracejit.report.summary import counted
 
 __all__ = [
@@ -105,21 +105,21 @@ class Advice:
         return True
 
 
-def again_and_again(stats: Any, parting: Parting | None) -> str:
+def again_and_again(stats: Any, parting: Divergence | None) -> str:
     """That a function is recorded in call after call; parting: the guard at which the last recording parted from another one, if it is
     known."""
     text = f"is recorded again and again: {counted(stats.traces, 'recording')}, {stats.compiled_calls} of {stats.calls} calls ran compiled"
     return f"{text}. {_guard_sentence(parting) or 'They part at different guards.'}"
 
 
-def too_many(paths: int, parting: Parting | None) -> str:
+def too_many(paths: int, parting: Divergence | None) -> str:
     """That there is no room for another path."""
     return (
         f"has as many recorded paths as there may be ({paths}): what fits none of them runs eagerly. {_guard_sentence(parting)}"
     )
 
 
-def not_worth_it(paths: int, parting: Parting | None) -> str:
+def not_worth_it(paths: int, parting: Divergence | None) -> str:
     """That trying the paths costs more than they save."""
     cost = f"to try its {counted(paths, 'recorded path')} costs more than they save"
     return f"is left to Python for a while: {cost}. {_guard_sentence(parting)}"
@@ -139,7 +139,7 @@ COMPILED_ANEW: Final = (
 )
 
 
-def _guard_sentence(parting: Parting | None) -> str:
+def _guard_sentence(parting: Divergence | None) -> str:
     """Which guard keeps recordings apart, with both values, and what to do; empty where it is not known."""
     if parting is None:
         return ""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tracejit.capture.reasons import Reason
 from tracejit.config import config
-from tracejit.report.partings import Parting
+from tracejit.report.divergences import Divergence
 from tracejit.report.system import slower
 
 __all__ = ["headline", "line_named", "sentence", "summary"]
@@ -45,7 +45,7 @@ def sentence(reason: Reason) -> str:
 
 
 def headline(
-    stats: Any, paths: int, reasons: Mapping[Reason, int], parting: Parting | None, full: bool, compiling: bool, pieces: Any
+    stats: Any, paths: int, reasons: Mapping[Reason, int], parting: Divergence | None, full: bool, compiling: bool, pieces: Any
 ) -> str:
     """The sentence.  paths: how many there are; for the others see `explain_function`."""
     calls, served, recordings = stats.calls, stats.compiled_calls, counted(stats.traces, "recording")
@@ -120,7 +120,7 @@ def summary(
     stats: Any,
     entries: Sequence[Any],
     reasons: Mapping[Reason, int],
-    parting: Parting | None,
+    parting: Divergence | None,
     full: bool,
     compiling: bool,
     symbolic: Sequence[str],

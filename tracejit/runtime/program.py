@@ -39,7 +39,7 @@ from tracejit.ir.graph import Graph
 from tracejit.llvm.arena import Arena
 from tracejit.llvm.driver import MISMATCH, CompiledProgram, compile_program
 from tracejit.llvm.eager_kernels import make_kernel
-from tracejit.llvm.family import Kin, Member
+from tracejit.llvm.family import Member, SizeVariant
 from tracejit.lowering.likeness import same_program
 from tracejit.lowering.live import Inherited
 from tracejit.lowering.lower import NeedsHost, lower
@@ -115,13 +115,13 @@ class Program(LoweredProgram):
         cls,
         lowered: Lowered,
         resident: Sequence[int] = (),
-        kin: Kin | None = None,
+        variant: SizeVariant | None = None,
         arena: Arena | None = None,
         source: Source | None = None,
     ) -> Program:
         """The program of a lowered graph, compiled."""
         lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
-        compiled = compile_program(lowered.spec, kin=kin)
+        compiled = compile_program(lowered.spec, variant=variant)
         told = source if compiled.words else None  # else it is not kept alive
         return cls(lowered, compiled, arena or Arena(), lambda: told)
 
@@ -172,7 +172,7 @@ class Program(LoweredProgram):
         marks: tuple[tuple[int, bool], ...] = (),
     ) -> Fragment:
         """One run on these operands, inside a larger function.  held: the key and the tuple of the resident arrays
-        (`ProgramSpec.resident`); None where nothing is known about them.  state, marks: see `ir.Run`."""
+        (`ProgramSpec.resident`); None where nothing is known about them.  state, marks: see `ir.RunProgram`."""
         lowered, literals = self._lowered, dict[str, Any]()
         literals["p_no_key"] = NO_KEY
         key, together = held or (ir.Name("p_no_key"), None)
@@ -194,7 +194,7 @@ class Program(LoweredProgram):
         if lowered.slab_size is not None:
             results.append(ir.Name("p_slab"))
         self._code.draws = state is not None
-        run = ir.Run(self._code, tuple(fresh), tuple(bound), given, ir.Name("leave"), MISMATCH, state, marks)
+        run = ir.RunProgram(self._code, tuple(fresh), tuple(bound), given, ir.Name("leave"), MISMATCH, state, marks)
         return Fragment(run, literals, tuple(results))
 
     def _run_function(self) -> Runner:
@@ -258,21 +258,23 @@ def build(
     arena = None if member is None else member.family.arena
 
     def made(
-        lowered: Lowered, resident: Sequence[int] = (), kin: Kin | None = None, source: Source | None = None
+        lowered: Lowered, resident: Sequence[int] = (), variant: SizeVariant | None = None, source: Source | None = None
     ) -> Program | RenderedProgram:
         return (
-            Program.made(lowered, resident, kin, arena, source) if backend == "llvm" else RenderedProgram(lowered, backend, why)
+            Program.made(lowered, resident, variant, arena, source)
+            if backend == "llvm"
+            else RenderedProgram(lowered, backend, why)
         )
 
     def segment(lowered: Lowered) -> Program | RenderedProgram:
-        return made(lowered, kin=None if member is None else member.kin((like, next(segments))))
+        return made(lowered, variant=None if member is None else member.size_variant((like, next(segments))))
 
-    kin = None if member is None or inherited else member.kin(like)
+    variant = None if member is None or inherited else member.size_variant(like)
     general, numbers = graph, dict[int, int | float]()
-    if kin is not None:
+    if variant is not None:
         found = literals(graph)
         symbolic = [place for place, number in found.items() if type(number) in SYMBOLIC]
-        varying = () if symbolic else kin.literals(tuple(found.values()))
+        varying = () if symbolic else variant.literals(tuple(found.values()))
         general, numbers = as_inputs(graph, symbolic or [place for k, place in enumerate(found) if k in varying])
     source = Source(general, dict(layouts), tuple(slab_inputs), tuple(slab_outputs), codes, numbers, tuple(inherited))
     try:
@@ -283,7 +285,7 @@ def build(
         return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, segment)
     elsewhere = {*slab_inputs, *[v for memory in inherited for v in memory.places]}
     tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in elsewhere]
-    return made(lowered, [i for i, v in enumerate(tensors) if v in resident], kin, source)
+    return made(lowered, [i for i, v in enumerate(tensors) if v in resident], variant, source)
 
 
 def _constant(array: Any) -> np.ndarray[Any, Any]:
@@ -295,7 +297,7 @@ class Fragment:
     """A run inside a larger function: it defines what `results` refer to, or leaves by `leave[code]` (of the namespace: a mapping from
     MISMATCH and exit numbers to what to return).  `environment`: what else the namespace must have.  Names begin with p_."""
 
-    run: ir.Run
+    run: ir.RunProgram
     environment: dict[str, Any]
     results: tuple[ir.Expr, ...]
 

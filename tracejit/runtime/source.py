@@ -28,7 +28,18 @@ from tracejit.loops.language import Buffer, Exit, Nest, flatten
 from tracejit.loops.python import type_name
 from tracejit.lowering.exits import STEP
 from tracejit.lowering.lowered import Lowered
-from tracejit.lowering.steps import Address, CopyCall, GemmCall, Integer, LoopCall, NestCall, NestRun, NumberSlot, Step, addresses
+from tracejit.lowering.steps import (
+    Address,
+    CopyCall,
+    GemmCall,
+    Integer,
+    LoopCall,
+    NestCall,
+    NestRun,
+    NumberSlot,
+    ProgramStep,
+    addresses,
+)
 
 __all__ = ["LoweredProgram", "Module", "Printed", "constant_name", "text_of"]
 
@@ -100,7 +111,7 @@ class _Writer:
 
     # --- steps
 
-    def step(self, step: Step) -> None:
+    def step(self, step: ProgramStep) -> None:
         if isinstance(step, GemmCall):
             self.product(step)
         elif isinstance(step, CopyCall):

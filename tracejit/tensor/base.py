@@ -20,10 +20,10 @@ from tracejit.core.aval import Aval, aval_of
 from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.dtypes import FLOATING_KINDS, FROM_NUMPY, DType, canonical, default_dtype
 from tracejit.core.interpreter import state
+from tracejit.core.library_warnings import warn
 from tracejit.core.op import Op
 from tracejit.core.shapes import contiguous, reshaped_strides
 from tracejit.core.symbolic import is_symbolic, pinned, shape_of, strides_of
-from tracejit.core.warned import warn
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS

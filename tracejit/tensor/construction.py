@@ -10,7 +10,7 @@ from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import state
-from tracejit.core.warned import warn_once
+from tracejit.core.library_warnings import warn_once
 from tracejit.ops.creation import ArrayConstant, constant
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.movement.copies import cat

@@ -26,7 +26,7 @@ from tracejit.tensor import Tensor, wrap
 
 __all__ = ["checkpoint", "checkpoint_sequential", "get_device_states", "set_device_states"]
 
-Place = tuple[Any, int]
+TapeEdge = tuple[Any, int]
 
 
 class _CheckpointNode(Node):
@@ -34,7 +34,7 @@ class _CheckpointNode(Node):
 
     __slots__ = ("_arguments", "_random", "_run", "freed")
 
-    def __init__(self, run: Callable[[list[Any]], list[Any]], arguments: list[Any], outside: list[Place], random: Any) -> None:
+    def __init__(self, run: Callable[[list[Any]], list[Any]], arguments: list[Any], outside: list[TapeEdge], random: Any) -> None:
         wanted = [edge_of(x) if isinstance(x, Tensor) and x.requires_grad else None for x in arguments]
         super().__init__((*wanted, *outside))
         self._run = run
@@ -93,11 +93,11 @@ def _with_random(random: Any, call: Callable[[], Any]) -> Any:
         default_generator.set_state(now)
 
 
-def _outside(outputs: Sequence[Any], points: Sequence[Any], since: float) -> list[Place]:
+def _outside(outputs: Sequence[Any], points: Sequence[Any], since: float) -> list[TapeEdge]:
     """The places that outputs lead to, made before `since` or leaves, and which are none of `points`."""
     own = {id(x) for x in points}
     seen: set[Any] = set()
-    found: dict[tuple[int, int], Place] = {}
+    found: dict[tuple[int, int], TapeEdge] = {}
     stack = [edge_of(y) for y in outputs if isinstance(y, Tensor) and y.requires_grad]
     while stack:
         target, index = stack.pop()

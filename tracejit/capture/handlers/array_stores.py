@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.capture.handlers.arrays import CALM_METHODS
-from tracejit.capture.handlers.early_arrays import EarlyArrayHandlers
-from tracejit.capture.handlers.late import Late, is_late
-from tracejit.capture.handlers.symbols import SymbolicNumber, bare, concrete, plain
+from tracejit.capture.handlers.post_program import PostProgramValue, is_post_program
+from tracejit.capture.handlers.prologue_arrays import PrologueArrayHandlers
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, plain, unguarded_copy
 from tracejit.capture.policies import is_a
 from tracejit.core.dtypes import bool_
 from tracejit.tensor import Tensor
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrayStoreHandlers"]
 
 
-class ArrayStoreHandlers(EarlyArrayHandlers):
+class ArrayStoreHandlers(PrologueArrayHandlers):
     """`array[key]`, `array[key] = value` and `array += value`."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -40,7 +40,7 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
             journal.dictionary()
         )  # arrays from outside, by their ids and those of views of them
 
-    def opened(self, array: Any) -> bool:
+    def read_after_program(self, array: Any) -> bool:
         """From now on an array from outside is read when the program has run; False for one that cannot be."""
         recorder = self.recorder
         if recorder.stopped or type(array) is not np.ndarray or array.dtype.kind not in "biuf" or not array.dtype.isnative:
@@ -51,7 +51,9 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
             recorder.miss_if(
                 source.get("shape").differs(array.shape).otherwise(source.get("dtype").is_not(recorder.constant(array.dtype)))
             )
-            self.left[id(array)] = recorder.leaving.define_late(Late(source, outside=True, of_program=True), array)
+            self.left[id(array)] = recorder.extracted_numbers.define_post_program(
+                PostProgramValue(source, outside=True, of_program=True), array
+            )
             self._whole[id(array)] = array
             self.outside_arrays.append(array)
             recorder.keep.append(array)
@@ -62,17 +64,17 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
         written to such memory, all are."""
         if not self.is_array(array) or not self.recorder.is_outside(array):
             return self.is_array(array)
-        return id(array) in self._whole or (bool(self.array_stores) and self.opened(array))
+        return id(array) in self._whole or (bool(self.array_stores) and self.read_after_program(array))
 
-    def is_told(self, array: Any, key: Any) -> bool:
+    def has_tensor_index(self, array: Any, key: Any) -> bool:
         """Whether tensors tell at which element an array from outside is looked at: it is read when the program has run."""
         parts = key if type(key) is tuple else (key,)
         told = is_a(array, np.ndarray) and any(is_a(part, Tensor) and part.ndim == 0 for part in parts)
-        return told and self.recorder.is_outside(array) and self.opened(array)
+        return told and self.recorder.is_outside(array) and self.read_after_program(array)
 
     def takes_stores(self, array: Any) -> bool:
         """Whether a store to an array is one that is handled here."""
-        return self.opened(array) if self.recorder.is_outside(array) else self.is_array(array)
+        return self.read_after_program(array) if self.recorder.is_outside(array) else self.is_array(array)
 
     def memory_is_written(self) -> bool:
         return bool(self.array_stores) or super().memory_is_written()
@@ -89,7 +91,7 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
 
     def is_written_to(self, array: Any) -> bool:
         """Whether a store to an array, or a change of it in place, is one to the memory of an array from outside."""
-        return id(array) in self._whole or (self.recorder.is_outside(array) and self.opened(array))
+        return id(array) in self._whole or (self.recorder.is_outside(array) and self.read_after_program(array))
 
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
         recorder = self.recorder
@@ -117,7 +119,7 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
             return
         whole = self._whole[id(array)]
         if not self._is_writeable(whole):
-            operator.setitem(array, bare(key), bare(value))  # it raises what is to be raised
+            operator.setitem(array, unguarded_copy(key), unguarded_copy(value))  # it raises what is to be raised
             return
         key, value = self._position(array, key), self._value(array, value)
         if not all(type(v) in _POSITIONS for v in (key if type(key) is tuple else (key,))):
@@ -126,11 +128,13 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
             recorder.stop("read_after_change", "an ndarray that a call has been given")
         parts: list[Any] = []
         given = [self.argument_expression(v, parts) for v in (array, key, value)]
-        now = bare(key), bare(value)
+        now = unguarded_copy(key), unguarded_copy(value)
         self.numpy_computes(operator.setitem, (array, *now))
         if not recorder.stopped:
-            late = Late(recorder.constant(operator.setitem).call(*given), tuple(parts), position=len(recorder.program.nodes))
-            self.array_stores.append(recorder.leaving.define_late(late, None))
+            late = PostProgramValue(
+                recorder.constant(operator.setitem).call(*given), tuple(parts), position=len(recorder.program.nodes)
+            )
+            self.array_stores.append(recorder.extracted_numbers.define_post_program(late, None))
 
     def update_array(self, function: Any, in_place: Any, array: Any, other: Any) -> Any:
         """array <symbol>= other, for the memory of an array from outside."""
@@ -158,7 +162,7 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
         items = list(self.recorder.contents.elements(key)) if type(key) is tuple else [key]
         for d, item in enumerate(items):
             whole = is_a(item, Tensor) and not item.dtype.is_floating_point and item.dtype is not bool_
-            number = self.recorder.leaving.element(item) if whole else None
+            number = self.recorder.extracted_numbers.element(item) if whole else None
             item = items[d] = item if number is None else number
             if type(item) is SymbolicNumber:
                 size = array.shape[d] if d < array.ndim else 0
@@ -181,7 +185,7 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
         if type(value) is not SymbolicNumber:
             return value
         number, kind = value._value, array.dtype.kind
-        if is_late(value) and any(reading.awaited for reading in value._late.readings):
+        if is_post_program(value) and any(reading.is_call_result for reading in value._late.readings):
             return concrete(value)  # what a call answers that comes after the stores
         if is_a(number, np.generic):
             safe = (number.dtype.kind == kind == "f") or self._casts(number.dtype, array.dtype, "safe")
@@ -191,9 +195,9 @@ class ArrayStoreHandlers(EarlyArrayHandlers):
         if type(number) is not int or kind == "b":
             return concrete(value)
         if kind == "f":
-            return value if self.recorder.leaving.are_short([value]) else concrete(value)
+            return value if self.recorder.extracted_numbers.are_short([value]) else concrete(value)
         least, most = _WITHIN[array.dtype]
-        known = is_late(value) and value._late.bits <= 63 and array.dtype.itemsize == 8 and kind == "i"
+        known = is_post_program(value) and value._late.bits <= 63 and array.dtype.itemsize == 8 and kind == "i"
         return value if known or least <= value <= most else concrete(value)
 
 

@@ -5,8 +5,8 @@
   left as well.  Their shapes and dtypes are those of the recording, their contents are known to nobody: what asks for them stops it.
 * An array that NumPy made of constants alone is a *fixed* one: it holds in each call what it holds in this one.
 
-Scalars of NumPy that are left are late numbers (leaving.py), as are those of Python.  Invariant: a left array is used by what is written
-here, or by nobody: `read_content` stops the recording at any other use of an array.
+Scalars of NumPy that are left are post-program numbers (extracted_numbers.py), as are those of Python.  Invariant: a left array is used by
+what is written here, or by nobody: `read_content` stops the recording at any other use of an array.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.call_sites import called_from, calling_frame, may_be_error
 from tracejit.capture.handlers.base import Handlers
-from tracejit.capture.handlers.late import MOST_ELEMENTS, Late, is_late
-from tracejit.capture.handlers.protected import is_protected
-from tracejit.capture.handlers.symbols import SymbolicNumber, bare, plain
-from tracejit.capture.places import calling_frame, may_be_error, placed
+from tracejit.capture.handlers.post_program import MOST_ELEMENTS, PostProgramValue, is_post_program
+from tracejit.capture.handlers.symbols import SymbolicNumber, plain, unguarded_copy
+from tracejit.capture.handlers.try_blocks import is_in_try_block
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.core.dtypes import FROM_NUMPY, as_dtype
@@ -44,8 +44,8 @@ __all__ = [
     "OF_SEVERAL",
     "OPERATORS",
     "ArrayHandlers",
-    "is_calm",
     "is_memory_of_tensor",
+    "is_pure_array_function",
     "of_numpy",
 ]
 
@@ -155,7 +155,7 @@ def is_memory_of_tensor(value: Any, read_only: bool = False) -> bool:
     return value.dtype is FROM_NUMPY[value.dtype].numpy
 
 
-def is_calm(function: Any) -> bool:
+def is_pure_array_function(function: Any) -> bool:
     """Whether it is a function of Python that asks an array, or a scalar of NumPy, for nothing but what NumPy computes."""
     return type(function) is BuiltinFunctionType and function in _CALM_BUILTINS
 
@@ -178,16 +178,16 @@ class ArrayHandlers(Handlers):
     # -- which arrays there are
     def define_array(self, tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """`array` shares the memory of a tensor of the program."""
-        late = Late(
+        late = PostProgramValue(
             None, source=tensor, access=lambda made: self.recorder.constant(shared_array).call(made), of_program=True, shared=True
         )
-        return self._left(late, array)  # type: ignore[no-any-return]
+        return self._is_from_program(late, array)  # type: ignore[no-any-return]
 
-    def _left(self, late: Late, array: Any) -> Any:
+    def _is_from_program(self, late: PostProgramValue, array: Any) -> Any:
         recorder = self.recorder
-        number = recorder.leaving.define_late(late, array)
+        number = recorder.extracted_numbers.define_post_program(late, array)
         self.left[id(array)] = number
-        recorder.made_here[id(array)] = array
+        recorder.created[id(array)] = array
         recorder.keep.append(array)
         return array
 
@@ -204,20 +204,20 @@ class ArrayHandlers(Handlers):
         """Whether an operator between them is NumPy's."""
         if is_a(left, Tensor) or is_a(right, Tensor) or is_a(plain(left), (str, bytes)):
             return False
-        scalars = (is_a(left, np.generic) and is_late(right)) or (is_late(left) and is_a(right, np.generic))
+        scalars = (is_a(left, np.generic) and is_post_program(right)) or (is_post_program(left) and is_a(right, np.generic))
         return scalars or self.is_array(left) or self.is_array(right)
 
     def is_fixed(self, value: Any) -> bool:
         return id(value) in self._fixed
 
-    def is_alone(self, array: Any) -> bool:
+    def is_unaliased(self, array: Any) -> bool:
         """Whether it is a fixed array whose memory no other one has."""
-        others: list[Any] = [self.recorder.made_here.get(i) for i in self._fixed if i != id(array)]
+        others: list[Any] = [self.recorder.created.get(i) for i in self._fixed if i != id(array)]
         return self.is_fixed(array) and array.base is None and not any(is_a(a, np.ndarray) and a.base is array for a in others)
 
-    def let_go_of(self, array: Any) -> bool:
+    def forget_contents(self, array: Any) -> bool:
         """A tensor of the program takes the memory of a fixed array: from now on nobody knows what that holds.  False for other arrays."""
-        known = self.is_alone(array)
+        known = self.is_unaliased(array)
         self._fixed.discard(id(array))
         return known
 
@@ -244,7 +244,7 @@ class ArrayHandlers(Handlers):
     def as_index(self, key: Any) -> Any:
         """A part of the key of a tensor's item: a tensor or a number in the place of an array of integers or bools from outside, Python's
         number in that of an integer of NumPy that each call computes."""
-        if is_late(key) and is_a(plain(key), np.integer):
+        if is_post_program(key) and is_a(plain(key), np.integer):
             return self.array_call(np.generic.item, (key,))
         if type(key) not in KINDS or key.dtype.kind not in "biu" or not self.recorder.is_outside(key):
             return key
@@ -265,7 +265,7 @@ class ArrayHandlers(Handlers):
         """Whether it is known only after the program, or something in it."""
         if type(value) in (tuple, list):
             return any(map(self._leaves, value))
-        return is_late(value) or type(value) is slice or id(value) in self.left
+        return is_post_program(value) or type(value) is slice or id(value) in self.left
 
     # -- what is computed
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
@@ -284,25 +284,25 @@ class ArrayHandlers(Handlers):
                 recorder.contents.read_content(value, deep=True)
             return self._fixed_result(self.numpy_computes(function, arguments, keywords))
         name = getattr(function, "__name__", "")
-        if not self._is_calm(function, name, arguments, keywords) and not any(map(self._leaves, values)):
+        if not self._is_pure(function, name, arguments, keywords) and not any(map(self._leaves, values)):
             settled = (
-                tuple(map(recorder.contents.settled, arguments)),
-                {k: recorder.contents.settled(v) for k, v in keywords.items()},
+                tuple(map(recorder.contents.concrete_contents, arguments)),
+                {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
             )
             return self.array_call(function, *settled)
-        if not self._is_calm(function, name, arguments, keywords) or "out" in keywords:
+        if not self._is_pure(function, name, arguments, keywords) or "out" in keywords:
             recorder.stop("tensor_contents", f"NumPy's {name}() of them")
         parts: list[Any] = []
         given = [self.argument_expression(v, parts) for v in arguments]
         named = {k: self.argument_expression(v, parts) for k, v in keywords.items()}
-        plain_values = [bare(v) for v in arguments], {k: bare(v) for k, v in keywords.items()}
+        plain_values = [unguarded_copy(v) for v in arguments], {k: unguarded_copy(v) for k, v in keywords.items()}
         result = self._computed_late(function, *plain_values)
         if recorder.stopped:
             return result
         called = self.placed_function(function)
         expression = recorder.constant(called).call(*given, **named)
         made = self._result(expression, tuple(parts), result, warns=called is not function)
-        if is_late(made) and not keywords:
+        if is_post_program(made) and not keywords:
             made._late.make = partial(recorder.in_program.numpy_in_program, function, arguments)
         return made
 
@@ -317,7 +317,7 @@ class ArrayHandlers(Handlers):
             )
         key = function, frame.f_code, frame.f_lineno
         if key not in self._of_lines:
-            self._of_lines[key] = placed(function, frame)
+            self._of_lines[key] = called_from(function, frame)
             allow(self._of_lines[key].__code__, lasting=False)
         return self._of_lines[key]
 
@@ -338,7 +338,7 @@ class ArrayHandlers(Handlers):
         """What NumPy comes to in this call, where each computes it after the program: a warning that is an error finds no handler there."""
         recorder = self.recorder
         call = self.placed_function(function)
-        if call is not function and recorder.unwatched(lambda: is_protected(True)):
+        if call is not function and recorder.unwatched(lambda: is_in_try_block(True)):
             raises = _warnings_raise()
             recorder.miss_if(recorder.constant(_warnings_raise).call().is_not(raises))
             if raises:
@@ -349,7 +349,10 @@ class ArrayHandlers(Handlers):
         """NumPy asks tensors, which may do it by operations of their own."""
         recorder = self.recorder
         recorder.inspect_all(arguments)
-        settled = tuple(map(recorder.contents.settled, arguments)), {k: recorder.contents.settled(v) for k, v in keywords.items()}
+        settled = (
+            tuple(map(recorder.contents.concrete_contents, arguments)),
+            {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
+        )
         for value in (*settled[0], *settled[1].values()):
             recorder.contents.read_content(value, deep=True)
         result = recorder.containers.native(lambda: function(*settled[0], **settled[1]))
@@ -357,14 +360,14 @@ class ArrayHandlers(Handlers):
             recorder.stop("tensor_contents", f"NumPy's {function.__name__}() of them")
         return result
 
-    def _is_calm(self, function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    def _is_pure(self, function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Whether it raises nothing for other contents, and makes arrays of the same shapes."""
         options = (*arguments[1:], *keywords.values())
-        if any(is_a(bare(v), np.ndarray) and bare(v).dtype.kind not in "biuf" for v in arguments):
+        if any(is_a(unguarded_copy(v), np.ndarray) and unguarded_copy(v).dtype.kind not in "biuf" for v in arguments):
             return False
         if function is operator.getitem and not _is_plain_index(arguments[1]):
             return False
-        if function in _POWERS and not _is_floating(bare(arguments[0])):
+        if function in _POWERS and not _is_floating(unguarded_copy(arguments[0])):
             return False
         if isinstance(function, np.ufunc):
             return function not in _RAISING_UFUNCS and len(arguments) <= function.nin
@@ -406,14 +409,14 @@ class ArrayHandlers(Handlers):
     def _result(self, expression: Expr, parts: tuple[Any, ...], value: Any, warns: bool = False) -> Any:
         """What a call has come to."""
         recorder = self.recorder
-        late = Late(expression, parts, bits=63, position=len(recorder.program.nodes), warns=warns)
+        late = PostProgramValue(expression, parts, bits=63, position=len(recorder.program.nodes), warns=warns)
         if type(value) is np.ndarray:
-            return self._left(late, value)
+            return self._is_from_program(late, value)
         if is_a(value, np.generic) or type(value) in (int, float, bool, str):
-            return recorder.leaving.define_late(late, value)
+            return recorder.extracted_numbers.define_post_program(late, value)
         if type(value) in (tuple, list):
-            whole = recorder.leaving.define_late(late, value)
-            return recorder.made(type(value)([self._result(whole._name.at(i), (whole,), v) for i, v in enumerate(value)]))
+            whole = recorder.extracted_numbers.define_post_program(late, value)
+            return recorder.mark_created(type(value)([self._result(whole._name.at(i), (whole,), v) for i, v in enumerate(value)]))
         if value is not None:
             recorder.stop("tensor_contents", f"a {type(value).__name__} made of them")
         return value
@@ -423,20 +426,20 @@ class ArrayHandlers(Handlers):
         if type(value) is np.ndarray:
             if value.dtype.hasobject:
                 recorder.stop("unbuildable", "array of objects")
-            recorder.made_here[id(value)] = value
+            recorder.created[id(value)] = value
             self._fixed.add(id(value))
             recorder.keep.append(value)
         elif type(value) in (tuple, list):
             for part in value:
                 self._fixed_result(part)
-        return recorder.made(value)
+        return recorder.mark_created(value)
 
     # -- how Python uses them
     def array_attribute(self, array: Any, name: str) -> Any:
         recorder = self.recorder
-        value = bare(array)
+        value = unguarded_copy(array)
         if name == "__class__":
-            return recorder.fixed(type(value))
+            return recorder.mark_fixed(type(value))
         if not hasattr(type(value), name):
             return getattr(value, name)  # it raises what is to be raised
         if name in _STATIC or (self.is_fixed(value) and not callable(getattr(type(value), name))):
@@ -447,12 +450,12 @@ class ArrayHandlers(Handlers):
         if not callable(method):
             recorder.stop("tensor_contents", f".{name} of an array of them")
             return getattr(value, name)
-        return recorder.made(MethodType(method, array))
+        return recorder.mark_created(MethodType(method, array))
 
     def _part(self, array: Any, name: str) -> Any:
         parts: list[Any] = []
         whole = self.argument_expression(array, parts)
-        return self._result(whole.get(name), tuple(parts), getattr(bare(array), name))
+        return self._result(whole.get(name), tuple(parts), getattr(unguarded_copy(array), name))
 
     def array_elements(self, array: Any) -> Any:
         """The elements, or rows, of an array."""

@@ -132,7 +132,7 @@ class AttributeHandlers(Handlers):
         recorder = self.recorder
         mro: tuple[type, ...] = _class_mro(cls)
         if is_heap_type(cls) and recorder.first_time("mro", cls):
-            if id(cls) in recorder.made_here:
+            if id(cls) in recorder.created:
                 for base in _class_bases(cls):
                     self.read_mro(base)
             else:
@@ -153,7 +153,7 @@ class AttributeHandlers(Handlers):
             if name in dictionary:
                 value = dictionary[name]
                 if not changeable:
-                    return (recorder.classes.attribute(cls, name, value) if id(cls) in recorder.made_here else value), None
+                    return (recorder.classes.attribute(cls, name, value) if id(cls) in recorder.created else value), None
                 known = recorder.class_reads.get((cls, name))
                 if known is not None and known[0] is value:
                     return known
@@ -175,7 +175,7 @@ class AttributeHandlers(Handlers):
         return (self._classes.get(cls) or self._class(cls))[0]
 
     def _class(self, cls: type) -> tuple[Any, bool]:
-        is_made = id(cls) in self.recorder.made_here  # nobody else has it: no guard is on it
+        is_made = id(cls) in self.recorder.created  # nobody else has it: no guard is on it
         known = self._classes[cls] = _class_dict(cls), is_changeable(cls) and not is_made
         return known
 
@@ -213,13 +213,13 @@ class AttributeHandlers(Handlers):
         if cls is types.GeneratorType and plain(owner) is not owner and name not in ("__next__", "__iter__"):
             recorder.stop("descriptor", f"{type(plain(owner)).__name__}.{name}")
             return getattr(plain(owner), name)
-        method = recorder.generators.generator_method(owner, name) or recorder.arrays.early_method(owner, name)
+        method = recorder.generators.generator_method(owner, name) or recorder.arrays.prologue_method(owner, name)
         if method is not None:
             return method
         if recorder.effects.changed and self._is_changed(owner, name):
             recorder.stop("read_after_change", f"a {cls.__name__}")
         if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
-            return recorder.outside_calls.late_attribute(owner, name) if is_symbolic(owner) else getattr(owner, name)
+            return recorder.outside_calls.post_program_attribute(owner, name) if is_symbolic(owner) else getattr(owner, name)
         if is_a(owner, Tensor):
             return self._tensor_attribute(owner, name)
         if is_a(owner, type):
@@ -268,7 +268,7 @@ class AttributeHandlers(Handlers):
             if hasattr(value, "__dict__"):
                 self.recorder.stop("descriptor", f"{type(value).__name__}.__dict__")
             return vars(value)  # or it raises what is to be raised
-        return self.recorder.admitted(self.get_attribute(value, "__dict__"))
+        return self.recorder.require_known(self.get_attribute(value, "__dict__"))
 
     def part(self, owner: Any, name: str, value: Any) -> Any:
         """`value` is what an object of C code has had as `name` since it was made."""
@@ -353,7 +353,7 @@ class AttributeHandlers(Handlers):
             return (
                 object.__getattribute__(owner, name)
                 if found.fget is None
-                else recorder.calls.call(recorder.fixed(found.fget), (owner,), {})
+                else recorder.calls.call(recorder.mark_fixed(found.fget), (owner,), {})
             )
         if is_a(owner, enum.Enum) and name in _ENUM_PROPERTIES and type(found).__module__ == "enum":
             return self._found_attribute(owner, _ENUM_PROPERTIES[name])
@@ -377,7 +377,9 @@ class AttributeHandlers(Handlers):
             if name == "__dict__" and type(value) is dict:
                 recorder.effects.open(value)
             return (
-                recorder.made(value) if type(value) is tuple or name == "__dict__" or is_a(owner, types.FunctionType) else value
+                recorder.mark_created(value)
+                if type(value) is tuple or name == "__dict__" or is_a(owner, types.FunctionType)
+                else value
             )
         if name == "__dict__":
             return self._outside_dictionary(owner)
@@ -403,20 +405,20 @@ class AttributeHandlers(Handlers):
         if path is _STORED:
             return found
         if kind is types.FunctionType:
-            return found if owner is None else recorder.made(types.MethodType(found, owner))
+            return found if owner is None else recorder.mark_created(types.MethodType(found, owner))
         if kind is staticmethod:
-            return recorder.fixed(found.__func__)
+            return recorder.mark_fixed(found.__func__)
         if kind is classmethod and type(found.__func__) is types.FunctionType:
-            return recorder.made(types.MethodType(recorder.fixed(found.__func__), cls))
+            return recorder.mark_created(types.MethodType(recorder.mark_fixed(found.__func__), cls))
         getter, _ = self.lookup(kind, "__get__")
         if getter is ABSENT:
             return (
-                recorder.fixed(found)
+                recorder.mark_fixed(found)
                 if path is None
                 else recorder.read(found, path, called=f"{cls.__name__}.{name}", symbolic=True)
             )
         if kind is functools.cached_property and owner is not None and found.attrname is not None and hasattr(owner, "__dict__"):
-            value = recorder.calls.call(recorder.fixed(found.func), (owner,), {})
+            value = recorder.calls.call(recorder.mark_fixed(found.func), (owner,), {})
             recorder.containers.set_item(value, self.get_attribute(owner, "__dict__"), found.attrname)
             return value
         if type(getter) is types.FunctionType:
@@ -434,15 +436,15 @@ class AttributeHandlers(Handlers):
         found, _ = self.lookup(type(tensor), name)
         if found is ABSENT or (type(found) is types.FunctionType and name in vars(tensor)):
             return self.instance_attribute(tensor, name)
-        if not recorder.ragged.knows(tensor, name, found):
+        if not recorder.ragged.is_independent_of_size(tensor, name, found):
             recorder.inspect(tensor)
         if name == "__dict__":
             return self._dictionary_of_tensor(tensor)
         if type(found) is types.FunctionType:
-            return recorder.made(types.MethodType(found, tensor))
+            return recorder.mark_created(types.MethodType(found, tensor))
         if type(found) is property and not is_library_module(getattr(found.fget, "__module__", None)):
-            return recorder.calls.call(recorder.fixed(found.fget), (tensor,), {})
-        return recorder.made(recorder.containers.native(lambda: getattr(tensor, name)))
+            return recorder.calls.call(recorder.mark_fixed(found.fget), (tensor,), {})
+        return recorder.mark_created(recorder.containers.native(lambda: getattr(tensor, name)))
 
     def _dictionary_of_tensor(self, tensor: Tensor) -> Any:
         """What the program has put on a tensor."""
@@ -450,7 +452,7 @@ class AttributeHandlers(Handlers):
             return self._outside_dictionary(tensor)
         instance = tensor.__dict__
         self.recorder.effects.open(instance)
-        return self.recorder.made(instance)
+        return self.recorder.mark_created(instance)
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
         recorder = self.recorder
@@ -478,12 +480,16 @@ class AttributeHandlers(Handlers):
         inherited, inherited_path = self.lookup(kind, name)  # from the metaclass
         if inherited is not ABSENT and _is_data_descriptor(inherited):
             if type(inherited) is property and inherited.fget is not None:
-                return recorder.calls.call(recorder.fixed(inherited.fget), (cls,), {})
+                return recorder.calls.call(recorder.mark_fixed(inherited.fget), (cls,), {})
             getter, _ = self.lookup(type(inherited), "__get__")
             if type(getter) is types.FunctionType:
                 return recorder.calls.call(getter, (inherited, cls, kind), {})
             value = getattr(cls, name)
-            return recorder.made(value) if recorder.is_made(cls) else recorder.read(value, recorder.constant(cls).get(name))
+            return (
+                recorder.mark_created(value)
+                if recorder.is_created(cls)
+                else recorder.read(value, recorder.constant(cls).get(name))
+            )
         found, path = self.lookup(cls, name)
         if found is not ABSENT:
             return self.bound_attribute(found, name, path, None, cls)
@@ -530,7 +536,7 @@ class AttributeHandlers(Handlers):
         if found is ABSENT:
             return getattr(super(proxy.cls, instance), name)
         if type(found) is property and found.fget is not None and not of_class:
-            return self.recorder.calls.call(self.recorder.fixed(found.fget), (instance,), {})
+            return self.recorder.calls.call(self.recorder.mark_fixed(found.fget), (instance,), {})
         if not of_class and type(found) in (types.MemberDescriptorType, types.GetSetDescriptorType):
             return self._data_descriptor(instance, name, found)
         return self.bound_attribute(found, name, path, None if of_class else instance, cls)
@@ -538,18 +544,18 @@ class AttributeHandlers(Handlers):
     # -- changing
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
         recorder = self.recorder
-        owner, value = concrete(owner), recorder.contents.for_place(value)
+        owner, value = concrete(owner), recorder.contents.value_to_store(value)
         cls = type(owner)
         store, _ = self.lookup(cls, "__setattr__")
         if _is_of_program(store, "__setattr__") and not is_a(owner, Tensor):
             recorder.calls.call(store, (owner, name, value), {})
         elif self._stores_as_usual(cls):
             self.plain_set_attribute(value, owner, name)
-        elif is_a(owner, type) and recorder.is_made(owner) and recorder.classes.is_settable(owner, name):
+        elif is_a(owner, type) and recorder.is_created(owner) and recorder.classes.is_settable(owner, name):
             recorder.classes.set_attribute(owner, name, value)
         elif is_a(owner, type) and self._is_plain_in_class(owner, name, value):
-            recorder.fixed(owner)
-            recorder.effects.dropping(_class_dict(owner).get(name))
+            recorder.mark_fixed(owner)
+            recorder.effects.check_dropped(_class_dict(owner).get(name))
             setattr(owner, name, stored(value))
             recorder.effects.note_store((id(owner), name), AttributeStore(owner, name, value))
         elif is_a(owner, types.ModuleType) and not _is_data_descriptor(self.lookup(cls, name)[0]):
@@ -560,7 +566,7 @@ class AttributeHandlers(Handlers):
 
     def _is_plain_in_class(self, cls: type, name: str, value: Any) -> bool:
         """Whether to store an attribute of a class changes nothing but what is found there: no method or other descriptor comes or goes."""
-        if self.recorder.is_made(cls) or not is_changeable(cls) or (name.startswith("__") and name.endswith("__")):
+        if self.recorder.is_created(cls) or not is_changeable(cls) or (name.startswith("__") and name.endswith("__")):
             return False
         kind = type(cls)
         if self.lookup(kind, "__setattr__")[0] is not type.__setattr__ or kind.__getattribute__ is not type.__getattribute__:
@@ -577,8 +583,8 @@ class AttributeHandlers(Handlers):
     def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
         """object.__setattr__."""
         recorder = self.recorder
-        if is_a(owner, types.FunctionType) and recorder.is_made(owner):
-            setattr(owner, name, recorder.contents.settled(value))
+        if is_a(owner, types.FunctionType) and recorder.is_created(owner):
+            setattr(owner, name, recorder.contents.concrete_contents(value))
             return
         if is_a(owner, _SHARED) or type(name) is not str:
             self._stop_storing(owner, name)
@@ -589,7 +595,7 @@ class AttributeHandlers(Handlers):
             if found.fset is None:
                 object.__setattr__(owner, name, stored(value))  # it raises what is to be raised
             else:
-                recorder.calls.call(recorder.fixed(found.fset), (owner, value), {})
+                recorder.calls.call(recorder.mark_fixed(found.fset), (owner, value), {})
             return
         if found is not ABSENT and hasattr(type(found), "__set__") and type(found) is not types.MemberDescriptorType:
             setter, _ = self.lookup(type(found), "__set__")
@@ -621,7 +627,7 @@ class AttributeHandlers(Handlers):
         found, _ = self.lookup(type(owner), name)
         instance = self._dictionary_of(owner)
         if type(found) is property and found.fdel is not None:
-            recorder.calls.call(recorder.fixed(found.fdel), (owner,), {})
+            recorder.calls.call(recorder.mark_fixed(found.fdel), (owner,), {})
             return
         if found is not ABSENT and hasattr(type(found), "__delete__"):
             deleter, _ = self.lookup(type(found), "__delete__")
@@ -644,7 +650,7 @@ class AttributeHandlers(Handlers):
             return
         instance = self._dictionary_of(owner)
         if instance is not None:
-            recorder.effects.dropping(dict.get(instance, name))
+            recorder.effects.check_dropped(dict.get(instance, name))
             recorder.effects.note_change(instance)
         elif is_a(found, types.MemberDescriptorType) and not is_empty(found, owner):
-            recorder.effects.dropping(found.__get__(owner))
+            recorder.effects.check_dropped(found.__get__(owner))

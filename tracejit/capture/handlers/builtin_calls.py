@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.handlers.arrays import is_calm, of_numpy
+from tracejit.capture.handlers.arrays import is_pure_array_function, of_numpy
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import has_stable_hash
-from tracejit.capture.handlers.late import is_answer
+from tracejit.capture.handlers.post_program import is_deferred_call_result
 from tracejit.capture.handlers.said import Said
 from tracejit.capture.handlers.symbols import ObjectIdentity, RecordedCallback, concrete, is_symbolic, plain
 from tracejit.capture.handlers.texts import is_open
@@ -97,7 +97,7 @@ class BuiltinCallHandlers(Handlers):
         recorder = self.recorder
         owner = bound_to(function)
         if owner is not None:
-            recorder.admitted(recorder.attributes.part(function, "__self__", owner))
+            recorder.require_known(recorder.attributes.part(function, "__self__", owner))
         if type(function) is MethodWrapperType:  # a method of a C class, written as an operator usually is
             if function.__name__ == "__call__" and type(owner).__call__ is function.__objclass__.__call__:
                 return recorder.calls.call(owner, arguments, keywords)
@@ -107,14 +107,14 @@ class BuiltinCallHandlers(Handlers):
             if computed is not None:
                 return computed
         if of_numpy(function) or (
-            recorder.arrays.asks_array(arguments) and (is_a(function, MethodDescriptorType) or is_calm(function))
+            recorder.arrays.asks_array(arguments) and (is_a(function, MethodDescriptorType) or is_pure_array_function(function))
         ):
             return recorder.arrays.array_call(function, arguments, keywords)
         if is_a(function, (MethodDescriptorType, WrapperDescriptorType)) and arguments:
             return self._call_descriptor(function, arguments, keywords)
         if is_a(owner, Tensor):
             recorder.inspect_all((owner, *arguments))
-            return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
+            return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords)))
         if is_a(owner, _CONTAINER_TYPES):  # no table of functions has a method of some container
             return self._container_method(function, owner, arguments, keywords)
         drawn = recorder.generators.drawn_by(function, arguments, keywords)
@@ -127,7 +127,7 @@ class BuiltinCallHandlers(Handlers):
         if handler is not None and not keywords and fewest <= len(arguments) <= most:
             return handler(self, *arguments)
         if type(owner) is str and function.__name__ in ("format", "join"):
-            text = recorder.printing.late_text_method(function.__name__, owner, arguments, keywords)
+            text = recorder.printing.post_program_text_method(function.__name__, owner, arguments, keywords)
             if text is not None:
                 return text
         elif type(owner) is str and not keywords and any(map(is_open, arguments)):
@@ -152,8 +152,8 @@ class BuiltinCallHandlers(Handlers):
             return recorder.operators.binary(symbol, *arguments, in_place=in_place)
         if function in _UNARY_OPERATORS and not keywords and len(arguments) == 1:
             return recorder.operators.unary(_UNARY_OPERATORS[function], *arguments)
-        arguments = tuple(recorder.contents.settled(a) for a in arguments)
-        keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
+        arguments = tuple(recorder.contents.concrete_contents(a) for a in arguments)
+        keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
         if function in PURE_FUNCTIONS:
             return self._call_pure(function, arguments, keywords)
         if owner is not None and is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS:
@@ -217,15 +217,15 @@ class BuiltinCallHandlers(Handlers):
         ):
             return recorder.iteration.advance(owner) if name == "__next__" else owner
         if name == "__get__" and cls is FunctionType and count in (2, 3) and arguments[1] is not None and not keywords:
-            return recorder.made(MethodType(owner, arguments[1]))
+            return recorder.mark_created(MethodType(owner, arguments[1]))
         if (
             issubclass(cls, BaseException)
             and is_a(owner, BaseException)
             and not recorder.is_outside(owner)
             and name in _OF_EXCEPTIONS
         ):
-            keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
-            return recorder.containers.native(lambda: function(*map(recorder.contents.settled, arguments), **keywords))
+            keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
+            return recorder.containers.native(lambda: function(*map(recorder.contents.concrete_contents, arguments), **keywords))
         if is_a(owner, collections.OrderedDict) and getattr(collections.OrderedDict, name, None) != function:
             recorder.stop("container", f"{cls.__name__}.{name} of a {type(owner).__name__}")  # which takes its order apart
         elif cls in _WITH_METHODS and isinstance(plain(owner), cls):
@@ -246,8 +246,8 @@ class BuiltinCallHandlers(Handlers):
             return recorder.container_methods.container_method(
                 function, owner, *self._for_container(function.__name__, owner, arguments, keywords)
             )
-        arguments = tuple(recorder.contents.settled(a) for a in arguments)
-        keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
+        arguments = tuple(recorder.contents.concrete_contents(a) for a in arguments)
+        keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
         return self._value_method(function, arguments, keywords)
 
     def call_text_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -275,9 +275,14 @@ class BuiltinCallHandlers(Handlers):
         else:
             stays = _KEPT_BY_SEQUENCES.get(name, ())
         arguments = tuple(
-            [recorder.contents.for_place(a) if i in stays else recorder.contents.settled(a) for i, a in enumerate(arguments)]
+            [
+                recorder.contents.value_to_store(a) if i in stays else recorder.contents.concrete_contents(a)
+                for i, a in enumerate(arguments)
+            ]
         )
-        into = recorder.contents.for_place if name in ("update", "__init__") and stays else recorder.contents.settled
+        into = (
+            recorder.contents.value_to_store if name in ("update", "__init__") and stays else recorder.contents.concrete_contents
+        )
         return arguments, {k: into(v) for k, v in keywords.items()}
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -302,7 +307,7 @@ class BuiltinCallHandlers(Handlers):
                 recorder.stop("impure_call", "a format that depends on the decimal context")
         for value in values:
             recorder.contents.read_content(value, deep=True)
-        return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords), values))
+        return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords), values))
 
     def _static_method(self, function: Any, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """`tuple.__new__`, `dict.fromkeys`, `str.maketrans` ..."""
@@ -316,18 +321,18 @@ class BuiltinCallHandlers(Handlers):
                 *(recorder.container_methods.settled_elements(a) if cls in (tuple, frozenset) else a for a in arguments[1:]),
             )
             if cls is object or cls in (list, dict, set):
-                return recorder.made(function(*arguments, **keywords))
+                return recorder.mark_created(function(*arguments, **keywords))
         if function.__name__ == "fromkeys":
             arguments = (*map(self._in_order, arguments[:1]), *arguments[1:])
         for value in (*arguments, *keywords.values()):
             recorder.contents.read_content(value, deep=True)
-        return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
+        return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords)))
 
     def _in_order(self, value: Any) -> Any:
         """The elements of an object of the program, for C code that goes through them."""
         if not is_user_instance(value) or self.recorder.attributes.lookup(type(value), "__iter__")[0] is ABSENT:
             return value
-        return self.recorder.made(list(self.recorder.iteration.iterate(value)))
+        return self.recorder.mark_created(list(self.recorder.iteration.iterate(value)))
 
     def with_callbacks(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a C function, with those that it calls replaced: calls come back to the recorder."""
@@ -353,7 +358,7 @@ class BuiltinCallHandlers(Handlers):
             return recorder.number_calls.extreme(function, arguments, keywords)
         if function is builtins.sorted and len(arguments) == 1 and keywords.keys() <= {"key", "reverse"}:
             elements = list(recorder.iteration.iterate(arguments[0]))
-            return recorder.made(recorder.container_methods.in_order(elements, **keywords))
+            return recorder.mark_created(recorder.container_methods.in_order(elements, **keywords))
         if function is functools.reduce and len(arguments) in (2, 3) and not keywords:
             return self._reduced(*arguments)
         arguments, keywords = self.with_callbacks(function, arguments, keywords)
@@ -379,7 +384,7 @@ class BuiltinCallHandlers(Handlers):
         recorder.inspect_all(arguments)
         if any(is_a(value, np.generic) for value in arguments):
             return recorder.arrays.numpy_computes(function, arguments, keywords)
-        return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords), arguments))
+        return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords), arguments))
 
     def _reduced(self, function: Any, values: Any, *initial: Any) -> Any:
         """functools.reduce: what is handed from call to call may stay symbolic."""
@@ -461,7 +466,7 @@ class BuiltinCallHandlers(Handlers):
         if is_a(classes, tuple):
             recorder.contents.read_content(classes)
             return any(self._class_test(function, value, candidate) for candidate in classes)
-        value = concrete(value) if is_answer(value) else plain(value)
+        value = concrete(value) if is_deferred_call_result(value) else plain(value)
         kind = type(classes)
         if kind is type:
             recorder.attributes.read_mro(type(value))
@@ -514,7 +519,7 @@ class BuiltinCallHandlers(Handlers):
     def _handled_parts(self) -> Any:
         """sys.exc_info()"""
         self.recorder.read_handled()
-        return self.recorder.made(sys.exc_info())
+        return self.recorder.mark_created(sys.exc_info())
 
     def _set_item(self, owner: Any, key: Any, value: Any) -> None:
         self.recorder.containers.set_item(value, owner, key)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.capture.defects import RAISED, does_as_python, is_defect, resumed_call
-from tracejit.capture.frame import Frame
+from tracejit.capture.frame import CaptureFrame
 from tracejit.capture.handlers.arrays import KINDS, of_numpy
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.caches import CACHED, cache_of, key_expression, key_of
@@ -28,10 +28,10 @@ from tracejit.capture.handlers.classes import DESCRIPTORS
 from tracejit.capture.handlers.constructions import construction
 from tracejit.capture.handlers.dataclass_methods import dataclass_method
 from tracejit.capture.handlers.effects import FunctionCall
-from tracejit.capture.handlers.escapes import released
+from tracejit.capture.handlers.escapes import without_stand_ins
 from tracejit.capture.handlers.generators import draws
 from tracejit.capture.handlers.keywords import as_given
-from tracejit.capture.handlers.late import is_answer, is_late
+from tracejit.capture.handlers.post_program import is_deferred_call_result, is_post_program
 from tracejit.capture.handlers.printing import as_called_by_program
 from tracejit.capture.handlers.standard_calls import GETTERS
 from tracejit.capture.handlers.symbols import (
@@ -41,7 +41,7 @@ from tracejit.capture.handlers.symbols import (
     SymbolicNumber,
     concrete,
     is_symbolic,
-    is_truth,
+    is_symbolic_bool,
     plain,
     stored,
 )
@@ -140,7 +140,7 @@ class CallHandlers(Handlers):
             return self.call(function, arguments, keywords)
         recorder.performed = []
         try:
-            return recorder.admitted(self.call(function, arguments, keywords))
+            return recorder.require_known(self.call(function, arguments, keywords))
         except Exception as error:
             if not is_defect(error, recorder):
                 raise
@@ -216,7 +216,7 @@ class CallHandlers(Handlers):
                 return standard(function, arguments, keywords)
             method = dataclass_method(function, arguments)
             if method is not None:
-                if not recorder.is_made(function):
+                if not recorder.is_created(function):
                     self._guard_function(function)
                 return method(recorder, function, arguments, keywords)
             if makes_records(function) and arguments:
@@ -266,7 +266,7 @@ class CallHandlers(Handlers):
         given, named = tuple(map(_unshared, arguments)), {k: _unshared(v) for k, v in keywords.items()}
         places = [a._name if is_symbolic(a) else recorder.contents.key_expression(a) for a in (*arguments, *keywords.values())]
         known = recorder.unwatched(lambda: cache_of(function))
-        of_call = any(is_a(a, type) and recorder.is_made(a) for a in (*arguments, *keywords.values()))
+        of_call = any(is_a(a, type) and recorder.is_created(a) for a in (*arguments, *keywords.values()))
         if known is None or None in places or of_call or not recorder.is_outside(function):
             recorder.stop("unknown_callable", f"{CACHED.__name__} (given what has no key, or without room)")
             return recorder.run(function, given, keywords)
@@ -289,14 +289,14 @@ class CallHandlers(Handlers):
 
     def _as_key_part(self, value: Any) -> Any:
         """An argument that is part of a key: a number from outside stays symbolic; sizes, and what tuples hold, decide."""
-        if is_symbolic(value) and not is_late(value) and not self.recorder.sizes.is_size(value):
+        if is_symbolic(value) and not is_post_program(value) and not self.recorder.sizes.is_size(value):
             return value
         return self.recorder.contents.as_key(value)
 
     def _parts_of_partial(self, function: Any) -> None:
         recorder = self.recorder
         for name in ("func", "args", "keywords"):
-            recorder.admitted(recorder.attributes.get_attribute(function, name))
+            recorder.require_known(recorder.attributes.get_attribute(function, name))
         recorder.contents.read_content(function.args)
         recorder.contents.read_content(function.keywords)
 
@@ -313,7 +313,7 @@ class CallHandlers(Handlers):
         """What the instrumented version of a function returns."""
         converted = self.prepare(function)
         if self.recorder.stopped:  # it may be the function itself
-            now = tuple(map(released, arguments)), {k: released(v) for k, v in keywords.items()}
+            now = tuple(map(without_stand_ins, arguments)), {k: without_stand_ins(v) for k, v in keywords.items()}
             arguments, keywords = as_called_by_program(converted, *now)
         recorder = self.recorder
         before, recorder.line = recorder.line, None
@@ -334,7 +334,7 @@ class CallHandlers(Handlers):
         known = self._prepared.get(id(function))
         if known is not None and all(map(operator.is_, known[1], parts)):
             return known[2]
-        if not recorder.is_made(function):
+        if not recorder.is_created(function):
             self._guard_function(function)
         if is_disabled(function):
             recorder.stop("disabled", disabled_name(function))
@@ -345,7 +345,7 @@ class CallHandlers(Handlers):
             recorder.stop(error.code, error.detail)
             return function
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        frame = CellType(Frame(function.__globals__, cells))
+        frame = CellType(CaptureFrame(function.__globals__, cells))
         closure = tuple(frame if name == CAPTURE else cells[name] for name in code.co_freevars)
         converted = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
         converted.__kwdefaults__ = function.__kwdefaults__
@@ -378,7 +378,7 @@ class CallHandlers(Handlers):
         value = concrete(value)
         if not callable(value) or is_a(value, Tensor):
             return value
-        settled = self.recorder.contents.settled
+        settled = self.recorder.contents.concrete_contents
         return RecordedCallback(self.recorder, value, lambda *given, **named: settled(self.call(value, given, named)))
 
     def passed_on(self, value: Any) -> Any:
@@ -425,10 +425,10 @@ class CallHandlers(Handlers):
         for value in values:
             if type(value) not in PRIMITIVE_TYPES:
                 recorder.contents.read_content(value, deep=True)
-                recorder.admitted(value)
+                recorder.require_known(value)
         recorder.inspect_all(values)
         result = recorder.containers.native(lambda: function(*arguments, **keywords))
-        return recorder.made(result) if keeps or is_a(function, type) or is_a(result, (tuple, list, dict)) else result
+        return recorder.mark_created(result) if keeps or is_a(function, type) or is_a(result, (tuple, list, dict)) else result
 
     def _listed(self, value: Any) -> Any:
         """The elements of an object of the program's, or of nn's, that has an iterator of Python's; another argument as it is."""
@@ -436,14 +436,14 @@ class CallHandlers(Handlers):
         if is_a(value, Tensor) or type(value) in PRIMITIVE_TYPES or not is_user_instance(value):
             return value
         method, _ = recorder.attributes.lookup(type(value), "__iter__")
-        return recorder.made([*recorder.iteration.iterate(value)]) if type(method) is FunctionType else value
+        return recorder.mark_created([*recorder.iteration.iterate(value)]) if type(method) is FunctionType else value
 
     def _call_indifferent(self, function: Any, tensor: Any) -> Any:
         """A function that tells what goes with a tensor: of one from outside, each call finds it."""
         recorder, source = self.recorder, self.recorder.tensors.get(id(tensor))
         answer = recorder.unwatched(lambda: function(tensor))
         if source is None:
-            return recorder.made(answer)
+            return recorder.mark_created(answer)
         expression = recorder.constant(function).call(source.variable)
         return recorder.read(answer, expression, called=f"{function.__name__}()", symbolic=True)
 
@@ -453,8 +453,8 @@ class CallHandlers(Handlers):
             return value
         recorder = self.recorder
         value = recorder.sizes.for_library(as_text(value))
-        is_number = is_symbolic(value) and not is_truth(value) and not recorder.arrays.is_array(value)
-        return value if is_number else recorder.contents.settled(value)
+        is_number = is_symbolic(value) and not is_symbolic_bool(value) and not recorder.arrays.is_array(value)
+        return value if is_number else recorder.contents.concrete_contents(value)
 
     @staticmethod
     def _is_program_callable(value: Any) -> bool:
@@ -470,7 +470,7 @@ class CallHandlers(Handlers):
         if cls in (type, int, float) and len(arguments) == 1 and not keywords and is_symbolic(arguments[0]):
             return self._symbolic_conversion(cls, arguments[0])
         if cls in (int, float) and len(arguments) == 1 and not keywords and type(arguments[0]) is Tensor:
-            number = recorder.leaving.element(arguments[0])
+            number = recorder.extracted_numbers.element(arguments[0])
             if number is not None:
                 return self._symbolic_conversion(cls, number)
         begun = recorder.generators.drawn_by(cls, arguments, keywords)
@@ -484,7 +484,7 @@ class CallHandlers(Handlers):
         if issubclass(cls, np.generic) and any(is_symbolic(v) or is_a(v, (Tensor, np.ndarray)) for v in arguments):
             return recorder.arrays.array_call(cls, arguments, keywords)
         if issubclass(cls, (np.generic, decimal.Decimal)):
-            arguments = tuple(map(recorder.contents.settled, arguments))
+            arguments = tuple(map(recorder.contents.concrete_contents, arguments))
             for value in (*arguments, *keywords.values()):
                 recorder.contents.read_content(value, deep=True)
             return recorder.containers.native(lambda: cls(*arguments, **keywords))
@@ -495,9 +495,9 @@ class CallHandlers(Handlers):
             return self._call_constructor(cls, *self._plain_arguments(arguments, keywords))
         if not is_python_class(cls):
             if cls is type and len(arguments) == 1 and not keywords:
-                return recorder.fixed(type(arguments[0]))
-            if cls is MethodType or (cls is weakref.ref and len(arguments) == 1 and not recorder.is_made(arguments[0])):
-                return recorder.made(cls(*map(concrete, arguments), **keywords))
+                return recorder.mark_fixed(type(arguments[0]))
+            if cls is MethodType or (cls is weakref.ref and len(arguments) == 1 and not recorder.is_created(arguments[0])):
+                return recorder.mark_created(cls(*map(concrete, arguments), **keywords))
             if not issubclass(cls, type):
                 return recorder.outside_calls.outside_call(
                     cls, arguments, keywords, "construction", f"{cls.__module__}.{cls.__qualname__}"
@@ -516,7 +516,7 @@ class CallHandlers(Handlers):
         if type(initialise) is not FunctionType or issubclass(cls, (BaseException, tuple, enum.Enum)):
             arguments, keywords = self._plain_arguments(arguments, keywords)
         if issubclass(cls, enum.Enum):
-            return recorder.fixed(recorder.containers.native(lambda: cls(*arguments, **keywords)))
+            return recorder.mark_fixed(recorder.containers.native(lambda: cls(*arguments, **keywords)))
         if issubclass(cls, BaseException) and type(initialise) is not FunctionType and not is_a(create, staticmethod):
             return self._call_constructor(cls, arguments, keywords)
         if recorder.attributes.lookup(type(cls), "__call__")[0] is not type.__call__:
@@ -529,10 +529,10 @@ class CallHandlers(Handlers):
         recorder = self.recorder
         if cls is functools.partial and arguments and type(arguments[0]) is functools.partial:  # it keeps the parts of that one
             self._parts_of_partial(arguments[0])
-        made = recorder.made(recorder.containers.native(lambda: cls(*arguments, **keywords)))
+        made = recorder.mark_created(recorder.containers.native(lambda: cls(*arguments, **keywords)))
         if cls is functools.partial:
-            recorder.made(made.args)
-            recorder.made(made.keywords)
+            recorder.mark_created(made.args)
+            recorder.mark_created(made.keywords)
         return made
 
     def _record(self, create: Any, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -546,7 +546,7 @@ class CallHandlers(Handlers):
         """For C code: no symbolic numbers, but in lists and dictionaries."""
 
         def plain_or_tuple(value: Any) -> Any:
-            return self.recorder.contents.settled(value) if type(value) is tuple else concrete(value)
+            return self.recorder.contents.concrete_contents(value) if type(value) is tuple else concrete(value)
 
         return tuple(map(plain_or_tuple, arguments)), {k: plain_or_tuple(v) for k, v in keywords.items()}
 
@@ -554,20 +554,20 @@ class CallHandlers(Handlers):
         recorder = self.recorder
         base = builtin_base(cls)
         if is_a(create, staticmethod):
-            instance = self.call(recorder.fixed(create.__func__), (cls, *arguments), keywords)
+            instance = self.call(recorder.mark_fixed(create.__func__), (cls, *arguments), keywords)
         elif create is object.__new__ or getattr(create, "__self__", None) is object:
             if (arguments or keywords) and type(initialise) is not FunctionType:
                 return self.recorder.perform(lambda: cls(*arguments, **keywords))  # it raises what is to be raised
-            instance = recorder.made(object.__new__(cls))
+            instance = recorder.mark_created(object.__new__(cls))
             if is_a(instance, Tensor):
-                recorder.made_here[id(instance)] = fill(
+                recorder.created[id(instance)] = fill(
                     instance, np.empty(0)
                 )  # handlers look at it before it has contents of its own
         elif issubclass(base, BaseException) and type(create) is BuiltinFunctionType:
             arguments, keywords = self._plain_arguments(arguments, keywords)
             instance = create(cls, *arguments, **keywords)
         elif base in _OF_ITEMS and getattr(create, "__self__", None) in (base, dict):
-            instance = recorder.made(create(cls))
+            instance = recorder.mark_created(create(cls))
             if type(initialise) is not FunctionType:
                 arguments = tuple(
                     map(
@@ -575,13 +575,13 @@ class CallHandlers(Handlers):
                         arguments,
                     )
                 )
-                keywords = {k: recorder.contents.for_place(v) for k, v in keywords.items()}
+                keywords = {k: recorder.contents.value_to_store(v) for k, v in keywords.items()}
         elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
             arguments, keywords = self._plain_arguments(arguments, keywords)
             given = tuple(recorder.container_methods.settled_elements(a) if base in (tuple, frozenset) else a for a in arguments)
             for value in given:
                 recorder.contents.read_content(value, deep=True)
-            instance = recorder.made(recorder.containers.native(lambda: create(cls, *given, **keywords)))
+            instance = recorder.mark_created(recorder.containers.native(lambda: create(cls, *given, **keywords)))
         else:
             recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             return recorder.run(cls, _class_arguments(cls, arguments), keywords)
@@ -600,17 +600,17 @@ class CallHandlers(Handlers):
         """type(), int() or float() of a symbolic number."""
         recorder = self.recorder
         if cls is type:
-            return type(concrete(number) if is_answer(number) else number._value)
+            return type(concrete(number) if is_deferred_call_result(number) else number._value)
         if type(number._value) is cls:
             return number
         try:
             result = cls(number._value)
         except (ArithmeticError, ValueError) as error:  # the program may catch it: the number has decided where it goes on
-            if not recorder.leaving.raises_again(cls, (number,), error):
+            if not recorder.extracted_numbers.raises_again(cls, (number,), error):
                 concrete(number)
             raise
-        if is_late(number):
-            late = recorder.leaving.late_function(cls, (number,), result)
+        if is_post_program(number):
+            late = recorder.extracted_numbers.post_program_function(cls, (number,), result)
             return cls(concrete(number)) if late is None else late
         sized = recorder.sizes.computed_by(cls, (number,))
         return recorder.define_number(Name(cls.__name__).call(number._name), result, check_type=False) if sized is None else sized

@@ -102,7 +102,7 @@ class ClassHandlers(Handlers):
                 self._stop(name, f"in which a {type(value).__name__} has a __set_name__")
         if recorder.stopped:
             return metaclass(name, bases, namespace)
-        cls = recorder.made(recorder.containers.native(lambda: metaclass(name, bases, namespace)))
+        cls = recorder.mark_created(recorder.containers.native(lambda: metaclass(name, bases, namespace)))
         for key, number in numbers.items():
             recorder.effects.remember((id(cls), key), number)
         return cls
@@ -110,7 +110,7 @@ class ClassHandlers(Handlers):
     # -- what is in a class
     def attribute(self, cls: type, name: str, value: Any) -> Any:
         """What a class that the call has made has as `name`; value: what Python finds there."""
-        return self.recorder.effects.stored.get((id(cls), name), self.recorder.made(value))
+        return self.recorder.effects.stored.get((id(cls), name), self.recorder.mark_created(value))
 
     def is_settable(self, cls: Any, name: str) -> bool:
         """Whether to set an attribute of such a class changes nothing but what is found there."""
@@ -131,11 +131,11 @@ class ClassHandlers(Handlers):
     def _dataclass(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """dataclasses.dataclass, which generates methods with the defaults of the fields: they are what they are in this call."""
         recorder = self.recorder
-        keywords = {name: recorder.contents.settled(value) for name, value in keywords.items()}
+        keywords = {name: recorder.contents.concrete_contents(value) for name, value in keywords.items()}
         if not arguments or arguments[0] is None:
             return recorder.calls.call(functools.partial, (function,), keywords)
         (cls,) = arguments
-        if not (is_a(cls, type) and recorder.is_made(cls)):
+        if not (is_a(cls, type) and recorder.is_created(cls)):
             return recorder.calls.instrumented(function, arguments, keywords)
         for value in (cls, *vars(cls).values()):
             self._settle(value)
@@ -143,12 +143,12 @@ class ClassHandlers(Handlers):
             self._stop(cls.__name__, "a dataclass with an object of the program as a default")
         made = recorder.perform(lambda: recorder.unwatched(lambda: function(cls, **keywords)))
         if not recorder.stopped:
-            recorder.made(made)
+            recorder.mark_created(made)
             for field in vars(made)["__dataclass_fields__"].values():
-                recorder.made(field)
+                recorder.mark_created(field)
                 for value in (field.default, field.default_factory, field._field_type):
                     if type(value).__module__ == "dataclasses":  # its marks
-                        recorder.fixed(value)
+                        recorder.mark_fixed(value)
         return made
 
     def _settle(self, owner: Any) -> None:

@@ -81,9 +81,9 @@ class ContainerMethodHandlers(Handlers):
         if name in _AT_PLACES and arguments and is_a(arguments[0], (np.ndarray, slice)):
             arguments = (recorder.contents.as_key(recorder.containers.position_in(owner, arguments[0])), *arguments[1:])
         outside = recorder.is_outside(owner)
-        kept = name in ("append", "insert") and outside and recorder.sequences.takes(owner, arguments[-1:])
+        kept = name in ("append", "insert") and outside and recorder.sequences.stores_as_it_is(owner, arguments[-1:])
         if is_a(owner, array.array) and outside and name == "tolist" and not arguments:
-            return recorder.made(list(recorder.contents.elements(owner)))
+            return recorder.mark_created(list(recorder.contents.elements(owner)))
         if is_a(owner, array.array) and not (outside and (kept or name in _OF_ARRAYS)):
             recorder.stop("container", f"array.array.{name}")
         elif outside and builtin_base(type(owner)) not in (list, set, collections.deque, array.array, *DICT_TYPES):
@@ -91,11 +91,11 @@ class ContainerMethodHandlers(Handlers):
         elif name == "__init__" and not outside and builtin_base(type(owner)) in (list, set, *DICT_TYPES):
             return self._initialised(function, owner, arguments, keywords)
         elif name in READING_METHODS:
-            return recorder.made(self._reading_method(function, name, owner, outside, arguments, keywords))
+            return recorder.mark_created(self._reading_method(function, name, owner, outside, arguments, keywords))
         elif name in CHANGING_METHODS:
             if not outside:
-                return recorder.made(self._change_of_its_own(function, name, owner, arguments, keywords))
-            return recorder.made(self._changing_method(function, name, owner, arguments, keywords))
+                return recorder.mark_created(self._change_of_its_own(function, name, owner, arguments, keywords))
+            return recorder.mark_created(self._changing_method(function, name, owner, arguments, keywords))
         else:
             recorder.stop("container", f"{type(owner).__name__}.{name}")
         return recorder.run(getattr(builtin_base(type(owner)), name), (owner, *arguments), keywords)
@@ -121,7 +121,7 @@ class ContainerMethodHandlers(Handlers):
         """An iterable for C code that makes something of its elements that cannot be changed, or looks at them."""
         values = self.consumable(value)
         known = is_a(values, (list, tuple, dict, set, frozenset)) or not hasattr(type(values), "__iter__")
-        return values if known else self.recorder.iteration.converted(values, self.recorder.contents.settled)
+        return values if known else self.recorder.iteration.converted(values, self.recorder.contents.concrete_contents)
 
     def pairs(self, value: Any, *, asks_items: bool = False) -> Any:
         """A mapping, or an iterable of pairs, for C code that makes a dictionary of it.  asks_items: see IterationHandlers.mapping."""
@@ -136,7 +136,7 @@ class ContainerMethodHandlers(Handlers):
     def in_order(self, elements: list[Any], key: Any = None, reverse: Any = False) -> list[Any]:
         """sorted(elements, key=key, reverse=reverse): comparisons of anything but plain values go through the recorder."""
         keys = elements if key is None else [self.recorder.calls.call(key, (element,), {}) for element in elements]
-        plain_keys = [k if is_symbolic(k) else self.recorder.contents.settled(k) for k in keys]
+        plain_keys = [k if is_symbolic(k) else self.recorder.contents.concrete_contents(k) for k in keys]
         if not all(type(k) in PRIMITIVE_TYPES for k in plain_keys):
             plain_keys = [_Ordered(self.recorder, k) for k in plain_keys]
         order = sorted(range(len(elements)), key=plain_keys.__getitem__, reverse=concrete(reverse))
@@ -213,7 +213,7 @@ class ContainerMethodHandlers(Handlers):
         if name == "sort" and not arguments and keywords.keys() <= {"key", "reverse"}:
             recorder.contents.read_content(owner)
             return recorder.containers.change(
-                owner, "__setitem__", slice(None), recorder.made(self.in_order(list(list.__iter__(owner)), **keywords))
+                owner, "__setitem__", slice(None), recorder.mark_created(self.in_order(list(list.__iter__(owner)), **keywords))
             )
         if name == "update" and is_a(owner, dict) and count < 2:
             ordered = is_a(owner, collections.OrderedDict)  # whose C code calls methods of subclasses
@@ -243,11 +243,11 @@ class ContainerMethodHandlers(Handlers):
                 recorder.contents.read_elements(owner)
             recorder.effects.note_change(owner)
         elif name in ("extend", "update") and count == 1:
-            arguments = (recorder.made(list(self.consumable(arguments[0]))),)
+            arguments = (recorder.mark_created(list(self.consumable(arguments[0]))),)
             recorder.effects.note_change(owner)
         elif name in _TAKING and is_a(owner, (list, collections.deque, array.array)):
             arguments = (recorder.contents.as_key(arguments[0]), *arguments[1:]) if arguments else arguments
-            return recorder.containers.take_out(owner, name, *arguments)
+            return recorder.containers.record_removal(owner, name, *arguments)
         elif name == "clear" and is_a(owner, (list, collections.deque)) and not arguments:
             pass  # whatever was in it
         elif is_a(owner, (list, collections.deque)) and name in MOVING:
@@ -267,7 +267,7 @@ class ContainerMethodHandlers(Handlers):
         recorder = self.recorder
         base, name = builtin_base(type(owner)), function.__name__
         if not recorder.is_outside(owner):
-            other = recorder.contents.settled(other) if is_a(owner, set) or name == "__imul__" else other
+            other = recorder.contents.concrete_contents(other) if is_a(owner, set) or name == "__imul__" else other
             return self._change_of_its_own(function, name, owner, (other,), {})
         if name == "__imul__":
             times = recorder.containers.index(other)

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.call_sites import user_line
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import CONTAINERS, DICT_TYPES, get_past, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
-from tracejit.capture.handlers.ends import Ends
-from tracejit.capture.handlers.escapes import released
-from tracejit.capture.handlers.late import is_answer, is_late
+from tracejit.capture.handlers.escapes import without_stand_ins
+from tracejit.capture.handlers.post_program import is_deferred_call_result, is_post_program
 from tracejit.capture.handlers.said import Said
+from tracejit.capture.handlers.sequence_ends import SequenceEnds
 from tracejit.capture.handlers.sequences import SEQUENCES
 from tracejit.capture.handlers.symbols import (
     ObjectIdentity,
@@ -33,11 +34,10 @@ from tracejit.capture.handlers.symbols import (
     concrete,
     holds_numbers,
     is_symbolic,
-    is_truth,
+    is_symbolic_bool,
     plain,
     stored,
 )
-from tracejit.capture.places import user_line
 from tracejit.capture.policies import (
     DICT_VIEWS,
     PRIMITIVE_TYPES,
@@ -49,7 +49,7 @@ from tracejit.capture.policies import (
 from tracejit.capture.recording.facts import shown
 from tracejit.core.dtypes import int64
 from tracejit.core.interrupts import is_foreign
-from tracejit.replay.ir import Constant, Contains, Every, Expr, Not
+from tracejit.replay.ir import And, Constant, Contains, Expr, Not
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -127,13 +127,13 @@ class ContainerHandlers(Handlers):
             return self.plain_item(owner, key)
         if is_a(owner, Tensor):
             item = recorder.ragged.item(owner, key)
-            return recorder.made(self.item_of_tensor(owner, key)) if item is ABSENT else item
-        if recorder.arrays.reads_array(owner) or recorder.arrays.is_told(owner, key):
+            return recorder.mark_created(self.item_of_tensor(owner, key)) if item is ABSENT else item
+        if recorder.arrays.reads_array(owner) or recorder.arrays.has_tensor_index(owner, key):
             return recorder.arrays.array_item(owner, key)
         if recorder.arrays.asks_array((owner,)):
             return recorder.arrays.array_call(operator.getitem, (owner, key))
         key = self.position_in(owner, key)
-        looked_up = self._looked_up(owner, key) if is_late(key) and type(owner) in (list, tuple) else None
+        looked_up = self._looked_up(owner, key) if is_post_program(key) and type(owner) in (list, tuple) else None
         if looked_up is not None:
             return looked_up
         numbered = self.numbered_item(owner, key)
@@ -150,7 +150,7 @@ class ContainerHandlers(Handlers):
                 return recorder.calls.call(method, (owner, key), {})
         key = recorder.contents.as_key(key)
         if isinstance(owner, enum.EnumMeta) and type(key) is str:
-            return recorder.fixed(owner[key])
+            return recorder.mark_fixed(owner[key])
         if is_a(owner, type):
             found, path = recorder.attributes.lookup(owner, "__class_getitem__")
             if type(found) is classmethod and type(found.__func__) is FunctionType:
@@ -179,16 +179,21 @@ class ContainerHandlers(Handlers):
         None where the place is needed now."""
         recorder = self.recorder
         kinds = set(map(type, owner))
-        if recorder.stopped or is_answer(place) or type(plain(place)) is not int or kinds not in ({str}, {int}, {float}):
+        if (
+            recorder.stopped
+            or is_deferred_call_result(place)
+            or type(plain(place)) is not int
+            or kinds not in ({str}, {int}, {float})
+        ):
             return None
         if not -len(owner) <= plain(place) < len(owner) or recorder.contents.has_varied(owner):
             return None
         recorder.contents.read_content(owner)
         negative = plain(place) < 0
-        recorder.leaving.late_outcome("<", place, 0 if negative else len(owner), True)
-        recorder.leaving.late_outcome(">=", place, -len(owner) if negative else 0, True)
+        recorder.extracted_numbers.guard_comparison("<", place, 0 if negative else len(owner), True)
+        recorder.extracted_numbers.guard_comparison(">=", place, -len(owner) if negative else 0, True)
         items = tuple(owner)
-        return recorder.leaving.late_item(self._tables.setdefault(repr(items), items), place)
+        return recorder.extracted_numbers.post_program_item(self._tables.setdefault(repr(items), items), place)
 
     def numbered_item(self, owner: Any, key: Any) -> Any:
         """An item of a container from outside that the call has not changed, at a number that may be another one in each call: data of the
@@ -198,7 +203,7 @@ class ContainerHandlers(Handlers):
             return ABSENT
         if id(owner) in recorder.effects.content_known or recorder.effects.changes(owner):
             return ABSENT
-        if is_late(key):
+        if is_post_program(key):
             key = self._before_the_program(key)
         if not is_symbolic(key) or recorder.sizes.symbol(key) is not None:
             return ABSENT
@@ -219,12 +224,12 @@ class ContainerHandlers(Handlers):
         )
 
     def _before_the_program(self, number: Any) -> Any:
-        """A late number that is made of none of the program's, as Python's number of the prologue; others as they are."""
+        """A post-program number that is made of none of the program's, as Python's number of the prologue; others as they are."""
         recorder = self.recorder
         if number._late.of_program or number._late.readings or number._late.source is not None:
             return None
         number = recorder.arrays.as_index(number)
-        return recorder.leaving.early(number)
+        return recorder.extracted_numbers.in_prologue(number)
 
     def place_of_slice(self, owner: Tensor, dim: int, start: Any, stop: Any, length: Any) -> tuple[Any, Any] | None:
         """`Interpreter.place_of_slice`: a slice of a fixed length, all of it within the dimension, that begins elsewhere in other
@@ -241,7 +246,7 @@ class ContainerHandlers(Handlers):
             return None
         if length is None:
             length = stop - start
-            if is_late(length) and not recorder.in_program.is_position(length):
+            if is_post_program(length) and not recorder.in_program.is_position(length):
                 return None
             length = concrete(length)
         bound = owner._sizes[dim]
@@ -254,17 +259,17 @@ class ContainerHandlers(Handlers):
         """A number that may be another one in other calls: of the prologue, or one that the program computes.  None for others."""
         recorder = self.recorder
         if is_a(number, Tensor) and number._array.size == 1 and number._array.dtype.kind in "iu":
-            number = recorder.leaving.element(number)
-        if is_late(number) and not number._late.of_program:
+            number = recorder.extracted_numbers.element(number)
+        if is_post_program(number) and not number._late.of_program:
             number = self._before_the_program(number)
-        if not is_symbolic(number) or type(plain(number)) is not int or is_answer(number):
+        if not is_symbolic(number) or type(plain(number)) is not int or is_deferred_call_result(number):
             return None
-        return None if is_late(number) and not recorder.in_program.is_position(number) else number
+        return None if is_post_program(number) and not recorder.in_program.is_position(number) else number
 
     def _moves(self, start: Any, stop: Any) -> bool:
         """Whether a slice begins elsewhere in other calls: where the program computes the place, or another call has had another."""
         recorder = self.recorder
-        if is_late(start) or is_late(stop):
+        if is_post_program(start) or is_post_program(stop):
             return True
         if recorder.sizes.symbol(start) is not None:
             return False
@@ -276,11 +281,11 @@ class ContainerHandlers(Handlers):
         return False
 
     def place_in_program(self, place: Any) -> Tensor | None:
-        if is_late(place):
-            whole = type(plain(place)) is int and place._late.of_program and not is_answer(place)
+        if is_post_program(place):
+            whole = type(plain(place)) is int and place._late.of_program and not is_deferred_call_result(place)
             if not whole:
                 return None
-            place = place._late.in_program()
+            place = place._late.program_tensor()
         if not is_a(place, Tensor) or place._array.size != 1 or place._array.dtype.kind not in "iu":
             return None
         return self.native(lambda: place.reshape(()).to(int64))
@@ -294,7 +299,9 @@ class ContainerHandlers(Handlers):
         else:
             key = recorder.arrays.as_index(key)
         if is_symbolic(key):
-            needed = is_truth(key) or (is_late(key) and (is_answer(key) or type(plain(key)) is not int))
+            needed = is_symbolic_bool(key) or (
+                is_post_program(key) and (is_deferred_call_result(key) or type(plain(key)) is not int)
+            )
             return concrete(key) if needed else key
         if type(key) is slice:
             return self._slice_key(key)
@@ -328,13 +335,13 @@ class ContainerHandlers(Handlers):
             return self._missing_item(owner, key)
         if is_a(owner, tuple) and recorder.effects.numbered.get(id(owner)):
             if type(key) is slice:
-                return recorder.made(tuple(recorder.contents.elements(owner))[key])
+                return recorder.mark_created(tuple(recorder.contents.elements(owner))[key])
             if type(key) is int and -len(owner) <= key < len(owner):
                 return recorder.effects.stored.get((id(owner), key % len(owner)), tuple.__getitem__(owner, key))
         if not is_a(owner, (list, tuple, dict, str, range, bytes, collections.deque, np.generic)):
             recorder.stop("container", f"a {type(owner).__name__}")
         value = get_past(owner, key)
-        return recorder.made(value) if type(key) is slice else value
+        return recorder.mark_created(value) if type(key) is slice else value
 
     def _absent_item(self, owner: Any, key: Any) -> Any:
         """An item that a dictionary does not have."""
@@ -383,10 +390,10 @@ class ContainerHandlers(Handlers):
         elif base in SEQUENCES and type(key) in (int, slice):
             found = recorder.sequences.end_item(owner, key) if type(key) is int else recorder.sequences.end_slice(owner, key)
             if found is not ABSENT:
-                return recorder.made(found) if type(key) is slice else found
+                return recorder.mark_created(found) if type(key) is slice else found
             recorder.contents.read_elements(owner)
             if type(key) is slice and base is list:
-                return recorder.made(list(recorder.contents.elements(owner))[key])
+                return recorder.mark_created(list(recorder.contents.elements(owner))[key])
             if type(key) is slice:
                 recorder.stop("container", f"a slice of a {cls.__name__}")
                 return owner[key]
@@ -403,10 +410,10 @@ class ContainerHandlers(Handlers):
             called = recorder.facts.item(owner, place[1])
             return recorder.read(value, item_of(cls, source, place[1]), called=called, symbolic=True, truths=True)
         elif cls is tuple and type(key) is slice:
-            return recorder.made(tuple(recorder.contents.elements(owner))[key])
+            return recorder.mark_created(tuple(recorder.contents.elements(owner))[key])
         recorder.contents.read_content(owner)
         value = get_past(owner, key)
-        return recorder.made(value) if type(key) is slice else value
+        return recorder.mark_created(value) if type(key) is slice else value
 
     def _guard_absence(self, owner: Any, source: Expr, key: Expr) -> None:
         recorder = self.recorder
@@ -450,13 +457,13 @@ class ContainerHandlers(Handlers):
         if not is_a(owner, dict) and (is_user_instance(key) or type(key) is slice):
             key = self.index(key)
         if base is list and type(key) is slice:
-            value = recorder.contents.for_place(value)
+            value = recorder.contents.value_to_store(value)
             if hasattr(type(value), "__iter__"):
-                value = recorder.made(list(recorder.iteration.iterate(value)))
+                value = recorder.mark_created(list(recorder.iteration.iterate(value)))
         if not recorder.is_outside(owner):
             if base not in (list, collections.deque, *DICT_TYPES):
                 recorder.stop("container", f"a {cls.__name__}")
-                owner[key] = recorder.contents.settled(value)
+                owner[key] = recorder.contents.concrete_contents(value)
             elif type(key) is slice:  # which may change the length
                 recorder.perform(lambda: base.__setitem__(owner, key, value))
             elif cls is base:
@@ -467,18 +474,18 @@ class ContainerHandlers(Handlers):
         if not hasattr(base, "__setitem__"):
             owner[key] = value  # it raises what is to be raised
         if base in DICT_TYPES and recorder.contents.key_expression(key) is not None:
-            value = recorder.contents.for_place(value)
-            recorder.effects.dropping(dict.get(owner, key))
+            value = recorder.contents.value_to_store(value)
+            recorder.effects.check_dropped(dict.get(owner, key))
             recorder.effects.note_change(owner)
             base.__setitem__(owner, key, stored(value))
             recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
-        elif base in SEQUENCES and type(key) is int and recorder.sequences.takes(owner, (value,)):
-            value = recorder.contents.for_place(value)
+        elif base in SEQUENCES and type(key) is int and recorder.sequences.stores_as_it_is(owner, (value,)):
+            value = recorder.contents.value_to_store(value)
             if not recorder.sequences.set_end_item(owner, key, value):
                 recorder.contents.read_elements(owner)
                 if -base.__len__(owner) <= key < base.__len__(owner):
                     key %= base.__len__(owner)
-                    recorder.effects.dropping(base.__getitem__(owner, key))
+                    recorder.effects.check_dropped(base.__getitem__(owner, key))
                 base.__setitem__(owner, key, stored(value))
                 recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
         elif base is list and type(key) is slice:
@@ -486,7 +493,7 @@ class ContainerHandlers(Handlers):
             self.change(owner, "__setitem__", key, value)
         else:
             recorder.stop("container", f"a {cls.__name__}")
-            owner[released(key)] = recorder.contents.settled(value)
+            owner[without_stand_ins(key)] = recorder.contents.concrete_contents(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
         recorder = self.recorder
@@ -507,13 +514,13 @@ class ContainerHandlers(Handlers):
             if base in DICT_TYPES and recorder.contents.key_expression(key) is not None:
                 if self.plain_contains(key, owner):
                     self.plain_item(owner, key)
-                recorder.effects.dropping(dict.get(owner, key))
+                recorder.effects.check_dropped(dict.get(owner, key))
                 recorder.effects.note_change(owner)
                 recorder.perform(lambda: base.__delitem__(owner, key))
                 recorder.effects.note_store((id(owner), key), ItemStore(owner, key, ABSENT))
                 return
             if base is list and type(key) in (int, slice):
-                self.take_out(owner, "__delitem__", key)
+                self.record_removal(owner, "__delitem__", key)
                 return
         if not hasattr(base, "__delitem__"):
             del owner[key]  # it raises what is to be raised
@@ -534,7 +541,7 @@ class ContainerHandlers(Handlers):
             and not recorder.is_outside(container)
         ):
             container = tuple(container)
-            if not is_late(element):
+            if not is_post_program(element):
                 found = plain(element) in container
                 recorder.guard_outcome(Contains(Constant(container), element._name), found)
                 return found
@@ -566,7 +573,7 @@ class ContainerHandlers(Handlers):
         written = recorder.effects.numbered.get(id(container)) or any(
             place[0] == id(container) for place in recorder.effects.written
         )
-        hashed = is_a(container, (dict, set, frozenset)) and recorder.is_outside(container) and not is_late(number)
+        hashed = is_a(container, (dict, set, frozenset)) and recorder.is_outside(container) and not is_post_program(number)
         return hashed and not written and id(container) not in recorder.effects.originals
 
     def plain_contains(self, element: Any, container: Any) -> bool:
@@ -617,7 +624,7 @@ class ContainerHandlers(Handlers):
         recorder.native_depth += 1
         try:
             result = recorder.perform(action, is_calm=True)
-            result = recorder.sizes.admitted(result)
+            result = recorder.sizes.from_library(result)
             recorder.identities.note_placeless(result if type(result) in (list, tuple) else (result,))
             return result
         finally:
@@ -653,7 +660,7 @@ class ContainerHandlers(Handlers):
         if is_user_instance(value):
             method = recorder.attributes.method(value, "__len__")
             if method is not None:
-                return self._said_length(recorder.calls.call(method, (value,), {}))
+                return self._length_result(recorder.calls.call(method, (value,), {}))
         if recorder.is_outside(value) and is_a(value, (list, dict, set, collections.deque, array.array)):
             return recorder.sequences.outside_length(value)
         if recorder.is_outside(value) or not is_a(value, CONTAINERS):
@@ -662,12 +669,12 @@ class ContainerHandlers(Handlers):
             recorder.stop("container", f"a {type(value).__name__}")
         return builtin_base(type(value)).__len__(value) if is_a(value, CONTAINERS) else len(value)
 
-    def _said_length(self, said: Any) -> Any:
+    def _length_result(self, said: Any) -> Any:
         """What a `__len__` of the program has said: a number that may be another one in each call is one."""
         recorder = self.recorder
-        if not is_symbolic(said) or is_late(said) or type(plain(said)) is not int or not 0 <= plain(said) <= sys.maxsize:
+        if not is_symbolic(said) or is_post_program(said) or type(plain(said)) is not int or not 0 <= plain(said) <= sys.maxsize:
             return recorder.perform(lambda: len(Said(said)))
-        recorder.miss_if(Not(Every((said._name.compared(">=", 0), said._name.compared("<=", sys.maxsize)))))
+        recorder.miss_if(Not(And((said._name.compared(">=", 0), said._name.compared("<=", sys.maxsize)))))
         return said
 
     def has_objects(self, *values: Any) -> bool:
@@ -727,14 +734,14 @@ class ContainerHandlers(Handlers):
             return None
         if name not in MOVING:
             if base is collections.deque:
-                recorder.contents.settle_places(owner)
+                recorder.contents.concretise_places(owner)
             return None
         rest = slice(first, None)
         now = [*base.__iter__(owner)][rest] if base is collections.deque else base.__getitem__(owner, rest)
         items = [recorder.effects.stored.get((id(owner), i), item) for i, item in enumerate(now, first)]
         return collections.deque(items, owner.maxlen) if base is collections.deque else items
 
-    def take_out(self, owner: Any, name: str, *arguments: Any) -> Any:
+    def record_removal(self, owner: Any, name: str, *arguments: Any) -> Any:
         """`pop`, `popleft`, `del l[...]` of a list or deque from outside, and `insert`."""
         recorder = self.recorder
         left = recorder.sequences.end_place(owner, name, arguments)
@@ -744,7 +751,7 @@ class ContainerHandlers(Handlers):
             ):  # a full deque takes no more
                 recorder.contents.read_elements(owner)
             return self.change(owner, name, *arguments)
-        taken = ABSENT if left is None else recorder.sequences.takes_from_end(owner, left)
+        taken = ABSENT if left is None else recorder.sequences.item_to_pop(owner, left)
         if taken is ABSENT:
             recorder.contents.read_elements(owner, shortened=True)
         result = self.change(owner, name, *arguments)
@@ -760,8 +767,8 @@ class ContainerHandlers(Handlers):
         if is_open:
             recorder.effects.note_change(owner)
         if moved is None and ends is None:  # then nobody would know which numbers they are
-            arguments = tuple(map(recorder.contents.settled, arguments))
-        recorder.effects.dropping(*_dropped(owner, name, arguments))
+            arguments = tuple(map(recorder.contents.concrete_contents, arguments))
+        recorder.effects.check_dropped(*_dropped(owner, name, arguments))
         given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
         result = recorder.perform(lambda: getattr(builtin_base(type(owner)), name)(owner, *given))
         recorder.effects.note_method(MethodCall(owner, name, arguments))
@@ -786,15 +793,15 @@ class ContainerHandlers(Handlers):
         recorder.contents.ends.pop(id(owner), None)
         recorder.contents.remember_items(owner, items)
 
-    def _change_ends(self, owner: Any, ends: Ends, name: str, arguments: tuple[Any, ...]) -> None:
+    def _change_ends(self, owner: Any, ends: SequenceEnds, name: str, arguments: tuple[Any, ...]) -> None:
         """What becomes of a list or deque whose content is not known."""
         recorder = self.recorder
         if name == "clear":
             recorder.effects.content_known.add(id(owner))
             recorder.contents.remember_items(owner, ())
         elif name == "extend":
-            ends.put(name, list(arguments[0]))
+            ends.push(name, list(arguments[0]))
         elif name in ("append", "appendleft", "insert"):
-            ends.put("append" if name == "append" else "appendleft", list(arguments[-1:]))
+            ends.push("append" if name == "append" else "appendleft", list(arguments[-1:]))
         else:
-            ends.take(bool(recorder.sequences.end_place(owner, name, arguments)))
+            ends.pop(bool(recorder.sequences.end_place(owner, name, arguments)))

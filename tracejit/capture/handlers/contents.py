@@ -2,9 +2,9 @@
 
 Guards speak of what was there before the run changed anything.
 
-Containers that the call makes hold stand-ins of numbers until C code looks into them (`settled`) or the recording is over.  Of an outside
-container that the program goes through, the structure is guarded and the numbers are read one by one (`read_elements`); what this run
-knows of them is kept by place (`effects.stored`), since the container itself holds plain numbers.
+Containers that the call makes hold stand-ins of numbers until C code looks into them (`concrete_contents`) or the recording is over.  Of an
+outside container that the program goes through, the structure is guarded and the numbers are read one by one (`read_elements`); what this
+run knows of them is kept by place (`effects.stored`), since the container itself holds plain numbers.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.call_sites import user_line
 from tracejit.capture.handlers.base import Handlers
-from tracejit.capture.handlers.effects import ItemStore, MethodCall, Place
-from tracejit.capture.handlers.ends import Ends
-from tracejit.capture.handlers.escapes import released
-from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, standing_for, stored
-from tracejit.capture.places import user_line
+from tracejit.capture.handlers.effects import EffectTarget, ItemStore, MethodCall
+from tracejit.capture.handlers.escapes import without_stand_ins
+from tracejit.capture.handlers.sequence_ends import SequenceEnds
+from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, stand_in_iterator, stored
 from tracejit.capture.policies import (
     DICT_VIEWS,
     IDENTITY_TYPES,
@@ -145,7 +145,9 @@ class ContentHandlers(Handlers):
         self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of a dictionary from outside -> the view, the dictionary
         self.reordered: set[int] = journal.set()  # lists that are put in order when the program has run
         self.limited: set[int] = journal.set()  # lists and deques whose length the program has compared with something
-        self.ends: dict[int, Ends] = journal.dictionary()  # of lists and deques of which nothing else was looked at, or changed
+        self.ends: dict[int, SequenceEnds] = (
+            journal.dictionary()
+        )  # of lists and deques of which nothing else was looked at, or changed
         self._empty: set[int] = journal.set()  # objects from outside that have no content to guard
 
     # -- keys
@@ -165,7 +167,7 @@ class ContentHandlers(Handlers):
             return None if None in parts else tuple_of(*parts)
         if id(key) in recorder.sources and type(key).__hash__ is object.__hash__:
             return recorder.sources[id(key)]
-        if is_a(key, type) and recorder.is_made(key):  # no container has it that was there before the call
+        if is_a(key, type) and recorder.is_created(key):  # no container has it that was there before the call
             return Name("ABSENT")
         if is_a(key, IDENTITY_TYPES):
             return recorder.constant(key)
@@ -214,7 +216,7 @@ class ContentHandlers(Handlers):
     def _with_numbers(self, value: Any, owner: Any) -> Iterator[Any]:
         """The elements of a container with symbolic numbers, or of a view of such a dictionary, while the program may change it."""
         items = iter(value) if is_a(value, DICT_VIEWS) else builtin_base(type(owner)).__iter__(owner)
-        return standing_for(items, self._numbers_among(items, value, owner))
+        return stand_in_iterator(items, self._numbers_among(items, value, owner))
 
     def _numbers_among(self, items: Iterator[Any], value: Any, owner: Any) -> Iterator[Any]:
         recorder = self.recorder
@@ -225,7 +227,7 @@ class ContentHandlers(Handlers):
                 continue
             key = next(keys)
             if is_a(value, DICT_VIEWS[2]):
-                yield recorder.made((key, recorder.effects.stored.get((id(owner), key), item[1])))
+                yield recorder.mark_created((key, recorder.effects.stored.get((id(owner), key), item[1])))
             else:
                 yield recorder.effects.stored.get((id(owner), key), item)
 
@@ -235,7 +237,7 @@ class ContentHandlers(Handlers):
         if not self.recorder.effects.numbered.get(id(value)):
             return reversed(value)
         items = reversed(value)
-        return standing_for(items, self._numbers_from_the_end(items, value))
+        return stand_in_iterator(items, self._numbers_from_the_end(items, value))
 
     def _numbers_from_the_end(self, items: Any, value: Any) -> Iterator[Any]:
         recorder = self.recorder
@@ -253,7 +255,7 @@ class ContentHandlers(Handlers):
 
     def as_key(self, key: Any) -> Any:
         """A key or an index: numbers in it decide which item it is."""
-        key = self.settled(key)
+        key = self.concrete_contents(key)
         self._read_key(key)
         return key
 
@@ -278,7 +280,7 @@ class ContentHandlers(Handlers):
             recorder.arrays.array_is_used(value)
             return
         seen.add(id(value))
-        self.settle_places(value)
+        self.concretise_places(value)
         outside = recorder.is_outside(value)
         if outside and is_library_container(value):
             recorder.stop("implicit_python", f"what C code reads of a {cls.__name__}")
@@ -296,12 +298,12 @@ class ContentHandlers(Handlers):
         empty, numbered = self._empty, self.recorder.effects.numbered
         return [x for x in items if type(x) not in _WITHOUT_CONTENT and (id(x) not in empty or id(x) in numbered)]
 
-    def settle_places(self, container: Any) -> None:
+    def concretise_places(self, container: Any) -> None:
         for place in self.recorder.effects.numbered.pop(id(container), ()):
-            self.settled(self.recorder.effects.stored.pop(place))
+            self.concrete_contents(self.recorder.effects.stored.pop(place))
 
     def _read_element(
-        self, value: Any, place: Place, expression: Expr, symbolic: bool, called: str, truths: bool | None = True
+        self, value: Any, place: EffectTarget, expression: Expr, symbolic: bool, called: str, truths: bool | None = True
     ) -> None:
         """An element of a container is guarded; where it stays a symbolic number, later reads of the place find that."""
         recorder = self.recorder
@@ -392,7 +394,7 @@ class ContentHandlers(Handlers):
                 moved[effect.key] = effect.value
         self.remember_items(value, moved)
         if not symbolic:
-            self.settle_places(value)
+            self.concretise_places(value)
 
     def record_of(self, cls: Any, items: list[Any]) -> Any:
         """A named tuple of `items`.  It holds plain numbers, since nobody could change it later on; what stands for them is found by its
@@ -407,7 +409,7 @@ class ContentHandlers(Handlers):
             if name in items:
                 recorder.effects.remember((id(made), index), items[name])
                 recorder.effects.remember((id(made), name), items[name])
-        return recorder.made(made)
+        return recorder.mark_created(made)
 
     def remember_items(self, container: Any, items: Iterable[Any], first: int = 0, places: int = 0) -> None:
         """What later reads find in a list or deque, from a place on, of which it had so many `places` before."""
@@ -462,7 +464,7 @@ class ContentHandlers(Handlers):
         keys = recorder.define(elements_of(type(value), source))
         recorder.miss_if(keys.length().differs(len(content)))
         for i, key in enumerate(_keys(content)):
-            if type(key).__hash__ is object.__hash__ and not recorder.is_outside(key) and not recorder.is_made(key):
+            if type(key).__hash__ is object.__hash__ and not recorder.is_outside(key) and not recorder.is_created(key):
                 recorder.read(key, keys.at(i))
         return {key: self.key_expression(key) for key in _keys(content)}
 
@@ -471,13 +473,13 @@ class ContentHandlers(Handlers):
         if is_a(value, (set, frozenset)) and len(value) > 1 and not all(map(has_stable_hash, value)):
             self.recorder.stop("object_identity", f"the order of a {type(value).__name__} of objects")
 
-    def settled(self, value: Any) -> Any:
+    def concrete_contents(self, value: Any) -> Any:
         """`value` for C code: symbolic numbers in it, and in containers of this run in it, replaced by guarded plain ones."""
         if is_symbolic(value):
             return concrete(value)
-        return value if type(value) in _WITHOUT_CONTENT else self._settled(value, set())
+        return value if type(value) in _WITHOUT_CONTENT else self._concrete_contents(value, set())
 
-    def _settled(self, value: Any, seen: set[int]) -> Any:
+    def _concrete_contents(self, value: Any, seen: set[int]) -> Any:
         cls = type(value)
         if cls is SymbolicNumber:
             return concrete(value)
@@ -485,22 +487,22 @@ class ContentHandlers(Handlers):
             return value
         seen.add(id(value))
         if cls is tuple:
-            new = tuple([self._settled(v, seen) for v in value])
-            return value if all(a is b for a, b in zip(new, value, strict=True)) else self.recorder.made(new)
+            new = tuple([self._concrete_contents(v, seen) for v in value])
+            return value if all(a is b for a, b in zip(new, value, strict=True)) else self.recorder.mark_created(new)
         if is_a(value, tuple):
-            self.settle_places(value)
+            self.concretise_places(value)
         if is_a(value, (list, dict, collections.deque)):
             base = builtin_base(cls)
             for key, item in list(base.items(value)) if is_a(value, dict) else enumerate(base.__iter__(value)):
-                if (other := self._settled(item, seen)) is not item:
+                if (other := self._concrete_contents(item, seen)) is not item:
                     base.__setitem__(value, key, other)
         return value
 
-    def for_place(self, value: Any) -> Any:
+    def value_to_store(self, value: Any) -> Any:
         """`value`, to be stored in a place: a symbolic number stays one, also in a container that this run made."""
         if type(value) in _HOLDERS and self._holds_identity(value, set()):
             self.recorder.stop("object_identity", f"a {type(value).__name__} with an id() in it, which is kept,")
-            return released(value, self.recorder.is_outside)
+            return without_stand_ins(value, self.recorder.is_outside)
         return value
 
     def _holds_identity(self, value: Any, seen: set[int]) -> bool:

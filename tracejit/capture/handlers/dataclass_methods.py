@@ -80,9 +80,9 @@ class _Initialise:
             if not field.init and field.default_factory is dataclasses.MISSING:
                 if not {f"_dflt_{field.name}", f"__dataclass_dflt_{field.name}__"} & {*variables}:
                     continue
-                value = recorder.fixed(field.default)
+                value = recorder.mark_fixed(field.default)
             elif not field.init or type(bound[field.name]) is dataclasses._HAS_DEFAULT_FACTORY_CLASS:  # type: ignore[attr-defined]
-                value = recorder.calls.call(recorder.fixed(field.default_factory), (), {})
+                value = recorder.calls.call(recorder.mark_fixed(field.default_factory), (), {})
             else:
                 value = bound[field.name]
             if field._field_type is dataclasses._FIELD_INITVAR:  # type: ignore[attr-defined]
@@ -121,7 +121,8 @@ class _Compare:
                     break
             return result
         sides = [
-            recorder.made(tuple([recorder.attributes.get_attribute(side, name) for name in self._names])) for side in arguments
+            recorder.mark_created(tuple([recorder.attributes.get_attribute(side, name) for name in self._names]))
+            for side in arguments
         ]
         return recorder.operators.binary(self._symbol, *sides)
 
@@ -136,5 +137,5 @@ class _Hash:
     def __call__(self, recorder: Recorder, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if len(arguments) != 1 or keywords:
             return recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
-        parts = recorder.made(tuple([recorder.attributes.get_attribute(arguments[0], name) for name in self._names]))
+        parts = recorder.mark_created(tuple([recorder.attributes.get_attribute(arguments[0], name) for name in self._names]))
         return recorder.calls.call(hash, (parts,), {})

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from types import CellType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tracejit.capture.call_sites import user_line
 from tracejit.capture.handlers.base import ABSENT, Handlers
-from tracejit.capture.handlers.escapes import released
-from tracejit.capture.handlers.late import is_late
-from tracejit.capture.handlers.lifetimes import end_shows, leads_to, may_be_referred_to
+from tracejit.capture.handlers.escapes import without_stand_ins
+from tracejit.capture.handlers.lifetimes import deletion_is_visible, keeps_alive, may_be_referred_to
+from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.symbols import MethodOf, holds_numbers, stored
-from tracejit.capture.places import user_line
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_name, is_python_class, slots_of, storing_base
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.journal import Topic, Variable, is_same
@@ -35,19 +35,19 @@ __all__ = [
     "DataStore",
     "Effect",
     "EffectHandlers",
+    "EffectTarget",
+    "EpilogueExpressions",
     "FunctionCall",
     "GradStore",
     "ItemStore",
     "MethodCall",
-    "Place",
-    "Values",
 ]
 
-Place = tuple[int, Hashable]
+EffectTarget = tuple[int, Hashable]
 _EMPTY_CELL = CellType()
 
 
-class Values(Protocol):
+class EpilogueExpressions(Protocol):
     """How the epilogue gets at values (recipes.Recipes)."""
 
     def expression(self, value: Any) -> Expr: ...
@@ -59,7 +59,7 @@ class Effect(Protocol):
 
     value: Any
 
-    def statement(self, values: Values) -> Statement: ...
+    def statement(self, values: EpilogueExpressions) -> Statement: ...
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class AttributeStore:
         """Whether it does the same."""
         return self.owner is other.owner and self.name == other.name and is_same(self.value, other.value)
 
-    def statement(self, values: Values) -> Statement:
+    def statement(self, values: EpilogueExpressions) -> Statement:
         owner = values.source(self.owner)
         base = type if is_a(self.owner, type) else storing_base(self.owner)
         kind = Name("object") if base is object else values.expression(base)
@@ -99,7 +99,7 @@ class ItemStore:
         """Whether it does the same."""
         return self.container is other.container and is_same(self.key, other.key) and is_same(self.value, other.value)
 
-    def statement(self, values: Values) -> Statement:
+    def statement(self, values: EpilogueExpressions) -> Statement:
         owner, key = values.source(self.container), values.expression(self.key)
         cls = type(self.container)
         stored = [] if self.value is ABSENT else [values.expression(self.value)]
@@ -116,7 +116,7 @@ class CellStore:
     cell: Expr
     value: Any
 
-    def statement(self, values: Values) -> Statement:
+    def statement(self, values: EpilogueExpressions) -> Statement:
         return SetAttribute(self.cell, "cell_contents", values.expression(self.value))
 
 
@@ -127,7 +127,7 @@ class GradStore:
     tensor: Any
     value: Any
 
-    def statement(self, values: Values) -> Statement:
+    def statement(self, values: EpilogueExpressions) -> Statement:
         return SetAttribute(values.source(self.tensor), "_grad", values.expression(self.value))
 
 
@@ -138,7 +138,7 @@ class DataStore:
     tensor: Any
     value: Any
 
-    def statement(self, values: Values) -> Statement:
+    def statement(self, values: EpilogueExpressions) -> Statement:
         return Evaluate(Name("share").call(values.source(self.tensor), values.expression(self.value)))
 
 
@@ -151,7 +151,7 @@ class MethodCall:
     arguments: tuple[Any, ...]
     value: Any = None
 
-    def statement(self, values: Values) -> Statement:
+    def statement(self, values: EpilogueExpressions) -> Statement:
         owner = values.source(self.container)
         arguments = [values.expression(a) for a in self.arguments]
         cls = type(self.container)
@@ -170,7 +170,7 @@ class FunctionCall:
     value: Any = None
     answer: Any = None
 
-    def statement(self, values: Values) -> Statement:
+    def statement(self, values: EpilogueExpressions) -> Statement:
         arguments = [values.expression(a) for a in self.arguments]
         keywords = {name: values.expression(value) for name, value in self.keywords.items()}
         method = self.function if type(self.function) is MethodOf else None
@@ -216,9 +216,9 @@ class EffectHandlers(Handlers):
         journal = recorder.journal
         self.in_order: list[Effect] = journal.list()
         self.outside: list[Reason] = journal.list()  # calls that are made when the program has run
-        self.written: set[Place] = journal.set()
-        self.stored: dict[Place, Any] = journal.dictionary()
-        self.numbered: dict[int, dict[Place, None]] = journal.dictionary(
+        self.written: set[EffectTarget] = journal.set()
+        self.stored: dict[EffectTarget, Any] = journal.dictionary()
+        self.numbered: dict[int, dict[EffectTarget, None]] = journal.dictionary(
             Topic.INDEX
         )  # the places in `stored`, by what they are in
         # ids of named tuples and instances that the call has made, and of their dictionaries, which have places of numbers
@@ -229,13 +229,13 @@ class EffectHandlers(Handlers):
             journal.dictionary()
         )  # what was in containers that were changed while their content was not: lists or dictionaries
         self.cells: dict[int, Expr] = journal.dictionary()  # outside closure cells
-        self._latest: dict[Place, int] = journal.dictionary(Topic.INDEX)
+        self._latest: dict[EffectTarget, int] = journal.dictionary(Topic.INDEX)
         self.changed: dict[int, Any] = journal.dictionary()  # objects of C code, and queues, that calls which are put off change
 
     # -- what is asked of the handlers of calls that are put off (outside_calls.py)
 
     # -- changes
-    def note_store(self, place: Place, effect: Effect) -> None:
+    def note_store(self, place: EffectTarget, effect: Effect) -> None:
         """`effect` stores its value in `place`: only the last store counts, at the position of the first (dictionary order)."""
         self.written.add(place)
         self.remember(place, effect.value)
@@ -266,7 +266,7 @@ class EffectHandlers(Handlers):
         (place,) = self.places_of((position,))
         self.note_store(place, effect)
 
-    def places_of(self, positions: Collection[int]) -> set[Place]:
+    def places_of(self, positions: Collection[int]) -> set[EffectTarget]:
         """The places of some of `stores`."""
         return {place for place, k in self._latest.items() if k in positions}
 
@@ -279,16 +279,16 @@ class EffectHandlers(Handlers):
         for place in [p for p in self._latest if p[0] == id(effect.container)]:
             del self._latest[place]
 
-    def settle_effects(self) -> None:
+    def release_stored_objects(self) -> None:
         """What this run has made and put outside is for anybody from now on."""
         given: list[Any] = []
         for effect in self.in_order:
             given += effect.arguments if isinstance(effect, MethodCall | FunctionCall) else (effect.value,)
-        released(given, self.recorder.is_outside)
+        without_stand_ins(given, self.recorder.is_outside)
 
     def release(self) -> None:
         """Nothing is recorded any more."""
-        self.settle_effects()
+        self.release_stored_objects()
         for held in (self.in_order, self.originals, self.stored, self.numbered):
             held.clear()
 
@@ -312,7 +312,7 @@ class EffectHandlers(Handlers):
 
     def given_to_calls(self, array: Any) -> bool:
         calls = [effect for effect in self.in_order if isinstance(effect, FunctionCall)]
-        return any(leads_to([call.function, call.arguments, call.keywords], array) for call in calls)
+        return any(keeps_alive([call.function, call.arguments, call.keywords], array) for call in calls)
 
     def changes(self, container: Any) -> bool:
         """Whether the call has changed an outside container so far."""
@@ -328,12 +328,12 @@ class EffectHandlers(Handlers):
             )
             self.recorder.keep.append(container)
 
-    def dropping(self, *values: Any) -> None:
+    def check_dropped(self, *values: Any) -> None:
         """Values are about to lose a place outside.  Where their end shows, or a weak reference is asked later on, it matters that the
         recording would keep them alive."""
         self.dropped = self.dropped or any(map(may_be_referred_to, values))
         for value in () if self.recorder.stopped else values:
-            if end_shows(value):
+            if deletion_is_visible(value):
                 self.recorder.stop("implicit_python", f"the end of a {type(value).__name__}")
 
     def tells_steps_apart(self, owner: int) -> bool:
@@ -341,10 +341,10 @@ class EffectHandlers(Handlers):
         and each step that looks at a shape has sizes of its own."""
         if owner in self.of_objects:
             return False
-        is_shape = type(self.recorder.made_here.get(owner)) is Size
-        return not is_shape or any(is_late(x) for (other, _), x in self.stored.items() if other == owner)
+        is_shape = type(self.recorder.created.get(owner)) is Size
+        return not is_shape or any(is_post_program(x) for (other, _), x in self.stored.items() if other == owner)
 
-    def remember(self, place: Place, value: Any) -> None:
+    def remember(self, place: EffectTarget, value: Any) -> None:
         if holds_numbers(value):
             self.stored[place] = value
             self.numbered.setdefault(place[0], self.journal.dictionary(Topic.INDEX))[place] = None
@@ -355,7 +355,7 @@ class EffectHandlers(Handlers):
     def note_attribute(self, owner: Any, name: str, value: Any) -> None:
         instance = None if is_a(owner, threading.local) else instance_dictionary(owner)
         slot = instance is None or (not dict.__contains__(instance, name) and value is not ABSENT)
-        place: Place = (id(owner) if slot else id(instance), name)
+        place: EffectTarget = (id(owner) if slot else id(instance), name)
         if self.recorder.is_outside(owner):
             self.note_store(place, AttributeStore(owner, name, value))
         elif place[0] in self.opened or type(instance) not in (dict, type(None)):
@@ -376,7 +376,7 @@ class EffectHandlers(Handlers):
     # -- globals and cells
     def read_global(self, names: dict[str, Any], name: str, value: Any) -> Any:
         """A module's global was read."""
-        place: Place = (id(names), name)
+        place: EffectTarget = (id(names), name)
         if place in self.stored:
             return self.stored[place]
         return (
@@ -405,14 +405,14 @@ class EffectHandlers(Handlers):
         recorder = self.recorder
         if not recorder.is_outside(names):
             recorder.register(names, recorder.constant(names))
-        value = recorder.contents.for_place(value)
-        self.dropping(names.get(name))
+        value = recorder.contents.value_to_store(value)
+        self.check_dropped(names.get(name))
         self.note_store((id(names), name), ItemStore(names, name, value))
         return stored(value)
 
     def read_cell(self, cell: Any, value: Any) -> Any:
         expression = self.cells.get(id(cell))
-        place: Place = (id(cell), "cell")
+        place: EffectTarget = (id(cell), "cell")
         if place in self.stored:
             return self.stored[place]
         if expression is None or place in self.written:
@@ -434,7 +434,7 @@ class EffectHandlers(Handlers):
         expression = self.cells.get(id(cell))
         if expression is None:
             return value
-        value = self.recorder.contents.for_place(value)
-        self.dropping(*([] if cell == _EMPTY_CELL else [cell.cell_contents]))
+        value = self.recorder.contents.value_to_store(value)
+        self.check_dropped(*([] if cell == _EMPTY_CELL else [cell.cell_contents]))
         self.note_store((id(cell), "cell"), CellStore(expression, value))
         return stored(value)

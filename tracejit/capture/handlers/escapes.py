@@ -1,9 +1,9 @@
 """What outlives a recorded call: results, what is stored, raised or left alive leads to plain values only.
 
-During a recording there are stand-ins: symbolic numbers, iterators that the recorder drives, functions that it hands to C code.  `released`
-walks through all that a value leads to, as the garbage collector sees it, and puts in the place of each stand-in what it stands for:
-items of lists, dictionaries and sets, attributes, variables of closures, and what tuples, iterators and other objects of C code hold.
-All of these stay the objects that they are, so whoever has one of them elsewhere finds the same.
+During a recording there are stand-ins: symbolic numbers, iterators that the recorder drives, functions that it hands to C code.
+`without_stand_ins` walks through all that a value leads to, as the garbage collector sees it, and puts in the place of each stand-in what
+it stands for: items of lists, dictionaries and sets, attributes, variables of closures, and what tuples, iterators and other objects of C
+code hold. All of these stay the objects that they are, so whoever has one of them elsewhere finds the same.
 
 Not walked through are objects from outside, which never get a stand-in, modules, classes, frames, and objects of the library below nn.
 Generators of instrumented code keep their variables: that code takes stand-ins for what they stand for when it goes on.  Of any other
@@ -34,7 +34,7 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.cpython.referents import replace_referent
 from tracejit.tensor import Tensor
 
-__all__ = ["completed", "released", "settle_closure"]
+__all__ = ["clean_closure", "repaired_after_stop", "without_stand_ins"]
 
 _PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), range))
 """Types of values that lead to nothing."""
@@ -45,13 +45,15 @@ _LEADING = frozenset((GeneratorType, RecordedCallback))
 _CONTAINERS = frozenset((list, deque, dict, set, tuple))
 
 
-def released(value: Any, is_outside: Callable[[Any], bool] | None = None, refused: Callable[[Any], None] | None = None) -> Any:
+def without_stand_ins(
+    value: Any, is_outside: Callable[[Any], bool] | None = None, refused: Callable[[Any], None] | None = None
+) -> Any:
     """What `value` stands for, or itself, with no stand-ins in what it leads to.  is_outside: which objects are from outside; where it
     is not given, containers alone are looked into.  refused: called with each object that still refers to a stand-in."""
-    return _Release(is_outside, refused).run(value)
+    return _StandInRemoval(is_outside, refused).run(value)
 
 
-def completed(value: Any) -> Any:
+def repaired_after_stop(value: Any) -> Any:
     """`value`, which was being made when the recording stopped: of what went into it before then there may be stand-ins among its
     elements.  Containers in it were made before, and have none."""
     cls = type(value)
@@ -72,14 +74,14 @@ def completed(value: Any) -> Any:
     return value
 
 
-def settle_closure(function: Any) -> None:
+def clean_closure(function: Any) -> None:
     """Take the stand-ins out of the variables that a function finds around it, and out of its defaults: from now on it may run as it
     is."""
     if type(function) is FunctionType:
-        _Release(None, None).enter(function)
+        _StandInRemoval(None, None).enter(function)
 
 
-class _Release:
+class _StandInRemoval:
     """One walk: objects in turn, whatever their number, so that no depth of nesting is too much."""
 
     def __init__(self, is_outside: Callable[[Any], bool] | None, refused: Callable[[Any], None] | None) -> None:

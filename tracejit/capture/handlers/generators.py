@@ -19,8 +19,8 @@ import numpy as np
 from tracejit.capture.defects import does_as_python
 from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import ABSENT, Handlers
-from tracejit.capture.handlers.late import is_late
-from tracejit.capture.handlers.symbols import SymbolicNumber, bare, concrete, is_symbolic, plain
+from tracejit.capture.handlers.post_program import is_post_program
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain, unguarded_copy
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.replay.ir import Constant, Expr, ListOf, Name, tuple_of
 from tracejit.tensor import Size
@@ -70,14 +70,14 @@ class GeneratorHandlers(Handlers):
     def generator_method(self, owner: Any, name: str) -> Any:
         """A method of a generator of NumPy, or None: they are functions of a kind of their own."""
         method = getattr(type(owner), name, None) if type(owner) in _GENERATORS[1:] and name in _DRAWS else None
-        return None if method is None else self.recorder.made(MethodType(self.recorder.fixed(method), owner))
+        return None if method is None else self.recorder.mark_created(MethodType(self.recorder.mark_fixed(method), owner))
 
     def drawing(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
         """(generator, the other arguments) where `function` draws from one; None for other functions."""
         if getattr(function, "__name__", "") not in _DRAWS:
             return None
         if type(function) is type(np.random.seed) and function in _OF_NUMPY:
-            return self.recorder.fixed(np.random.mtrand._rand), arguments
+            return self.recorder.mark_fixed(np.random.mtrand._rand), arguments
         owner = getattr(function, "__self__", None)
         if type(owner) in _GENERATORS and type(function) is not MethodType:
             return owner, arguments
@@ -101,7 +101,7 @@ class GeneratorHandlers(Handlers):
         recorder = self.recorder
         name = function.__name__
         if type(owner) is random.Random and name in _OF_SEQUENCES:
-            if not arguments or not self._is_found(arguments[0]):
+            if not arguments or not self._is_known_in_prologue(arguments[0]):
                 return ABSENT
         elif name == "shuffle":
             return self._shuffle(owner, arguments, keywords)
@@ -135,11 +135,11 @@ class GeneratorHandlers(Handlers):
         expression = recorder.constant(attempt).call(recorder.constant(_shuffled), shuffle, given)
         if is_array:
             recorder.perform(lambda: recorder.unwatched(lambda: owner.shuffle(shuffled)))
-            recorder.arrays.let_go_of(shuffled)
-            del recorder.made_here[id(shuffled)]
+            recorder.arrays.forget_contents(shuffled)
+            del recorder.created[id(shuffled)]
             self._drawn(expression, shuffled)
         else:
-            value = recorder.perform(lambda: recorder.unwatched(lambda: _shuffled(owner.shuffle, bare(shuffled))))
+            value = recorder.perform(lambda: recorder.unwatched(lambda: _shuffled(owner.shuffle, unguarded_copy(shuffled))))
             recorder.containers.replace_items(shuffled, self._picked(expression, value))
         return None
 
@@ -148,7 +148,7 @@ class GeneratorHandlers(Handlers):
         recorder = self.recorder
         if recorder.arrays.may_be_shuffled(array):
             return recorder.sources[id(array)]
-        if recorder.arrays.is_alone(array):
+        if recorder.arrays.is_unaliased(array):
             return recorder.constant(array.copy(order="K"))
         recorder.stop("container", "an ndarray that is shuffled")
         return None
@@ -157,16 +157,16 @@ class GeneratorHandlers(Handlers):
         """A list in the prologue, as it is now; None for others."""
         recorder = self.recorder
         if type(value) is not list or not recorder.is_outside(value):
-            return ListOf(tuple(map(self._to_draw, value))) if type(value) is list and self._is_found(value) else None
-        if len(value) <= _MOST and self._is_found(value):
+            return ListOf(tuple(map(self._to_draw, value))) if type(value) is list and self._is_known_in_prologue(value) else None
+        if len(value) <= _MOST and self._is_known_in_prologue(value):
             return recorder.sources[id(value)]
         if id(value) not in recorder.effects.content_known:
             return None
         items = list(recorder.contents.elements(value))
-        are_numbers = all(type(plain(item)) in (int, float) and not is_late(item) for item in items)
+        are_numbers = all(type(plain(item)) in (int, float) and not is_post_program(item) for item in items)
         return ListOf(tuple(map(self._to_draw, items))) if are_numbers else None
 
-    def _is_found(self, value: Any) -> bool:
+    def _is_known_in_prologue(self, value: Any) -> bool:
         """Whether it is a sequence that the prologue finds as it is now: one from outside, or one of numbers."""
         recorder = self.recorder
         if type(value) is range:
@@ -175,7 +175,7 @@ class GeneratorHandlers(Handlers):
             return False
         if recorder.is_outside(value):
             return not recorder.effects.changes(value)
-        return type(value) is not deque and all(type(plain(v)) in (int, float) and not is_late(v) for v in value)
+        return type(value) is not deque and all(type(plain(v)) in (int, float) and not is_post_program(v) for v in value)
 
     def _source(self, owner: Any, name: str) -> Expr | None:
         """The expression of a generator that the entry knows, or that the call has made; the recording stops for others."""
@@ -206,8 +206,10 @@ class GeneratorHandlers(Handlers):
         """The expression of a call, and what it comes to now."""
         named = {k: self._to_draw(v) for k, v in keywords.items()}
         expression = self.recorder.constant(attempt).call(called, *map(self._to_draw, arguments), **named)
-        given = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
-        value = self.recorder.readings.computed_now(lambda: function(*given[0], **given[1]), (*arguments, *keywords.values()))
+        given = tuple(map(unguarded_copy, arguments)), {k: unguarded_copy(v) for k, v in keywords.items()}
+        value = self.recorder.environment_reads.computed_now(
+            lambda: function(*given[0], **given[1]), (*arguments, *keywords.values())
+        )
         return expression, value
 
     def _to_draw(self, value: Any) -> Expr:
@@ -217,7 +219,7 @@ class GeneratorHandlers(Handlers):
             return value._name
         if type(value) is range:
             return Name("range").call(value.start, value.stop, value.step)
-        if recorder.is_outside(value) and type(value) in (list, tuple, deque) and self._is_found(value):
+        if recorder.is_outside(value) and type(value) in (list, tuple, deque) and self._is_known_in_prologue(value):
             return recorder.sources[id(value)]
         value = concrete(value)
         if type(value) in (int, float):
@@ -245,7 +247,7 @@ class GeneratorHandlers(Handlers):
             recorder.arrays.is_drawn(value)
         elif is_a(value, np.generic) and value.dtype.kind in "iuf":
             recorder.miss_if(variable.type().is_not(recorder.constant(type(value))))
-            return recorder.arrays.early_scalar(variable, value)
+            return recorder.arrays.prologue_scalar(variable, value)
         elif is_a(value, np.generic) or type(value) in PRIMITIVE_TYPES:
             recorder.guard_value(value, variable)
         else:
@@ -260,7 +262,7 @@ class GeneratorHandlers(Handlers):
             return recorder.read(value, variable, symbolic=True, truths=True)
         recorder.miss_if(variable.type().is_not(Name("list")).otherwise(variable.length().differs(len(value))))
         items = [recorder.read(v, variable.at(i), symbolic=True, truths=True) for i, v in enumerate(value)]
-        return recorder.made(items)
+        return recorder.mark_created(items)
 
 
 @does_as_python

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.handlers.base import Handlers
-from tracejit.capture.handlers.late import is_late
+from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.dtypes import FROM_NUMPY, float64, int64
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import REGISTRY
 from tracejit.math import libm
-from tracejit.replay.ir import Every, Not
+from tracejit.replay.ir import And, Not
 from tracejit.tensor import Tensor
 
 __all__ = ["CHOOSING", "SHORT", "TO_INTEGERS", "WORD", "InProgramHandlers"]
@@ -80,7 +80,7 @@ class InProgramHandlers(Handlers):
 
     def elements_as_tensor(self, numbers: list[Any]) -> Tensor | None:
         """Numbers that were taken from one tensor, as a tensor float64 or int64 again; None for others."""
-        places = [number._late.element if is_late(number) else None for number in numbers]
+        places = [number._late.element if is_post_program(number) else None for number in numbers]
         if not places or places[0] is None or any(place is None or place[0] is not places[0][0] for place in places):
             return None
         source, bind = places[0][0], self.recorder.program.bind
@@ -113,19 +113,19 @@ class InProgramHandlers(Handlers):
             a, b = self._operand(left), self._operand(right)
             if any(type(x) is int and x.bit_length() > 63 for x in (a, b)):
                 return None
-        elif is_late(left) and not is_late(right):
+        elif is_post_program(left) and not is_post_program(right):
             a, b = self._operand(left), _as_like(left, right)
-        elif is_late(right) and not is_late(left):
+        elif is_post_program(right) and not is_post_program(left):
             a, b = _as_like(right, left), self._operand(right)
         else:
             return None
         return None if a is None or b is None else (a, b)
 
     def _operand(self, number: Any) -> Any:
-        """A tensor for a late number, int64 for a truth value; another one as it is."""
-        if not is_late(number):
+        """A tensor for a post-program number, int64 for a truth value; another one as it is."""
+        if not is_post_program(number):
             return number
-        tensor = number._late.in_program()
+        tensor = number._late.program_tensor()
         is_truth = tensor is not None and type(number._value) is np.bool_
         return self.recorder.program.bind(REGISTRY["cast"], (tensor,), {"dtype": int64}) if is_truth else tensor
 
@@ -143,13 +143,13 @@ class InProgramHandlers(Handlers):
         """Whether a number has at most SHORT bits, as positions and counts do: of later calls it is asked as well."""
         if plain(number).bit_length() > SHORT:
             return False
-        if is_late(number) and number._late.bits > SHORT:
-            self.recorder.leaving.late_outcome(">", number, -(2**SHORT), True)
-            self.recorder.leaving.late_outcome("<", number, 2**SHORT, True)
+        if is_post_program(number) and number._late.bits > SHORT:
+            self.recorder.extracted_numbers.guard_comparison(">", number, -(2**SHORT), True)
+            self.recorder.extracted_numbers.guard_comparison("<", number, 2**SHORT, True)
             number._late.bits = SHORT
-        elif is_symbolic(number) and not is_late(number):
+        elif is_symbolic(number) and not is_post_program(number):
             name = number._name
-            self.recorder.miss_if(Not(Every((name.compared(">", -(2**SHORT)), name.compared("<", 2**SHORT)))))
+            self.recorder.miss_if(Not(And((name.compared(">", -(2**SHORT)), name.compared("<", 2**SHORT)))))
         return True
 
     def power_in_program(self, left: Any, right: Any, value: Any) -> Any:
@@ -263,9 +263,9 @@ class InProgramHandlers(Handlers):
         return self.recorder.program.bind(REGISTRY[name], operands, {})
 
     def as_operand(self, number: Any, dtype: Any) -> Any:
-        """A late number as a tensor without dimensions of a floating-point dtype, rounded as NumPy rounds Python's numbers; its value,
-        guarded, where the program cannot compute it."""
-        tensor = number._late.in_program()
+        """A post-program number as a tensor without dimensions of a floating-point dtype, rounded as NumPy rounds Python's numbers; its
+        value, guarded, where the program cannot compute it."""
+        tensor = number._late.program_tensor()
         if tensor is None:
             return concrete(number)
         tensor = self._as_float(tensor)
@@ -274,12 +274,12 @@ class InProgramHandlers(Handlers):
         return tensor if tensor._array.ndim == 0 else self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
 
     def is_position(self, number: Any) -> bool:
-        """Whether the program has a late number as an integer."""
-        return type(number._value) is int and number._late.in_program() is not None
+        """Whether the program has a post-program number as an integer."""
+        return type(number._value) is int and number._late.program_tensor() is not None
 
     def as_position(self, number: Any) -> Tensor:
         """Such a number as a tensor int64 without dimensions."""
-        tensor = number._late.in_program()
+        tensor = number._late.program_tensor()
         return tensor if tensor._array.ndim == 0 else self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})  # type: ignore[no-any-return]
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from tracejit.capture.defects import CONSUMED, guarded_call, guarded_context
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.said import Said
-from tracejit.capture.handlers.symbols import concrete, is_symbolic, standing_for, stored
+from tracejit.capture.handlers.symbols import concrete, is_symbolic, stand_in_iterator, stored
 from tracejit.capture.policies import DICT_VIEWS, builtin_base, is_a, is_library_module, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.capture.tracebacks import without_handlers
@@ -30,9 +30,9 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["IterationHandlers", "Pattern", "RecordedContext"]
+__all__ = ["IterationHandlers", "RecordedContext", "UnpackPattern"]
 
-Pattern = tuple[Any, ...] | None
+UnpackPattern = tuple[Any, ...] | None
 """What is unpacked of a value: `target_pattern` of capture/syntax/expressions.py; () for all of its elements, as in `f(*a)`."""
 
 _Iterators = type[Iterator[Any]]
@@ -53,7 +53,7 @@ class _UnpackedPart:
 
     __slots__ = ("_pattern", "_unpack", "_value")
 
-    def __init__(self, unpack: Callable[[Any, Pattern], Any], value: Any, pattern: Pattern) -> None:
+    def __init__(self, unpack: Callable[[Any, UnpackPattern], Any], value: Any, pattern: UnpackPattern) -> None:
         self._unpack, self._value, self._pattern = unpack, value, pattern
 
     def __iter__(self) -> Iterator[Any]:
@@ -67,7 +67,7 @@ class IterationHandlers(Handlers):
         super().__init__(recorder)
         self.rows: set[int] = set()  # ids of lists of the slices of a tensor, which the program has not got
 
-    def iterate(self, value: Any, pattern: Pattern = None) -> Any:
+    def iterate(self, value: Any, pattern: UnpackPattern = None) -> Any:
         """An iterable that Python's own loop may consume; pattern: what is unpacked of its elements."""
         recorder = self.recorder
         value = concrete(value)
@@ -77,13 +77,13 @@ class IterationHandlers(Handlers):
             recorder.inspect(value)
             if not value.ndim:
                 return value
-            rows = recorder.made(recorder.containers.native(lambda: recorder.program.rows(value)))
+            rows = recorder.mark_created(recorder.containers.native(lambda: recorder.program.rows(value)))
             self.rows.add(id(rows))
             return rows
         if is_a(value, np.ndarray) and recorder.arrays.asks_array((value,)):
             if recorder.is_outside(value) and value.ndim:
                 concrete(recorder.containers.length(value))
-            return self.iterate(recorder.made(recorder.arrays.array_elements(value)), pattern) if value.ndim else value
+            return self.iterate(recorder.mark_created(recorder.arrays.array_elements(value)), pattern) if value.ndim else value
         if (is_a(value, _CONTAINERS) and not self._has_own_iterator(value)) or recorder.contents.viewed(value) is not value:
             recorder.contents.check_order(value)
             values = recorder.contents.elements(value)
@@ -94,7 +94,7 @@ class IterationHandlers(Handlers):
         if is_user_instance(iterator):
             step = recorder.attributes.method(iterator, "__next__")
             if step is not None:
-                iterator = standing_for(iterator, self._stepped(iterator, step))
+                iterator = stand_in_iterator(iterator, self._stepped(iterator, step))
         elif not (is_a(iterator, GeneratorType) and is_instrumented(iterator.gi_code)):
             iterator = self._elements(iterator)
         return iterator if pattern is None else self._unpacked(iterator, pattern)
@@ -107,7 +107,7 @@ class IterationHandlers(Handlers):
         if of_program or id(elements) in self.rows:
             return elements  # type: ignore[no-any-return]
         if passing and type(value) in (enumerate, zip) and 0 <= self._fixed_count(value) <= _LISTED:
-            return [self.recorder.made(element) for element in value]
+            return [self.recorder.mark_created(element) for element in value]
         return None
 
     def _fixed_count(self, iterator: Any) -> int:
@@ -122,13 +122,13 @@ class IterationHandlers(Handlers):
 
     def _elements(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """The elements of an iterator of C code, or of code that runs natively: new tuples, and what is known."""
-        made, admitted = self.recorder.made, self.recorder.admitted
+        made, admitted = self.recorder.mark_created, self.recorder.require_known
         return self.converted(iterator, lambda element: admitted(made(element) if type(element) is tuple else element))
 
     def converted(self, values: Any, change: Callable[[Any], Any]) -> Iterator[Any]:
         """What `change` makes of the elements of an iterable."""
         original = iter(values)
-        return standing_for(original, self._converted(original, change))
+        return stand_in_iterator(original, self._converted(original, change))
 
     def _converted(self, original: Iterator[Any], change: Callable[[Any], Any]) -> Iterator[Any]:
         for element in original:
@@ -143,7 +143,7 @@ class IterationHandlers(Handlers):
         if not self.recorder.stopped:
             self.recorder.performed.append((CONSUMED, None))
 
-    def _unpacked(self, values: Any, pattern: Pattern) -> Iterator[Any]:
+    def _unpacked(self, values: Any, pattern: UnpackPattern) -> Iterator[Any]:
         return self.converted(values, lambda element: self.unpack(element, pattern))
 
     def _has_own_iterator(self, value: Any) -> bool:
@@ -175,11 +175,11 @@ class IterationHandlers(Handlers):
                     recorder.stop("external_iterator", f"a {type(value).__name__}")
                 elif recorder.attributes.method(value, "__getitem__") is not None:
                     original = iter(value)
-                    return standing_for(original, self._by_index(original, value))
+                    return stand_in_iterator(original, self._by_index(original, value))
                 return iter(value)
         if is_a(value, Tensor):
             rows = self.iterate(value)
-            return iter(rows if rows is value else recorder.made(tuple(rows)))
+            return iter(rows if rows is value else recorder.mark_created(tuple(rows)))
         if is_a(value, (*_CONTAINERS, *DICT_VIEWS)):
             recorder.contents.check_order(value)
             return iter(recorder.contents.elements(value))
@@ -226,9 +226,9 @@ class IterationHandlers(Handlers):
                 raise
         if recorder.is_outside(iterator):
             recorder.stop("external_iterator", f"a {type(iterator).__name__}")
-        return recorder.made(recorder.perform(lambda: next(iterator, *default)))
+        return recorder.mark_created(recorder.perform(lambda: next(iterator, *default)))
 
-    def unpack(self, value: Any, pattern: Pattern) -> Any:
+    def unpack(self, value: Any, pattern: UnpackPattern) -> Any:
         """Something that Python may unpack as the pattern says (`target_pattern` of capture/syntax/expressions.py)."""
         value = concrete(value)
         if pattern is None or is_a(value, (str, bytes, range)):
@@ -250,7 +250,7 @@ class IterationHandlers(Handlers):
         )  # nobody knows how many elements there are
         return self.converted(values, lambda part: self._part(part, next(patterns)))
 
-    def _part(self, value: Any, pattern: Pattern) -> Any:
+    def _part(self, value: Any, pattern: UnpackPattern) -> Any:
         """One part of what is unpacked.  What has an iterator of its own is asked for it when Python comes to it."""
         if pattern is None or is_symbolic(value):
             return value
@@ -317,7 +317,7 @@ class RecordedContext:
         self._exit = recorder.attributes.method(manager, "__exit__")
         if enter is not None:
             return recorder.calls.call(enter, (manager,), {})
-        return recorder.admitted(recorder.made(recorder.perform(lambda: type(manager).__enter__(manager))))
+        return recorder.require_known(recorder.mark_created(recorder.perform(lambda: type(manager).__enter__(manager))))
 
     def __exit__(self, *exception: Any) -> bool:
         recorder, manager = self._recorder, self._manager

@@ -13,7 +13,7 @@ from typing import Any
 
 from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, builtin_base, instance_dictionary, is_a, is_library_module
 
-__all__ = ["end_shows", "leads_to", "may_be_referred_to"]
+__all__ = ["deletion_is_visible", "keeps_alive", "may_be_referred_to"]
 
 _LASTING: tuple[type, ...] = (*PRIMITIVE_TYPES, *IDENTITY_TYPES, FunctionType, ModuleType)
 """Types of values whose end nobody waits for, and that keep nothing alive which is the program's alone."""
@@ -24,7 +24,7 @@ def may_be_referred_to(value: object) -> bool:
     return not is_a(value, _LASTING) and type(value).__weakrefoffset__ != 0
 
 
-def end_shows(value: object) -> bool:
+def deletion_is_visible(value: object) -> bool:
     """Whether the end of `value`, or of what it leads to, runs code that is not the library's."""
     seen: set[int] = set()
     waiting = [value]
@@ -39,7 +39,7 @@ def end_shows(value: object) -> bool:
     return False
 
 
-def leads_to(value: object, target: object) -> bool:
+def keeps_alive(value: object, target: object) -> bool:
     """Whether `target` is `value`, or is kept alive by it as programs usually build their state."""
     seen: set[int] = set()
     waiting = [value]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.defects import guarded_context
 from tracejit.capture.handlers.base import Handler, Handlers
-from tracejit.capture.handlers.effects import FunctionCall, Values
+from tracejit.capture.handlers.effects import EpilogueExpressions, FunctionCall
 from tracejit.capture.policies import LOCKS, bound_to, is_a
 from tracejit.capture.recording.journal import Variable
-from tracejit.replay.ir import Evaluate, Every, Name, Statement
+from tracejit.replay.ir import And, Evaluate, Name, Statement
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -40,7 +40,7 @@ class Release:
     lock: Any
     value: Any = None
 
-    def statement(self, values: Values) -> Statement:
+    def statement(self, values: EpilogueExpressions) -> Statement:
         return Evaluate(Name("release").call(Name("held"), values.source(self.lock)))
 
 
@@ -88,7 +88,7 @@ class LockHandlers(Handlers):
         if not recorder.stopped:
             self.taken.append(lock)
             source = recorder.sources[id(lock)]
-            recorder.prologue.append(Evaluate(Name("held").method("append", Every((source.method("acquire"), source)))))
+            recorder.prologue.append(Evaluate(Name("held").method("append", And((source.method("acquire"), source)))))
             recorder.read_again()
         return taken
 

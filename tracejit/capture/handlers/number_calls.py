@@ -16,8 +16,8 @@ import numpy as np
 from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.contents import is_table
-from tracejit.capture.handlers.late import is_late
-from tracejit.capture.handlers.symbols import bare, concrete, is_symbolic, is_truth, plain
+from tracejit.capture.handlers.post_program import is_post_program
+from tracejit.capture.handlers.symbols import concrete, is_symbolic, is_symbolic_bool, plain, unguarded_copy
 from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
 from tracejit.core.dtypes import FROM_NUMPY, as_dtype, bool_, default_dtype, int64
 from tracejit.core.interrupts import is_foreign
@@ -66,8 +66,8 @@ class NumberCallHandlers(Handlers):
             known = function in COMPUTED_NUMBERS
             if (
                 len(arguments) == 1
-                and is_late(arguments[0])
-                and (answer := recorder.leaving.late_predicate(function, arguments[0])) is not None
+                and is_post_program(arguments[0])
+                and (answer := recorder.extracted_numbers.post_program_predicate(function, arguments[0])) is not None
             ):
                 return answer
         except TypeError as error:
@@ -83,15 +83,15 @@ class NumberCallHandlers(Handlers):
             ValueError,
             TypeError,
         ) as error:  # the program may catch it: the numbers have decided where it goes on
-            if not recorder.leaving.raises_again(function, arguments, error):
+            if not recorder.extracted_numbers.raises_again(function, arguments, error):
                 for argument in arguments:
                     concrete(argument)
             raise
         if function in _AS_OPERATORS and len(arguments) == 2:
             found = tuple([recorder.operators.binary(symbol, *arguments) for symbol in _AS_OPERATORS[function]])
-            return found[0] if len(found) == 1 else recorder.made(found)
-        if any(map(is_late, arguments)):
-            return recorder.leaving.late_function(function, arguments, result)
+            return found[0] if len(found) == 1 else recorder.mark_created(found)
+        if any(map(is_post_program, arguments)):
+            return recorder.extracted_numbers.post_program_function(function, arguments, result)
         if (sized := recorder.sizes.computed_by(function, arguments)) is not None:
             return sized
         expression = recorder.constant(function).call(
@@ -116,8 +116,8 @@ class NumberCallHandlers(Handlers):
         if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
             return function(values, **keywords)
         several = key is None and is_a(values, (list, tuple)) and len(values) > 1  # of one there is nothing to compute
-        if several and any(map(is_late, values)) and all(map(_is_number, values)):
-            late = recorder.leaving.late_function(function, tuple(values), function(map(plain, values)))
+        if several and any(map(is_post_program, values)) and all(map(_is_number, values)):
+            late = recorder.extracted_numbers.post_program_function(function, tuple(values), function(map(plain, values)))
             if late is not None:
                 return late
         if several and all(map(_is_number, values)) and (sized := recorder.sizes.computed_by(function, values)) is not None:
@@ -155,8 +155,8 @@ class NumberCallHandlers(Handlers):
         result = sum(map(plain, numbers), plain(start))
         if not any(map(is_symbolic, (start, *numbers))):
             return result
-        if any(map(is_late, (start, *numbers))):
-            return recorder.leaving.late_sum([start, *numbers], result)
+        if any(map(is_post_program, (start, *numbers))):
+            return recorder.extracted_numbers.post_program_sum([start, *numbers], result)
         if type(result) not in (int, float) or result != result:
             return sum(map(concrete, numbers), concrete(start))
         first, *others = [n._name if is_symbolic(n) else recorder.number_expression(n) for n in (start, *numbers)]
@@ -179,19 +179,19 @@ class NumberCallHandlers(Handlers):
             recorder.contents.read_content(known, deep=True)
             return recorder.containers.native(lambda: math.fsum(known))
         for number in filter(is_symbolic, numbers):
-            recorder.leaving.late_outcome("<", number, _LARGE, True)
-            recorder.leaving.late_outcome(">", number, -_LARGE, True)
-        return recorder.leaving.late_fsum(numbers, math.fsum(map(plain, numbers)))
+            recorder.extracted_numbers.guard_comparison("<", number, _LARGE, True)
+            recorder.extracted_numbers.guard_comparison(">", number, -_LARGE, True)
+        return recorder.extracted_numbers.post_program_fsum(numbers, math.fsum(map(plain, numbers)))
 
     # -- tensors
     def tensor_of_numbers(self, function: Any, given: Any, dtype: Any = None, requires_grad: Any = False) -> Any:
         """tensor() or as_tensor() of numbers of which some are symbolic, in nested lists or tuples: the program puts them together; None
         for other data."""
         recorder = self.recorder
-        scalar: Any = plain(given) if is_late(given) and not given._late.of_program else None
+        scalar: Any = plain(given) if is_post_program(given) and not given._late.of_program else None
         if is_a(scalar, np.generic) and scalar.dtype in FROM_NUMPY:  # it has the dtype that NumPy gave it
             dtype = dtype or FROM_NUMPY[scalar.dtype]
-            given = recorder.leaving.before(given)
+            given = recorder.extracted_numbers.for_tensor_work(given)
         is_unread = self._is_unread(given)
         numbers: list[Any] = [*given] if is_unread else []
         shape = (len(numbers),) if is_unread else self._shape_of(given, numbers)
@@ -227,7 +227,7 @@ class NumberCallHandlers(Handlers):
         nested = recorder.sources[id(given)] if is_unread else self._nested(given)
         if nested is None:
             return None
-        made = recorder.unwatched(lambda: tensor(bare(given), dtype=dtype))
+        made = recorder.unwatched(lambda: tensor(unguarded_copy(given), dtype=dtype))
         called = (tensor_of_kind, type(given[0])) if is_unread else (tensor,)
         make = recorder.constant(attempt).call(*map(recorder.constant, called), nested, dtype=recorder.constant(dtype))
         recorder.outside_tensor(made, make)
@@ -248,9 +248,9 @@ class NumberCallHandlers(Handlers):
     def _nested(self, value: Any) -> Expr | None:
         """The expression of numbers of the prologue, in nested lists and tuples; None where some are of the program."""
         recorder = self.recorder
-        if is_late(value):
+        if is_post_program(value):
             late = value._late
-            value = None if late.of_program or late.readings or late.answer else recorder.leaving.early(value)
+            value = None if late.of_program or late.readings or late.answer else recorder.extracted_numbers.in_prologue(value)
         if is_symbolic(value):
             return value._name  # type: ignore[no-any-return]
         if type(value) not in (list, tuple):
@@ -267,7 +267,7 @@ class NumberCallHandlers(Handlers):
         if type(key) is not tuple:
             return self._positions(key)
         parts = tuple(map(self._positions, self.recorder.contents.elements(key)))
-        return key if len(parts) == len(key) and all(map(operator.is_, parts, key)) else self.recorder.made(parts)
+        return key if len(parts) == len(key) and all(map(operator.is_, parts, key)) else self.recorder.mark_created(parts)
 
     def _positions(self, key: Any) -> Any:
         recorder = self.recorder
@@ -280,13 +280,13 @@ class NumberCallHandlers(Handlers):
 
     def _as_integer(self, number: Any) -> Any:
         """A truth value as 0 or 1; any other number as it is."""
-        if is_truth(number):
+        if is_symbolic_bool(number):
             return self.recorder.define_number(Name("int").call(number._name), int(number._value), check_type=False)
         return int(number) if type(number) is bool else number
 
     def _shape_of(self, value: Any, numbers: list[Any]) -> tuple[int, ...] | None:
         """The shape of nested lists and tuples, whose numbers are added to `numbers`; None where they are no regular ones."""
-        if type(plain(value)) in (int, float) or type(value) is bool or is_truth(value):
+        if type(plain(value)) in (int, float) or type(value) is bool or is_symbolic_bool(value):
             numbers.append(value)
             return ()
         if type(value) not in (list, tuple) or not value:

@@ -23,9 +23,9 @@ from tracejit.capture.defects import does_as_python
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.container_methods import IN_PLACE_METHODS
 from tracejit.capture.handlers.identities import is_text
-from tracejit.capture.handlers.late import is_answer
+from tracejit.capture.handlers.post_program import is_deferred_call_result
 from tracejit.capture.handlers.said import Said
-from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, is_truth, plain
+from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, is_symbolic_bool, plain
 from tracejit.capture.handlers.texts import as_text, is_open
 from tracejit.capture.policies import (
     BINARY,
@@ -45,7 +45,7 @@ from tracejit.capture.policies import (
 )
 from tracejit.core.dtypes import DType
 from tracejit.core.interrupts import is_foreign
-from tracejit.replay.ir import Choice, Constant
+from tracejit.replay.ir import Conditional, Constant
 from tracejit.tensor import Size, Tensor
 
 __all__ = ["OperatorHandlers"]
@@ -75,7 +75,7 @@ class OperatorHandlers(Handlers):
         if symbol == "%" and type(left) is str:
             left, right = recorder.texts.with_texts(left, right)
         if symbol == "%" and type(left) is str and any(map(_is_unsettled, right if type(right) is tuple else (right,))):
-            text = recorder.texts.late_percent(left, right)
+            text = recorder.texts.post_program_percent(left, right)
             if text is not None:
                 return text
         symbolic = is_symbolic(left) or is_symbolic(right)
@@ -84,7 +84,7 @@ class OperatorHandlers(Handlers):
             if text is not None:
                 return text
         if symbolic and symbol == "+":
-            text = recorder.texts.late_concatenation(left, right)
+            text = recorder.texts.post_program_concatenation(left, right)
             if text is not None:
                 return text
         if symbol in ("==", "!=") and is_a(left, tuple) and is_a(right, tuple):
@@ -95,8 +95,8 @@ class OperatorHandlers(Handlers):
             return recorder.arrays.update_array(BINARY[symbol], compute, left, right)
         if recorder.arrays.is_of_arrays(left, right):
             return recorder.arrays.array_call(compute if is_a(left, np.ndarray) else BINARY[symbol], (left, right))
-        if symbolic and (recorder.readings.is_moment(left) or recorder.readings.is_moment(right)):
-            return recorder.readings.moment_binary(left, right, compute)
+        if symbolic and (recorder.environment_reads.is_moment(left) or recorder.environment_reads.is_moment(right)):
+            return recorder.environment_reads.moment_binary(left, right, compute)
         if _is_simple(left) and _is_simple(right):
             try:
                 return self._symbolic_binary(symbol, left, right, compute) if symbolic else compute(left, right)
@@ -127,7 +127,7 @@ class OperatorHandlers(Handlers):
                     added = list(recorder.contents.elements(right))
                     recorder.perform(lambda: left.extend(added))
                     return left
-                return recorder.made(type(left)([*recorder.contents.elements(left), *recorder.contents.elements(right)]))
+                return recorder.mark_created(type(left)([*recorder.contents.elements(left), *recorder.contents.elements(right)]))
             if recorder.containers.has_objects(left, right):
                 return self._compare_sequences(symbol, left, right)
         if symbol == "*" and (type(left) in (list, tuple) or type(right) in (list, tuple)):
@@ -135,8 +135,8 @@ class OperatorHandlers(Handlers):
             if type(times) is int and in_place and type(left) is list:
                 return recorder.perform(lambda: operator.imul(left, times))
             if type(times) is int:
-                return recorder.made(type(items)(recorder.contents.elements(items)) * times)
-        left, right = recorder.contents.settled(left), recorder.contents.settled(right)
+                return recorder.mark_created(type(items)(recorder.contents.elements(items)) * times)
+        left, right = recorder.contents.concrete_contents(left), recorder.contents.concrete_contents(right)
         if symbol == "%" and is_a(left, (str, bytes)):
             self.check_text(right)
         if symbol in SWAPPED and is_a(left, (list, tuple)) and recorder.containers.has_objects(left, right):
@@ -149,7 +149,7 @@ class OperatorHandlers(Handlers):
             recorder.contents.read_content(operand, deep=True)
         if is_a(left, np.generic) or is_a(right, np.generic):
             return recorder.arrays.numpy_computes(compute, (left, right))
-        return recorder.made(recorder.containers.native(lambda: compute(left, right), (left, right)))
+        return recorder.mark_created(recorder.containers.native(lambda: compute(left, right), (left, right)))
 
     def _compare_sequences(self, symbol: str, left: Any, right: Any) -> Any:
         """Lists or tuples with objects of the program: the first elements that differ decide."""
@@ -165,7 +165,7 @@ class OperatorHandlers(Handlers):
         recorder = self.recorder
         if right is None and not is_symbolic(left):  # as mostly: of it there is one
             return (left is None) is (symbol == "is")
-        if any(is_answer(x) or is_truth(x) for x in (left, right)):
+        if any(is_deferred_call_result(x) or is_symbolic_bool(x) for x in (left, right)):
             left, right = concrete(left), concrete(right)
         if is_symbolic(left) or is_symbolic(right):
             if left is not right and type(plain(left)) is type(plain(right)):
@@ -243,7 +243,7 @@ class OperatorHandlers(Handlers):
             if result is ABSENT:
                 return ABSENT
             if result is not NotImplemented:
-                return recorder.made(result)
+                return recorder.mark_created(result)
         if symbol in ("==", "!="):
             return (left is right) is (symbol == "==")
         if concatenated:  # Python asks sequences last
@@ -282,7 +282,7 @@ class OperatorHandlers(Handlers):
             other = recorder.containers.index(other)
         recorder.contents.read_content(owner)
         recorder.contents.read_content(other)
-        return recorder.made(recorder.containers.native(lambda: method(owner, other)))
+        return recorder.mark_created(recorder.containers.native(lambda: method(owner, other)))
 
     def _has_own(self, base: type, name: str, method: Any) -> bool:
         """Whether `method`, of a subclass, is not what `base` has: then it is asked first."""
@@ -315,7 +315,7 @@ class OperatorHandlers(Handlers):
             return bool(value)
         if is_a(value, Tensor):
             recorder.inspect(value)
-            number = recorder.leaving.element(value) if type(value) is Tensor else None
+            number = recorder.extracted_numbers.element(value) if type(value) is Tensor else None
             return recorder.containers.native(lambda: bool(value)) if number is None else bool(number)
         if is_user_instance(value):
             method = recorder.attributes.method(value, "__bool__")
@@ -339,17 +339,17 @@ class OperatorHandlers(Handlers):
 
     def negated(self, value: Any) -> Any:
         """`not value`: a truth value of the prologue stays one."""
-        if not is_truth(value) or self.recorder.stopped:
+        if not is_symbolic_bool(value) or self.recorder.stopped:
             return not self.truth(value)
-        choice = Choice(value._name, Constant(False), Constant(True))
+        choice = Conditional(value._name, Constant(False), Constant(True))
         return self.recorder.define_number(choice, not value._value, check_type=False)
 
     def chosen(self, value: Any, yes: float, no: float) -> Any:
         """`yes if value else no`: a number of the prologue where a truth value of the prologue says which."""
         recorder = self.recorder
-        if not is_truth(value) or recorder.stopped or type(yes) is not type(no):
+        if not is_symbolic_bool(value) or recorder.stopped or type(yes) is not type(no):
             return yes if self.truth(value) else no
-        choice = Choice(value._name, recorder.number_expression(yes), recorder.number_expression(no))
+        choice = Conditional(value._name, recorder.number_expression(yes), recorder.number_expression(no))
         return recorder.define_number(choice, yes if value._value else no, check_type=False)
 
     # -- text
@@ -362,7 +362,7 @@ class OperatorHandlers(Handlers):
         recorder = self.recorder
         specification = concrete(specification)
         if type(value) is Tensor and value._array.ndim == 0 and conversion == -1:
-            number = recorder.leaving.element(value)
+            number = recorder.extracted_numbers.element(value)
             value = recorder.containers.native(value.item) if number is None else number
         if (
             type(value) in (list, tuple, dict)
@@ -378,17 +378,17 @@ class OperatorHandlers(Handlers):
         if (
             is_a(value, np.ndarray)
             and (conversion != -1 or not specification)
-            and (id(value) in recorder.arrays.left or (recorder.is_outside(value) and recorder.arrays.opened(value)))
+            and (id(value) in recorder.arrays.left or (recorder.is_outside(value) and recorder.arrays.read_after_program(value)))
         ):
             text = recorder.arrays.array_call(repr if conversion in (ord("r"), ord("a")) else str, (value,))
             if conversion == ord("a") or not is_open(text):
                 return format(concrete(text), specification)
-            return recorder.texts.late_format(text, -1, specification) if specification else text  # type: ignore[no-any-return]
+            return recorder.texts.post_program_format(text, -1, specification) if specification else text  # type: ignore[no-any-return]
         if is_open(value):
-            return recorder.texts.late_format(value, conversion, specification)  # type: ignore[no-any-return]
+            return recorder.texts.post_program_format(value, conversion, specification)  # type: ignore[no-any-return]
         if is_a(value, Tensor) and not specification and self._prints_as_usual(type(value)):
             recorder.inspect(value)
-            return recorder.leaving.tensor_text(value)  # type: ignore[no-any-return]
+            return recorder.extracted_numbers.tensor_text(value)  # type: ignore[no-any-return]
         if is_a(value, Tensor):
             recorder.inspect(value)
         elif (
@@ -411,10 +411,10 @@ class OperatorHandlers(Handlers):
                         return (
                             said
                             if name == "__format__" or not specification
-                            else recorder.texts.late_format(said, -1, specification)
+                            else recorder.texts.post_program_format(said, -1, specification)
                         )  # type: ignore[no-any-return]
                     asked = "ascii" if conversion == ord("a") else name
-                    return recorder.perform(functools.partial(self._said_text, asked, said, specification))
+                    return recorder.perform(functools.partial(self._text_result, asked, said, specification))
         self.check_text(value)
         if specification.endswith("n"):
             recorder.stop("impure_call", "a format that depends on the locale")
@@ -430,7 +430,7 @@ class OperatorHandlers(Handlers):
 
     @staticmethod
     @does_as_python
-    def _said_text(name: str, text: Any, specification: str) -> str:
+    def _text_result(name: str, text: Any, specification: str) -> str:
         said = Said(text)
         if name == "__format__":
             return format(said, "")

@@ -1,7 +1,7 @@
 """Where objects are from: what an expression of the prologue reaches again, and what this run has made.
 
 An object in `sources` is outside: its expression, evaluated in the prologue, reaches it again.  An object in `_made` is the run's own.
-What is neither, and has a state, comes from somewhere that no guard knows of: it is not `admitted` into instrumented code, the
+What is neither, and has a state, comes from somewhere that no guard knows of: it is not `require_known` into instrumented code, the
 recording stops.  So no handler can forget where an object is from.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.handlers.escapes import completed
+from tracejit.capture.handlers.escapes import repaired_after_stop
 from tracejit.capture.handlers.symbols import MethodOf, ObjectIdentity, SuperProxy, SymbolicNumber
 from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
 from tracejit.capture.recording.journal import Journal, Topic
@@ -64,7 +64,7 @@ class Origins:
         self.sources: dict[int, Expr] = self.journal.dictionary(Topic.READS)
         self.keep: list[Any] = []  # whatever is known by its id lives as long as the recording
         self.has_released = False  # whether `keep` was given up, so that ids say nothing more
-        self.made_here: dict[int, Any] = {}
+        self.created: dict[int, Any] = {}
 
     def is_outside(self, value: Any) -> bool:
         return id(value) in self.sources and not self.has_released
@@ -74,48 +74,48 @@ class Origins:
         self.sources[id(value)] = expression
         self.keep.append(value)
 
-    def fixed(self, value: Any) -> Any:
+    def mark_fixed(self, value: Any) -> Any:
         """`value` is the very object that every call finds for which the guards so far hold, or what this run has made; returns it."""
         if type(value) not in _STATELESS and not self._is_known(value):
             self.register(value, self.constant(value))
         return value
 
-    def made(self, value: Any) -> Any:
+    def mark_created(self, value: Any) -> Any:
         """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it.  Containers may hold
         symbolic numbers, until something that is no code of the program looks into them, or the recording is over."""
         if self.stopped:
-            return completed(value)
+            return repaired_after_stop(value)
         cls = type(value)
         if cls in _STATELESS or issubclass(cls, _NOT_KEPT) or self._is_known(value) or self._is_iterator(cls):
             return value
         if _is_shared(value):
             return value
-        self.made_here[id(value)] = value
+        self.created[id(value)] = value
         if is_a(value, (list, tuple, set, frozenset, collections.deque)):
             for element in builtin_base(cls).__iter__(value):
                 if is_a(element, CONTAINER_TYPES):
-                    self.made(element)
+                    self.mark_created(element)
         elif is_a(value, dict):
             for element in dict.values(value):
                 if is_a(element, CONTAINER_TYPES):
-                    self.made(element)
+                    self.mark_created(element)
         return value
 
-    def is_made(self, value: Any) -> bool:
+    def is_created(self, value: Any) -> bool:
         """Whether this run made `value`."""
-        return id(value) in self.made_here or (id(value) in self.values and id(value) not in self.tensors)
+        return id(value) in self.created or (id(value) in self.values and id(value) not in self.tensors)
 
     def _is_known(self, value: Any) -> bool:
-        return id(value) in self.sources or id(value) in self.made_here
+        return id(value) in self.sources or id(value) in self.created
 
     @staticmethod
     def _is_iterator(cls: type) -> bool:
         """Whether instances are iterators of C code, which are used up where they were made."""
         return hasattr(cls, "__next__") and not has_plain_state(cls)
 
-    def admitted(self, value: Any) -> Any:
+    def require_known(self, value: Any) -> Any:
         """`value`, on its way into instrumented code: the recording stops if nobody has said where it is from."""
-        if type(value) in _STATELESS or self.stopped or id(value) in self.values or self.explains(value):
+        if type(value) in _STATELESS or self.stopped or id(value) in self.values or self.knows_origin(value):
             return value
         if is_a(value, Tensor):
             self.stop("tensor_origin", f"shape {list(value._array.shape)}")
@@ -123,7 +123,7 @@ class Origins:
             self.stop("unknown_origin", f"a {type(value).__module__}.{type(value).__qualname__}")
         return value
 
-    def explains(self, value: Any) -> bool:
+    def knows_origin(self, value: Any) -> bool:
         known = self._is_known(value) or id(value) in self.values or id(value) in self.deferred
         return (
             type(value) in _STATELESS
@@ -137,13 +137,13 @@ class Origins:
         if issubclass(cls, _EXPLAINING) or self._is_iterator(cls) or _is_shared(value):
             return True
         if issubclass(cls, _SHARED):  # of which there is one, whatever leads to it
-            self.fixed(value)
+            self.mark_fixed(value)
             return True
         if cls is MethodType:
-            return self.explains(value.__func__) and self.explains(value.__self__)
+            return self.knows_origin(value.__func__) and self.knows_origin(value.__self__)
         if cls is slice:
-            return all(map(self.explains, (value.start, value.stop, value.step)))
-        return is_a(value, IDENTITY_TYPES) and self.explains(bound_to(value))
+            return all(map(self.knows_origin, (value.start, value.stop, value.step)))
+        return is_a(value, IDENTITY_TYPES) and self.knows_origin(bound_to(value))
 
     # -- what it asks of the rest of the recorder
     def is_saved_output(self, tensor: Tensor) -> bool:

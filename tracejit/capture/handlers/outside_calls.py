@@ -41,12 +41,12 @@ import numpy as np
 from tracejit.capture.defects import guarded_context
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
-from tracejit.capture.handlers.late import Late, is_answer
+from tracejit.capture.handlers.environment_reads import CONSTANTS, present
+from tracejit.capture.handlers.post_program import PostProgramValue, is_deferred_call_result
 from tracejit.capture.handlers.printing import FILES
-from tracejit.capture.handlers.protected import is_protected
-from tracejit.capture.handlers.readings import CONSTANTS, present
-from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, bare, concrete, plain
+from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, concrete, plain, unguarded_copy
 from tracejit.capture.handlers.texts import OPEN_METHODS
+from tracejit.capture.handlers.try_blocks import is_in_try_block
 from tracejit.capture.policies import (
     C_CALLABLES,
     KEEPING_NAMES,
@@ -151,7 +151,7 @@ class OutsideCallHandlers(Handlers):
         recorder = self.recorder
         if _looks_only(function):
             arguments = tuple(
-                [recorder.made([*recorder.iteration.iterate(v)]) if self._is_of_the_call(v) else v for v in arguments]
+                [recorder.mark_created([*recorder.iteration.iterate(v)]) if self._is_of_the_call(v) else v for v in arguments]
             )
         keeps = getattr(function, "__name__", "") in _KEEPING_METHODS.get(type(bound_to(function)), ())
         if not self._may_be_put_off(function, arguments, keywords, keeps):
@@ -162,7 +162,7 @@ class OutsideCallHandlers(Handlers):
 
     def _call_settled(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """What a function gives that gets plain numbers alone."""
-        settled = self.recorder.contents.settled
+        settled = self.recorder.contents.concrete_contents
         given = tuple(map(settled, arguments)), {k: settled(v) for k, v in keywords.items()}
         return self.recorder.perform(lambda: function(*given[0], **given[1]))
 
@@ -178,30 +178,30 @@ class OutsideCallHandlers(Handlers):
             return self.outside_call(function, arguments, keywords, "unknown_call", f"{function.__name__}()")
         arguments, keywords = tuple(map(self._as_data, arguments)), {k: self._as_data(v) for k, v in keywords.items()}
         parts: list[Any] = []
-        given = recorder.readings.data_arguments(recorder.constant(function), arguments, keywords, parts)
+        given = recorder.environment_reads.data_arguments(recorder.constant(function), arguments, keywords, parts)
         if given is None:
             if type(function) is FunctionType:
                 return recorder.calls.instrumented(function, arguments, keywords)
             return self.outside_call(function, arguments, keywords, "unknown_call", function.__name__ + "()")
-        values = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
+        values = tuple(map(unguarded_copy, arguments)), {k: unguarded_copy(v) for k, v in keywords.items()}
         quiet = (
             function in _NEVER_RAISING and keywords.keys() <= _HARMLESS_OPTIONS and not self._is_open_in(arguments[1:], keywords)
         )
         if parts and not quiet and self._may_be_put_off(None, arguments, keywords, False):
             return self._put_off(function, arguments, keywords)
-        if not quiet or any(map(is_answer, parts)) or not recorder.leaving.are_short(parts):
+        if not quiet or any(map(is_deferred_call_result, parts)) or not recorder.extracted_numbers.are_short(parts):
             for part in parts:
                 concrete(part)
             parts = []
-        answer = recorder.readings.computed_now(lambda: function(*values[0], **values[1]), parts)
+        answer = recorder.environment_reads.computed_now(lambda: function(*values[0], **values[1]), parts)
         if recorder.stopped or not parts:
-            return recorder.made(answer)
-        return recorder.leaving.define_late(Late(given, tuple(parts), bits=63), answer)
+            return recorder.mark_created(answer)
+        return recorder.extracted_numbers.define_post_program(PostProgramValue(given, tuple(parts), bits=63), answer)
 
     def _is_open_in(self, options: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Whether options are other ones in each call."""
         found: list[Any] = []
-        self.recorder.readings.data_arguments(Name("type"), options, keywords, found)
+        self.recorder.environment_reads.data_arguments(Name("type"), options, keywords, found)
         return bool(found)
 
     def _as_data(self, value: Any) -> Any:
@@ -211,8 +211,10 @@ class OutsideCallHandlers(Handlers):
             return value
         if type(value) is dict:
             recorder.contents.read_elements(value)
-            return recorder.made({k: self._as_data(recorder.effects.stored.get((id(value), k), v)) for k, v in value.items()})
-        return recorder.made(type(value)([self._as_data(v) for v in recorder.contents.elements(value)]))
+            return recorder.mark_created(
+                {k: self._as_data(recorder.effects.stored.get((id(value), k), v)) for k, v in value.items()}
+            )
+        return recorder.mark_created(type(value)([self._as_data(v) for v in recorder.contents.elements(value)]))
 
     def _has_outside(self, value: Any) -> bool:
         """Whether it is a container from outside, or such a one is in it."""
@@ -228,7 +230,7 @@ class OutsideCallHandlers(Handlers):
         if (
             self.recorder.stopped
             or any(map(_is_endless, values))
-            or (owner is not None and not self._stands_apart(owner))
+            or (owner is not None and not self._is_isolated(owner))
             or is_a(function, _UNBOUND)
         ):
             return False
@@ -238,7 +240,7 @@ class OutsideCallHandlers(Handlers):
             return False
         if not (keeps or all(map(self._may_be_given, values))):
             return False
-        return not is_protected(self.recorder.effects.handles_in_blocks)
+        return not is_in_try_block(self.recorder.effects.handles_in_blocks)
 
     def _is_known_callable(self, function: Any) -> bool:
         """Whether a callable of another type of C code, or a class, is reached again by its expression."""
@@ -246,7 +248,7 @@ class OutsideCallHandlers(Handlers):
         leads = module_of(type(function)).partition(".")[0] in _LEADING and not is_a(function, (type, type(np.save)))
         return self.recorder.is_outside(function) and not is_python_class(cls) and not leads
 
-    def _stands_apart(self, value: Any) -> bool:
+    def _is_isolated(self, value: Any) -> bool:
         """Whether an object from outside is one of C code that leads to nothing of the program's."""
         cls: Any = type(value)
         apart = (
@@ -262,7 +264,7 @@ class OutsideCallHandlers(Handlers):
         if cls in (list, tuple, dict, set, frozenset) and not self.recorder.is_outside(value):
             parts = [*value, *value.values()] if cls is dict else value
             return all(map(self._may_be_given, parts))
-        return self._stands_apart(value)
+        return self._is_isolated(value)
 
     def _keeps(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Queue.put"""
@@ -270,7 +272,7 @@ class OutsideCallHandlers(Handlers):
         if (
             not recorder.is_outside(arguments[0])
             or type(arguments[0]) is not queue.Queue
-            or is_protected(recorder.effects.handles_in_blocks)
+            or is_in_try_block(recorder.effects.handles_in_blocks)
         ):
             return recorder.calls.instrumented(function, arguments, keywords)
         return self._put_off(function, arguments, keywords)
@@ -291,15 +293,15 @@ class OutsideCallHandlers(Handlers):
         if (
             any(map(_is_endless, given))
             or not all(map(self._may_be_saved, given))
-            or is_protected(recorder.effects.handles_in_blocks)
+            or is_in_try_block(recorder.effects.handles_in_blocks)
         ):
             recorder.stop("impure_call", f"{function.__name__}() of what cannot be made again")
-        now = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
+        now = tuple(map(unguarded_copy, arguments)), {k: unguarded_copy(v) for k, v in keywords.items()}
         recorder.perform(lambda: recorder.unwatched(lambda: function(*now[0], **now[1])))
         if not recorder.stopped:
             self.looking.append((len(recorder.program.nodes), "impure_call", f"{function.__name__}()"))
             self.given += [found for value in given for found in self._contents(value)]
-            recorder.effects.note_call(FunctionCall(recorder.fixed(function), arguments, keywords), function.__name__)
+            recorder.effects.note_call(FunctionCall(recorder.mark_fixed(function), arguments, keywords), function.__name__)
         return None
 
     def _may_be_saved(self, value: Any) -> bool:
@@ -320,7 +322,7 @@ class OutsideCallHandlers(Handlers):
         if _looks_only(now):  # then it does not show that it is another container with the same in it
             arguments, keywords = tuple(map(self._as_it_is, arguments)), {k: self._as_it_is(v) for k, v in keywords.items()}
         before = [found for value in (*arguments, *keywords.values()) for found in self._contents(value)]
-        given = tuple(map(bare, arguments)), {k: bare(v) for k, v in keywords.items()}
+        given = tuple(map(unguarded_copy, arguments)), {k: unguarded_copy(v) for k, v in keywords.items()}
         if not _looks_only(now) and any(
             type(new) in (list, dict, set) and new is not old
             for new, old in zip((*given[0], *given[1].values()), (*arguments, *keywords.values()), strict=True)
@@ -343,13 +345,17 @@ class OutsideCallHandlers(Handlers):
         arrays = [recorder.arrays.left[id(v)] for v in (*arguments, *keywords.values()) if id(v) in recorder.arrays.left]
         self.arrays_given += [(len(recorder.program.nodes), array) for array in arrays]
         if type(function) is not MethodOf and bound_to(function) is None:
-            recorder.fixed(function)
+            recorder.mark_fixed(function)
         if not _is_quiet(now, arguments, keywords):
             self.may_raise.append((len(recorder.program.nodes), code, detail))
         owner = bound_to(now) if type(now) is not FunctionType else arguments[0] if function in _KEEPING else None
         if owner is not None:
             recorder.effects.changed[id(owner)] = owner
-        stands = None if answer is None and _says_nothing(now) else recorder.leaving.answered(answer, code, detail)
+        stands = (
+            None
+            if answer is None and _says_nothing(now)
+            else recorder.extracted_numbers.stand_in_for_result(answer, code, detail)
+        )
         recorder.effects.note_call(FunctionCall(function, arguments, keywords, answer=stands), name)
         return stands
 
@@ -362,8 +368,8 @@ class OutsideCallHandlers(Handlers):
             items = [
                 (self._as_it_is(k), self._as_it_is(recorder.effects.stored.get((id(value), k), v))) for k, v in value.items()
             ]
-            return recorder.made(dict(items))
-        return recorder.made(type(value)(map(self._as_it_is, value)))
+            return recorder.mark_created(dict(items))
+        return recorder.mark_created(type(value)(map(self._as_it_is, value)))
 
     def _contents(self, value: Any) -> list[tuple[Any, list[Any]]]:
         """What is in a container of this run, and in those that are in it."""
@@ -393,8 +399,8 @@ class OutsideCallHandlers(Handlers):
         owner, name = method.owner, method.name
         if type(plain(owner)) is str and name in OPEN_METHODS:
             return recorder.builtin_calls.call_text_method(owner, name, arguments, keywords)
-        if recorder.readings.is_moment(owner):
-            value = recorder.readings.moment_method(owner, name, arguments, keywords)
+        if recorder.environment_reads.is_moment(owner):
+            value = recorder.environment_reads.moment_method(owner, name, arguments, keywords)
             if value is not None:
                 return value
         elif self._may_be_put_off(None, arguments, keywords, False):
@@ -402,14 +408,14 @@ class OutsideCallHandlers(Handlers):
         method_now = getattr(concrete(owner), name)
         return self._call_settled(method_now, arguments, keywords)
 
-    def late_attribute(self, owner: Any, name: str) -> Any:
+    def post_program_attribute(self, owner: Any, name: str) -> Any:
         """An attribute of something that each call has one of its own of."""
-        if self.recorder.readings.is_moment(owner):
-            return self.recorder.readings.moment_attribute(owner, name)
+        if self.recorder.environment_reads.is_moment(owner):
+            return self.recorder.environment_reads.moment_attribute(owner, name)
         value = plain(owner)
         if type(value) is str and name in OPEN_METHODS:
             return MethodOf(owner, name)
-        if not is_answer(owner) or type(value) in PRIMITIVE_TYPES or is_python_class(type(value)):
+        if not is_deferred_call_result(owner) or type(value) in PRIMITIVE_TYPES or is_python_class(type(value)):
             return getattr(concrete(owner), name)
         if type(getattr(value, name, None)) not in C_CALLABLES:
             return getattr(concrete(owner), name)
@@ -417,7 +423,9 @@ class OutsideCallHandlers(Handlers):
 
     def entered(self, manager: Any) -> Any:
         """What enters and leaves a context manager that a call has answered; None for others."""
-        known = is_answer(manager) and not is_python_class(type(plain(manager))) and hasattr(plain(manager), "__exit__")
+        known = (
+            is_deferred_call_result(manager) and not is_python_class(type(plain(manager))) and hasattr(plain(manager), "__exit__")
+        )
         return _EnteredAnswer(self.recorder, manager) if known else None
 
 

@@ -15,15 +15,15 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType
 from typing import Any
 
+from tracejit.capture.call_sites import calling_frame, frame_at, instrumented_frames, level_from_here, may_be_error
 from tracejit.capture.defects import does_as_python
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
-from tracejit.capture.handlers.symbols import bare, concrete, plain
+from tracejit.capture.handlers.symbols import concrete, plain, unguarded_copy
 from tracejit.capture.handlers.texts import is_open
-from tracejit.capture.places import calling_frame, frame_at, instrumented_frames, level_from_here, may_be_error
 from tracejit.capture.policies import DICT_VIEWS, PRIMITIVE_TYPES, bound_to, is_a, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
-from tracejit.core.own_files import is_own_frame, level_of_program
+from tracejit.core.package_files import is_own_frame, level_of_program
 
 __all__ = ["FILES", "PrintingHandlers", "as_called_by_program"]
 
@@ -91,14 +91,14 @@ def as_called_by_program(function: Any, arguments: tuple[Any, ...], keywords: di
 class PrintingHandlers(Handlers):
     """`print(x)`, `"{}".format(x)`, `", ".join(xs)`."""
 
-    def late_text_method(self, name: str, owner: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def post_program_text_method(self, name: str, owner: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """str.format and str.join of numbers and texts that each call computes; None for others."""
         recorder = self.recorder
         if name == "format":
             if any(map(is_user_instance, (*arguments, *keywords.values()))):
                 return recorder.texts.format_of_objects(owner, arguments, keywords)
             opened = any(map(is_open, (*arguments, *keywords.values())))
-            return recorder.texts.late_str_format(owner, arguments, keywords) if opened else None
+            return recorder.texts.post_program_str_format(owner, arguments, keywords) if opened else None
         if len(arguments) != 1 or keywords:
             return None
         consumed = hasattr(type(arguments[0]), "__next__") or type(arguments[0]) in DICT_VIEWS
@@ -157,7 +157,7 @@ class PrintingHandlers(Handlers):
         code = frame.f_code
         place = (code.co_filename, frame.f_lineno, code.co_name)
         owner, tell = ([], _log_to_root) if to_root else ([logger], _log)
-        return self._told(tell, (*owner, level, *place, message, *values), name=function.__qualname__)
+        return self._call_after_program(tell, (*owner, level, *place, message, *values), name=function.__qualname__)
 
     def _for_template(self, template: Any, values: list[Any]) -> list[Any] | None:
         """The values that `%` makes a text of, later on: of what may change until then the text of now.  None where it is not known what it
@@ -193,7 +193,7 @@ class PrintingHandlers(Handlers):
             self._warned(warnings.warn, (message, UserWarning), {}, frame)
         else:
             self._guard_category(UserWarning)
-            self._told(_warn_caller, (message,), name="warn")
+            self._call_after_program(_warn_caller, (message,), name="warn")
 
     def _warned(
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], innermost: FrameType | None = None
@@ -220,9 +220,9 @@ class PrintingHandlers(Handlers):
             )
         category = category or UserWarning
         self._guard_category(category)
-        recorder.fixed(frame.f_globals)
+        recorder.mark_fixed(frame.f_globals)
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
-        return self._told(_warn, (message, recorder.fixed(category), *place), name="warn")
+        return self._call_after_program(_warn, (message, recorder.mark_fixed(category), *place), name="warn")
 
     def _guard_category(self, category: type[Warning]) -> None:
         """A warning that filters make an error is raised in the middle of a call."""
@@ -234,17 +234,19 @@ class PrintingHandlers(Handlers):
 
     def _slept(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """time.sleep"""
-        return self._told(function, tuple(map(concrete, arguments)), keywords)
+        return self._call_after_program(function, tuple(map(concrete, arguments)), keywords)
 
     def _written(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """write, writelines or flush of a file from outside.  One that is closed raises."""
         recorder = self.recorder
         if not all(type(plain(v)) in (str, bytes) for v in arguments):
-            arguments = tuple([recorder.made([*recorder.iteration.iterate(v)]) if not is_open(v) else v for v in arguments])
+            arguments = tuple(
+                [recorder.mark_created([*recorder.iteration.iterate(v)]) if not is_open(v) else v for v in arguments]
+            )
             for value in arguments:
                 recorder.contents.read_content(value, deep=True)
         self._guard_open(bound_to(function))
-        return self._told(function, arguments, keywords, True)
+        return self._call_after_program(function, arguments, keywords, True)
 
     def _guard_open(self, file: Any) -> None:
         """A file that is closed raises in the middle of a call, where the program may handle it."""
@@ -258,7 +260,7 @@ class PrintingHandlers(Handlers):
         shown, named = tuple(map(self._shown, rest)), {k: self._shown(v) for k, v in keywords.items()}
         if not self.recorder.is_outside(bar):
             self.recorder.stop("impure_call", "a progress bar that the call has made")
-        return self._told(function, (bar, *shown), named, True)
+        return self._call_after_program(function, (bar, *shown), named, True)
 
     def _shown(self, value: Any) -> Any:
         """What a progress bar gets of a value: of what may change until it is shown the text of now."""
@@ -267,11 +269,11 @@ class PrintingHandlers(Handlers):
             if recorder.is_outside(value):
                 recorder.contents.read_content(value, deep=True)
             if type(value) is dict:
-                return recorder.made({k: self._shown(v) for k, v in value.items()})
-            return recorder.made(type(value)(map(self._shown, value)))
+                return recorder.mark_created({k: self._shown(v) for k, v in value.items()})
+            return recorder.mark_created(type(value)(map(self._shown, value)))
         return value if type(plain(value)) in PRIMITIVE_TYPES else recorder.operators.formatted(value, ord("s"), "")
 
-    def _told(
+    def _call_after_program(
         self,
         function: Any,
         arguments: tuple[Any, ...],
@@ -283,13 +285,13 @@ class PrintingHandlers(Handlers):
         is known beforehand.  name: of what the program called."""
         recorder = self.recorder
         keywords = keywords or {}
-        now = bare(arguments, recorder.is_outside), bare(keywords, recorder.is_outside)
+        now = unguarded_copy(arguments, recorder.is_outside), unguarded_copy(keywords, recorder.is_outside)
         answer = recorder.perform(lambda: recorder.unwatched(lambda: function(*now[0], **now[1])))
         if recorder.stopped:
             return answer
         name = name or function.__qualname__
-        stands = recorder.leaving.answered(answer, "impure_call", f"{name}()") if answers else None
-        recorder.effects.note_call(FunctionCall(recorder.fixed(function), arguments, keywords, answer=stands), name)
+        stands = recorder.extracted_numbers.stand_in_for_result(answer, "impure_call", f"{name}()") if answers else None
+        recorder.effects.note_call(FunctionCall(recorder.mark_fixed(function), arguments, keywords, answer=stands), name)
         return stands if answers else answer
 
 

@@ -4,7 +4,7 @@ Such a tensor consists of rows that are selected from others.  Functions of sing
 recorded over all rows: the rows of the tensor are spread among zeros (`index_add`), the function is applied, and its rows are selected
 again (`index_select`).  Where a result is spread for the next function, neither is needed (`recording/selections.py`), and where nothing
 else looks at the tensor, nothing depends on how many rows it has: one recording serves all sizes.  Whatever else looks at it sees its
-size (`see`): then the program has an exit on that.
+size (`guard_size`): then the program has an exit on that.
 
 Rows outside contribute nothing to a result, and nothing to a gradient: what may be infinite or NaN there is replaced by zeros in both
 directions.
@@ -23,10 +23,10 @@ import numpy as np
 
 from tracejit import functional
 from tracejit.autograd.tape import mark_written
+from tracejit.capture.call_sites import user_line
 from tracejit.capture.handlers.base import ABSENT, Handlers
-from tracejit.capture.handlers.late import is_late
+from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.symbols import is_symbolic, plain
-from tracejit.capture.places import user_line
 from tracejit.core.dtypes import bool_, int64
 from tracejit.core.op import REGISTRY, Effect, Kind
 from tracejit.core.shapes import contiguous, element_strides, product
@@ -71,7 +71,7 @@ _SPECIAL: Final = (
 
 
 @dataclass(eq=False, slots=True)
-class Rows:
+class RaggedRows:
     """The rows of a ragged tensor among others.
 
     tensor: it, which lives as long.  values: (rows, ...), zeros outside.  inside: bool (rows,).  places: where it is true, int64.
@@ -109,7 +109,7 @@ class RaggedHandlers(Handlers):
         super().__init__(recorder)
         journal = recorder.journal
         self.follows_rows = False
-        self._rows: dict[int, Rows] = journal.dictionary()
+        self._rows: dict[int, RaggedRows] = journal.dictionary()
         self._selections: dict[Any, tuple[Tensor, Tensor]] = (
             journal.dictionary()
         )  # by what they are computed of: masks, and their places
@@ -122,7 +122,7 @@ class RaggedHandlers(Handlers):
         """Whether there are ragged tensors: not once one was written to that a backward pass needs."""
         return self.follows_rows and not self.recorder.stopped
 
-    def rows_of(self, value: Any) -> Rows | None:
+    def rows_of(self, value: Any) -> RaggedRows | None:
         """The rows of a tensor, if it is ragged, and no slice of what has been written to since."""
         rows = self._rows.get(id(value))
         if rows is not None:
@@ -139,10 +139,10 @@ class RaggedHandlers(Handlers):
         flat = self._native(lambda: values.reshape(count, *values.shape[2:]))
         mask, places = self._selection(("padded", self._number_of(inside)), lambda: inside.reshape(count))
         self.recorder.program.replace(value, lambda: index_select.of(flat, places, dim=0))
-        rows = self._rows[id(value)] = Rows(value, flat, mask, places, value, value._version, padded=(lengths, inside))
+        rows = self._rows[id(value)] = RaggedRows(value, flat, mask, places, value, value._version, padded=(lengths, inside))
         return rows
 
-    def _is_current(self, rows: Rows) -> bool:
+    def _is_current(self, rows: RaggedRows) -> bool:
         """Whether what rows were selected from has not been written to since."""
         owner = rows.owner
         while owner._version == rows.version:
@@ -152,7 +152,7 @@ class RaggedHandlers(Handlers):
             owner = rows.owner
         return False
 
-    def see(self, tensor: Any) -> None:
+    def guard_size(self, tensor: Any) -> None:
         """Something looks at a tensor: if it is ragged, the program makes sure of its size."""
         rows = self._rows.get(id(tensor)) if self._rows else None
         if rows is None or self.recorder.stopped:
@@ -174,18 +174,18 @@ class RaggedHandlers(Handlers):
                         mark_written([storage_of(copy)])
                 self.recorder.stop("selected_rows_written", user_line())
 
-    def settle(self) -> None:
+    def end(self) -> None:
         """Nothing is recorded any more: what is a slice in eager mode is one."""
         for rows in self._rows.values():
             if rows.view is not None:
                 self.recorder.program.become(rows.tensor, self.recorder.unwatched(rows.view))
                 rows.view = rows.slice = None
 
-    def leave(self, tensor: Tensor) -> None:
+    def escape(self, tensor: Tensor) -> None:
         """A tensor leaves the call: what is a slice in eager mode has the memory of another tensor."""
         rows = self._rows.get(id(tensor))
         if rows is not None and rows.slice is not None:
-            self.see(tensor)
+            self.guard_size(tensor)
 
     def size(self, tensor: Any, dim: int) -> Any:
         """`tensor.shape[dim]` of a ragged tensor; ABSENT of another one.  How many rows it has the program computes."""
@@ -195,9 +195,9 @@ class RaggedHandlers(Handlers):
         dim %= tensor._array.ndim
         return self._native(lambda: rows.values.shape[dim]) if dim else self._count(rows)
 
-    def _count(self, rows: Rows) -> Any:
+    def _count(self, rows: RaggedRows) -> Any:
         count = self._native(rows.inside.sum)
-        return self.recorder.leaving.element(count)
+        return self.recorder.extracted_numbers.element(count)
 
     # -- where they come from
     def item(self, owner: Any, key: Any) -> Any:
@@ -220,7 +220,7 @@ class RaggedHandlers(Handlers):
         begins = last.start is None or (type(last.start) is int and last.start == 0)  # a number of the recording is not asked
         return self._prefix(owner, key, tuple(before), last.stop) if begins else ABSENT
 
-    def _columns_of(self, owner: Tensor, key: Any, rows: Rows) -> Any:
+    def _columns_of(self, owner: Tensor, key: Any, rows: RaggedRows) -> Any:
         """`owner[:, ...]` of a ragged tensor."""
         if type(key) is not tuple or not 2 <= len(key) <= owner._array.ndim:
             return ABSENT
@@ -252,7 +252,7 @@ class RaggedHandlers(Handlers):
         """`owner[*before, :stop]`, where the program computes the number."""
         recorder, dim = self.recorder, len(before)
         # A part of all of a tensor has a symbolic size where the number is known before the program.
-        is_asked = bool(before) or is_late(stop) or type(stop) is Tensor
+        is_asked = bool(before) or is_post_program(stop) or type(stop) is Tensor
         place = self._place(stop) if is_asked else None
         shape = owner._array.shape
         if place is None or not 0 <= int(place._array) <= shape[dim] or shape[dim] < 2:
@@ -281,7 +281,7 @@ class RaggedHandlers(Handlers):
     def _place(self, number: Any) -> Tensor | None:
         """A number that the program computes, or one of a container from outside, as a tensor int64 without dimensions."""
         recorder = self.recorder
-        if is_late(number) or type(number) is Tensor:
+        if is_post_program(number) or type(number) is Tensor:
             return recorder.containers.place_in_program(number)
         if not is_symbolic(number) or type(plain(number)) is not int or not self._is_one_of_several(number):
             return None
@@ -312,10 +312,10 @@ class RaggedHandlers(Handlers):
             lengths, mask = padded
             shaped = self._native(lambda: spread.reshape(*mask.shape, *shape[1:]))
             tensor._unpacked = shaped, lengths, mask
-        self._rows[id(tensor)] = Rows(tensor, spread, inside, places, tensor, tensor._version, starts, padded)
+        self._rows[id(tensor)] = RaggedRows(tensor, spread, inside, places, tensor, tensor._version, starts, padded)
         return tensor
 
-    def _like(self, values: Any, rows: Rows) -> Tensor:
+    def _like(self, values: Any, rows: RaggedRows) -> Tensor:
         made = self._selected(values, rows.inside, rows.places, rows.starts, rows.padded)
         own = self._rows[id(made)]
         own.made_of, own.is_saved = values, made._requires_grad
@@ -350,7 +350,7 @@ class RaggedHandlers(Handlers):
             self.call(getattr(type(right), f"__{reflected}__", None), (right, left), {}) if isinstance(right, Tensor) else ABSENT
         )
 
-    def knows(self, tensor: Tensor, name: str, found: Any) -> bool:
+    def is_independent_of_size(self, tensor: Tensor, name: str, found: Any) -> bool:
         """Whether an attribute tells nothing of the size of a ragged tensor, or is a method that `call` asks about."""
         if not (self._rows or self.recorder.deferred):
             return False
@@ -359,9 +359,9 @@ class RaggedHandlers(Handlers):
 
     @staticmethod
     def _is_simple(value: Any) -> bool:
-        return all(type(x) is int for x in value) if type(value) in (tuple, list) else not is_late(value)
+        return all(type(x) is int for x in value) if type(value) in (tuple, list) else not is_post_program(value)
 
-    def by_rows(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
+    def by_rows(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """A function of the elements of each row, and of tensors that all rows share: weights."""
         self._inspect_others((*arguments, *keywords.values()))
 
@@ -389,7 +389,7 @@ class RaggedHandlers(Handlers):
     def _inspect_others(self, values: tuple[Any, ...]) -> None:
         self.recorder.inspect_all([x for x in values if isinstance(x, Tensor) and self.rows_of(x) is None])
 
-    def elementwise(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
+    def elementwise(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """A function of elements: the rows of other tensors are repeated for all, and their gradients come from those inside."""
         dims = like.values._array.ndim
         others = []
@@ -420,12 +420,12 @@ class RaggedHandlers(Handlers):
                 given.append(x)
         return self._like(self._native(lambda: function(*given, **keywords)), like)
 
-    def _columns(self, like: Rows, dims: int) -> Tensor:
+    def _columns(self, like: RaggedRows, dims: int) -> Tensor:
         """The mask as (rows, 1, ...)."""
         inside = like.inside
         return self._native(lambda: inside.reshape(inside.shape[0], *(1,) * (dims - 1)))  # type: ignore[no-any-return]
 
-    def linear(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
+    def linear(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """`linear`, `embedding`, `layer_norm`, `matmul` with a matrix: the first argument alone is ragged."""
         others = (*arguments[1:], *keywords.values())
         if not arguments or self.rows_of(arguments[0]) is None or any(self.rows_of(x) is not None for x in others):
@@ -438,7 +438,7 @@ class RaggedHandlers(Handlers):
             return ABSENT  # which counts indices, or changes the weight
         return self.by_rows(function, arguments, keywords, like)
 
-    def reduction(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
+    def reduction(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """A reduction: of each row, or over the rows, of which those that belong to the tensor count."""
         name = function.__name__
         keepdim = keywords.pop("keepdim", arguments[2] if len(arguments) > 2 else False)
@@ -462,7 +462,7 @@ class RaggedHandlers(Handlers):
                 return ABSENT
             lowest = -math.inf if name == "max" else math.inf
             mask = self._columns(like, ndim)
-            return self.recorder.made(self._native(lambda: function(self._outside(like, mask, lowest), dim, keepdim)))
+            return self.recorder.mark_created(self._native(lambda: function(self._outside(like, mask, lowest), dim, keepdim)))
         if name == "logsumexp":
             if not self._has_some(like):
                 return ABSENT
@@ -481,7 +481,7 @@ class RaggedHandlers(Handlers):
 
         return self._native(mean)
 
-    def _variance(self, like: Rows, dims: tuple[int, ...], keepdim: bool) -> Any:
+    def _variance(self, like: RaggedRows, dims: tuple[int, ...], keepdim: bool) -> Any:
         """The variance over the rows: the sum of squares by the number of elements less one."""
         values, mask, sum_of = like.values, self._columns(like, like.values._array.ndim), FUNCTIONS["sum"]
         if values._array.dtype.kind != "f":
@@ -494,32 +494,32 @@ class RaggedHandlers(Handlers):
 
         return self._native(variance)
 
-    def _extreme(self, name: str, like: Rows, dims: tuple[int, ...], keepdim: bool) -> Any:
+    def _extreme(self, name: str, like: RaggedRows, dims: tuple[int, ...], keepdim: bool) -> Any:
         values = like.values
         if values._array.dtype.kind != "f" or not self._has_some(like):
             return ABSENT
         mask, lowest = self._columns(like, values._array.ndim), -math.inf if name == "amax" else math.inf
         return self._native(lambda: FUNCTIONS[name](self._outside(like, mask, lowest), dims, keepdim))
 
-    def _outside(self, like: Rows, mask: Tensor, number: float) -> Any:
+    def _outside(self, like: RaggedRows, mask: Tensor, number: float) -> Any:
         """The rows, this number outside."""
         copy = where.of(mask, like.values, number)
         like.copies.append(copy)
         self.journal.note()
         return copy
 
-    def _has_some(self, like: Rows) -> bool:
+    def _has_some(self, like: RaggedRows) -> bool:
         """Whether there are rows: the program asks that in each call."""
         return bool(self._native(lambda: self.recorder.program.take(like.inside.any())))
 
-    def along_rows(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
+    def along_rows(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """A function along a dimension of each row."""
         dim = keywords.get("dim", arguments[1] if len(arguments) == 2 else None)
         if type(dim) is not int or not dim % like.values._array.ndim or len(arguments) > 2 or set(keywords) - {"dim", "keepdim"}:
             return ABSENT
         return self.by_rows(function, arguments, keywords, like)
 
-    def normaliser(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
+    def normaliser(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """`softmax(dim)` and `log_softmax(dim)`."""
         dim = keywords.get("dim", arguments[1] if len(arguments) > 1 else None)
         values = like.values
@@ -532,7 +532,7 @@ class RaggedHandlers(Handlers):
         mask = self._columns(like, values._array.ndim)
         return self._like(self._native(lambda: function(self._outside(like, mask, -math.inf), dim=dim)), like)
 
-    def loss(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
+    def loss(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """A loss of pairs of elements: the loss of each, and the sum or mean of those inside."""
         reduction = keywords.pop("reduction", "mean")
         if (
@@ -547,7 +547,7 @@ class RaggedHandlers(Handlers):
         rows = self.rows_of(each)
         return ABSENT if rows is None else self.reduction(FUNCTIONS[reduction], (each,), {}, rows)
 
-    def classification(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
+    def classification(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """`cross_entropy` and `nll_loss`: rows outside have the target that is ignored."""
         if len(arguments) == 1 and "target" in keywords:
             arguments = (*arguments, keywords.pop("target"))
@@ -625,7 +625,7 @@ class RaggedHandlers(Handlers):
         ends = self._native(lambda: steps.cumsum(0))
         self._native(lambda: recorder.program.take((ends[-1] == owner.shape[0]) & (steps >= 0).all()))
         number = self._number_of(ends)
-        return recorder.made(tuple([self._part(owner, number, ends, steps, k) for k in range(len(sizes))]))
+        return recorder.mark_created(tuple([self._part(owner, number, ends, steps, k) for k in range(len(sizes))]))
 
     def _part(self, owner: Tensor, number: Any, ends: Tensor, steps: Tensor, k: int) -> Tensor:
         end = self._native(lambda: ends[k])
@@ -643,7 +643,7 @@ class RaggedHandlers(Handlers):
         rows.view = lambda: owner[plain_key]
         return made
 
-    def asked_size(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
+    def asked_size(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """`size(dim)` and `numel()`."""
         if keywords or len(arguments) != (2 if function.__name__ == "size" else 1):
             return ABSENT
@@ -653,7 +653,7 @@ class RaggedHandlers(Handlers):
         has_symbols = self.recorder.program.symbolic_shape(like.values) is not None
         return ABSENT if has_symbols else self.recorder.operators.binary("*", self._count(like), others)
 
-    def reshaped(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: Rows) -> Any:
+    def reshaped(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """`squeeze(dim)` and `unsqueeze(dim)`."""
         dim = keywords.get("dim", arguments[1] if len(arguments) == 2 else None)
         rank = like.values._array.ndim + (function.__name__ == "unsqueeze")
@@ -674,7 +674,7 @@ class RaggedHandlers(Handlers):
             return self._own_number(object())
         known = self._by_value.get(value)
         if known is None:
-            node = program.maker(value)
+            node = program.producer(value)
             if node is None or node.op.kind is Kind.RANDOM or node.op.effect is Effect.IN_PLACE:
                 known = self._own_number(value)
             else:

@@ -32,6 +32,7 @@ import numpy as np
 
 from tracejit.capture import reasons
 from tracejit.capture.branches import Branches
+from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import RAISED, Performed, does_as_python, note_raised
 from tracejit.capture.handlers.array_stores import ArrayStoreHandlers
 from tracejit.capture.handlers.attributes import AttributeHandlers
@@ -43,29 +44,27 @@ from tracejit.capture.handlers.container_methods import ContainerMethodHandlers
 from tracejit.capture.handlers.containers import ContainerHandlers
 from tracejit.capture.handlers.contents import ContentHandlers
 from tracejit.capture.handlers.effects import EffectHandlers
-from tracejit.capture.handlers.escapes import released
+from tracejit.capture.handlers.environment_reads import EnvironmentReadHandlers
+from tracejit.capture.handlers.escapes import without_stand_ins
+from tracejit.capture.handlers.extracted_numbers import ExtractedNumberHandlers
 from tracejit.capture.handlers.generators import GeneratorHandlers
 from tracejit.capture.handlers.identities import IdentityHandlers
 from tracejit.capture.handlers.in_program import InProgramHandlers
 from tracejit.capture.handlers.iteration import IterationHandlers
-from tracejit.capture.handlers.late import Program
-from tracejit.capture.handlers.leaving import LeavingHandlers
 from tracejit.capture.handlers.locking import LockHandlers
 from tracejit.capture.handlers.number_calls import NumberCallHandlers
 from tracejit.capture.handlers.operators import OperatorHandlers
 from tracejit.capture.handlers.origins import CONTAINER_TYPES, Origins
 from tracejit.capture.handlers.outside_calls import OutsideCallHandlers
+from tracejit.capture.handlers.post_program import RecordingProtocol
 from tracejit.capture.handlers.printing import PrintingHandlers
 from tracejit.capture.handlers.ragged import RaggedHandlers
-from tracejit.capture.handlers.readings import ReadingHandlers
 from tracejit.capture.handlers.sequences import SequenceHandlers
 from tracejit.capture.handlers.sizes import SizeHandlers
 from tracejit.capture.handlers.standard_calls import StandardCallHandlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, stored
 from tracejit.capture.handlers.texts import TextHandlers
 from tracejit.capture.handlers.type_calls import TypeCallHandlers
-from tracejit.capture.joining import take_apart
-from tracejit.capture.places import user_line
 from tracejit.capture.policies import (
     C_CALLABLES,
     IDENTITY_TYPES,
@@ -79,6 +78,7 @@ from tracejit.capture.reasons import Reason
 from tracejit.capture.recording.entry import MISS
 from tracejit.capture.recording.facts import Facts, shown
 from tracejit.capture.recording.journal import Topic
+from tracejit.capture.stacked_items import unstack
 from tracejit.core.dtypes import default_dtype
 from tracejit.core.interpreter import state
 from tracejit.replay.ir import Constant, Define, Expr, Miss, Name, Not, Statement, Unary
@@ -95,7 +95,7 @@ _BITS = 2048
 class Recorder(Origins):
     """Values from outside, guards, and the state shared by all handlers."""
 
-    program: Program
+    program: RecordingProtocol
     """The interpreter of the recording: it sets itself here."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Recorder(Origins):
         self._variables = 0
         self.sizes = SizeHandlers(self)
         self.in_program = InProgramHandlers(self)
-        self.leaving = LeavingHandlers(self)
+        self.extracted_numbers = ExtractedNumberHandlers(self)
         self.texts = TextHandlers(self)
         self.identities = IdentityHandlers(self)
         self.arrays = ArrayStoreHandlers(self)
@@ -164,7 +164,7 @@ class Recorder(Origins):
         self.iteration = IterationHandlers(self)
         self.standard_calls = StandardCallHandlers(self)
         self.printing = PrintingHandlers(self)
-        self.readings = ReadingHandlers(self)
+        self.environment_reads = EnvironmentReadHandlers(self)
         self.outside_calls = OutsideCallHandlers(self)
         self.locking = LockHandlers(self)
         self.generators = GeneratorHandlers(self)
@@ -182,8 +182,8 @@ class Recorder(Origins):
             self.stopped = True
             self.sizes.end()
             self.reason = reasons.make(code, detail, user_line())
-            self.ragged.settle()
-            self.settle_made()
+            self.ragged.end()
+            self.release_stand_ins()
 
     def branch(self, outcome: Any, is_fixed: bool = False) -> None:
         """A value decides what the program does next; this ends the recording of a loop whose steps go different ways, once it is long.
@@ -192,30 +192,30 @@ class Recorder(Origins):
         if hindrance:
             self.stop("branching_loop", hindrance)
 
-    def settle_made(self, *others: Any) -> None:
+    def release_stand_ins(self, *others: Any) -> None:
         """From now on what this run made, and what `others` lead to, is for anybody."""
-        for value in self.made_here.values():
+        for value in self.created.values():
             if type(value) is list:
-                take_apart(value)
-        self.released([*self.made_here.values(), *others])
+                unstack(value)
+        self.without_stand_ins([*self.created.values(), *others])
 
-    def released(self, result: Any, refused: Callable[[Any], None] | None = None) -> Any:
+    def without_stand_ins(self, result: Any, refused: Callable[[Any], None] | None = None) -> Any:
         """What the call gives for `result`, once it is over: it leads to plain values, as do functions that this run has made.
-        refused: as for escapes.released()."""
-        return released([result, *[function() for function in self._functions]], self.is_outside, refused)[0]
+        refused: as for escapes.without_stand_ins()."""
+        return without_stand_ins([result, *[function() for function in self._functions]], self.is_outside, refused)[0]
 
-    def let_go(self) -> None:
+    def release_created(self) -> None:
         """The call has returned: what it made goes, unless the result or an effect has it.  Code that runs when it goes stops the
         recording, since it would have run earlier: a generator that was not used up, in a local list."""
-        self._functions = [weakref.ref(value) for value in self.made_here.values() if type(value) is FunctionType]
+        self._functions = [weakref.ref(value) for value in self.created.values() if type(value) is FunctionType]
         self.closing = True
         self.calls.release()
-        self.made_here = dict.fromkeys(self.made_here)
+        self.created = dict.fromkeys(self.created)
         self.closing = False
 
     def release(self) -> None:
         """Nothing is recorded any more: whatever the recording kept alive may go, in its time."""
-        self.made_here = dict.fromkeys(self.made_here)
+        self.created = dict.fromkeys(self.created)
         self.calls.release()
         self.effects.release()
         self.journal.release()
@@ -229,7 +229,14 @@ class Recorder(Origins):
     # -- who handles what
     def standard_call(self, function: Any) -> Handler | None:
         """The handler of a function of the standard library, to be called with the function and its arguments; None for others."""
-        for handlers in (self.locking, self.standard_calls, self.classes, self.printing, self.readings, self.outside_calls):
+        for handlers in (
+            self.locking,
+            self.standard_calls,
+            self.classes,
+            self.printing,
+            self.environment_reads,
+            self.outside_calls,
+        ):
             handler = handlers.standard_call(function)
             if handler is not None:
                 return handler
@@ -242,8 +249,8 @@ class Recorder(Origins):
 
     @does_as_python
     def perform(self, action: Callable[[], Any], is_calm: bool = False) -> Any:
-        """What `action` gives, which does something of the program's: it is noted, or that it has raised.  is_calm: it may be done again,
-        if it is a part of something else."""
+        """What `action` gives, which does something of the program's: it is noted, or that it has raised.  is_pure_array_function: it may
+        be done again, if it is a part of something else."""
         try:
             result = action()
         except Exception as error:
@@ -283,7 +290,7 @@ class Recorder(Origins):
         """Whether it is a definition that this run has made, which leads to what is in the variables around it: each call has another."""
         if type(value) in C_CALLABLES:
             value = getattr(value, "__self__", None)
-        return id(value) in self.made_here and is_a(value, (type, FunctionType, property, staticmethod, classmethod))
+        return id(value) in self.created and is_a(value, (type, FunctionType, property, staticmethod, classmethod))
 
     def variable(self) -> Name:
         """A new one, which somebody defines."""
@@ -335,7 +342,7 @@ class Recorder(Origins):
 
     def guard_outcome(self, condition: Expr, outcome: bool) -> None:
         self.sequences.note_guard(condition)
-        if self.sizes.decides(condition, outcome):
+        if self.sizes.is_size_relation(condition, outcome):
             return
         if self.first_time("guard", missing := Not(condition) if outcome else condition):
             self.prologue.append(Miss(missing))
@@ -344,9 +351,9 @@ class Recorder(Origins):
 
     def guard_number(self, number: SymbolicNumber) -> None:
         if number._late is not None:
-            self.leaving.guard_late(number)
+            self.extracted_numbers.guard_post_program(number)
             return
-        if self.sizes.settles(number):
+        if self.sizes.concretises(number):
             return
         value = number._value
         self.asked_for.add(number._name)
@@ -426,7 +433,7 @@ class Recorder(Origins):
             if known != expression:
                 self.miss_if(expression.is_not(known))
             return value if symbolic else self._looked_through(value)
-        if self.is_made(value):  # a place was written to in a way that nobody noticed
+        if self.is_created(value):  # a place was written to in a way that nobody noticed
             self.stop("read_after_change", str(expression))
             return value
         self.keep.append(value)
@@ -533,7 +540,7 @@ class Recorder(Origins):
     def inspect(self, tensor: Any) -> None:
         """Python may have looked at the metadata of `tensor`."""
         self.program.demand(tensor)
-        self.ragged.see(tensor)
+        self.ragged.guard_size(tensor)
         source = self.tensors.get(id(tensor))
         if source is not None and not source.inspected:
             source.inspected = True

@@ -1,5 +1,5 @@
 """Lists and deques from outside whose content the run does not know: their lengths are numbers from outside, items are read at fixed places
-from an end, and what the run puts at an end or takes from there is kept apart (ends.py).
+from an end, and what the run puts at an end or takes from there is kept apart (sequence_ends.py).
 
 Where something depends on how long such a list is (an item that may be an old or a new one), its whole content is guarded, and it is a list
 like any other (contents.py).  One that grows with each call is not, since no call would be like the one before: the recording stops.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import get_past, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
-from tracejit.capture.handlers.ends import Ends, fixed_places
+from tracejit.capture.handlers.sequence_ends import SequenceEnds, fixed_places
 from tracejit.capture.handlers.symbols import plain, stored
 from tracejit.capture.policies import builtin_base, is_a
 from tracejit.replay.ir import Compare, Expr, Name, Not
@@ -37,7 +37,7 @@ class SequenceHandlers(Handlers):
         journal = recorder.journal
         self._lengths: dict[Name, int] = journal.dictionary()  # variables of lengths, and the ids of what has them
 
-    def open_ends(self, owner: Any, items: bool = True) -> Ends | None:
+    def open_ends(self, owner: Any, items: bool = True) -> SequenceEnds | None:
         """What is known of a list or deque from outside whose content is not guarded; None for anything else.  A deque that has pushed out
         items is guarded now.  items: these are looked at, not only their number."""
         recorder = self.recorder
@@ -59,15 +59,17 @@ class SequenceHandlers(Handlers):
                 recorder.contents.read_elements(owner)
                 return None
             if ends.front or ends.back:
-                self._at_most(owner, ends.most - ends.added)
+                self._at_most(owner, ends.most - ends.growth)
         return ends
 
-    def ends_of(self, owner: Any) -> Ends:
+    def ends_of(self, owner: Any) -> SequenceEnds:
         recorder = self.recorder
         ends = recorder.contents.ends.get(id(owner))
         if ends is None:
             length = builtin_base(type(owner)).__len__(owner)
-            ends = recorder.contents.ends[id(owner)] = Ends(length, owner.maxlen if is_a(owner, collections.deque) else None)
+            ends = recorder.contents.ends[id(owner)] = SequenceEnds(
+                length, owner.maxlen if is_a(owner, collections.deque) else None
+            )
             recorder.keep.append(owner)
         return ends
 
@@ -90,7 +92,7 @@ class SequenceHandlers(Handlers):
             ends = self.open_ends(owner, items=False)
             if ends is None:
                 return base.__len__(owner)
-            before, now = ends.length, ends.length + ends.added
+            before, now = ends.length, ends.length + ends.growth
         else:
             now = base.__len__(owner)
             before = now - self._grown_by(owner)
@@ -138,9 +140,9 @@ class SequenceHandlers(Handlers):
         ends = self.open_ends(owner)
         if ends is None:
             return ABSENT
-        length = ends.length + ends.added
+        length = ends.length + ends.growth
         if not -length <= key < length:
-            self._at_most(owner, (key if key >= 0 else -key - 1) - ends.added)
+            self._at_most(owner, (key if key >= 0 else -key - 1) - ends.growth)
             return builtin_base(type(owner)).__getitem__(owner, key)  # it raises what is to be raised
         if key < 0:
             if -key <= len(ends.back):
@@ -150,8 +152,8 @@ class SequenceHandlers(Handlers):
             return ends.front[key]
         return self._old_from_start(owner, ends, key - len(ends.front) + ends.first)
 
-    def _old_from_end(self, owner: Any, ends: Ends, place: int) -> Any:
-        if place > ends.length - ends.first or not self._is_apart(owner, ends, (), (place,)):
+    def _old_from_end(self, owner: Any, ends: SequenceEnds, place: int) -> Any:
+        if place > ends.length - ends.first or not self._is_disjoint(owner, ends, (), (place,)):
             return ABSENT
         if ends.first or place in ends.changed:  # else the guard that reads it misses where there is none
             self.at_least(owner, ends.first + place)
@@ -160,9 +162,9 @@ class SequenceHandlers(Handlers):
         value = get_past(self.recorder.effects.originals.get(id(owner), owner), -place)
         return self._old(owner, value, -place)
 
-    def _old_from_start(self, owner: Any, ends: Ends, place: int) -> Any:
+    def _old_from_start(self, owner: Any, ends: SequenceEnds, place: int) -> Any:
         recorder = self.recorder
-        if place >= ends.length - ends.last or not self._is_apart(owner, ends, (place,), ()):
+        if place >= ends.length - ends.last or not self._is_disjoint(owner, ends, (place,), ()):
             return ABSENT
         if ends.last:
             self.at_least(owner, place + ends.last + 1)
@@ -181,7 +183,7 @@ class SequenceHandlers(Handlers):
         expression = item_of(type(owner), recorder.sources[id(owner)], place)
         return recorder.read(value, expression, called=recorder.facts.item(owner, place), symbolic=True, truths=True)
 
-    def _is_apart(self, owner: Any, ends: Ends, from_start: tuple[int, ...], from_end: tuple[int, ...]) -> bool:
+    def _is_disjoint(self, owner: Any, ends: SequenceEnds, from_start: tuple[int, ...], from_end: tuple[int, ...]) -> bool:
         """Whether places of the original that are counted from one end are others than those that were written to from the other end:
         guarded if so."""
         written = [key for container, key in self.recorder.effects.written if container == id(owner) and type(key) is int]
@@ -198,29 +200,29 @@ class SequenceHandlers(Handlers):
         """owner[key] = value at a place that is fixed from an end; False where the content has to be known first."""
         recorder = self.recorder
         ends = self.open_ends(owner)
-        if ends is None or not -ends.length - ends.added <= key < ends.length + ends.added:
+        if ends is None or not -ends.length - ends.growth <= key < ends.length + ends.growth:
             return False
         if key < 0:
             place = -key - len(ends.back) + ends.last
             if -key <= len(ends.back):
                 ends.back[key] = value
-            elif place > ends.length - ends.first or not self._is_apart(owner, ends, (), (place,)):
+            elif place > ends.length - ends.first or not self._is_disjoint(owner, ends, (), (place,)):
                 return False
             else:
                 self.at_least(owner, ends.first + place)
                 ends.changed[place] = value
         elif key < len(ends.front):
             ends.front[key] = value
-        elif ends.moved or key >= ends.length - ends.last or not self._is_apart(owner, ends, (key,), ()):
+        elif ends.moved or key >= ends.length - ends.last or not self._is_disjoint(owner, ends, (key,), ()):
             return False
         else:
             self.at_least(owner, key + ends.last + 1)
-            recorder.effects.dropping(get_past(owner, key))
+            recorder.effects.check_dropped(get_past(owner, key))
             builtin_base(type(owner)).__setitem__(owner, key, stored(value))
             recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
             return True
         recorder.effects.note_change(owner)
-        recorder.effects.dropping(get_past(owner, key))
+        recorder.effects.check_dropped(get_past(owner, key))
         builtin_base(type(owner)).__setitem__(owner, key, stored(value))
         recorder.effects.note_method(MethodCall(owner, "__setitem__", (key, value)))
         return True
@@ -230,11 +232,11 @@ class SequenceHandlers(Handlers):
         ends = self.open_ends(owner)
         if ends is None or not is_a(owner, list) or not {type(p) for p in (key.start, key.stop, key.step)} <= {int, type(None)}:
             return ABSENT
-        length = ends.length + ends.added
+        length = ends.length + ends.growth
         found = fixed_places(key, length)
         if found is not None:
             least, places = found
-            self.at_least(owner, least - ends.added)
+            self.at_least(owner, least - ends.growth)
         elif fixed_places(key, 1 << 62) is not None:  # it is too short: from some length on it will not be
             self.recorder.miss_if(self._length_before(owner).differs(ends.length))
             places = [place - length for place in range(*key.indices(length))]
@@ -244,7 +246,7 @@ class SequenceHandlers(Handlers):
         return ABSENT if any(item is ABSENT for item in items) else items
 
     # -- changes
-    def takes(self, owner: Any, values: Any) -> bool:
+    def stores_as_it_is(self, owner: Any, values: Any) -> bool:
         """Whether what is put into a list, deque or array is there as it is: others arrays convert, or refuse."""
         if not is_a(owner, array.array):
             return True
@@ -259,10 +261,10 @@ class SequenceHandlers(Handlers):
             return {0: True, -1: False}.get(arguments[0]) if type(arguments[0]) is int else None
         return ENDS.get(name)
 
-    def takes_from_end(self, owner: Any, left: bool) -> Any:
+    def item_to_pop(self, owner: Any, left: bool) -> Any:
         """The item that is about to be taken from an end; ABSENT where the content has to be known first."""
         ends = self.open_ends(owner)
-        if ends is None or ends.length + ends.added == 0 or (left and self.is_written(owner)):
+        if ends is None or ends.length + ends.growth == 0 or (left and self.is_written(owner)):
             return ABSENT
         if not ends.takes_old(left):
             return (ends.front if left else ends.back)[0 if left else -1]

@@ -14,10 +14,10 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import guarded_question
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
-from tracejit.capture.places import user_line
 from tracejit.capture.recording.journal import Topic
 from tracejit.core.shapes import element_strides, fills_memory
 from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymInt, python_type, shape_of, strides_of, without_symbols
@@ -144,7 +144,7 @@ class SizeHandlers(Handlers):
                 int(size)
 
     # -- to the program
-    def admitted(self, value: Any) -> Any:
+    def from_library(self, value: Any) -> Any:
         """What the library has answered, as the program gets it."""
         if not self.are_noted:
             return without_symbols(value)
@@ -154,17 +154,17 @@ class SizeHandlers(Handlers):
         if kind is Size:
             if SYMBOLIC.isdisjoint(map(type, value)):
                 return value
-            made = self.recorder.made(tuple.__new__(Size, map(without_symbols, value)))
+            made = self.recorder.mark_created(tuple.__new__(Size, map(without_symbols, value)))
             for k, size in enumerate(value):
                 if type(size) in SYMBOLIC:
                     self.recorder.effects.remember((id(made), k), self._number(size))
             return made
         if kind is tuple:
-            parts = tuple(map(self.admitted, value))
-            return value if all(a is b for a, b in zip(parts, value, strict=True)) else self.recorder.made(parts)
+            parts = tuple(map(self.from_library, value))
+            return value if all(a is b for a, b in zip(parts, value, strict=True)) else self.recorder.mark_created(parts)
         if kind is list:
             for k, part in enumerate(value):
-                if (other := self.admitted(part)) is not part:
+                if (other := self.from_library(part)) is not part:
                     value[k] = other
         return value
 
@@ -219,14 +219,14 @@ class SizeHandlers(Handlers):
         if kind is Size and id(value) in self.recorder.effects.numbered:
             stored = self.recorder.effects.stored
             sizes = [self.for_library(stored.get((id(value), k), v)) for k, v in enumerate(value)]
-            return self.recorder.made(tuple.__new__(Size, sizes))
+            return self.recorder.mark_created(tuple.__new__(Size, sizes))
         if kind is slice:
             parts = (value.start, value.stop, value.step)
             found = tuple(map(self.for_library, parts))
             return value if _same(found, parts) else slice(*found)
         if kind in (tuple, list) and not self.recorder.is_outside(value):
             found = tuple(map(self.for_library, value))
-            return value if _same(found, value) else self.recorder.made(kind(found))
+            return value if _same(found, value) else self.recorder.mark_created(kind(found))
         return value
 
     # -- what the program computes
@@ -264,7 +264,7 @@ class SizeHandlers(Handlers):
         if name in ("max", "min") and not all(python_type(x) is int for x in operands):
             return None  # an int or a float, whichever it is
         assert self.env is not None
-        return self.admitted(self.env.compute(name, *operands))
+        return self.from_library(self.env.compute(name, *operands))
 
     def _known(self, expression: Expr) -> Any:
         if type(expression) is Constant:
@@ -275,7 +275,7 @@ class SizeHandlers(Handlers):
         """A variable of the prologue stands for a number of sizes."""
         self._symbols[variable] = symbol
 
-    def decides(self, condition: Expr, outcome: bool) -> bool:
+    def is_size_relation(self, condition: Expr, outcome: bool) -> bool:
         """Whether a guard that `condition` has this outcome is one on sizes alone; then it is a relation of the environment."""
         if not self._symbols or not self.are_noted:
             return False
@@ -305,7 +305,7 @@ class SizeHandlers(Handlers):
             self.recorder.contents.read_content(shape)
         return tuple(left) == tuple(right)
 
-    def settles(self, number: SymbolicNumber) -> bool:
+    def concretises(self, number: SymbolicNumber) -> bool:
         """Whether a number whose value is asked for is computed of sizes alone; then the environment holds it."""
         symbol = self.symbol(number)
         if symbol is None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from tracejit.capture.handlers.base import ABSENT, Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
-from tracejit.capture.handlers.late import is_late
+from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, plain, stored
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.policies import PRIMITIVE_TYPES, has_plain_state, instance_dictionary, is_a
@@ -91,19 +91,19 @@ class StandardCallHandlers(Handlers):
         options: dict[str, Any] = {}
         if make is not type(getter):  # a partial methodcaller, because of keywords
             options, given = make.keywords, (*make.args, *given)
-        if not all(recorder.explains(part) for part in (*given, *options.values())):
+        if not all(recorder.knows_origin(part) for part in (*given, *options.values())):
             recorder.stop("unknown_origin", f"what a {type(getter).__name__} holds")
         (owner,) = arguments
         if is_a(getter, operator.methodcaller):
             name, *rest = given
             return recorder.calls.call(recorder.attributes.get_attribute(owner, name), tuple(rest), options)
         read = self._dotted_attribute if is_a(getter, operator.attrgetter) else recorder.containers.get_item
-        values = tuple([recorder.admitted(read(owner, part)) for part in given])
-        return values[0] if len(values) == 1 else recorder.made(values)
+        values = tuple([recorder.require_known(read(owner, part)) for part in given])
+        return values[0] if len(values) == 1 else recorder.mark_created(values)
 
     def _dotted_attribute(self, owner: Any, names: str) -> Any:
         for name in names.split("."):
-            owner = self.recorder.admitted(self.recorder.attributes.get_attribute(owner, name))
+            owner = self.recorder.require_known(self.recorder.attributes.get_attribute(owner, name))
         return owner
 
     def _in_order(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -114,8 +114,8 @@ class StandardCallHandlers(Handlers):
         if function in _HEAPING and not keywords and self._is_open_heap(function, arguments):
             return self._heaped(function, *arguments)
         arguments, keywords = (
-            tuple(map(recorder.contents.settled, arguments)),
-            {k: recorder.contents.settled(v) for k, v in keywords.items()},
+            tuple(map(recorder.contents.concrete_contents, arguments)),
+            {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
         )
         for value in (*arguments, *keywords.values()):
             recorder.contents.read_content(value, deep=True)
@@ -127,8 +127,8 @@ class StandardCallHandlers(Handlers):
         result = recorder.containers.native(lambda: function(*arguments, **keywords))
         after = list(list.__iter__(owner))
         if recorder.is_outside(owner) and (len(before) != len(after) or any(map(operator.is_not, before, after))):
-            recorder.containers.change(owner, "__setitem__", slice(None), recorder.made(after))
-        return recorder.admitted(result)
+            recorder.containers.change(owner, "__setitem__", slice(None), recorder.mark_created(after))
+        return recorder.require_known(result)
 
     def _is_open_heap(self, function: Any, arguments: tuple[Any, ...]) -> bool:
         """Whether it is a heap from outside, of numbers or tuples of numbers, that gets some which leave the program, and of which nobody
@@ -143,7 +143,9 @@ class StandardCallHandlers(Handlers):
             or not (items or id(owner) in recorder.contents.reordered)
         ):
             return False
-        if items and not any(map(is_late, (part for item in items for part in (item if type(item) is tuple else (item,))))):
+        if items and not any(
+            map(is_post_program, (part for item in items for part in (item if type(item) is tuple else (item,))))
+        ):
             return False
         return heap_kind([*map(stored, items), *list.__iter__(owner)]) in (int, tuple)
 
@@ -156,15 +158,17 @@ class StandardCallHandlers(Handlers):
         ends = recorder.sequences.ends_of(owner)
         recorder.effects.note_change(owner)
         if not items:
-            recorder.sequences.at_least(owner, 1 - ends.added)
+            recorder.sequences.at_least(owner, 1 - ends.growth)
         recorder.contents.reordered.add(id(owner))
         answer = function(owner, *map(stored, items))
-        stands = None if items else recorder.leaving.answered(answer, "impure_call", f"{function.__name__}()")
+        stands = (
+            None if items else recorder.extracted_numbers.stand_in_for_result(answer, "impure_call", f"{function.__name__}()")
+        )
         recorder.effects.note_hit(FunctionCall(function, (owner, *items), {}, answer=stands))
         if items:
-            ends.put("append", list(items))
+            ends.push("append", list(items))
             return answer
-        ends.take(left=False)
+        ends.pop(left=False)
         return stands
 
     def _bisected(self, function: Any, values: Any, number: Any) -> int:
@@ -199,8 +203,8 @@ class StandardCallHandlers(Handlers):
         """re.sub, re.match ...: the expressions that `re` remembers are no state of the program."""
         recorder = self.recorder
         arguments, keywords = (
-            tuple(map(recorder.contents.settled, arguments)),
-            {k: recorder.contents.settled(v) for k, v in keywords.items()},
+            tuple(map(recorder.contents.concrete_contents, arguments)),
+            {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
         )
         if len(arguments) > _EXPRESSIONS[function]:
             recorder.stop("impure_call", f"a warning of {function.__name__}()")
@@ -208,7 +212,7 @@ class StandardCallHandlers(Handlers):
             recorder.contents.read_content(value, deep=True)
         arguments = tuple(map(recorder.calls.guarded_callback, arguments))  # the replacement may be a function
         keywords = {k: recorder.calls.guarded_callback(v) for k, v in keywords.items()}
-        return recorder.made(recorder.containers.native(lambda: function(*arguments, **keywords)))
+        return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords)))
 
     def _substituted(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """re.sub: of a text that each call computes it makes another one."""
@@ -268,14 +272,14 @@ class StandardCallHandlers(Handlers):
 
     def _property_with_function(self, name: str, owner: property, function: Any) -> Any:
         """property.setter and the like: the same property with another function."""
-        return self.recorder.made(getattr(owner, name)(function))
+        return self.recorder.mark_created(getattr(owner, name)(function))
 
     def _reduced(self, owner: Any, _: Any) -> Any:
         """object.__reduce_ex__: the class, and what is in the instance's dictionary."""
         recorder = self.recorder
         state = recorder.attributes.get_attribute(owner, "__dict__")
-        made_by = recorder.fixed(copyreg.__newobj__)  # type: ignore[attr-defined]
-        return recorder.made((made_by, (type(owner),), state if recorder.operators.truth(state) else None, None, None))
+        made_by = recorder.mark_fixed(copyreg.__newobj__)  # type: ignore[attr-defined]
+        return recorder.mark_created((made_by, (type(owner),), state if recorder.operators.truth(state) else None, None, None))
 
     def _reduced_container(self, owner: Any, _: Any) -> Any:
         """__reduce_ex__ of a container of `collections`: its class, what that is called with, its attributes, and what is in it."""
@@ -283,7 +287,7 @@ class StandardCallHandlers(Handlers):
         given: tuple[Any, ...] = ()
         if cls is collections.deque:
             limit = recorder.attributes.get_attribute(owner, "maxlen")
-            given = () if limit is None else (recorder.made(()), limit)
+            given = () if limit is None else (recorder.mark_created(()), limit)
         elif cls is collections.defaultdict:
             factory = recorder.attributes.get_attribute(owner, "default_factory")
             given = () if factory is None else (factory,)
@@ -292,7 +296,7 @@ class StandardCallHandlers(Handlers):
         items = recorder.calls.call(recorder.attributes.get_attribute(owner, "items"), (), {}) if is_a(owner, dict) else owner
         contents = recorder.iteration.iterator(items)
         parts = (None, contents) if is_a(owner, dict) else (contents, None)
-        return recorder.made((cls, recorder.made(given), kept, *parts))
+        return recorder.mark_created((cls, recorder.mark_created(given), kept, *parts))
 
     def _reduces_as_usual(self, owner: Any) -> bool:
         """Whether object's way to take an instance apart is all there is to know of it."""
@@ -330,5 +334,5 @@ _HANDLERS: dict[Any, Callable[..., Any]] = {
     re.sub: StandardCallHandlers._substituted,
     **dict.fromkeys((os.path.join, os.path.basename, os.path.dirname), StandardCallHandlers._path),
     itertools.chain.from_iterable: StandardCallHandlers._from_iterable,
-    **dict.fromkeys(_CLOCKS, lambda self, *call: self.recorder.leaving.read_clock(*call)),
+    **dict.fromkeys(_CLOCKS, lambda self, *call: self.recorder.extracted_numbers.read_clock(*call)),
 }

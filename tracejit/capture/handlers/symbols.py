@@ -35,9 +35,9 @@ __all__ = [
     "concrete",
     "holds_numbers",
     "is_symbolic",
-    "is_truth",
+    "is_symbolic_bool",
     "plain",
-    "standing_for",
+    "stand_in_iterator",
     "stored",
 ]  # fmt: skip
 
@@ -65,7 +65,7 @@ def is_symbolic(value: object) -> bool:
     return type(value) is SymbolicNumber
 
 
-def is_truth(value: object) -> bool:
+def is_symbolic_bool(value: object) -> bool:
     """Whether `value` is a symbolic truth value of the prologue: to be asked, compared, computed with and made a tensor of, as it is."""
     return type(value) is SymbolicNumber and value._late is None and type(value._value) is bool
 
@@ -86,7 +86,7 @@ def plain(value: Any) -> Any:
     return int(value) if type(value) is ObjectIdentity else value
 
 
-def standing_for(original: Iterator[Any], steps: Iterator[Any]) -> Iterator[Any]:
+def stand_in_iterator(original: Iterator[Any], steps: Iterator[Any]) -> Iterator[Any]:
     """`steps`, a generator that goes through `original`, and gives what the recording has for its elements.  Who outlives the call, or a
     recording that has stopped, has `original` instead."""
     _ORIGINALS[steps] = plain(original)
@@ -105,7 +105,7 @@ def stored(value: Any) -> Any:
     return plain(value)
 
 
-def bare(value: Any, kept: Callable[[Any], bool] = lambda value: False, around: tuple[Any, ...] = ()) -> Any:
+def unguarded_copy(value: Any, kept: Callable[[Any], bool] = lambda value: False, around: tuple[Any, ...] = ()) -> Any:
     """`value` as C code gets it now, without a guard: containers and slices that hold stand-ins are copied without them.
     kept: of which it is known that they have none.  around: the containers that it is in, which stay as they are inside themselves."""
     cls = type(value)
@@ -115,7 +115,7 @@ def bare(value: Any, kept: Callable[[Any], bool] = lambda value: False, around: 
         return value
     around = (*around, value)
     parts = [(value.start, value.stop, value.step)] if cls is slice else value.items() if cls is dict else [value]
-    new = [tuple([bare(part, kept, around) for part in group]) for group in parts]
+    new = [tuple([unguarded_copy(part, kept, around) for part in group]) for group in parts]
     if all(a is b for one, other in zip(new, parts, strict=True) for a, b in zip(one, other, strict=True)):
         return value
     return slice(*new[0]) if cls is slice else dict(new) if cls is dict else cls(new[0])
@@ -132,21 +132,21 @@ def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
     compute = ARITHMETIC[symbol]
 
     def method(self: SymbolicNumber, other: Any) -> Any:
-        other = self._recorder.sizes.admitted(other) if type(other) in SYMBOLIC else other
+        other = self._recorder.sizes.from_library(other) if type(other) in SYMBOLIC else other
         if type(other) is not SymbolicNumber and type(other) not in (int, float, bool):
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)
         try:
             result = compute(plain(left), plain(right))
         except (ArithmeticError, ValueError) as error:  # the program may catch it: the numbers have decided where it goes on
-            if self._recorder.stopped or not self._recorder.leaving.raises_again(symbol, (left, right), error):
+            if self._recorder.stopped or not self._recorder.extracted_numbers.raises_again(symbol, (left, right), error):
                 concrete(left), concrete(right)
             raise
         recorder = self._recorder
         if recorder.stopped:
             return result
         if _is_late(left) or _is_late(right):
-            return recorder.leaving.late_binary(symbol, left, right, result)
+            return recorder.extracted_numbers.post_program_binary(symbol, left, right, result)
         if type(result) not in (int, float) or result != result:
             left, right = concrete(left), concrete(right)
             return result
@@ -162,7 +162,7 @@ def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
     compute = COMPARISONS[symbol]
 
     def method(self: SymbolicNumber, other: Any) -> Any:
-        other = self._recorder.sizes.admitted(other) if type(other) in SYMBOLIC else other
+        other = self._recorder.sizes.from_library(other) if type(other) in SYMBOLIC else other
         if type(other) is not SymbolicNumber and type(other) not in (int, float, bool):
             return NotImplemented
         result = compute(self._value, plain(other))
@@ -170,7 +170,7 @@ def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
         if recorder.stopped:
             return result
         if _is_late(self) or _is_late(other):
-            return recorder.leaving.late_comparison(symbol, self, other, result)
+            return recorder.extracted_numbers.post_program_comparison(symbol, self, other, result)
         recorder.guard_outcome(Compare(symbol, self._name, _expression(recorder, other)), result)
         return result
 
@@ -184,7 +184,7 @@ def _unary(symbol: str, compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if self._recorder.stopped:
             return result
         if self._late is not None:
-            late = self._recorder.leaving.late_function(compute, (self,), result)
+            late = self._recorder.extracted_numbers.post_program_function(compute, (self,), result)
             if late is None:
                 concrete(self)
             return result if late is None else late
@@ -222,7 +222,8 @@ def _expression(recorder: Recorder, value: Any) -> Expr:
 
 class SymbolicNumber(RecordedNumber):
     """A number that later calls compute again.  `_name` is the entry's variable, `_value` the number of this run.  `_late`: how it is
-    computed after the program (leaving.py), None for one that the prologue computes.  One that is late may be a text (texts.py)."""
+    computed after the program (extracted_numbers.py), None for one that the prologue computes.  One that is late may be a text
+    (texts.py)."""
 
     __slots__ = ("_late", "_name", "_recorder", "_value")
 
@@ -275,7 +276,7 @@ class SymbolicNumber(RecordedNumber):
     def __bool__(self) -> bool:
         result = bool(self._value)
         if self._late is not None and not self._recorder.stopped:
-            self._recorder.leaving.late_outcome("!=", self, 0, result)
+            self._recorder.extracted_numbers.guard_comparison("!=", self, 0, result)
         elif not self._recorder.stopped:
             self._recorder.guard_outcome(self._name, result)
         return result

@@ -1,7 +1,7 @@
 """Texts of numbers that the program, or the prologue, computes: f-strings, `%`, `str.format`, `join`.
 
-Such a text is computed again by each call, after the program, like the numbers in it (leaving.py), and like those it is no guard where it
-is returned, stored, printed or made part of another text.  Whatever else asks for it guards the numbers.
+Such a text is computed again by each call, after the program, like the numbers in it (extracted_numbers.py), and like those it is no guard
+where it is returned, stored, printed or made part of another text.  Whatever else asks for it guards the numbers.
 
 Invariant: what is computed after the program cannot raise.  A format that may, for some values of its types, is applied at once.
 """
@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.handlers.base import Handlers
-from tracejit.capture.handlers.late import Late, is_answer, is_late
+from tracejit.capture.handlers.post_program import PostProgramValue, is_deferred_call_result, is_post_program
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, plain
 from tracejit.capture.policies import is_a, is_user_instance
-from tracejit.replay.ir import Constant, Expr, Section, tuple_of
+from tracejit.replay.ir import Constant, Expr, SliceKey, tuple_of
 from tracejit.tensor import Tensor
 
 __all__ = ["OPEN_METHODS", "TextHandlers", "as_text", "is_open"]
@@ -63,10 +63,10 @@ class TextHandlers(Handlers):
             return self.recorder.number_expression(value)
         return Constant(value) if type(value) in _PLAIN else self.recorder.constant(value)
 
-    def _late_text(self, expression: Expr, parts: tuple[Any, ...], value: str) -> Any:
-        return self.recorder.leaving.define_late(Late(expression, parts, lambda: None), value)
+    def _post_program_text(self, expression: Expr, parts: tuple[Any, ...], value: str) -> Any:
+        return self.recorder.extracted_numbers.define_post_program(PostProgramValue(expression, parts, lambda: None), value)
 
-    def late_format(self, value: Any, conversion: int, specification: str) -> Any:
+    def post_program_format(self, value: Any, conversion: int, specification: str) -> Any:
         """format(conversion(value), specification) of an open number or text."""
         recorder = self.recorder
         convert = _CONVERSIONS.get(conversion)
@@ -75,26 +75,32 @@ class TextHandlers(Handlers):
         if recorder.stopped:
             return result
         if (
-            not recorder.leaving.are_short((value,))
-            or (is_answer(value) and specification)
+            not recorder.extracted_numbers.are_short((value,))
+            or (is_deferred_call_result(value) and specification)
             or specification[-1:] in ("c", "n")
-            or (type(known) is int and specification[-1:] in tuple("eEfFgG%") and recorder.leaving.bits_of(value) is None)
+            or (
+                type(known) is int
+                and specification[-1:] in tuple("eEfFgG%")
+                and recorder.extracted_numbers.bits_of(value) is None
+            )
         ):
             concrete(value)  # numbers that do not fit raise, and the locale may change
             return result
         part = self._in_text(value)
         if convert is not None:
             part = recorder.constant(convert).call(part)
-        return self._late_text(recorder.constant(format).call(part, specification), (value,), result)
+        return self._post_program_text(recorder.constant(format).call(part, specification), (value,), result)
 
     def joined(self, parts: tuple[Any, ...], between: str = "") -> Any:
         """The parts of an f-string, or of a call of str.join."""
         result = between.join(map(plain, parts))
         if self.recorder.stopped or not any(map(is_open, parts)):
             return result
-        return self._late_text(Constant(between).method("join", tuple_of(*map(self._in_text, parts))), tuple(parts), result)
+        return self._post_program_text(
+            Constant(between).method("join", tuple_of(*map(self._in_text, parts))), tuple(parts), result
+        )
 
-    def late_percent(self, template: Any, values: Any) -> Any:
+    def post_program_percent(self, template: Any, values: Any) -> Any:
         """template % values, of which some are open; None where the values are needed."""
         recorder = self.recorder
         given = values if type(values) is tuple else (values,)
@@ -108,27 +114,27 @@ class TextHandlers(Handlers):
                     for v, kind in zip(given, kinds, strict=True)
                 ]
             )
-        if not all(is_open(v) or type(v) in _PLAIN for v in given) or not recorder.leaving.are_short(given):
+        if not all(is_open(v) or type(v) in _PLAIN for v in given) or not recorder.extracted_numbers.are_short(given):
             return None
-        if any(is_answer(v) and kind not in "sra" for kind, v in zip(kinds, given, strict=False)):
+        if any(is_deferred_call_result(v) and kind not in "sra" for kind, v in zip(kinds, given, strict=False)):
             return None
         result = template % tuple(map(plain, given))
         if any(kind in "dixX" and is_a(plain(v), np.floating) for kind, v in zip(kinds, given, strict=True)):
             return None  # NaN has no integer, and no exit can ask for it
         for kind, value in zip(kinds, given, strict=True):
             if kind in "di" and is_open(value) and type(plain(value)) is float:  # infinities and NaN have no integer
-                if not is_late(value):
+                if not is_post_program(value):
                     return None
-                recorder.leaving.late_outcome("<", value, math.inf, True)
-                recorder.leaving.late_outcome(">", value, -math.inf, True)
+                recorder.extracted_numbers.guard_comparison("<", value, math.inf, True)
+                recorder.extracted_numbers.guard_comparison(">", value, -math.inf, True)
         if any(kind in "fFeEgG" and self._is_long(v) for kind, v in zip(kinds, given, strict=True)):
             return None
-        return self._late_text(Constant(template).of("%", tuple_of(*map(self._in_text, given))), given, result)
+        return self._post_program_text(Constant(template).of("%", tuple_of(*map(self._in_text, given))), given, result)
 
     def with_texts(self, template: str, values: Any) -> tuple[str, Any]:
         """What template % values is the same as, with texts in the place of objects of the program."""
         if is_user_instance(values) and (keys := [key for key, *_ in _PERCENT.findall(template.replace("%%", "")) if key]):
-            return template, self.recorder.made({key: self.recorder.containers.get_item(values, key) for key in keys})
+            return template, self.recorder.mark_created({key: self.recorder.containers.get_item(values, key) for key in keys})
         given = values if type(values) is tuple else (values,)
         if is_a(values, tuple) is not (type(values) is tuple) or not any(map(is_user_instance, given)):
             return template, values
@@ -142,7 +148,7 @@ class TextHandlers(Handlers):
         ]
         fields = iter(are_texts)
         template = _PERCENT.sub(lambda field: field[0] if field[4] == "%" or not next(fields) else f"{field[0][:-1]}s", template)
-        return template, self.recorder.made(tuple(texts)) if type(values) is tuple else texts[0]
+        return template, self.recorder.mark_created(tuple(texts)) if type(values) is tuple else texts[0]
 
     @staticmethod
     def letters_of(template: str) -> str | None:
@@ -158,16 +164,16 @@ class TextHandlers(Handlers):
             return self.recorder.operators.formatted(value, ord(kind), "")
         if kind in "ra":
             return value
-        number = self.recorder.leaving.element(value) if is_a(value, Tensor) else None
+        number = self.recorder.extracted_numbers.element(value) if is_a(value, Tensor) else None
         return value if number is None else number
 
-    def late_str_format(self, template: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def post_program_str_format(self, template: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """template.format(...) of arguments of which some are open; None where the values are needed."""
         values = (*arguments, *keywords.values())
         if (
             not all(is_open(v) or type(v) in _PLAIN for v in values)
-            or not self.recorder.leaving.are_short(values)
-            or any(map(is_answer, values))
+            or not self.recorder.extracted_numbers.are_short(values)
+            or any(map(is_deferred_call_result, values))
         ):
             return None
         result = template.format(*map(plain, arguments), **{k: plain(v) for k, v in keywords.items()})
@@ -179,7 +185,9 @@ class TextHandlers(Handlers):
             if (specification or "")[-1:] in tuple("eEfFgG%") and any(map(self._is_long, values)):
                 return None
         named = {k: self._in_text(v) for k, v in keywords.items()}
-        return self._late_text(Constant(template).get("format").call(*map(self._in_text, arguments), **named), values, result)
+        return self._post_program_text(
+            Constant(template).get("format").call(*map(self._in_text, arguments), **named), values, result
+        )
 
     def format_of_objects(self, template: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """template.format(...) of arguments of which some are objects of the program, as an f-string; None where fields are no names."""
@@ -205,7 +213,7 @@ class TextHandlers(Handlers):
 
     def _is_long(self, value: Any) -> bool:
         """Whether an int may, in some call, be too long to become a float."""
-        return is_open(value) and type(plain(value)) is int and self.recorder.leaving.bits_of(value) is None
+        return is_open(value) and type(plain(value)) is int and self.recorder.extracted_numbers.bits_of(value) is None
 
     def text_method(self, owner: Any, name: str, arguments: tuple[Any, ...]) -> Any:
         """A method of an open text, or of one that is given open texts; None where the texts are needed."""
@@ -221,29 +229,31 @@ class TextHandlers(Handlers):
         if name in ("ljust", "rjust", "center") and len(given) == 2 and (is_open(arguments[1]) or len(given[1]) != 1):
             return None
         result = getattr(plain(owner), name)(*given)
-        return self._late_text(self._in_text(owner).method(name, *map(self._in_text, arguments)), (owner, *arguments), result)
+        return self._post_program_text(
+            self._in_text(owner).method(name, *map(self._in_text, arguments)), (owner, *arguments), result
+        )
 
     def text_slice(self, owner: Any, key: slice) -> Any:
         """owner[a:b:c] of an open text; None where it may raise."""
         bounds = key.start, key.stop, key.step
         if not all(bound is None or type(bound) is int for bound in bounds) or key.step == 0:
             return None
-        section = Section(*[None if bound is None else self.recorder.number_expression(bound) for bound in bounds])
-        return self._late_text(owner._name.at(section), (owner,), plain(owner)[key])
+        section = SliceKey(*[None if bound is None else self.recorder.number_expression(bound) for bound in bounds])
+        return self._post_program_text(owner._name.at(section), (owner,), plain(owner)[key])
 
     def repeated(self, left: Any, right: Any) -> Any:
         """text * number, of which the text is open; None where the text is needed."""
         text, number = (left, right) if _is_text(left) else (right, left)
         if not _is_text(text) or type(number) is not int or number > _WIDEST:
             return None
-        return self._late_text(text._name.of("*", self.recorder.number_expression(number)), (text,), plain(text) * number)
+        return self._post_program_text(text._name.of("*", self.recorder.number_expression(number)), (text,), plain(text) * number)
 
     def text_function(self, function: Any, arguments: tuple[Any, ...]) -> Any:
         """A function of texts that makes a text and cannot raise, of texts of which some are open."""
         result = function(*map(plain, arguments))
-        return self._late_text(self.recorder.constant(function).call(*map(self._in_text, arguments)), arguments, result)
+        return self._post_program_text(self.recorder.constant(function).call(*map(self._in_text, arguments)), arguments, result)
 
-    def late_concatenation(self, left: Any, right: Any) -> Any:
+    def post_program_concatenation(self, left: Any, right: Any) -> Any:
         """left + right, texts of which one is open."""
         return self.joined((left, right)) if _is_text(left) and _is_text(right) else None
 

@@ -43,7 +43,7 @@ class TypeCallHandlers(Handlers):
 
     def call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """int(x), list(x), zip(a, b), str(x) ..."""
-        return self.recorder.made(self._call_pure_type(cls, arguments, keywords))
+        return self.recorder.mark_created(self._call_pure_type(cls, arguments, keywords))
 
     def _is_read_as_it_is(self, value: Any) -> bool:
         """Whether C code that iterates over an instance of a class of the program finds the items of a container of C code."""
@@ -62,7 +62,7 @@ class TypeCallHandlers(Handlers):
             return recorder.operators.formatted(arguments[0], ord("s"), "")
         if cls in (map, filter) or cls.__module__ == "itertools":
             arguments, keywords = recorder.builtin_calls.with_callbacks(
-                cls, arguments, {k: recorder.contents.settled(v) for k, v in keywords.items()}
+                cls, arguments, {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
             )
             places = CALLED_BACK.get(cls, ()) or _TAKEN_WHOLE.get(cls, ())
             patterns = (None, ()) if cls is itertools.starmap else (None,) * len(arguments)
@@ -73,9 +73,9 @@ class TypeCallHandlers(Handlers):
             if cls is itertools.compress and len(arguments) == 2 and hasattr(type(arguments[1]), "__iter__"):
                 arguments = (arguments[0], recorder.iteration.converted(arguments[1], recorder.operators.truth))
             return cls(*arguments, **keywords)
-        arguments = tuple(map(concrete if cls in _PASSING_ON else recorder.contents.settled, arguments))
+        arguments = tuple(map(concrete if cls in _PASSING_ON else recorder.contents.concrete_contents, arguments))
         if not issubclass(cls, dict):
-            keywords = {k: recorder.contents.settled(v) for k, v in keywords.items()}
+            keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
         if cls in _CONVERSIONS and len(arguments) == 1 and (is_user_instance(arguments[0]) or is_a(arguments[0], Tensor)):
             found = [(name, recorder.attributes.lookup(type(arguments[0]), name)[0]) for name in _CONVERSIONS[cls]]
             name, method = next((pair for pair in found if pair[1] is not ABSENT), ("", None))

@@ -1,19 +1,19 @@
 """The state of an entry's structure (capture/recording/structure.py): the words that show that nothing has changed, and what is made once.
 
-A `Cell` belongs to one entry.  It runs the checks when a word has moved, and keeps the new words and, made once, the tuples of arrays,
-tensors and edges that the entry's body asks for (`Body.cached`).  There are two tables of words.  The quick one has the dictionaries, and
-for all tensors together the counter of tensor/rebinding.py: a call's cost does not grow with the number of parameters.  The precise
-one, with the tensors' own words, is asked when the quick one has moved; if that was because of a tensor that nobody asked about,
-only the counter is new.
+A `StructureCell` belongs to one entry.  It runs the checks when a word has moved, and keeps the new words and, made once, the tuples of
+arrays, tensors and edges that the entry's body asks for (`Body.cached`).  There are two tables of words.  The quick one has the
+dictionaries, and for all tensors together the counter of tensor/rebinding.py: a call's cost does not grow with the number of parameters.
+The precise one, with the tensors' own words, is asked when the quick one has moved; if that was because of a tensor that nobody asked
+about, only the counter is new.
 
 Each state has a key of its own, which stands for its arrays with the metadata that they have (`ProgramSpec.resident`): the array
 objects of the tensors are out of reach of others (`tensor.shield`), so none of that changes unless the counter moves.
 
 Ownership: words are addresses, and hold nothing.  What holds objects (the tuples hold arrays, and parameters where gradients may be wanted;
 a state holds the containers that were looked at, with their items, since these have no words that no later state repeats, only
-addresses) is in a `Held`, which a cell refers to weakly.  One of the structure's own tensors owns it, and it dies with the cell and with
-each root.  So a cell keeps nothing alive, whatever leads where: a model to which its own parameters lead goes when the collector
-finds that nobody else has it.  A structure without tensors has no owner for a `Held`; then its checks run in every call.
+addresses) is in a `StructureState`, which a cell refers to weakly.  One of the structure's own tensors owns it, and it dies with the cell
+and with each root.  So a cell keeps nothing alive, whatever leads where: a model to which its own parameters lead goes when the collector
+finds that nobody else has it.  A structure without tensors has no owner for a `StructureState`; then its checks run in every call.
 
 It must not know what is computed with the values.
 """
@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from tracejit.autograd.tape import Storage, mark_written, next_sequence
 from tracejit.capture.policies import instance_dictionary
 from tracejit.core.interrupts import is_foreign
-from tracejit.cpython import c_api, separation
+from tracejit.cpython import c_api, distinctness
 from tracejit.cpython.frame_check import NO_KEY
 from tracejit.cpython.marking import marking
 from tracejit.cpython.words import (
@@ -48,7 +48,7 @@ from tracejit.cpython.words import (
 from tracejit.tensor import Tensor, shield
 from tracejit.tensor.rebinding import ADDRESS, rebindings
 
-__all__ = ["Cell", "Held", "marks"]
+__all__ = ["StructureCell", "StructureState", "marks"]
 
 _MOST = 64  # calls for which no table is made
 
@@ -68,7 +68,7 @@ def marks() -> Callable[[tuple[Storage, ...]], None]:
     return marking(next_sequence, Storage, "version", "written")
 
 
-class Held:
+class StructureState:
     """What the state of a cell holds.  found: (ids of objects that must differ from others, key, *what the entry wants); items: (container,
     place, item) for each item that was looked at."""
 
@@ -77,9 +77,9 @@ class Held:
     def __init__(
         self, apart: Sequence[Any], key: bytes, wanted: Sequence[Any], items: Sequence[tuple[Any, Any, Any]] = ()
     ) -> None:
-        self.found = (separation.table(apart), key, *wanted)
+        self.found = (distinctness.table(apart), key, *wanted)
         self.items = items
-        self._within: dict[int, Held] = {}
+        self._within: dict[int, StructureState] = {}
         self._watched: tuple[weakref.ref[Any], ...] = ()
 
     def give_to(self, owner: Tensor, number: int, needed: Sequence[Any]) -> None:
@@ -101,7 +101,7 @@ class Held:
         self._within.pop(number, None)
 
 
-_NOTHING = Held((), NO_KEY, ())
+_NOTHING = StructureState((), NO_KEY, ())
 _UNUSED = (b"", NEVER, weakref.ref(_NOTHING))
 _held_by, _hold = Tensor.__dict__["_held"].__get__, Tensor.__dict__["_held"].__set__  # past what a subclass may do to attributes
 
@@ -111,16 +111,16 @@ class _Tables(NamedTuple):
 
     pairs: bytes
     precise: bytes
-    state: tuple[bytes, bytes, weakref.ref[Held]]
-    own: Held | None
+    state: tuple[bytes, bytes, weakref.ref[StructureState]]
+    own: StructureState | None
 
 
 _next_key = itertools.count(1).__next__
 _next_number = itertools.count(1).__next__
 
 
-class Cell:
-    """`state[0]` is (addresses of the roots, quick table, weak reference to a `Held`)."""
+class StructureCell:
+    """`state[0]` is (addresses of the roots, quick table, weak reference to a `StructureState`)."""
 
     __slots__ = (
         "__weakref__",
@@ -157,7 +157,8 @@ class Cell:
             held.leave(self._number)
 
     def refresh(self, *roots: Any) -> Any:
-        """A word has moved: the `Held` after running the checks where needed, or `missed`.  Keeps it, unless that has not paid lately."""
+        """A word has moved: the `StructureState` after running the checks where needed, or `missed`.  Keeps it, unless that has not paid
+        lately."""
         addresses = packed([*map(id, roots)])
         known, counter = self._tables, rebindings()
         if known is not None and known.state[0] == addresses:
@@ -181,7 +182,7 @@ class Cell:
             _, _, apart, items_again, *wanted = again
             if words is not None and all(map(_are, (*again[:2], *items_again), (*found[:2], *items))):
                 pairs, precise = words
-                held = Held(apart, _new_key(), wanted, items_again)
+                held = StructureState(apart, _new_key(), wanted, items_again)
                 holds_some = bool(wanted or items)
                 if holds_some and tensors:
                     held.give_to(tensors[0], self._number, (self, *roots))
@@ -189,7 +190,7 @@ class Cell:
                     state = (addresses, _quick(counter, pairs), weakref.ref(held))
                     self._keep(_Tables(pairs, precise, state, None if holds_some else held))
                 return held
-        return Held(apart, _new_key(), wanted)
+        return StructureState(apart, _new_key(), wanted)
 
     def _keep(self, tables: _Tables) -> None:
         self._tables = tables

@@ -22,14 +22,14 @@ from typing import Any
 
 from tracejit.capture.branches import Branch
 from tracejit.capture.reasons import Reason
-from tracejit.capture.recording.cell import Cell
+from tracejit.capture.recording.cell import StructureCell
 from tracejit.capture.recording.facts import Earlier, Fact
-from tracejit.capture.recording.rewinding import kept, put_back, rewinding
+from tracejit.capture.recording.generator_states import restore_states, saved_states, with_generators_restored
 from tracejit.capture.recording.structure import Structure
 from tracejit.core.dtypes import DType
 from tracejit.core.op import Op
 from tracejit.core.symbolic import ShapeEnv
-from tracejit.cpython.separation import separate
+from tracejit.cpython.distinctness import all_distinct
 from tracejit.cpython.words import same
 from tracejit.ir.graph import Graph, Literal, Operand
 from tracejit.replay import python
@@ -39,18 +39,18 @@ from tracejit.replay.ir import (
     Distinct,
     Expr,
     Function,
+    If,
+    Is,
     Item,
-    Leave,
     Miss,
     Name,
     Not,
+    Notify,
     Return,
-    Same,
+    ReturnIf,
     Statement,
-    Tell,
     TupleOf,
     Unpack,
-    When,
     names,
     renamed,
 )
@@ -62,11 +62,11 @@ __all__ = [
     "Body",
     "Exit",
     "ExitPoint",
-    "Place",
     "Recording",
     "ScalarInput",
     "TensorInput",
     "TensorOutput",
+    "ViewPosition",
     "WrittenInput",
     "calling",
     "cell_of",
@@ -96,7 +96,7 @@ MISS = Exit(0)
 INTERRUPTED = Exit(-1)
 """What an entry returns when its program has been left for a signal handler: the call is made once more when that has run."""
 
-PROMOTE = Tell(Name("promote").call(), Name("counter").at(0).compared("==", Name("hot")))
+PROMOTE = Notify(Name("promote").call(), Name("counter").at(0).compared("==", Name("hot")))
 """The statement of a Body that asks whether the entry should be machine code."""
 _MISSED = Name("MISS")
 _NONE = Constant(None)
@@ -128,7 +128,7 @@ class ScalarInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ViewPosition:
     """Where a view looks, which the program computes: what is in output number `output`."""
 
     output: int
@@ -141,12 +141,12 @@ class Alias:
 
     kind: str
     index: int
-    views: tuple[tuple[Op, tuple[Operand | Place, ...], dict[str, Any]], ...]
+    views: tuple[tuple[Op, tuple[Operand | ViewPosition, ...], dict[str, Any]], ...]
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[ViewPosition]:
         """The computed places, in order."""
-        return [x for _, operands, _ in self.views for x in operands if isinstance(x, Place)]
+        return [x for _, operands, _ in self.views for x in operands if isinstance(x, ViewPosition)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class Recording:
     asked: which of the integers among the arguments are guarded by their values.  settled: their variables, and the
     number that each is in all calls that this recording serves.
     generators: references to those of Python and NumPy that the prologue draws from.  locks: whether it takes some.
-    env: of the symbolic sizes in all of this, if there are any (sized.py).
+    env: of the symbolic sizes in all of this, if there are any (symbolic_recording.py).
     facts: what the guards are about, in the order in which a reader asks.  moved: of which of these it was decisive that it had been
     another one.  outside: calls that are made beside the program.  left_out: how many steps of loops did not run as Python.  remarks: what
     else there is to say of them.  branches: where values decided more than once what the call does.
@@ -262,10 +262,10 @@ class Recording:
         if examine is not None and self.structure is not None and body.calls is not None:
             examining = python.load(examine, "examine", namespace, "guards")
             namespaces = [self.namespace[name] for name in self.structure.namespaces]
-            cell = Cell(examining, MISS, namespaces, body.calls)
-            namespace.update(state_of=cell.state, refresh=cell.refresh, same=same(), separate=separate())
+            cell = StructureCell(examining, MISS, namespaces, body.calls)
+            namespace.update(state_of=cell.state, refresh=cell.refresh, same=same(), separate=all_distinct())
         if self.generators:
-            namespace.update(kept_states=kept(self.generators), put_back=put_back)
+            namespace.update(kept_states=saved_states(self.generators), put_back=restore_states)
         entry: Entry = python.load(function, "entry", namespace, "entry")
         return entry
 
@@ -288,7 +288,7 @@ class Recording:
         rest = (*body.statements, *self.epilogue, Return(self.result))
         entry = Function(("args", "kwargs"), (*alive, *guards), rest, _MISSED, locks=self.locks)
         if self.generators:
-            entry = rewinding(entry)
+            entry = with_generators_restored(entry)
         return self._with_referents(entry), examine
 
     def _wanted(self, structure: Structure, body: Body) -> tuple[list[str], list[Statement]]:
@@ -314,7 +314,7 @@ class Recording:
         return replace(function, guards=renamed(function.guards, referent), body=renamed(function.body, referent))
 
 
-def cell_of(entry: Entry) -> Cell | None:
+def cell_of(entry: Entry) -> StructureCell | None:
     """The cell of what `Recording.build_entry` has made, if it has one."""
     refresh = getattr(entry, "__globals__", {}).get("refresh")
     return None if refresh is None else refresh.__self__
@@ -323,7 +323,7 @@ def cell_of(entry: Entry) -> Cell | None:
 def distinct_guards(values: Sequence[Expr]) -> list[Statement]:
     """A guard that these are different objects."""
     if len(values) == 2:
-        return [Miss(Same(*values))]
+        return [Miss(Is(*values))]
     return [Miss(Not(Distinct(tuple(values))))] if len(values) > 2 else []
 
 
@@ -344,7 +344,7 @@ def _guarding(structure: Structure, wanted: Sequence[str], definitions: Sequence
         *structure.before,
         Unpack(("addresses", "table", "reference"), Name("state_of").at(0)),
         Define("held", Name("reference").call()),
-        When(
+        If(
             held.is_same(None).otherwise(moved),
             (Define("held", Name("refresh").call(*roots)), Miss(held.is_same(_MISSED))),
         ),
@@ -363,7 +363,7 @@ def calling(recording: Recording, ask: Callable[[tuple[Any, ...], tuple[Any, ...
     result = Name("result")
     statements: list[Statement] = [
         Define("result", Name("call").call(*given)),
-        Leave(result.type().is_not(Name("tuple")), result),
+        ReturnIf(result.type().is_not(Name("tuple")), result),
     ]
     if recording.outputs:
         statements.append(Unpack(tuple([f"out{i}" for i in range(len(recording.outputs))]), result))

@@ -1,7 +1,7 @@
 """What a recording relied on, for a reader: the names, places and values of its guards.
 
 A `Fact` is noted where a guard is made, by whoever makes it: what the program calls the thing that was looked at, where it looked, and
-what it found.  Facts of two recordings of one function are compared (report/partings.py) to say which guard keeps calls apart, and a
+what it found.  Facts of two recordings of one function are compared (report/divergences.py) to say which guard keeps calls apart, and a
 recording is told what others have found (`Facts.earlier`).  They hold no object of the program.
 """
 

@@ -24,18 +24,18 @@ from tracejit.capture.policies import IDENTITY_TYPES, is_a, is_library_module
 from tracejit.capture.recording.entry import (
     Alias,
     ExitPoint,
-    Place,
     Recording,
     ScalarInput,
     TensorInput,
     TensorOutput,
+    ViewPosition,
     WrittenInput,
     distinct_guards,
 )
 from tracejit.capture.recording.facts import Fact, shown
-from tracejit.capture.recording.late_checks import Views, check_arrays, check_calls, check_outside_arrays
+from tracejit.capture.recording.generator_states import reference
+from tracejit.capture.recording.post_program_checks import Views, check_arrays, check_calls, check_outside_arrays
 from tracejit.capture.recording.recipes import Recipes
-from tracejit.capture.recording.rewinding import reference
 from tracejit.capture.recording.selections import join_selections
 from tracejit.capture.recording.structure import Structure, split
 from tracejit.capture.tensors import RecordingInterpreter
@@ -48,7 +48,7 @@ from tracejit.core.shapes import element_strides, filled_strides
 from tracejit.core.symbolic import text_of
 from tracejit.ir.graph import Graph, Literal, Node
 from tracejit.ops.indexing import nonzero, row_places
-from tracejit.replay.ir import Constant, Define, Either, Evaluate, Every, Expr, Miss, Name, SetAttribute, Statement, walk
+from tracejit.replay.ir import And, Constant, Define, Evaluate, Expr, Miss, Name, Or, SetAttribute, Statement, walk
 from tracejit.tensor import Tensor
 from tracejit.tensor.marks import marks
 
@@ -66,7 +66,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         if tensor._requires_grad != recorder.tensors[id(tensor)].requires_grad:
             recipes.statements.append(Evaluate(recipes.source(tensor).method("requires_grad_", tensor._requires_grad)))
     answer = recipes.expression(result)
-    recipes.define_late()
+    recipes.define_post_program()
     grad_enabled, autocast = modes
     if state.grad_enabled != grad_enabled:
         recipes.statements.append(SetAttribute(Name("state"), "grad_enabled", Constant(state.grad_enabled)))
@@ -175,15 +175,15 @@ def _facts_of_tensors(recorder: Recorder, arguments: bool) -> list[Fact]:
         if source.argument is arguments and (source.used or source.inspected):
             array, shape = source.tensor._array, recorder.sizes.inputs.get(id(source.tensor))
             key = array.dtype, array.shape, array.strides, source.requires_grad, source.is_leaf
-            facts = known.get(key) if shape is None else _looks(source, shape)
+            facts = known.get(key) if shape is None else _tensor_facts(source, shape)
             if facts is None:
-                facts = known[key] = _looks(source, array.shape)
+                facts = known[key] = _tensor_facts(source, array.shape)
             name = recorder.facts.name(source.tensor)
             found += [Fact(kind, f"{name}.{what}", "", value) for kind, what, value in facts]
     return found
 
 
-def _looks(source: TensorSource, shape: Sequence[int]) -> list[tuple[str, str, str]]:
+def _tensor_facts(source: TensorSource, shape: Sequence[int]) -> list[tuple[str, str, str]]:
     """(kind, which attribute, its value) of what there is to say of a tensor."""
     array = source.tensor._array
     return [
@@ -266,7 +266,7 @@ def _guards(recorder: Recorder, hooks: Mapping[int, Expr]) -> list[Statement]:
             conditions = _tensor_conditions(recorder, line)
             if id(line) in hooks:
                 conditions.append(hooks[id(line)])
-            statements.append(Miss(Either(tuple(conditions)) if len(conditions) > 1 else conditions[0]))
+            statements.append(Miss(Or(tuple(conditions)) if len(conditions) > 1 else conditions[0]))
     return statements
 
 
@@ -483,8 +483,8 @@ def _check_overlap(recorder: Recorder, interpreter: RecordingInterpreter, inputs
 def _check_storages(
     recorder: Recorder, interpreter: RecordingInterpreter, views: Views, inputs: list[int], goes_on: bool
 ) -> None:
-    """Where a backward pass follows a write, inside the run or after it (`goes_on`), eager mode minds that the written tensor has its
-    storage in common with one that was saved, even if the two do not overlap.  A program knows of no storages, so they must differ.
+    """Where a backward pass follows a write, inside the run or after it (`while_condition`), eager mode minds that the written tensor has
+    its storage in common with one that was saved, even if the two do not overlap.  A program knows of no storages, so they must differ.
 
     Later calls check it of arguments and of views: others would have to be given each other's storage (`.data = ...`) in between."""
     written = views.written() if goes_on else views.written(0, interpreter.last_backward)
@@ -502,16 +502,16 @@ def _check_storages(
             a, b = recorder.tensors[id(tensors[target])], recorder.tensors[id(tensor)]
             if (a.argument and b.argument) or a.is_view or b.is_view:
                 storage = a.variable.get("_storage")
-                recorder.miss_if(Every((storage.is_not(None), storage.is_same(b.variable.get("_storage")))))
+                recorder.miss_if(And((storage.is_not(None), storage.is_same(b.variable.get("_storage")))))
 
 
 # -- outputs
-def _places(interpreter: RecordingInterpreter, outputs: Sequence[TensorOutput], tensors: list[Tensor]) -> dict[int, Place]:
+def _places(interpreter: RecordingInterpreter, outputs: Sequence[TensorOutput], tensors: list[Tensor]) -> dict[int, ViewPosition]:
     """Where outputs that are views look, as far as the program computes that: each call makes the views again, and gets these numbers as
     outputs, which are appended to `tensors`."""
     operands = [x for out in outputs if out.alias is not None for _, rest, _ in out.alias.views for x in rest]
     computed = dict.fromkeys([x for x in operands if type(x) is int and isinstance(interpreter.avals[x], Aval)])
-    found = {x: Place(len(tensors) + k) for k, x in enumerate(computed)}
+    found = {x: ViewPosition(len(tensors) + k) for k, x in enumerate(computed)}
     tensors += map(interpreter.copied, computed)
     return found
 
@@ -522,7 +522,7 @@ def _outputs(
     tensors: list[Tensor],
     views: Views,
     inputs: list[int],
-    places: Mapping[int, Place],
+    places: Mapping[int, ViewPosition],
 ) -> tuple[TensorOutput, ...]:
     """Facts of the output tensors, and of roots that several of them are views of, or one that was taken under no_grad, which goes on
     as its root does once it is written to: those come last, for `call` alone."""
@@ -552,7 +552,7 @@ def _alias(
     chain: tuple[Node, ...],
     positions: Mapping[int, int],
     inputs: Mapping[int, int],
-    places: Mapping[int, Place],
+    places: Mapping[int, ViewPosition],
 ) -> Alias | None:
     steps = tuple((node.op, tuple([places.get(x, x) for x in node.operands[1:]]), node.attrs) for node in chain)  # type: ignore[arg-type]
     if root in inputs:

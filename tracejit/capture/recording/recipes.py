@@ -19,7 +19,7 @@ import numpy as np
 
 from tracejit.capture.handlers.contents import has_stable_hash
 from tracejit.capture.handlers.effects import Effect, FunctionCall
-from tracejit.capture.handlers.late import Late, definitions, is_late
+from tracejit.capture.handlers.post_program import PostProgramValue, definitions, is_post_program
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, is_symbolic
 from tracejit.capture.policies import (
@@ -45,9 +45,9 @@ from tracejit.replay.ir import (
     Identity,
     ListOf,
     Name,
-    Section,
     SetAttribute,
     SetItem,
+    SliceKey,
     Statement,
     tuple_of,
 )
@@ -81,13 +81,13 @@ class Recipes:
         self.late: list[SymbolicNumber] = []  # numbers that are computed after the program
         self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that leave
         self._made: dict[int, int] = {}  # effects, by their ids, and how many statements there were then
-        self._answered: dict[Late, int] = {}  # what calls have answered, and how many statements there were then
+        self._answered: dict[PostProgramValue, int] = {}  # what calls have answered, and how many statements there were then
         self._expressions: dict[int, Expr] = {}
 
-    def define_late(self) -> None:
+    def define_post_program(self) -> None:
         """Put the definitions of numbers that are computed after the program before all that uses them."""
 
-        def tensor(late: Late) -> Expr:
+        def tensor(late: PostProgramValue) -> Expr:
             if late.shared and self.recorder.is_outside(late.source):
                 return self.source(late.source)
             known = [i for i, output in enumerate(self.outputs) if output is late.source]
@@ -96,10 +96,10 @@ class Recipes:
                 self.outputs.append(late.source)
             return Name(f"out{known[0]}")
 
-        always = [number for number in self.recorder.leaving.late if number._late.warns]
+        always = [number for number in self.recorder.extracted_numbers.late if number._late.warns]
         wanted = [*self.late, *always, *self.recorder.arrays.array_stores]
         places: dict[int, list[Statement]] = {}
-        for late, statement in definitions(self.recorder.leaving.late, wanted, tensor):
+        for late, statement in definitions(self.recorder.extracted_numbers.late, wanted, tensor):
             after = max(map(self._place_of, late.readings), default=0)
             places.setdefault(after, []).append(statement)
         for place in sorted(places, reverse=True):
@@ -113,13 +113,13 @@ class Recipes:
         if isinstance(effect, FunctionCall) and effect.answer is not None:
             self._answered[effect.answer._late] = len(self.statements)
 
-    def _is_known(self, reading: Late) -> bool:
+    def _is_known(self, reading: PostProgramValue) -> bool:
         """Whether the call has been made that answers it, or after which a clock is read."""
-        if reading.awaited:
+        if reading.is_call_result:
             return reading in self._answered
         return reading.placed or reading.behind is None or id(reading.behind) in self._made
 
-    def _place_of(self, reading: Late) -> int:
+    def _place_of(self, reading: PostProgramValue) -> int:
         """How many statements come before an answer, or a clock that is read after a call."""
         return self._answered.get(reading, 0 if reading.behind is None else self._made.get(id(reading.behind), 0))
 
@@ -131,7 +131,7 @@ class Recipes:
         """An expression for a value."""
         recorder = self.recorder
         if is_symbolic(value):
-            if is_late(value):
+            if is_post_program(value):
                 self.late.append(value)
                 if not all(map(self._is_known, value._late.readings)):
                     recorder.stop("impure_call", "what a call has answered, stored in what was handed on before,")
@@ -159,7 +159,7 @@ class Recipes:
         if cls in PRIMITIVE_TYPES or is_a(value, (*IDENTITY_TYPES, np.generic)) or cls in _CONSTANT_TYPES:
             return recorder.constant(value)
         build = self._builder(value, cls)
-        if build is None or not (recorder.is_made(value) or (cls in (tuple, frozenset) and not value)):
+        if build is None or not (recorder.is_created(value) or (cls in (tuple, frozenset) and not value)):
             recorder.stop("unknown_origin" if build else "unbuildable", cls.__name__)
             return Constant(None)
         return build(value, cls)
@@ -209,12 +209,12 @@ class Recipes:
         return variable
 
     def _tensor(self, tensor: Tensor) -> Expr:
-        self.recorder.ragged.leave(tensor)
+        self.recorder.ragged.escape(tensor)
         if self.interpreter.value_of(tensor) is None:
             self.recorder.stop("tensor_origin", "it is returned or stored")
             return Constant(None)
         cls = type(tensor)
-        if tensor._hooks or not (cls is Tensor or self.recorder.is_made(tensor)):
+        if tensor._hooks or not (cls is Tensor or self.recorder.is_created(tensor)):
             self.recorder.stop("unbuildable", f"{cls.__name__} with hooks" if tensor._hooks else cls.__name__)
             return Constant(None)
         variable = self._expressions[id(tensor)] = Name(f"out{len(self.outputs)}")
@@ -325,13 +325,13 @@ class Recipes:
             self._put(variable.get("__dict__"), name, self._stored(instance, name, item))
 
 
-def _part_of_elements(numbers: list[Any]) -> tuple[SymbolicNumber, Section] | None:
+def _part_of_elements(numbers: list[Any]) -> tuple[SymbolicNumber, SliceKey] | None:
     """(all elements of a tensor as a list, where in it) for numbers that are some of them, in their order."""
-    if len(numbers) < 2 or not all(is_late(number) and number._late.element is not None for number in numbers):
+    if len(numbers) < 2 or not all(is_post_program(number) and number._late.element is not None for number in numbers):
         return None
     tensor, start = numbers[0]._late.element
     for i, number in enumerate(numbers, start):
         source, place = number._late.element
         if source is not tensor or place != i:
             return None
-    return numbers[0]._late.parts[0], Section(Constant(start), Constant(start + len(numbers)))
+    return numbers[0]._late.parts[0], SliceKey(Constant(start), Constant(start + len(numbers)))

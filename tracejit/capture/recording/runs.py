@@ -12,7 +12,7 @@ from tracejit.replay.ir import Constant, Expr, Name, Starred, TupleOf
 
 __all__ = ["Runs"]
 
-Pattern = Callable[[Expr], Expr]
+InputExpression = Callable[[Expr], Expr]
 
 
 class Runs:
@@ -37,7 +37,7 @@ class Runs:
         self.cached[name] = TupleOf(tuple(expressions))
         return Name(name)
 
-    def resident(self, pattern: Pattern) -> Name | None:
+    def resident(self, pattern: InputExpression) -> Name | None:
         """Name of a tuple of all inputs that are in runs, None where there are none; pattern: of an expression of an input."""
         inside = [i for run, known in zip(self._runs, self._structural, strict=True) if known for i in run]
         return self._name("resident", 0, [pattern(self._tensors[i]) for i in inside]) if inside else None
@@ -67,11 +67,11 @@ class Runs:
                 found.append(TupleOf(tuple([expressions[run[0]] for _, run in numbered])))
         return TupleOf(tuple(found))
 
-    def chosen(self, positions: Sequence[int], kind: str, pattern: Pattern) -> Expr:
+    def chosen(self, positions: Sequence[int], kind: str, pattern: InputExpression) -> Expr:
         """A tuple of the inputs at `positions`, all in runs; pattern: of an expression of an input."""
         return self._name(kind, 0, [pattern(self._tensors[i]) for i in positions]) if positions else TupleOf(())
 
-    def split(self, positions: Sequence[int], kind: str, pattern: Pattern) -> list[Expr]:
+    def split(self, positions: Sequence[int], kind: str, pattern: InputExpression) -> list[Expr]:
         """Tuples of the inputs at `positions`: one of those in runs, one of the others, where there are any."""
         inside, outside = ([i for i in positions if (i in self.single) is single] for single in (False, True))
         found = [self.chosen(inside, kind, pattern)] if inside else []

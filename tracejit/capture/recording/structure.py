@@ -27,6 +27,7 @@ from tracejit.capture.policies import has_plain_state, instance_dictionary, is_a
 from tracejit.cpython import c_api
 from tracejit.cpython.words import instance_words, namespace_address, supported
 from tracejit.replay.ir import (
+    And,
     Arithmetic,
     Attribute,
     Call,
@@ -34,16 +35,15 @@ from tracejit.replay.ir import (
     Constant,
     Contains,
     Define,
-    Either,
-    Every,
     Expr,
+    Is,
     Item,
     Length,
     ListOf,
     Miss,
     Name,
     Not,
-    Same,
+    Or,
     Statement,
     TypeOf,
     Unary,
@@ -341,11 +341,11 @@ class _Splitter:
             if type(inner) is not Contains:
                 return self._test(inner)
             return self._holds(inner[1], inner[2]) or self._among(inner[1], inner[2])  # `if key not in d: return MISS`
-        if kind is Same:
+        if kind is Is:
             return self._identity(node[1]) and self._identity(node[2])
         if kind is Contains:
             return self._among(node[1], node[2])
-        if kind is Either or kind is Every:
+        if kind is Or or kind is And:
             return all(map(self._test, node[1]))
         if kind is Compare:
             return self._value(node[2]) and self._value(node[3])

@@ -6,7 +6,7 @@ What an element might give another value is put into variables first.  So it is 
 gives them, `sum(f(x) for x in xs)`: each is added by the step that makes it.  Any other generator stays one, which runs by turns with who
 goes through it.
 
-Elements may come from all that a loop of any length goes through (capture/headers.py), and `sum` may have a number to begin with.
+Elements may come from all that a loop of any length goes through (capture/loop_headers.py), and `sum` may have a number to begin with.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from tracejit.capture.syntax.locate import FunctionNode
 from tracejit.capture.syntax.loops import JOINING
-from tracejit.capture.syntax.parts import walk
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES
+from tracejit.capture.syntax.tree_walk import walk
 
-__all__ = ["Collected", "Where", "at", "collected", "put"]
+__all__ = ["CollectingComprehension", "Where", "expression_at", "find_collecting_comprehension", "replace_expression_at"]
 
 _NESTED = (FunctionNode, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _BINDING = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
@@ -32,7 +32,7 @@ Where = tuple[Any, str, int | None]
 """A node, a field of it, and a position there, if it is a list."""
 
 
-class Collected(NamedTuple):
+class CollectingComprehension(NamedTuple):
     """A comprehension, and where it is: the value of a statement, or the first argument of a call; or a generator whose elements `sum` adds
     up, and where that call is.  before: the places of what its statement evaluates before it, in this order.  added: the call of `sum`."""
 
@@ -66,14 +66,14 @@ class _Renamed(ast.NodeTransformer):
         return ast.copy_location(ast.Name(self._names.get(node.id, node.id), node.ctx), node)
 
 
-def at(place: Where) -> ast.expr:
+def expression_at(place: Where) -> ast.expr:
     """The expression at a place."""
     node, field, position = place
     found = getattr(node, field)
     return found if position is None else found[position]  # type: ignore[no-any-return]
 
 
-def put(place: Where, expression: ast.expr) -> None:
+def replace_expression_at(place: Where, expression: ast.expr) -> None:
     """Have an expression there."""
     node, field, position = place
     if position is None:
@@ -82,7 +82,7 @@ def put(place: Where, expression: ast.expr) -> None:
         getattr(node, field)[position] = expression
 
 
-def collected(node: ast.stmt, lists: frozenset[str]) -> Collected | None:
+def find_collecting_comprehension(node: ast.stmt, lists: frozenset[str]) -> CollectingComprehension | None:
     """The comprehension that a statement evaluates first, but for names and functions, if it makes a list that nothing else sees, or sums.
     lists: names of private lists."""
     found = None
@@ -91,7 +91,7 @@ def collected(node: ast.stmt, lists: frozenset[str]) -> Collected | None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             is_kept = not (isinstance(node, ast.Assign) and len(node.targets) > 1)
             if is_kept and isinstance(target, ast.Name) and target.id in lists:
-                found = Collected(node.value, (node, "value", None))
+                found = CollectingComprehension(node.value, (node, "value", None))
         elif not isinstance(node, ast.AugAssign):
             found = _joined_first((node, "value", None))
         elif isinstance(node.target, ast.Name):
@@ -99,10 +99,10 @@ def collected(node: ast.stmt, lists: frozenset[str]) -> Collected | None:
     return found if found is not None and _is_plain(found.comprehension) else None
 
 
-def _joined_first(place: Where, before: tuple[Where, ...] = ()) -> Collected | None:
+def _joined_first(place: Where, before: tuple[Where, ...] = ()) -> CollectingComprehension | None:
     """The comprehension that the expression at a place begins with evaluating, to hand it to `stack` and the like."""
     while True:
-        node = at(place)
+        node = expression_at(place)
         if isinstance(node, ast.Call) and _is_simple(node.func):
             before = (*before, (node, "func", None))
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr  # type: ignore[attr-defined]
@@ -110,11 +110,11 @@ def _joined_first(place: Where, before: tuple[Where, ...] = ()) -> Collected | N
                 return None
             first = node.args[0] if node.args else None
             if isinstance(first, ast.ListComp) and name in JOINING:
-                return Collected(first, (node, "args", 0), before)
+                return CollectingComprehension(first, (node, "args", 0), before)
             if isinstance(first, ast.GeneratorExp):
-                return Collected(first, place, before, node) if _sums(node) else None
+                return CollectingComprehension(first, place, before, node) if _sums(node) else None
         for inner in _evaluated(node):
-            if not isinstance(at(inner), ast.Name | ast.Constant):
+            if not isinstance(expression_at(inner), ast.Name | ast.Constant):
                 place = inner
                 break
             before = (*before, inner)

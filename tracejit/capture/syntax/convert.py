@@ -2,7 +2,7 @@
 
 `convert(code)` returns a code object with the same signature, names, lines and free variables (plus one, `__capture__`) in which
 every load of a global, cell, attribute or item, every store, call, operator, truth test and iteration goes through
-`__capture__`, an object with the methods of `frame.Frame`.  Nested functions stay the original code objects: they are converted
+`__capture__`, an object with the methods of `frame.CaptureFrame`.  Nested functions stay the original code objects: they are converted
 when they are called; bodies of classes run where they stand, so they are part of the function, as comprehensions are.  What is
 rewritten stands in rewrite.py; here a code object is made of it.  No tensors, guards or recordings.
 """

@@ -19,21 +19,21 @@ from tracejit.capture.syntax.loop_targets import separate_targets
 from tracejit.capture.syntax.loops import (
     compared,
     integer,
-    is_turned,
+    is_reversed_slice,
+    iterated_lists,
     joined_list,
-    listed_in,
-    moves_with,
-    own_uses,
+    offset_names,
     positions,
     private_lists,
     read_one_by_one,
     reads_item,
+    reversed_list_name,
     source_of,
-    turned_around,
+    use_counts,
     without_ends,
 )
-from tracejit.capture.syntax.parts import children, walk
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, gathered_names
+from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_pattern"]
 
@@ -103,7 +103,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
         self.read = read_one_by_one(node, self.lists)
-        self.uses = own_uses(node)
+        self.uses = use_counts(node)
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
         # Sums to which a step of a loop adds -> the variables of the loop, and of the numbers among what it adds.
         self.sums: dict[ast.expr, tuple[str, str]] = {}
@@ -153,9 +153,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             unplaced += children(child)
         return new
 
-    def made(self, expression: ast.expr) -> ast.expr:
+    def new_object(self, expression: ast.expr) -> ast.expr:
         """An expression whose value Python makes there."""
-        return self.place(self.handler("made", expression), expression)
+        return self.place(self.handler("new_object", expression), expression)
 
     def statement(self, expression: ast.expr, node: ast.AST) -> ast.stmt:
         return self.place(ast.Expr(expression), node)
@@ -170,9 +170,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             known = [ast.Name(loop, ast.Load()), ast.Constant(self.mangle(counter)), ast.Constant(ahead)]
             return self.place(self.handler("number_of_step", *known, node), node)
         if node in self.listed:
-            return self.gone_through(node, node)
+            return self.loop_iterable(node, node)
         if name in self.local or any(name in names for names in self.comprehension_names):
-            return self.place(self.handler("gathered", node), node) if node.id in self.gathered else node
+            return self.place(self.handler("starred", node), node) if node.id in self.gathered else node
         if name in _FRAME_NAMES:
             raise NotConvertible("frame_access", name)
         return self.shared_name(node)
@@ -195,7 +195,7 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def loops_along(self, node: ast.Subscript) -> list[ast.expr]:
         """The loops with whose steps the place of a subscript moves."""
-        return self.loops_of(set().union(*[moves_with(place, self.counters, scaled=True) for place in positions(node)]))
+        return self.loops_of(set().union(*[offset_names(place, self.counters, scaled=True) for place in positions(node)]))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         if node in self.listed:
@@ -203,7 +203,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         loops = self.loops_along(node)
         if (name := reads_item(node)) in self.lists:
             item = self.name_constant(name), self.visit(node.value), self.visit(node.slice)  # type: ignore[arg-type]
-            return self.place(self.handler("listed_item", *item, *loops), node)
+            return self.place(self.handler("list_item", *item, *loops), node)
         if loops:
             return self.place(self.handler("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and integer(node.slice) is not None:
@@ -214,23 +214,25 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def items_of(self, node: ast.Subscript) -> ast.expr:
         """The items of a private list backwards, `x[::-1]`, or without some at the ends, `x[1:]`."""
-        if is_turned(node):
-            items = self.handler("turned", self.visit(node.value))
+        if is_reversed_slice(node):
+            items = self.handler("reversed_items", self.visit(node.value))
         else:
             place = self.visit(node.value), self.visit(node.slice)
             items = self.handler("without_ends", *place, *map(ast.Constant, without_ends(node) or ()))
-        return self.gone_through(self.place(items, node), node)
+        return self.loop_iterable(self.place(items, node), node)
 
-    def gone_through(self, items: ast.expr, node: ast.expr) -> ast.expr:
+    def loop_iterable(self, items: ast.expr, node: ast.expr) -> ast.expr:
         """The items of a private list, as a loop that goes through them gets them."""
         if node not in self.listed:
             return items
         loop = self.listed[node]
-        return self.place(self.handler("listed", ast.Constant(None) if loop is None else ast.Name(loop, ast.Load()), items), node)
+        return self.place(
+            self.handler("loop_over_list", ast.Constant(None) if loop is None else ast.Name(loop, ast.Load()), items), node
+        )
 
-    def goes_through_lists(self, header: ast.expr) -> None:
+    def note_iterated_lists(self, header: ast.expr) -> None:
         """Take note of the private lists of which a loop goes through the items."""
-        self.listed.update((x, None) for x in listed_in(header) if source_of(x) in self.lists)
+        self.listed.update((x, None) for x in iterated_lists(header) if source_of(x) in self.lists)
 
     def visit_Slice(self, node: ast.Slice) -> ast.expr:
         bounds = [self.visit(b) if b else ast.Constant(None) for b in (node.lower, node.upper, node.step)]
@@ -239,12 +241,12 @@ class ExpressionRewriter(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if node in self.sums:
             known = [ast.Name(name, ast.Load()) for name in self.sums[node]]
-            return self.place(self.handler("summed", *known, self.visit(node.left), self.visit(node.right)), node)
+            return self.place(self.handler("add_to_sum", *known, self.visit(node.left), self.visit(node.right)), node)
         symbol = ast.Constant(SYMBOLS[type(node.op)])
-        loops = self.loops_of(moves_with(node, self.counters, scaled=True))
+        loops = self.loops_of(offset_names(node, self.counters, scaled=True))
         if loops and self.computed_with.keys().isdisjoint(walk(node)):
-            is_left = bool(moves_with(node.left, self.counters, scaled=True))
-            how = ("scaled", ast.Constant(is_left)) if isinstance(node.op, ast.Mult) else ("moved", symbol)
+            is_left = bool(offset_names(node.left, self.counters, scaled=True))
+            how = ("scaled", ast.Constant(is_left)) if isinstance(node.op, ast.Mult) else ("offset", symbol)
             return self.place(self.handler(*how, self.visit(node.left), self.visit(node.right), *loops), node)
         return self.place(self.handler("binary", symbol, self.visit(node.left), self.visit(node.right)), node)
 
@@ -256,7 +258,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.place(self.handler("unary", ast.Constant(SYMBOLS[type(node.op)]), self.visit(node.operand)), node)
 
     # -- truth: how often the truth of an operand is asked shows, since the answer may be code of the program
-    def asked(self, expression: ast.expr) -> ast.expr:
+    def condition(self, expression: ast.expr) -> ast.expr:
         """Whether the value of an expression is true."""
         return self.place(self.handler("truth", self.visit(expression)), expression)
 
@@ -270,28 +272,30 @@ class ExpressionRewriter(ast.NodeTransformer):
         elif isinstance(expression, ast.IfExp):
             found = ast.IfExp(self.truth(expression.test), self.truth(expression.body), self.truth(expression.orelse))
         elif isinstance(expression, ast.Compare) and len(expression.ops) > 1:
-            found = self.chain(expression, lambda last: self.handler("truth", last), "dropped")
+            found = self.comparison_chain(expression, lambda last: self.handler("truth", last), "drop_kept")
         else:
-            return self.asked(expression)
+            return self.condition(expression)
         return self.place(found, expression)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         # `a and b` becomes `b if holds(a) else kept()`: the operand is evaluated and tested once
         *values, last = node.values
         of_and = isinstance(node.op, ast.And)
-        decisions = [self.decided(value, not of_and) for value in values]
+        decisions = [self.operand_condition(value, not of_and) for value in values]
         holds = ast.BoolOp(node.op, decisions) if len(values) > 1 else decisions[0]
-        kept, rest = self.handler("kept"), self.visit(last)
+        kept, rest = self.handler("kept_operand"), self.visit(last)
         return self.place(ast.IfExp(holds, rest, kept) if of_and else ast.IfExp(holds, kept, rest), node)
 
-    def decided(self, expression: ast.expr, keep: bool | None) -> ast.expr:
+    def operand_condition(self, expression: ast.expr, keep: bool | None) -> ast.expr:
         """Whether an operand of `and` and `or` is true; its value is kept if that is `keep`."""
         if not isinstance(expression, ast.BoolOp) or _ASKS_AGAIN:
             name = "truth" if keep is None else "holds_and_keep" if keep else "holds_or_keep"
             return self.place(self.handler(name, self.visit(expression)), expression)
         *values, last = expression.values
         earlier = keep if keep is isinstance(expression.op, ast.Or) else None  # else they do not decide so
-        return ast.BoolOp(expression.op, [*(self.decided(value, earlier) for value in values), self.decided(last, keep)])
+        return ast.BoolOp(
+            expression.op, [*(self.operand_condition(value, earlier) for value in values), self.operand_condition(last, keep)]
+        )
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         left, right = compared(node, self.counters)
@@ -304,11 +308,11 @@ class ExpressionRewriter(ast.NodeTransformer):
             which = ast.Constant(bool(left) if of_one else None)
             if of_one and self.ends.get(node) == loops[0].id:  # type: ignore[attr-defined]
                 (name,) = left | right
-                return self.place(self.handler("goes_on", self.name_constant(name), symbol, *sides, which, *loops), node)
+                return self.place(self.handler("while_condition", self.name_constant(name), symbol, *sides, which, *loops), node)
             return self.place(self.handler("compare_along", symbol, *sides, which, *loops), node)
-        return self.place(self.chain(node, lambda last: last, "kept"), node)
+        return self.place(self.comparison_chain(node, lambda last: last, "kept_operand"), node)
 
-    def chain(self, node: ast.Compare, end: Callable[[ast.expr], ast.expr], broken: str) -> ast.expr:
+    def comparison_chain(self, node: ast.Compare, end: Callable[[ast.expr], ast.expr], broken: str) -> ast.expr:
         """Comparisons in a row; end: what becomes of the last; broken: the handler that is called if another one does not hold."""
         symbols = [ast.Constant(SYMBOLS[type(op)]) for op in node.ops]
         right = [self.visit(c) for c in node.comparators]
@@ -317,14 +321,14 @@ class ExpressionRewriter(ast.NodeTransformer):
         def link(i: int, operand: ast.expr) -> ast.expr:
             if i == len(symbols) - 1:
                 return end(self.handler("compare", symbols[i], operand, right[i]))
-            rest = link(i + 1, self.handler("kept"))
+            rest = link(i + 1, self.handler("kept_operand"))
             return ast.IfExp(self.handler("compare_link", symbols[i], operand, right[i]), rest, self.handler(broken))
 
         return link(0, left)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         if _is_number(node.body) and _is_number(node.orelse) and not _is_decided_by_parts(node.test):
-            return self.place(self.handler("chosen", self.visit(node.test), node.body, node.orelse), node)
+            return self.place(self.handler("conditional", self.visit(node.test), node.body, node.orelse), node)
         return self.place(ast.IfExp(self.truth(node.test), self.visit(node.body), self.visit(node.orelse)), node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -334,8 +338,8 @@ class ExpressionRewriter(ast.NodeTransformer):
                 return node  # it raises
             names = [ast.Name("__class__", ast.Load()), ast.Name(self.first_argument, ast.Load())]
             return self.place(self.handler("zero_argument_super", *names), node)
-        if turned_around(node) in self.lists:
-            return self.place(self.handler("turn_items", self.visit(function.value)), node)  # type: ignore[attr-defined]
+        if reversed_list_name(node) in self.lists:
+            return self.place(self.handler("reverse_items", self.visit(function.value)), node)  # type: ignore[attr-defined]
         joins = node in self.joining or joined_list(node) in self.lists
         arguments = [
             self.place(ast.Starred(self.handler("unpack", self.visit(a.value), ast.Constant(_ALL_ELEMENTS)), ast.Load()), a)
@@ -360,12 +364,12 @@ class ExpressionRewriter(ast.NodeTransformer):
         if site is not None:
             callee = self.handler("callee_with_mapping", self.visit(function), site)
         elif loop is None:
-            callee = self.handler("joining" if joins else "callee", self.visit(function))
+            callee = self.handler("joining_callee" if joins else "callee", self.visit(function))
         elif isinstance(function, ast.Name):
-            callee = self.handler("counting", ast.Name(loop, ast.Load()), self.shared_name(function))
+            callee = self.handler("counting_callee", ast.Name(loop, ast.Load()), self.shared_name(function))
         else:
             owner, name = self.visit(function.value), self.name_constant(function.attr)  # type: ignore[attr-defined]
-            callee = self.handler("taking_apart", ast.Name(loop, ast.Load()), owner, name)
+            callee = self.handler("unbind_callee", ast.Name(loop, ast.Load()), owner, name)
         callee = self.place(callee, function)
         return self.place(ast.Call(callee, arguments, keywords), node)
 
@@ -382,17 +386,17 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.visit(expression)
         return self.place(self.handler("element", self.visit(expression)), expression)
 
-    def settled(self, expression: ast.expr) -> ast.expr:
+    def concrete(self, expression: ast.expr) -> ast.expr:
         """An expression whose value nothing but Python itself gets: keys, members of sets, defaults, messages."""
         if isinstance(expression, ast.Constant | ast.Starred):
             return self.visit(expression)
-        return self.place(self.handler("settled", self.visit(expression)), expression)
+        return self.place(self.handler("concrete", self.visit(expression)), expression)
 
     def display(self, node: Any) -> Any:
         if isinstance(getattr(node, "ctx", None), ast.Store):
             return node
-        node.elts = [self.settled(e) if isinstance(node, ast.Set) else self.element(e) for e in node.elts]
-        return self.made(node)
+        node.elts = [self.concrete(e) if isinstance(node, ast.Set) else self.element(e) for e in node.elts]
+        return self.new_object(node)
 
     visit_List = visit_Tuple = visit_Set = display
 
@@ -408,7 +412,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             self.element(value) if key else self.handler("mapping", self.visit(value))
             for key, value in zip(node.keys, node.values, strict=True)
         ]
-        return self.made(self.place(ast.Dict([self.settled(key) if key else None for key in node.keys], values), node))
+        return self.new_object(self.place(ast.Dict([self.concrete(key) if key else None for key in node.keys], values), node))
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         specification = self.visit(node.format_spec) if node.format_spec else ast.Constant("")
@@ -419,7 +423,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         if not any(isinstance(part, ast.FormattedValue) for part in node.values):
             return node
         parts = [self.visit(part).value if isinstance(part, ast.FormattedValue) else part for part in node.values]
-        return self.place(self.handler("joined", self.place(ast.Tuple(parts, ast.Load()), node)), node)
+        return self.place(self.handler("fstring", self.place(ast.Tuple(parts, ast.Load()), node)), node)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
         if node.target.id in self.globals | self.nonlocals:
@@ -451,7 +455,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             target = generator.target
             if any(isinstance(part, ast.Attribute | ast.Subscript) for part in walk(target)):
                 raise NotConvertible("unsupported_syntax", "an attribute or item as target of a comprehension")
-            self.goes_through_lists(generator.iter)
+            self.note_iterated_lists(generator.iter)
             iterable = self.visit(generator.iter)  # the first one is evaluated outside: before its names are local
             if position == 0:
                 self.comprehension_names.append(names)
@@ -460,20 +464,20 @@ class ExpressionRewriter(ast.NodeTransformer):
             generators.append(ast.comprehension(target, iterable, [self.truth(c) for c in generator.ifs], 0))
         node.generators = generators
         if isinstance(node, ast.DictComp):
-            node.key, node.value = self.settled(node.key), self.element(node.value)
+            node.key, node.value = self.concrete(node.key), self.element(node.value)
         else:
-            node.elt = self.settled(node.elt) if isinstance(node, ast.SetComp) else self.element(node.elt)
+            node.elt = self.concrete(node.elt) if isinstance(node, ast.SetComp) else self.element(node.elt)
         self.comprehension_names.pop()
-        return self.made(self.place(node, node))
+        return self.new_object(self.place(node, node))
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = comprehension
 
     # -- definitions: bodies stay as they are
     def visit_defaults(self, arguments: ast.arguments) -> ast.arguments:
-        arguments.defaults = [self.settled(d) for d in arguments.defaults]
-        arguments.kw_defaults = [self.settled(d) if d else None for d in arguments.kw_defaults]
+        arguments.defaults = [self.concrete(d) for d in arguments.defaults]
+        arguments.kw_defaults = [self.concrete(d) if d else None for d in arguments.kw_defaults]
         return arguments
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         node.args = self.visit_defaults(node.args)
-        return self.made(node)
+        return self.new_object(node)

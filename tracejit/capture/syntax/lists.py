@@ -11,8 +11,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from tracejit.capture.syntax.locate import FunctionNode
-from tracejit.capture.syntax.loops import joined_list, may_leave_by, named, uses_as_private, written_down
-from tracejit.capture.syntax.parts import walk
+from tracejit.capture.syntax.loops import joined_list, may_leave_by, name_uses, names_of_new_lists, uses_as_private
+from tracejit.capture.syntax.tree_walk import walk
 
 __all__ = ["separate_lists"]
 
@@ -34,7 +34,7 @@ def separate_lists(node: FunctionNode) -> set[str]:
             name = _joined_under_its_name(statement)
             if name is None or name in shared:
                 continue
-            begin = max([k for k, earlier in enumerate(block[:end]) if name in written_down(earlier)], default=None)
+            begin = max([k for k, earlier in enumerate(block[:end]) if name in names_of_new_lists(earlier)], default=None)
             uses = None if begin is None else _private_uses(name, block[begin : end + 1])
             if uses is None:
                 continue
@@ -58,8 +58,8 @@ def _private_uses(name: str, statements: Sequence[ast.stmt]) -> list[ast.Name] |
     as of a private one, and the statements run from the first to the last, or never come to an end; else None."""
     first, *_, last = statements
     assert isinstance(last, ast.Assign)
-    uses = [use for statement in statements for use in named(name, statement) if use is not last.targets[0]]
-    is_new = len(named(name, first)) == 1  # else it reads what the variable was before
+    uses = [use for statement in statements for use in name_uses(name, statement) if use is not last.targets[0]]
+    is_new = len(name_uses(name, first)) == 1  # else it reads what the variable was before
     is_private = (
         is_new and uses_as_private(statements)[name] == len(uses) and not any(may_leave_by(x, _LEAVING) for x in statements)
     )

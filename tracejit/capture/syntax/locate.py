@@ -25,7 +25,6 @@ from types import CodeType, ModuleType
 from typing import Any, Final
 
 from tracejit.capture.syntax.compiling import compile_again
-from tracejit.capture.syntax.parts import children, walk
 from tracejit.capture.syntax.sources import (
     describe_missing,
     give_source,
@@ -35,6 +34,7 @@ from tracejit.capture.syntax.sources import (
     nested_codes,
     sources,
 )
+from tracejit.capture.syntax.tree_walk import children, walk
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.weak_table import WeakTable
 

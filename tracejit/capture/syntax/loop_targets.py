@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from tracejit.capture.syntax.locate import FunctionNode
-from tracejit.capture.syntax.parts import children, walk
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, declared_names
+from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = ["separate_targets"]
 

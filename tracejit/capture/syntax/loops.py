@@ -1,10 +1,10 @@
 """Which `for` loops may have steps that need not run, from their syntax alone, and how their variables are used.
 
-A step does not run where those before it show what it does (capture/repeating.py).  That needs a body whose variables are the function's
-own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used in three ways: as a
-position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`, which moves by a fixed distance from step to step; compared, `t > 0`,
-which comes out the same from some step on; and computed with, `t * dt`, which the program does as well.  Of a list that is appended to and
-used for nothing else in the body no more than the last item is looked at, if the body reads it.
+A step does not run where those before it show what it does (capture/loop_recogniser.py).  That needs a body whose variables are the
+function's own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used in three
+ways: as a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`, which moves by a fixed distance from step to step; compared,
+`t > 0`, which comes out the same from some step on; and computed with, `t * dt`, which the program does as well.  Of a list that is
+appended to and used for nothing else in the body no more than the last item is looked at, if the body reads it.
 
 Lists that a function makes, appends to, and hands to `stack`, `cat` and `sum` as all that there is to join, forwards or backwards, and to
 `len`, without ever using them otherwise but for their last item (`private_lists`), need not hold their items one by one.
@@ -21,36 +21,36 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tracejit.capture.syntax.locate import FunctionNode
-from tracejit.capture.syntax.parts import children, walk
 from tracejit.capture.syntax.scopes import names_stored_by
+from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = [
     "JOINING",
     "LoopNames",
     "compared",
-    "grown",
     "integer",
-    "is_taking_apart",
-    "is_turned",
+    "is_reversed_slice",
+    "is_unbind_call",
+    "iterated_lists",
     "joined_list",
     "kept_counter",
     "lines_ending_while",
-    "listed_in",
+    "list_growth",
     "loop_names",
     "may_leave_by",
-    "moves_with",
-    "named",
+    "name_uses",
+    "names_of_new_lists",
     "number_uses",
-    "own_uses",
+    "offset_names",
     "positions",
     "private_lists",
     "read_one_by_one",
     "reads_item",
+    "reversed_list_name",
     "source_of",
-    "turned_around",
+    "use_counts",
     "uses_as_private",
     "without_ends",
-    "written_down",
 ]
 
 JOINING = ("stack", "cat", "sum")
@@ -124,7 +124,7 @@ def loop_names(
     stored = (stored | {*targets} if unpacked else stored - {*targets}) - counters
     ignored = {name for name in lists if not _uses(name, node.body)}
     counting = counters | numbers | {*kept}
-    along = Counter([reads_item(part) for part in inside if reads_item(part) and moves_with(part.slice, counting)])  # type: ignore[attr-defined]
+    along = Counter([reads_item(part) for part in inside if reads_item(part) and offset_names(part.slice, counting)])  # type: ignore[attr-defined]
     listed = {name for name in lists - ignored if along[name] == _uses(name, node.body)}
     last = {name for name in appended if any(reads_last(part) == name for part in inside)}
     in_front = {name for name in appended if growing[name].in_front}
@@ -208,7 +208,7 @@ def joined_list(node: ast.Call) -> str | None:
     return found.id if isinstance(found, ast.Name) else None
 
 
-def is_turned(node: ast.expr) -> bool:
+def is_reversed_slice(node: ast.expr) -> bool:
     """Whether an expression is `x[::-1]`."""
     if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)):
         return False
@@ -227,7 +227,7 @@ def without_ends(node: ast.expr) -> tuple[int, int] | None:
     return first, -last
 
 
-def turned_around(node: ast.expr) -> str | None:
+def reversed_list_name(node: ast.expr) -> str | None:
     """The variable of which an expression turns the items around, `name.reverse()`."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "reverse"):
         return None
@@ -235,7 +235,7 @@ def turned_around(node: ast.expr) -> str | None:
     return node.func.value.id if is_plain else None  # type: ignore[attr-defined]
 
 
-def is_taking_apart(node: ast.expr) -> bool:
+def is_unbind_call(node: ast.expr) -> bool:
     """Whether an expression is, by its name, a call of what takes a tensor apart: `x.unbind(1)`, `tj.split(x, 1)`."""
     if not (
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("unbind", "split", "chunk")
@@ -258,20 +258,20 @@ def private_lists(node: FunctionNode) -> frozenset[str]:
 def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
     """How often statements use the names to which they assign lists that they write down, in one of the ways of `private_lists`."""
     parts = [part for statement in body for part in walk(statement)]
-    found = Counter([name for part in parts for name in written_down(part)])
+    found = Counter([name for part in parts for name in names_of_new_lists(part)])
     for part in parts:
-        name, more = reads_item(part), grown(part)
+        name, more = reads_item(part), list_growth(part)
         if more is not None and more.name in found:
             found[more.name] += more.uses
-        elif isinstance(part, ast.Expr) and turned_around(part.value) is not None:
-            name = turned_around(part.value)
+        elif isinstance(part, ast.Expr) and reversed_list_name(part.value) is not None:
+            name = reversed_list_name(part.value)
         elif isinstance(part, ast.Call):
             name = joined_list(part)
         elif isinstance(part, ast.If | ast.IfExp):
             name = _asked_for_items(part.test)
         elif isinstance(part, ast.For | ast.comprehension):
             inside = part.body if isinstance(part, ast.For) else ()
-            for source in map(source_of, listed_in(part.iter)):
+            for source in map(source_of, iterated_lists(part.iter)):
                 if source in found and _only_reads(source, inside):
                     found[source] += 1
         if name is not None and name in found:
@@ -291,10 +291,10 @@ def read_one_by_one(node: FunctionNode, lists: frozenset[str]) -> frozenset[str]
     parts = [*walk(node)]
     found = {name for part in parts if (name := reads_item(part)) is not None and reads_last(part) is None}
     headers = [part.iter for part in parts if isinstance(part, ast.For | ast.comprehension)]
-    return lists & (found | {source_of(x) for header in headers for x in listed_in(header)})
+    return lists & (found | {source_of(x) for header in headers for x in iterated_lists(header)})
 
 
-def listed_in(header: ast.expr) -> Iterator[ast.expr]:
+def iterated_lists(header: ast.expr) -> Iterator[ast.expr]:
     """The variables whose items a loop goes through, and parts of them, `x[::-1]`, `x[1:]`: in calls of `enumerate`, `zip` and `reversed`,
     too."""
     if isinstance(header, ast.Name) or isinstance(_sliced(header), ast.Name):
@@ -303,17 +303,17 @@ def listed_in(header: ast.expr) -> Iterator[ast.expr]:
         isinstance(header, ast.Call) and isinstance(header.func, ast.Name) and header.func.id in ("enumerate", "zip", "reversed")
     ):
         for argument in header.args[:1] if header.func.id == "enumerate" else header.args:
-            yield from listed_in(argument)
+            yield from iterated_lists(argument)
 
 
 def source_of(node: ast.expr) -> str:
-    """The variable of which an expression of `listed_in` has the items."""
+    """The variable of which an expression of `iterated_lists` has the items."""
     return (_sliced(node) or node).id  # type: ignore[attr-defined, no-any-return]
 
 
 def _sliced(node: ast.expr) -> ast.expr | None:
     """That of which an expression has the items backwards, `x[::-1]`, or without some at the ends, `x[1:]`."""
-    return node.value if is_turned(node) or without_ends(node) else None  # type: ignore[attr-defined]
+    return node.value if is_reversed_slice(node) or without_ends(node) else None  # type: ignore[attr-defined]
 
 
 def _only_reads(name: str, body: Sequence[ast.stmt]) -> bool:
@@ -321,7 +321,7 @@ def _only_reads(name: str, body: Sequence[ast.stmt]) -> bool:
     return sum(reads_item(part) == name for statement in body for part in _own_parts(statement)) == _uses(name, body)
 
 
-def written_down(node: ast.AST) -> Iterator[str]:
+def names_of_new_lists(node: ast.AST) -> Iterator[str]:
     """The names to which a statement assigns new lists."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target, value = node.targets[0], node.value
@@ -349,16 +349,16 @@ def positions(node: ast.Subscript) -> list[ast.expr]:
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-def moves_with(expression: ast.expr, names: Iterable[str], scaled: bool = False) -> set[str]:
+def offset_names(expression: ast.expr, names: Iterable[str], scaled: bool = False) -> set[str]:
     """Those of `names` that an expression adds to something else, or takes away from it; or that both bounds of a slice do.  scaled: or
     multiplies with something that has none of them."""
     if isinstance(expression, ast.Name):
         return {expression.id} & set(names)
     if isinstance(expression, ast.Slice) and expression.lower and expression.upper and not expression.step:
-        return moves_with(expression.lower, names, scaled) & moves_with(expression.upper, names, scaled)
+        return offset_names(expression.lower, names, scaled) & offset_names(expression.upper, names, scaled)
     if not isinstance(expression, ast.BinOp):
         return set()
-    left, right = moves_with(expression.left, names, scaled), moves_with(expression.right, names, scaled)
+    left, right = offset_names(expression.left, names, scaled), offset_names(expression.right, names, scaled)
     if isinstance(expression.op, ast.Add | ast.Sub):
         return left | right
     return left | right if scaled and isinstance(expression.op, ast.Mult) and not (left and right) else set()
@@ -373,14 +373,14 @@ def _own_parts(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def own_uses(node: FunctionNode) -> Mapping[str, int]:
+def use_counts(node: FunctionNode) -> Mapping[str, int]:
     """How often a function, but for functions inside, names each variable."""
     body = node.body if isinstance(node.body, list) else [node.body]
     return Counter([part.id for x in body for part in _own_parts(x) if isinstance(part, ast.Name)])
 
 
 def _uses(name: str, body: Sequence[ast.stmt]) -> int:
-    return sum(len(named(name, statement)) for statement in body)
+    return sum(len(name_uses(name, statement)) for statement in body)
 
 
 def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
@@ -389,7 +389,9 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
     that adds a number to it; or in an error that ends the loop.  None where it is used otherwise, or a condition like `t % 2 == 0` tells
     one step from the next."""
     body = [statement for statement in body if _added_to(name, statement) is None]
-    counted = {id(x) for part in _ends(body) for x in named(name, part)}  # uses as a position, or compared, or of what comes last
+    counted = {
+        id(x) for part in _ends(body) for x in name_uses(name, part)
+    }  # uses as a position, or compared, or of what comes last
     inside: set[int] = set()  # of subscripts, but for positions that come again
     operands: list[ast.Name] = []
     for part in (part for statement in body for part in _own_parts(statement)):
@@ -397,20 +399,21 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
             return None
         if isinstance(part, ast.Subscript):
             inside.update(
-                {*map(id, named(name, part.slice))} - (_wrapped(name, part.slice) if isinstance(part.ctx, ast.Load) else set())
+                {*map(id, name_uses(name, part.slice))}
+                - (_wrapped(name, part.slice) if isinstance(part.ctx, ast.Load) else set())
             )
             for place in positions(part) if not isinstance(part.ctx, ast.Del) else ():
-                found = named(name, place)
-                if moves_with(place, {name}, scaled=True) and len(found) == (2 if isinstance(place, ast.Slice) else 1):
+                found = name_uses(name, place)
+                if offset_names(place, {name}, scaled=True) and len(found) == (2 if isinstance(place, ast.Slice) else 1):
                     counted.update(map(id, found))
         elif isinstance(part, ast.Compare) and any(compared(part, {name})):
-            found = named(name, part)
+            found = name_uses(name, part)
             counted.update(map(id, found if len(found) == 1 else ()))
         else:
             operands += [x for x in _computed_with(part) if isinstance(x, ast.Name) and x.id == name]
     operands = [x for x in operands if id(x) not in counted]
     known = counted | {id(x) for x in operands if id(x) not in inside}
-    uses = [x for statement in body for x in named(name, statement)]
+    uses = [x for statement in body for x in name_uses(name, statement)]
     return operands if all(id(x) in known for x in uses) else None
 
 
@@ -426,7 +429,7 @@ def _ends(body: Sequence[ast.stmt]) -> list[ast.AST]:
 def _wrapped(name: str, node: ast.expr) -> set[int]:
     """Where a name stands in parts of an expression whose value comes again after some steps, `t % 2`, or stays for some, `t // 2`."""
     wrapping = [part for part in walk(node) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod | ast.FloorDiv)]
-    return {id(x) for part in wrapping for x in named(name, part)}
+    return {id(x) for part in wrapping for x in name_uses(name, part)}
 
 
 def _condition(node: ast.If | ast.IfExp | ast.While | ast.Assert | ast.Compare) -> ast.expr:
@@ -457,7 +460,7 @@ def lines_ending_while(node: FunctionNode) -> frozenset[int]:
     return frozenset([line for test in found for line in range(test.lineno, (test.end_lineno or test.lineno) + 1)])
 
 
-def named(name: str, node: ast.AST) -> list[ast.Name]:
+def name_uses(name: str, node: ast.AST) -> list[ast.Name]:
     """Where a name stands in a statement or an expression, in functions inside as well."""
     return [part for part in walk(node) if isinstance(part, ast.Name) and part.id == name]
 
@@ -465,7 +468,7 @@ def named(name: str, node: ast.AST) -> list[ast.Name]:
 def _is_renewed(name: str, body: Sequence[ast.stmt]) -> bool:
     """Whether a body assigns to a name before it uses it."""
     for statement in body:
-        uses = named(name, statement)
+        uses = name_uses(name, statement)
         if not uses:
             continue
         if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
@@ -480,7 +483,7 @@ def compared(node: ast.Compare, names: Iterable[str]) -> tuple[set[str], set[str
     """Those of `names` to which something is added that a comparison by size has on its left side, and on its right one."""
     if len(node.ops) > 1 or not isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq):
         return set(), set()
-    return moves_with(node.left, names), moves_with(node.comparators[0], names)
+    return offset_names(node.left, names), offset_names(node.comparators[0], names)
 
 
 def _bound(name: str, node: ast.AST) -> int | None:
@@ -514,7 +517,7 @@ def reads_last(node: ast.AST) -> str | None:
     return reads_item(node) if isinstance(node, ast.Subscript) and integer(node.slice) == -1 else None
 
 
-class Grown(NamedTuple):
+class ListGrowth(NamedTuple):
     """A list that a statement puts an item into, at its end or in front of all others, and how often the statement names it."""
 
     name: str
@@ -523,26 +526,26 @@ class Grown(NamedTuple):
     uses: int = 1
 
 
-def grown(node: ast.AST) -> Grown | None:
+def list_growth(node: ast.AST) -> ListGrowth | None:
     """What a statement does that puts one item into a list, `name.append(x)`, `name += [x]`, `name = name + [x]`, `name.insert(0, x)`; None
     of any other one."""
     match node:
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [item], [])) if not isinstance(item, ast.Starred):
-            return Grown(name, item)
+            return ListGrowth(name, item)
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "insert"), [place, item], [])) if integer(place) == 0:
-            return None if isinstance(item, ast.Starred) else Grown(name, item, in_front=True)
+            return None if isinstance(item, ast.Starred) else ListGrowth(name, item, in_front=True)
         case ast.AugAssign(ast.Name(name), ast.Add(), ast.List([item])) if not isinstance(item, ast.Starred):
-            return Grown(name, item)
+            return ListGrowth(name, item)
         case ast.Assign([ast.Name(name)], ast.BinOp(ast.Name(same), ast.Add(), ast.List([item]))) if name == same:
-            return None if isinstance(item, ast.Starred) else Grown(name, item, uses=2)
+            return None if isinstance(item, ast.Starred) else ListGrowth(name, item, uses=2)
     return None
 
 
-def _only_grows(name: str, body: Sequence[ast.stmt]) -> Grown | None:
+def _only_grows(name: str, body: Sequence[ast.stmt]) -> ListGrowth | None:
     """How a body puts items into a list, always in one way, if each other use of its name reads the last item; None where it does anything
     else, or has no such statement."""
     parts = [part for statement in body for part in _own_parts(statement)]
-    found = [x for x in map(grown, parts) if x is not None and x.name == name]
+    found = [x for x in map(list_growth, parts) if x is not None and x.name == name]
     read = sum(reads_last(part) == name for part in parts)
     is_alike = len({x.in_front for x in found}) == 1
     return found[0] if is_alike and sum(x.uses for x in found) + read == _uses(name, body) else None

@@ -32,10 +32,10 @@ from typing import Any, Final, TypeGuard
 
 from tracejit.capture.syntax.convert import compiled_as
 from tracejit.capture.syntax.locate import FunctionNode, Located, NotConvertible, declare, locate
-from tracejit.capture.syntax.parts import children, walk
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES, bound_names, declared_names, names_stored_by
+from tracejit.capture.syntax.tree_walk import children, walk
 
-__all__ = ["Cut", "Piece", "cut", "has_loop_around"]
+__all__ = ["OutlinedFunction", "Piece", "has_loop_around", "outline_loop_bodies"]
 
 _GOES_ON, _BREAKS, _RETURNS = range(3)
 _CALLS: Final = "__calls__"
@@ -69,7 +69,7 @@ class _NoPiece(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class OutlinedFunction:
     """A function in pieces: its code, with free variables for them after its own, and the pieces.  calls: the free variable, if there is
     one, that is given what some calls call, and answers what they are to call instead."""
 
@@ -85,12 +85,12 @@ def has_loop_around(code: CodeType, line: int, names: dict[str, Any] | None = No
     return isinstance(node, ast.FunctionDef) and any(_around(loop, line) for loop in _outermost(node.body))
 
 
-def cut(
+def outline_loop_bodies(
     code: CodeType,
     lines: Sequence[int | None],
     names: dict[str, Any] | None = None,
     calls: Collection[int] = (),
-) -> Cut | None:
+) -> OutlinedFunction | None:
     """A function in pieces.  lines: in which something differs from call to call; the innermost loops around them are taken, or all loops
     that are in no other one where one of them is None, or in another function.  names: the globals of the function.  calls: lines
     outside of these loops whose calls may be of functions that are in pieces, too.  None where all bodies have to stay as they are.  Raises
@@ -106,7 +106,7 @@ def cut(
     if any(line is None or _is_elsewhere(node, line) for line in lines):
         chosen += [loop for loop in loops if not any(x is loop for x in chosen)]
     inside = [x for loop in chosen for statement in loop.body for x in walk(statement)]
-    cutter = _Cutter(code, located, names or ())
+    cutter = _Outliner(code, located, names or ())
     pieces: list[Piece] = []
     for k, loop in enumerate(chosen):
         if not any(x is loop for x in (*chosen[:k], *inside)):
@@ -120,7 +120,7 @@ def cut(
         call.func = ast.copy_location(ast.Call(ast.copy_location(ast.Name(_CALLS, ast.Load()), call), [call.func], []), call)
     node.lineno = code.co_firstlineno  # of the first decorator: lines of code are counted from there
     free = [*[piece.name for piece in pieces], *([_CALLS] if routed else [])]
-    return Cut(compiled_as(code, located, free), pieces, _CALLS if routed else None)
+    return OutlinedFunction(compiled_as(code, located, free), pieces, _CALLS if routed else None)
 
 
 def _calls_at(node: ast.FunctionDef, lines: Collection[int]) -> list[ast.Call]:
@@ -164,7 +164,7 @@ def _around(loop: ast.For | ast.While, line: int | None) -> list[ast.For | ast.W
     return [loop, *next((chain for inner in _outermost(loop.body) if (chain := _around(inner, line))), [])]
 
 
-class _Cutter:
+class _Outliner:
     """Makes pieces of the loops of one function, which it changes."""
 
     def __init__(self, code: CodeType, located: Located, names: Container[str]) -> None:
@@ -204,7 +204,7 @@ class _Cutter:
         except _NoPiece:
             return None
         first = body[0]
-        ends = _Ends(ast.Tuple([ast.Name(x, ast.Load()) for x in kept], ast.Load()))
+        ends = _ExitRewriter(ast.Tuple([ast.Name(x, ast.Load()) for x in kept], ast.Load()))
         ended = [ends.visit(copy.deepcopy(statement)) for statement in body]
         ended.append(ends.answer(_GOES_ON))
         arguments = ast.arguments([], [ast.arg(x) for x in given], None, [], [], None, [])
@@ -253,8 +253,8 @@ class _Cutter:
             raise _NoPiece
         if {*_captured(body, self.consuming)} & names_stored_by(self.node.body):  # a nested function would see another variable
             raise _NoPiece
-        flow = _Flow(self.local)
-        end = flow.through(body, frozenset())
+        flow = _DefiniteAssignment(self.local)
+        end = flow.after(body, frozenset())
         ends = [*flow.exits, *([end] if end is not None else [])]
         surely = frozenset.intersection(*ends) if ends else frozenset(stored)
         elsewhere = self._read_elsewhere(loop)
@@ -306,7 +306,7 @@ def _is_left_through_finally(part: ast.AST) -> TypeGuard[ast.Try]:
     )
 
 
-class _Ends(ast.NodeTransformer):
+class _ExitRewriter(ast.NodeTransformer):
     """Has a body return where it would end a step, its loop, or the function.  ways: in which it may do so."""
 
     def __init__(self, values: ast.expr) -> None:
@@ -370,12 +370,12 @@ def _captured(body: Iterable[ast.AST], consuming: Container[str]) -> Iterator[st
 def _before(node: ast.FunctionDef, loop: ast.For | ast.While, local: set[str]) -> frozenset[str] | None:
     """The names that surely have a value where the body of the loop begins; None where it does not."""
     arguments = [x.arg for x in walk(node.args) if isinstance(x, ast.arg)]
-    flow = _Flow(local, loop)
-    flow.through(node.body, frozenset(arguments))
+    flow = _DefiniteAssignment(local, loop)
+    flow.after(node.body, frozenset(arguments))
     return flow.found
 
 
-class _Flow:
+class _DefiniteAssignment:
     """Goes through statements, with the names that surely have been assigned.
 
     exposed: local names that may be read before; exits: what is assigned where `continue` and `break` leave the statements, before
@@ -389,7 +389,7 @@ class _Flow:
         self._sought = sought
         self._depth = 0
 
-    def through(self, body: Sequence[ast.stmt], known: frozenset[str]) -> frozenset[str] | None:
+    def after(self, body: Sequence[ast.stmt], known: frozenset[str]) -> frozenset[str] | None:
         """What is assigned at their end; None where that is not reached."""
         now: frozenset[str] | None = known
         for statement in body:
@@ -436,7 +436,7 @@ class _Flow:
                 return self._target(target, self._reads([value], known))
             case ast.If(test=test, body=body, orelse=orelse):
                 known = self._reads([test], known)
-                return _either([self.through(body, known), self.through(orelse, known)])
+                return _either([self.after(body, known), self.after(orelse, known)])
             case ast.For() | ast.While():
                 return self._loop(node, known)
             case ast.With(items=items, body=body):
@@ -444,7 +444,7 @@ class _Flow:
                 for item in items:
                     begun = self._reads([item.context_expr], begun)
                     begun = begun if item.optional_vars is None else self._target(item.optional_vars, begun)
-                ended = self.through(body, begun)
+                ended = self.after(body, begun)
                 return ended if all(map(_passes_on, items)) else _either([ended, known])
             case ast.Try() | ast.TryStar():
                 return self._try(node, known)
@@ -477,21 +477,21 @@ class _Flow:
         if node is self._sought:
             self.found = begun
         self._depth += 1
-        self.through(node.body, begun)
+        self.after(node.body, begun)
         self._depth -= 1
-        self.through(node.orelse, known)
+        self.after(node.orelse, known)
         return known  # there may have been no step
 
     def _try(self, node: ast.Try | ast.TryStar, known: frozenset[str]) -> frozenset[str] | None:
-        tried = self.through(node.body, known)
-        ends = [None if tried is None else self.through(node.orelse, tried)]
+        tried = self.after(node.body, known)
+        ends = [None if tried is None else self.after(node.orelse, tried)]
         for handler in node.handlers:
             self._reads([handler.type], known)
             named = frozenset([handler.name]) if handler.name else frozenset()
-            ended = self.through(handler.body, known | named)
+            ended = self.after(handler.body, known | named)
             ends.append(None if ended is None else ended - named)
         ended = _either(ends)
-        final = self.through(node.finalbody, known)
+        final = self.after(node.finalbody, known)
         return None if ended is None or final is None else ended | (final - known)
 
     def _match(self, node: ast.Match, known: frozenset[str]) -> frozenset[str] | None:
@@ -500,7 +500,7 @@ class _Flow:
         for case in node.cases:
             begun = known | names_stored_by([case.pattern])
             self._reads([case.pattern, case.guard], begun)
-            ends.append(self.through(case.body, begun))
+            ends.append(self.after(case.body, begun))
         fits_all = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None and case.guard is None
         return _either(ends if fits_all else [*ends, known])
 

@@ -1,6 +1,6 @@
 """The rewriting of one function's body: statements, on top of expressions.py.
 
-`Rewriter` turns what statements read and store into calls of methods of `__capture__` (see `frame.Frame`).  The order of evaluation
+`Rewriter` turns what statements read and store into calls of methods of `__capture__` (see `frame.CaptureFrame`).  The order of evaluation
 and the number of evaluations stay those of the text.  Bodies of nested functions are left alone, those of classes are rewritten.  Pure
 syntax: it knows nothing of code objects that run.
 """
@@ -13,22 +13,28 @@ from copy import copy, deepcopy
 from dataclasses import astuple
 from typing import Any
 
-from tracejit.capture.syntax.comprehensions import Collected, Where, at, collected, put
+from tracejit.capture.syntax.comprehensions import (
+    CollectingComprehension,
+    Where,
+    expression_at,
+    find_collecting_comprehension,
+    replace_expression_at,
+)
 from tracejit.capture.syntax.expressions import CAPTURE, SYMBOLS, target_pattern
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.capture.syntax.loops import (
     LoopNames,
     compared,
-    grown,
-    is_taking_apart,
+    is_unbind_call,
     kept_counter,
+    list_growth,
     loop_names,
-    named,
+    name_uses,
     number_uses,
 )
 from tracejit.capture.syntax.matching import MatchRewriter
-from tracejit.capture.syntax.parts import walk
 from tracejit.capture.syntax.scopes import declared_names, names_stored_by
+from tracejit.capture.syntax.tree_walk import walk
 
 __all__ = ["CELLS", "Rewriter"]
 
@@ -61,7 +67,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         self.refuse_shared_names([node.name], "a definition")
         node.args = self.visit_defaults(node.args)
         decorators = [self.visit(d) for d in node.decorator_list]
-        made = self.place(ast.Attribute(ast.Name(CAPTURE, ast.Load()), "made", ast.Load()), node)
+        made = self.place(ast.Attribute(ast.Name(CAPTURE, ast.Load()), "new_object", ast.Load()), node)
         node.decorator_list = [*(self.place(self.handler("callee", d), d) for d in decorators), made]
         return node
 
@@ -75,8 +81,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             body = ClassBody(self, node).statements(node)
         except NotConvertible as error:
             return self.uninstrumented_class(node, error.detail)
-        name, given = ast.Constant(node.name), next((self.settled(k.value) for k in node.keywords), ast.Constant(None))
-        bases = ast.Tuple([self.settled(base) for base in node.bases], ast.Load())
+        name, given = ast.Constant(node.name), next((self.concrete(k.value) for k in node.keywords), ast.Constant(None))
+        bases = ast.Tuple([self.concrete(base) for base in node.bases], ast.Load())
         node.bases = [self.place(ast.Starred(self.handler("class_bases", name, bases), ast.Load()), node)]
         node.keywords = [self.place(ast.keyword("metaclass", self.handler("class_maker", name, given)), node)]
         node.body = body
@@ -87,8 +93,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         around = ast.Tuple([ast.Name(name, ast.Load()) for name in sorted(self.captured)], ast.Load())
         told = ast.Constant(node.name), ast.Constant(hindrance), ast.Lambda(_no_arguments(), around)
         body = self.handler("class_body", *told)
-        node.bases = [self.settled(base) for base in node.bases]
-        node.keywords = [ast.keyword(k.arg, self.settled(k.value)) for k in node.keywords]
+        node.bases = [self.concrete(base) for base in node.bases]
+        node.keywords = [ast.keyword(k.arg, self.concrete(k.value)) for k in node.keywords]
         return [self.statement(body, node), node]
 
     def refuse_shared_names(self, names: Iterable[str], what: str) -> None:
@@ -137,14 +143,14 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
                 return part
             name = self.temporary()
             value: ast.expr = ast.Name(name, ast.Load())
-            after.extend(self.store(part, self.handler("gathered", value) if starred else value, node))
+            after.extend(self.store(part, self.handler("starred", value) if starred else value, node))
             return self.place(ast.Name(name, ast.Store()), part)
 
         return visit(target), after
 
     def appending(self, node: ast.Assign | ast.AugAssign) -> list[ast.stmt] | None:
         """The statement that appends to a private list, in the place of one that assigns the list with one more item; None of others."""
-        found = grown(node)
+        found = list_growth(node)
         if found is None or found.name not in self.lists:
             return None
         append = ast.Attribute(ast.Name(found.name, ast.Load()), "append", ast.Load())
@@ -154,7 +160,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         if (appended := self.appending(node)) is not None:
             return appended
         if node in self.increments:
-            value = self.added(node, node.value.left, node.value.right, node.value.op)  # type: ignore[attr-defined]
+            value = self.counter_increment(node, node.value.left, node.value.right, node.value.op)  # type: ignore[attr-defined]
         else:
             value = self.visit(node.value)
         if len(node.targets) == 1:
@@ -176,7 +182,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         if isinstance(target, ast.Name):
             load = ast.copy_location(ast.Name(target.id, ast.Load()), target)
             if node in self.increments:
-                return self.store(target, self.added(node, load, node.value, node.op), node)
+                return self.store(target, self.counter_increment(node, load, node.value, node.op), node)
             load = self.visit(load)
             return self.store(target, self.handler("in_place", symbol, load, self.visit(node.value)), node)
         if isinstance(target, ast.Attribute):
@@ -187,11 +193,11 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             place = self.handler(name, self.visit(target.value), self.visit(target.slice), *loops)
         return [self.statement(self.handler("update_place", place, symbol, self.visit(node.value)), node)]
 
-    def added(self, node: ast.stmt, left: ast.expr, right: ast.expr, op: ast.operator) -> ast.expr:
+    def counter_increment(self, node: ast.stmt, left: ast.expr, right: ast.expr, op: ast.operator) -> ast.expr:
         """What a statement assigns that adds a number to a variable in each step of a loop."""
         in_place, loop = ast.Constant(isinstance(node, ast.AugAssign)), ast.Name(self.increments[node], ast.Load())
         operands = ast.Constant(SYMBOLS[type(op)]), self.visit(left), self.visit(right)
-        return self.place(self.handler("counted_on", *operands, in_place, loop), node)
+        return self.place(self.handler("increment_counter", *operands, in_place, loop), node)
 
     def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:
         statements: list[ast.stmt] = []
@@ -214,22 +220,22 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         """The body of the function, after what makes known the containers of starred arguments that nested functions read."""
         names = [a.arg for a in (node.args.vararg, node.args.kwarg) if a and self.mangle(a.arg) in self.captured]
         first = node.body[0]
-        known = [self.statement(self.handler("gathered", ast.Name(name, ast.Load())), first) for name in names]
+        known = [self.statement(self.handler("starred", ast.Name(name, ast.Load())), first) for name in names]
         return [*known, *self.body(node.body)]
 
     def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for statement in statements:
-            before, after = self.collecting(statement)
+            before, after = self.around_comprehension(statement)
             visited = self.visit(statement)
             result += [*before, *(visited if isinstance(visited, list) else [visited]), *after]
         return result
 
-    def collecting(self, node: ast.stmt) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    def around_comprehension(self, node: ast.stmt) -> tuple[list[ast.stmt], list[ast.stmt]]:
         """Statements before and after one that has a comprehension whose list nothing else sees, or that adds up its elements: a loop whose
         steps are looked at does that, where there may be any number of them."""
-        found = None if self.is_generator else collected(node, self.lists)
-        if found is None or (isinstance(node, ast.AugAssign) and not self.is_own(at(found.before[0]))):
+        found = None if self.is_generator else find_collecting_comprehension(node, self.lists)
+        if found is None or (isinstance(node, ast.AugAssign) and not self.is_own(expression_at(found.before[0]))):
             return [], []
         comprehension, (generator,) = found.comprehension, found.comprehension.generators
         items, value, loop = self.temporary() if found.added is None else self.sum_name(), self.temporary(), self.temporary()
@@ -244,29 +250,29 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         self.local |= local
         self.lists = lists
         iterable, _ = self.header(repeated.iter, loop)
-        known = [self.kept(place) for place in found.before if not self.is_own(at(place))]
+        known = [self.into_variable(place) for place in found.before if not self.is_own(expression_at(place))]
         makes = self.collected_by if found.added is None else self.added_up_by
         first, last, whole = makes(found, repeated, items, loop)
-        begun, *looped = self.looked_at(repeated, names, loop, ast.Name(loop, ast.Load()))
+        begun, *looped = self.loop_over_steps(repeated, names, loop, ast.Name(loop, ast.Load()))
         generator.iter = ast.Name(value, ast.Load())
-        given = self.assigned(value, self.handler("whole", ast.Name(value, ast.Load())))
-        passes = self.handler("goes_through", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load()))
+        given = self.assigned(value, self.handler("materialised", ast.Name(value, ast.Load())))
+        passes = self.handler("is_loop_over", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load()))
         if found.added is not None:
             passes = ast.BoolOp(ast.And(), [self.handler("is_sum", copy(found.added.func)), passes])  # type: ignore[assignment]
         chosen = ast.If(passes, [*first, *looped, *last], [given, self.assigned(items, whole())])
         before = [*known, begun, self.assigned(value, iterable), chosen]
-        put(found.place, self.place(ast.Name(items, ast.Load()), comprehension))
+        replace_expression_at(found.place, self.place(ast.Name(items, ast.Load()), comprehension))
         after = [] if isinstance(node, ast.Return) else [self._forgetting([items, value], comprehension)]
         return [self.place(statement, comprehension) for statement in before], after
 
-    def collected_by(self, found: Collected, _repeated: ast.For, items: str, _loop: str) -> Making:
+    def collected_by(self, found: CollectingComprehension, _repeated: ast.For, items: str, _loop: str) -> Making:
         """What is done before and after a loop that appends to a list, and what makes the list without it."""
         if not isinstance(found.place[0], ast.stmt):
             self.joining.add(found.place[0])
-        empty = self.made(self.place(ast.List([], ast.Load()), found.comprehension))
+        empty = self.new_object(self.place(ast.List([], ast.Load()), found.comprehension))
         return [self.assigned(items, empty)], [], lambda: self.comprehension(found.comprehension)
 
-    def added_up_by(self, found: Collected, repeated: ast.For, total: str, loop: str) -> Making:
+    def added_up_by(self, found: CollectingComprehension, repeated: ast.For, total: str, loop: str) -> Making:
         """The same of a loop that adds up."""
         assert found.added is not None
         call, numbers = found.added, self.temporary()
@@ -289,12 +295,12 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             isinstance(node, ast.Name) and self.mangle(node.id) in self.local - self.captured - self.gathered
         )
 
-    def kept(self, place: Where) -> ast.stmt:
+    def into_variable(self, place: Where) -> ast.stmt:
         """A statement that puts what is evaluated at a place into a variable, which is read there."""
-        name, expression = self.temporary(), at(place)
+        name, expression = self.temporary(), expression_at(place)
         statement = self.assigned(name, self.visit(expression))
         self.local.add(name)
-        put(place, ast.copy_location(ast.Name(name, ast.Load()), expression))
+        replace_expression_at(place, ast.copy_location(ast.Name(name, ast.Load()), expression))
         return statement
 
     @staticmethod
@@ -321,8 +327,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
         names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists, self.uses, self.read)
         if names is not None:
-            return self.watched(node, names)
-        self.goes_through_lists(node.iter)
+            return self.watched_loop(node, names)
+        self.note_iterated_lists(node.iter)
         iterable = self.visit(node.iter)
         node.target, stores = self.bound_target(node.target, node)
         node.iter = self.handler("iterate", iterable, ast.Constant(None))
@@ -330,12 +336,12 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         node.orelse = self.body(node.orelse)
         return self.place(node, node)
 
-    def watched(self, node: ast.For, names: LoopNames) -> list[ast.stmt]:
+    def watched_loop(self, node: ast.For, names: LoopNames) -> list[ast.stmt]:
         """A loop whose steps are looked at."""
         loop, header = self.temporary(), node.iter
         iterable, passing = self.header(header, loop)
         steps = self.handler("steps", ast.Name(loop, ast.Load()), iterable, ast.Constant(passing))
-        return self.looked_at(node, names, loop, self.place(steps, header))
+        return self.loop_over_steps(node, names, loop, self.place(steps, header))
 
     def header(self, header: ast.expr, loop: str) -> tuple[ast.expr, str]:
         """What a loop that is looked at goes through, and the builtin that makes it, if nobody else has got that."""
@@ -346,25 +352,25 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             and header.func.id in _PASSING - self.local - self.free
         ):
             passing = header.func.id
-        self.goes_through_lists(header)
-        found = [*self.described(header)]
+        self.note_iterated_lists(header)
+        found = [*self.header_calls(header)]
         self.headers = {x: loop for x in found if isinstance(x, ast.Call)}
         self.listed.update((x, loop) for x in found if x in self.listed)
         iterable = self.visit(header)
         self.headers = {}
         return iterable, passing
 
-    def described(self, header: ast.expr) -> Iterator[ast.expr]:
+    def header_calls(self, header: ast.expr) -> Iterator[ast.expr]:
         """The calls, and private lists, in the header of a loop that say what it goes through: that it is, and those of which it makes
         something else."""
         if self.is_counted(header):
             yield header
             for argument in header.args:  # type: ignore[attr-defined]
-                yield from self.described(argument)
-        elif is_taking_apart(header) or header in self.listed:
+                yield from self.header_calls(argument)
+        elif is_unbind_call(header) or header in self.listed:
             yield header
 
-    def looked_at(self, node: ast.For, names: LoopNames, loop: str, steps: ast.expr) -> list[ast.stmt]:
+    def loop_over_steps(self, node: ast.For, names: LoopNames, loop: str, steps: ast.expr) -> list[ast.stmt]:
         """The loop over `steps`: where those up to the last have been left out, at the beginning of one, the variables get the values that
         these have left."""
         header = node.iter
@@ -372,9 +378,9 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         node.target, stores = self.bound_target(node.target, node)
         begun = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, self.mangled(astuple(names)))))
         places = [copy(node.target), *[ast.Name(name, ast.Store()) for name in names.stored]]
-        left = ast.Assign([ast.Tuple(places, ast.Store())], self.handler("left", ast.Name(loop, ast.Load())))
+        left = ast.Assign([ast.Tuple(places, ast.Store())], self.handler("loop_exit_values", ast.Name(loop, ast.Load())))
         gone = [self.unbound_again(name) for name in names.stored if name not in names.targets]
-        asked = ast.If(self.handler("repeats", ast.Name(loop, ast.Load())), [left, *gone], [])
+        asked = ast.If(self.handler("skips_steps", ast.Name(loop, ast.Load())), [left, *gone], [])
         kept = {name: kept_counter(name, node.body) for name, _ in names.kept}
         counters = (*names.counters, *names.numbers, *kept)
         around, self.counters = self.counters, {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys(counters, loop)}
@@ -384,7 +390,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         ahead: set[str] = set()  # those to which the step has added already
         for statement in node.body:
             for name, found in computed.items():
-                uses = {id(x) for x in named(name, statement)}
+                uses = {id(x) for x in name_uses(name, statement)}
                 self.computed_with.update((x, (loop, name, int(name in ahead))) for x in found if id(x) in uses)
             if id(statement) in is_before:
                 ahead.add(is_before[id(statement)])
@@ -435,7 +441,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             return None
         loop = self.temporary()
         self.ends[first] = loop
-        return self.looked_at(repeated, names, loop, self.handler("steps_while", ast.Name(loop, ast.Load())))
+        return self.loop_over_steps(repeated, names, loop, self.handler("while_steps", ast.Name(loop, ast.Load())))
 
     def visit_If(self, node: Any) -> ast.stmt:
         node.test = self.truth(node.test)
@@ -445,12 +451,12 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         node.test = self.truth(node.test)
-        node.msg = self.settled(node.msg) if node.msg else None
+        node.msg = self.concrete(node.msg) if node.msg else None
         return node
 
     def visit_Raise(self, node: ast.Raise) -> ast.stmt:
         if node.exc is not None:
-            node.exc = self.place(self.handler("raised", self.visit(node.exc)), node.exc)
+            node.exc = self.place(self.handler("exception_to_raise", self.visit(node.exc)), node.exc)
             node.cause = self.visit(node.cause) if node.cause else None
         return node
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tracejit.capture.syntax.locate import FunctionNode
-from tracejit.capture.syntax.parts import children, walk
+from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = ["LOOKING_AT_VARIABLES", "bound_names", "declared_names", "gathered_names", "names_stored_by"]
 

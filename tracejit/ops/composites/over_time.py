@@ -15,9 +15,9 @@ from tracejit.ops.linalg import matmul, transpose_matrix
 from tracejit.ops.movement.copies import cat
 from tracejit.ops.movement.views import reshape, select, slice_
 
-__all__ = ["Step", "began_with", "columns_of", "looped", "of_columns", "zeros_beside"]
+__all__ = ["StepFunction", "began_with", "columns_of", "looped", "of_columns", "zeros_beside"]
 
-Step = Callable[[list[Any], list[Any], list[Any]], tuple[list[Any], list[Any]]]
+StepFunction = Callable[[list[Any], list[Any], list[Any]], tuple[list[Any], list[Any]]]
 """(carried, slices, shared) -> (carried on, collected)."""
 
 
@@ -31,12 +31,14 @@ def _stack(parts: list[Any]) -> Any:
     return cat.of(*rows, dim=0) if len(rows) > 1 else rows[0]
 
 
-def looped(step: Step, carried: list[Any], sliced: list[Any], shared: list[Any], reverse: bool) -> tuple[list[Any], list[Any]]:
+def looped(
+    step: StepFunction, carried: list[Any], sliced: list[Any], shared: list[Any], reverse: bool
+) -> tuple[list[Any], list[Any]]:
     """(what is carried in the end, what was collected, stacked) of a step for each slice, which is one loop where a graph is made."""
     first = sliced[0]
     if not isinstance(first, np.ndarray):
         interpreter = first.interpreter if isinstance(first, Abstract) else state.top
-        found = interpreter.repeated(step, carried, sliced, first.shape[0], reverse, shared)
+        found = interpreter.run_scan(step, carried, sliced, first.shape[0], reverse, shared)
         if found is not None:
             return found  # type: ignore[no-any-return]
     rows: list[list[Any]] = []

@@ -6,9 +6,9 @@ from typing import Any
 
 from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
+from tracejit.core.library_warnings import warn
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import integer, minus, rounded_down, rounded_up
-from tracejit.core.warned import warn
 from tracejit.ops import creation
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from tracejit.core import dtypes
+from tracejit.core.library_warnings import warn
 from tracejit.core.numbers import NUMBERS, RecordedNumber, settled
 from tracejit.core.op import Promotion
 from tracejit.core.precision import rounds_once
 from tracejit.core.promotion import common_dtype
 from tracejit.core.shapes import minus, product
 from tracejit.core.symbolic import pinned
-from tracejit.core.warned import warn
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise import arithmetic, bitwise, comparison, logarithmic, mathematics, rounding, special, trigonometry
 from tracejit.ops.elementwise.arithmetic import cast

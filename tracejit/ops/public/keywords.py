@@ -17,7 +17,7 @@ from tracejit.core.devices import require_cpu
 from tracejit.core.dtypes import DType, as_dtype
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
-from tracejit.core.warned import warn
+from tracejit.core.library_warnings import warn
 
 __all__ = ["entry_of", "of_tensors", "require_tensors", "write_out"]
 

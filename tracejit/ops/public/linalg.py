@@ -6,7 +6,7 @@ from typing import Any
 
 from tracejit.core.dtypes import bool_
 from tracejit.core.interpreter import state
-from tracejit.core.precision import as_autocast_has_them, lowered, rounds_once
+from tracejit.core.precision import autocast_operands, lowered, rounds_once
 from tracejit.ops import linalg
 from tracejit.ops.composites import products
 from tracejit.ops.movement.views import reshape
@@ -19,7 +19,7 @@ from tracejit.ops.public.keywords import of_tensors
 def matmul(input: Any, other: Any) -> Any:
     """Matrix product (*, n, k) @ (*, k, m) = (*, n, m), a vector being a row on the left and a column on the right.
     Leading dimensions broadcast."""
-    a, b = (input, other) if state.autocast is None else as_autocast_has_them(input, other)
+    a, b = (input, other) if state.autocast is None else autocast_operands(input, other)
     if a.ndim == 0 or b.ndim == 0:
         raise RuntimeError(f"matmul(): both arguments need at least 1 dimension, got {a.ndim} and {b.ndim}")
     if a.ndim > 1 and b.ndim > 1:

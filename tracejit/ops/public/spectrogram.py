@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracejit.core.warned import warn
+from tracejit.core.library_warnings import warn
 from tracejit.ops.movement.copies import pad
 from tracejit.ops.movement.views import permute
 from tracejit.ops.public import fourier

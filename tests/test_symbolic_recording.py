@@ -1,0 +1,115 @@
+"""A recording with symbolic sizes says what a recording of another size would have been."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from test_symbolic_paths import PROGRAMS, rows
+
+import tracejit as T
+from tracejit.capture.recording.symbolic_recording import SymbolicRecording
+from tracejit.capture.session import record, tensors_among
+
+
+def recorded(function: Callable[..., Any], args: tuple[Any, ...], dynamic: list[tuple[int, int]]) -> SymbolicRecording:
+    recording, _ = record(function, args, {}, dynamic=dynamic)
+    assert recording.reason is None, recording.reason
+    return SymbolicRecording(recording, shapes(args), dynamic)
+
+
+def shapes(args: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple([tuple(x.shape) for x in tensors_among(args, {})])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_says_what_is_recorded_for_another_size(name: str) -> None:
+    function = PROGRAMS[name]
+    symbolic = recorded(function, rows(9), [(0, 0)])
+    assert symbolic.is_general, symbolic.env.guards()
+    said = 0
+    for n in (5, 8, 13, 40):
+        made, (other, _) = symbolic.at(((n, 4),)), record(function, rows(n), {})
+        assert other.graph is not None
+        if made is None:  # the branch
+            assert not symbolic.explains(other, ((n, 4),)) and name == "branch" and n % 2 == 0
+            continue
+        said += 1
+        assert made.graph is not None and made.graph.equals(other.graph), n
+        assert made.outputs == other.outputs and made.written_inputs == other.written_inputs
+        assert symbolic.explains(other, ((n, 4),))
+        assert [f for f in made.facts if f.kind == "shape"] == [f for f in other.facts if f.kind == "shape"]
+    assert said >= 2
+
+
+def test_its_own_recording_is_the_one_without_symbolic_sizes() -> None:
+    symbolic = recorded(lambda x: (x * x.shape[0]).mean(), rows(7), [(0, 0)])
+    other, _ = record(lambda x: (x * x.shape[0]).mean(), rows(7), {})
+    assert symbolic.plain.graph is not None and other.graph is not None
+    assert symbolic.plain.graph.nodes[0].operands == other.graph.nodes[0].operands
+    assert symbolic.plain.graph.avals == other.graph.avals and symbolic.plain.outputs == other.outputs
+    assert all(type(n) is int for aval in symbolic.plain.graph.avals.values() for n in aval.shape)  # type: ignore[union-attr]
+
+
+def test_it_stands_for_arguments_that_differ_in_its_variables_alone() -> None:
+    symbolic = recorded(lambda x, y: x @ y, (T.ones(5, 4), T.ones(4, 3)), [(0, 0), (1, 1)])
+    assert symbolic.fits(((9, 4), (4, 8))) and symbolic.fits(((5, 4), (4, 8)))
+    for other in (((9, 5), (5, 8)), ((1, 4), (4, 8)), ((9, 4), (4, 0)), ((9, 4),), ((9, 4, 1), (4, 8))):
+        assert not symbolic.fits(other) and symbolic.at(other) is None
+
+
+def test_a_size_that_was_asked_for_is_one_size() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        return x.sum(0) * len("a" * x.shape[0])
+
+    symbolic = recorded(function, (T.ones(5, 4),), [(0, 0), (0, 1)])
+    assert symbolic.is_general and symbolic.at(((5, 9),)) is not None and symbolic.at(((6, 4),)) is None
+    assert symbolic.env.pins() == [f"x.shape[0] == 5 at {__file__}:{function.__code__.co_firstlineno + 1}"]
+    assert not recorded(function, (T.ones(5, 4),), [(0, 0)]).is_general
+
+
+def test_sizes_that_lose_their_names_are_not_explained_by_another_recording() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        return x * T.zeros(int.__int__(x.shape[0]), 1).numel()
+
+    symbolic, (other, _) = recorded(function, rows(9), [(0, 0)]), record(function, rows(5), {})
+    made = symbolic.at(((5, 4),))
+    assert made is None or symbolic.explains(other, ((5, 4),))
+
+
+def test_numbers_from_outside_are_guarded_where_they_are_sizes_and_operands_elsewhere() -> None:
+    class Settings:
+        heads, scale = 2, 0.5
+
+    def function(x: T.Tensor) -> T.Tensor:
+        return x.reshape(x.shape[0] * Settings.heads, -1) * (x.shape[0] * Settings.scale)
+
+    symbolic = recorded(function, rows(6), [(0, 0)])
+    assert symbolic.is_general
+    made = symbolic.at(((10, 4),))
+    assert made is not None and made.outputs[0].shape == (20, 2)
+    assert len(made.scalar_inputs) == 1  # the product of a size and the scale
+
+
+def test_it_is_trusted_for_numbers_that_another_recording_has_seen_move() -> None:
+    def function(x: T.Tensor) -> T.Tensor:
+        return T.zeros(x.shape[0] // 4 + 1, 2)
+
+    symbolic = recorded(function, rows(9), [(0, 0)])
+    symbolic.is_trusted = True
+    assert symbolic.is_trusted_for(((9, 4),)) and not symbolic.is_trusted_for(((10, 4),))
+    symbolic.confirm(((11, 4),))  # 11 // 4 is 9 // 4: what has lost that number looks the same
+    assert symbolic.is_trusted_for(((10, 4),)) and not symbolic.is_trusted_for(((12, 4),))
+    symbolic.confirm(((13, 4),))
+    assert symbolic.is_trusted_for(((12, 4),)) and symbolic.is_trusted_for(((40, 4),))
+    assert not symbolic.is_trusted_for(((40, 5),)) and not symbolic.is_trusted_for(((1, 4),))
+
+
+def test_it_is_trusted_at_once_in_what_one_other_recording_has_seen_move() -> None:
+    symbolic = recorded(lambda x, y: x @ y, (T.ones(5, 4), T.ones(4, 3)), [(0, 0), (1, 1)])
+    assert not symbolic.is_trusted and not symbolic.is_trusted_for(((5, 4), (4, 3)))
+    symbolic.confirm(((5, 4), (4, 8)))
+    assert symbolic.is_trusted_for(((5, 4), (4, 9))) and not symbolic.is_trusted_for(((9, 4), (4, 3)))
+    symbolic.confirm(((9, 4), (4, 3)))
+    assert symbolic.is_trusted_for(((9, 4), (4, 3))) and symbolic.is_trusted_for(((6, 4), (4, 7)))

@@ -1,0 +1,208 @@
+"""Readings of the world, which change nothing: of the process, of files, of moments.
+
+What the process and the file system tell is asked before the program, in each call, and guarded, or a number of the prologue.  What is
+another each time - `datetime.now()`, `uuid4()` - is like a clock (extracted_numbers.py): read before the program where it decides, else
+after it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import operator
+import os
+import os.path
+import platform
+import secrets
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tracejit.capture.handlers.attempts import attempt
+from tracejit.capture.handlers.base import Handler, Handlers
+from tracejit.capture.handlers.effects import FunctionCall
+from tracejit.capture.handlers.post_program import PostProgramValue, is_post_program
+from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, concrete, plain, unguarded_copy
+from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
+from tracejit.core.dtypes import DType
+from tracejit.replay.ir import Constant, Expr, tuple_of
+
+__all__ = ["CONSTANTS", "EnvironmentReadHandlers", "present"]
+
+
+def present(module: Any, *names: str) -> set[Any]:
+    return {getattr(module, name) for name in names if hasattr(module, name)}
+
+
+_OF_PROCESS: frozenset[Any] = frozenset(
+    present(os, "getpid", "getppid", "cpu_count", "process_cpu_count", "getlogin", "getuid", "geteuid", "getgid")
+    | present(threading, "get_ident", "get_native_id", "active_count", "current_thread", "main_thread")
+    | present(platform, "node", "system", "machine", "platform", "python_version", "processor", "release", "version")
+    | present(sys, "getrecursionlimit", "getdefaultencoding", "getfilesystemencoding", "getswitchinterval")
+    | present(socket, "gethostname")
+)
+"""What they tell is not changed by files that are written and texts that are told."""
+_OF_FILES: frozenset[Any] = frozenset(
+    present(os, "access", "listdir", "getcwd")
+    | present(os.path, "exists", "lexists", "isfile", "isdir", "islink", "ismount", "getsize", "getmtime", "getatime", "getctime")
+)
+_ANEW: frozenset[Any] = frozenset(
+    present(time, "strftime", "ctime", "asctime", "localtime", "gmtime")
+    | present(datetime.datetime, "now", "utcnow", "today")
+    | present(datetime.date, "today")
+    | present(uuid, "uuid1", "uuid4")
+    | present(secrets, "token_hex", "token_bytes", "token_urlsafe")
+    | present(os, "urandom")
+)
+"""What they tell is another each time."""
+_MOMENTS: tuple[type, ...] = (datetime.date, datetime.time, datetime.timedelta, time.struct_time, uuid.UUID)
+"""Types of what those tell: nothing changes them, and their methods and operators look at nothing else."""
+_CALM_METHODS = frozenset(
+    {
+        "isoformat", "strftime", "timestamp", "date", "time", "timetz", "weekday", "isoweekday", "isocalendar", "total_seconds",
+        "ctime", "timetuple", "utctimetuple", "toordinal", "utcoffset", "tzname", "dst",
+    }
+)  # fmt: skip
+"""Methods of moments that never raise."""
+_CALM_OPERATORS = frozenset(
+    {operator.sub, operator.add, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne}
+)
+"""Operators between moments that do not raise for others of the same types, in the times that are told."""
+CONSTANTS: tuple[type, ...] = (type, ModuleType, np.dtype, np.generic, DType, *_MOMENTS)
+"""Types of values that an entry holds as they are."""
+
+
+class EnvironmentReadHandlers(Handlers):
+    """What the recorder does about them, and the expressions of numbers, texts and containers of them."""
+
+    def data_arguments(self, called: Expr, arguments: tuple[Any, ...], keywords: dict[str, Any], parts: list[Any]) -> Expr | None:
+        """The call of a function with such arguments, or None; parts: the numbers and texts in them that each call computes."""
+        given = [self._data(v, parts) for v in arguments]
+        named = {k: self._data(v, parts) for k, v in keywords.items()}
+        return None if None in (*given, *named.values()) else called.call(*given, **named)
+
+    def _data(self, value: Any, parts: list[Any]) -> Expr | None:
+        """The expression of a number, a text, or a container of them that this run made."""
+        recorder = self.recorder
+        cls = type(value)
+        if cls is SymbolicNumber:
+            parts.append(value)
+            return value._name
+        if cls in (int, float, str):
+            return Constant(value) if cls is str else recorder.number_expression(value)
+        if cls in PRIMITIVE_TYPES or is_a(value, CONSTANTS) or cls is datetime.timezone:
+            return recorder.constant(value)
+        if cls not in (list, tuple, dict) or recorder.is_outside(value):
+            return None
+        if cls is dict:
+            value = [(k, recorder.effects.stored.get((id(value), k), v)) for k, v in value.items()]
+        found = [self._data(v, parts) for v in value]
+        if None in found:
+            return None
+        elements = tuple_of(*found)
+        return elements if cls is tuple else recorder.constant(cls).call(elements)
+
+    def computed_now(self, compute: Callable[[], Any], parts: Sequence[Any]) -> Any:
+        """What this run computes of numbers; where it raises, they have decided where the program goes on."""
+        try:
+            return self.recorder.perform(lambda: self.recorder.unwatched(compute))
+        except Exception:
+            for part in parts:
+                concrete(part)
+            raise
+
+    # -- readings
+    def _read_process(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """os.getpid() and its like."""
+        recorder = self.recorder
+        given = tuple(map(concrete, arguments))
+        if keywords or not all(type(v) in PRIMITIVE_TYPES for v in given):
+            return recorder.outside_calls.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}()")
+        try:
+            answer = recorder.perform(lambda: recorder.unwatched(lambda: function(*given)))
+        except Exception:  # the program may handle it
+            recorder.stop("impure_call", f"{function.__name__}(), which has raised,")
+            raise
+        if recorder.stopped:
+            return answer
+        asked = recorder.constant(attempt).call(recorder.constant(function), *given)
+        return recorder.read(answer, asked, called=f"{function.__name__}()", symbolic=True)
+
+    def _read_files(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """os.path.exists(path) and its like: what this call has told others so far may have made the file."""
+        if any(type(effect) is FunctionCall for effect in self.recorder.effects.in_order):
+            return self.recorder.outside_calls.outside_call(
+                function, arguments, keywords, "impure_call", f"{function.__name__}() after other calls"
+            )
+        return self._read_process(function, arguments, keywords)
+
+    def _read_anew(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """datetime.now(), time.strftime("%H:%M"), uuid4() ..."""
+        recorder = self.recorder
+        arguments, keywords = (
+            tuple(map(recorder.contents.concrete_contents, arguments)),
+            {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
+        )
+        call = self.data_arguments(recorder.constant(function), arguments, keywords, [])
+        answer = recorder.perform(lambda: recorder.unwatched(lambda: function(*arguments, **keywords)))
+        if recorder.stopped:
+            return answer
+        if call is None:
+            recorder.stop("impure_call", f"{function.__name__}() of such arguments")
+            return answer
+        late = PostProgramValue(call, (), bits=63, behind=recorder.effects.last_call())
+        late.readings = frozenset([late])
+        return recorder.extracted_numbers.define_post_program(late, answer)
+
+    # -- what is done with moments
+    def is_moment(self, value: Any) -> bool:
+        """Whether it is a date, a time or the like that each call has another one of."""
+        return is_post_program(value) and is_a(plain(value), _MOMENTS)
+
+    def moment_attribute(self, owner: Any, name: str) -> Any:
+        value = self.recorder.unwatched(lambda: getattr(plain(owner), name))  # or it raises what is to be raised
+        if callable(value):
+            return MethodOf(owner, name)
+        return self.recorder.extracted_numbers.define_post_program(
+            PostProgramValue(owner._name.get(name), (owner,), bits=63), value
+        )
+
+    def moment_binary(self, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
+        """An operator between a moment and something else."""
+        parts: list[Any] = []
+        operands = self._data(left, parts), self._data(right, parts)
+        value = self.computed_now(lambda: compute(plain(left), plain(right)), (left, right))
+        calm = compute in _CALM_OPERATORS and all(is_a(plain(v), _MOMENTS) for v in (left, right))
+        if not calm or None in operands or type(value) not in (*PRIMITIVE_TYPES, *_MOMENTS, datetime.datetime):
+            concrete(left), concrete(right)
+            return value
+        return self.recorder.extracted_numbers.define_post_program(
+            PostProgramValue(self.recorder.constant(compute).call(*operands), tuple(parts), bits=63), value
+        )
+
+    def moment_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """What a method of a moment comes to; None for one that may raise."""
+        parts: list[Any] = [owner]
+        call = self.data_arguments(owner._name.get(name), arguments, keywords, parts)
+        if call is None or len(parts) > 1 or name not in _CALM_METHODS:
+            return None
+        values = tuple(map(unguarded_copy, arguments)), {k: unguarded_copy(v) for k, v in keywords.items()}
+        value = self.computed_now(lambda: getattr(plain(owner), name)(*values[0], **values[1]), parts)
+        return self.recorder.extracted_numbers.define_post_program(PostProgramValue(call, tuple(parts), bits=63), value)
+
+    def standard_call(self, function: Any) -> Handler | None:
+        """The handler of a function that reads the process, files, or what is another one each time."""
+        return self.in_table(_HANDLERS, function)
+
+
+_HANDLERS: dict[Any, Callable[..., Any]] = {
+    **dict.fromkeys(_OF_PROCESS, EnvironmentReadHandlers._read_process),
+    **dict.fromkeys(_OF_FILES, EnvironmentReadHandlers._read_files),
+    **dict.fromkeys(_ANEW, EnvironmentReadHandlers._read_anew),
+}

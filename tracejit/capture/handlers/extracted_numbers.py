@@ -1,0 +1,498 @@
+"""Numbers that leave the program: `.item()`, `float(t)`, `int(t)`, `.tolist()`, and what Python computes from them.
+
+A `SymbolicNumber` with a `PostProgramValue` is known only when the program has run.  It is no guard: returned, stored or formatted it is
+computed again by each call, in Python, between the program and the effects.  Where it steers Python (a comparison, a truth value, an
+argument outside which a function raises) the program computes the same predicate and leaves by an exit where it turns out the other way,
+before anything is committed.  Where the program cannot compute it, or something asks for the very value, the value is guarded, by an exit
+too.
+
+A clock that is read is such a number as well, but no exit can ask for it.  One that is read before the program begins, or that decides
+something, is read in the prologue; the others after the program.  So what lies between two readings is the tensor work of the call
+as a whole, and how long that has taken decides nothing: where it would, the recording stops.
+
+Invariant: what is computed after the program cannot raise, because exits have seen to it, but for a division by the time between two
+readings.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracejit.autograd.tape import edge_of
+from tracejit.capture.handlers.base import Handlers
+from tracejit.capture.handlers.in_program import CHOOSING, TO_INTEGERS, WORD
+from tracejit.capture.handlers.post_program import Access, PostProgramValue, is_deferred_call_result, is_post_program
+from tracejit.capture.handlers.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.capture.policies import SPECIAL_NAMES
+from tracejit.capture.recording.journal import Topic
+from tracejit.core.dtypes import FROM_NUMPY, bool_
+from tracejit.core.numbers import plain_number
+from tracejit.core.op import REGISTRY
+from tracejit.replay.ir import And, Arithmetic, Compare, Define, Expr, Not, tuple_of
+from tracejit.tensor import Tensor
+from tracejit.tensor.representation import remark, shown
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
+
+__all__ = ["ExtractedNumberHandlers"]
+
+_PREDICATES: dict[Any, str] = {math.isfinite: "isfinite", math.isnan: "isnan", math.isinf: "isinf"}
+_DIVISIONS = frozenset(["/", "//", "%"])
+_SHIFTS = frozenset(["<<", ">>"])
+_EXACT = frozenset(["+", "-", "*", "&", "|", "^"]) | _DIVISIONS | _SHIFTS
+"""Operators that raise nothing but for a divisor of 0, and for a shift by less."""
+_DEMANDS: dict[Any, tuple[tuple[str, float], ...]] = {
+    math.sqrt: ((">=", 0.0),), math.log: ((">", 0.0),), math.log2: ((">", 0.0),), math.log10: ((">", 0.0),), math.log1p: ((">", -1.0),),
+    math.exp: (("<", 700.0),), math.expm1: (("<", 700.0),), math.cos: (("<", math.inf), (">", -math.inf)),
+    math.sin: (("<", math.inf), (">", -math.inf)), math.tan: (("<", math.inf), (">", -math.inf)),
+    math.floor: (("<", math.inf), (">", -math.inf)), math.ceil: (("<", math.inf), (">", -math.inf)),
+    builtins.int: (("<", math.inf), (">", -math.inf)), math.trunc: (("<", math.inf), (">", -math.inf)),
+    math.sinh: (("<", 700.0), (">", -700.0)), math.cosh: (("<", 700.0), (">", -700.0)), math.exp2: (("<", 1000.0),),
+    math.asin: (("<=", 1.0), (">=", -1.0)), math.acos: (("<=", 1.0), (">=", -1.0)), math.asinh: (), math.erf: (), math.erfc: (),
+    math.degrees: (("<", 1e300), (">", -1e300)), math.radians: (), math.cbrt: (), math.tanh: (), math.atan: (), math.fabs: (),
+    builtins.abs: (), builtins.float: (),
+    builtins.min: (), builtins.max: (), operator.neg: (), operator.pos: (), operator.invert: (),
+}  # fmt: skip
+"""What an argument must fulfil so that the function does not raise (`round` asks for more); of one that does not, the value is guarded."""
+_INFINITE: tuple[tuple[tuple[str, float], ...], ...] = ((("==", math.inf),), (("==", -math.inf),))
+_RAISING: dict[Any, tuple[tuple[tuple[str, float], ...], ...]] = {
+    math.sqrt: ((("<", 0.0),),), **dict.fromkeys((math.log, math.log2, math.log10), ((("<=", 0.0),),)), math.log1p: ((("<=", -1.0),),),
+    **dict.fromkeys((math.exp, math.expm1, math.cosh), (((">", 711.0), ("<", math.inf)),)),
+    **dict.fromkeys((math.asin, math.acos), (((">", 1.0),), (("<", -1.0),))),
+    **dict.fromkeys((math.sin, math.cos, math.tan, math.floor, math.ceil, math.trunc, builtins.int, builtins.round), _INFINITE),
+}  # fmt: skip
+"""When functions raise, whatever else is in their argument: where all of one of these hold."""
+_FLOATS = 900
+"""Integers of so many bits become floating-point numbers without one."""
+_LENGTHS = (63, 200, 400)
+"""What the length of an integer from outside is guarded to be within."""
+_LONGEST = 1100
+"""An integer made of a floating-point number has at most so many."""
+
+
+class ExtractedNumberHandlers(Handlers):
+    """Definitions of post-program numbers, and what they decide."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        journal = recorder.journal
+        self.late: list[SymbolicNumber] = journal.list(Topic.NUMBERS)
+
+    # -- definitions
+    def define_element(self, tensor: Tensor, value: int | float) -> SymbolicNumber:
+        """The number in `tensor`, of one element, float64 or int64, which belongs to the recording alone."""
+        return self._extracted(tensor, lambda tensor: tensor.get("_array").method("item"), value, lambda: tensor)
+
+    def define_elements(self, tensor: Tensor) -> Any:
+        """The numbers in a tensor of that kind, as nested lists."""
+        array = tensor._array
+        elements = self._extracted(
+            tensor, lambda tensor: tensor.get("_array").method("ravel").method("tolist"), array.ravel().tolist()
+        )
+        flat: Any = np.empty(array.size, dtype=object)
+        for i, value in enumerate(elements._value):
+            late = PostProgramValue(
+                elements._name.at(i),
+                (elements,),
+                partial(self.recorder.in_program.element_in_program, tensor, i),
+                63,
+                element=(tensor, i),
+            )
+            flat[i] = self.define_post_program(late, value)
+        return flat.reshape(array.shape).tolist()
+
+    def _extracted(self, source: Tensor, access: Access, value: Any, make: Callable[[], Any] = lambda: None) -> SymbolicNumber:
+        """What Python takes out of the array of a tensor."""
+        return self.define_post_program(
+            PostProgramValue(None, make=make, bits=63, source=source, access=access, of_program=True), value
+        )
+
+    def tensor_text(self, tensor: Tensor) -> Any:
+        """repr() of a tensor, and str()."""
+        recorder = self.recorder
+        kind, note = type(tensor).__name__, remark(tensor)
+        text = recorder.containers.native(lambda: shown(tensor._array, kind, note))
+        copy = None if recorder.stopped else recorder.program.copy_of_contents(tensor)
+        if copy is None:
+            return text
+        outside = recorder.tensors.get(id(tensor))
+        if outside is not None and not outside.is_leaf and edge_of(tensor) == outside.place:  # the text names what it was made by
+            recorder.miss_if(recorder.constant(remark).call(outside.variable).differs(note))
+        return self._extracted(copy, lambda kept: recorder.constant(shown).call(kept.get("_array"), kind, note), text)
+
+    def element(self, tensor: Tensor) -> Any:
+        """The number in a tensor of one element that is asked for it; None where Python has to ask."""
+        if self.recorder.stopped or tensor._array.size != 1 or FROM_NUMPY[tensor._array.dtype] is bool_:
+            return None
+        return self.recorder.program.take_number(tensor)
+
+    def define_post_program(self, late: PostProgramValue, value: Any) -> SymbolicNumber:
+        parts = [part._late for part in late.parts if is_post_program(part)]
+        late.readings = late.readings.union(*(part.readings for part in parts))
+        late.of_program = late.of_program or any(part.of_program for part in parts)
+        number = SymbolicNumber(self.recorder, self.recorder.variable(), value, late)
+        self.late.append(number)
+        return number
+
+    def post_program_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any:
+        """left <symbol> right, of which one at least is late, and which has come to `value`."""
+        if symbol == "**":
+            return self._post_program_power(left, right, value)
+        bits = None if type(value) is str else self._bits_of(symbol, left, right, value)
+        if symbol not in _EXACT or type(value) not in (int, float) or bits is None:
+            concrete(left), concrete(right)
+            return value
+        if symbol in _DIVISIONS:
+            self._not_zero(right)
+        expression = Arithmetic(symbol, self._expression(left), self._expression(right))
+        return self.define_post_program(
+            PostProgramValue(
+                expression,
+                (left, right),
+                lambda: self.recorder.in_program.arithmetic_in_program(symbol, left, right, value, bits),
+                bits,
+            ),
+            value,
+        )
+
+    def _post_program_power(self, left: Any, right: Any, value: Any) -> Any:
+        """left ** right, where exits see to it that it raises nothing, and comes to a number of this type."""
+        base, exponent = plain(left), plain(right)
+        asked: list[tuple[Any, str, float]] | None = None
+        bits = 0
+        if type(value) not in (int, float):
+            pass
+        elif type(right) in (int, float) and type(base) is float:
+            if abs(exponent) <= 900:
+                most = 10.0 ** (300.0 / max(abs(exponent), 1.0))
+                low = 0.0 if type(exponent) is float else -most
+                if exponent < 0:
+                    asked = [(left, ">", 1 / most)] if base > 0 else [(left, "<", -1 / most)]
+                    low = max(low, -most)
+                else:
+                    asked = [(left, "<", most), (left, ">", low)]
+        elif type(right) is int and 0 <= right <= _FLOATS and type(base) is int:
+            length = self.bits_of(left)
+            bits = _LONGEST if length is None else length * max(right, 1)
+            asked = [] if bits <= _FLOATS else None
+        elif type(left) in (int, float) and left > 0 and (type(left) is float or type(exponent) is float):
+            most = 900.0 // max(abs(math.log2(left)), 1.0)
+            asked = [(right, "<", most), (right, ">", -most)]
+        elif is_symbolic(left) and not is_post_program(left) and type(base) is type(value) is float and 0 < base < math.inf:
+            magnitude = max(1, math.ceil(abs(math.log2(base))))
+            if magnitude <= 300:
+                within = left._name.compared(">=", 2.0**-magnitude), left._name.compared("<=", 2.0**magnitude)
+                self.recorder.miss_if(Not(And(within)))
+                asked = [(right, "<", 900.0 // magnitude), (right, ">", -(900.0 // magnitude))]
+        if asked is None or not all(COMPARISONS[symbol](plain(number), bound) for number, symbol, bound in asked):
+            concrete(left), concrete(right)
+            return value
+        for number, symbol, bound in asked:
+            self.guard_comparison(symbol, number, bound, True)
+        expression = Arithmetic("**", self._expression(left), self._expression(right))
+        return self.define_post_program(
+            PostProgramValue(
+                expression, (left, right), lambda: self.recorder.in_program.power_in_program(left, right, value), bits
+            ),
+            value,
+        )
+
+    def post_program_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
+        """A function of numbers of which one at least is late; None where it has to be called with their values."""
+        if function is builtins.round:
+            demands = self._demands_of_round(arguments)
+        else:
+            demands = _DEMANDS.get(function)
+        kinds = {type(plain(a)) for a in arguments}
+        if str in kinds:
+            return None
+        lengths = [self.bits_of(a) for a in arguments]
+        if demands is None or type(value) not in (int, float) or None in lengths or (function in CHOOSING and len(kinds) > 1):
+            return None
+        if function not in CHOOSING and any(type(a) is SymbolicNumber for a in arguments[1:]):
+            return None
+        of_numpy = isinstance(plain(arguments[0]), np.integer)
+        whole = of_numpy or type(plain(arguments[0])) is int  # which is never infinite
+        whole = whole or (is_post_program(arguments[0]) and not arguments[0]._late.of_program)  # nor is a time
+        asked = [(symbol, bound) for symbol, bound in demands if not (whole and math.isinf(bound))]
+        shortened = function in TO_INTEGERS and not whole and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**WORD
+        if shortened:
+            asked = [("<", 2.0**WORD), (">", -(2.0**WORD))]
+        if not all(COMPARISONS[symbol](plain(arguments[0]), bound) for symbol, bound in asked):
+            return None
+        for symbol, bound in asked:
+            self.guard_comparison(symbol, arguments[0], bound, True)
+        bits = WORD if shortened else _LONGEST if float in kinds else 64 if of_numpy else max(n for n in lengths if n is not None)
+        expression = self.recorder.constant(function).call(*map(self._expression, arguments))
+        return self.define_post_program(
+            PostProgramValue(
+                expression, arguments, lambda: self.recorder.in_program.function_in_program(function, arguments), bits
+            ),
+            value,
+        )
+
+    def post_program_item(self, items: tuple[Any, ...], place: SymbolicNumber) -> SymbolicNumber:
+        """items[place], where exits see to it that there is one."""
+        bits = max([self.bits_of(item) or 0 for item in items if type(item) is int], default=0)
+        late = PostProgramValue(
+            self.recorder.constant(items).at(place._name),
+            (place,),
+            lambda: self.recorder.in_program.item_in_program(items, place),
+            bits,
+        )
+        return self.define_post_program(late, items[place._value])
+
+    def post_program_sum(self, numbers: list[Any], value: Any) -> Any:
+        """sum(numbers[1:], numbers[0]), which Python may compute more precisely than by additions."""
+        lengths = [self.bits_of(n) for n in numbers]
+        if None in lengths or type(value) not in (int, float):
+            return sum(map(concrete, numbers[1:]), concrete(numbers[0]))
+        first, *others = map(self._expression, numbers)
+        expression = self.recorder.constant(builtins.sum).call(tuple_of(*others), first)
+        bits = max(n for n in lengths if n is not None) + len(numbers)
+        return self.define_post_program(
+            PostProgramValue(expression, tuple(numbers), lambda: self.recorder.in_program.total_in_program(numbers, bits), bits),
+            value,
+        )
+
+    def post_program_fsum(self, numbers: list[Any], value: float) -> Any:
+        """math.fsum(numbers), which cannot raise."""
+        expression = self.recorder.constant(math.fsum).call(tuple_of(*map(self._expression, numbers)))
+        if not any(map(is_post_program, numbers)):
+            return self.recorder.define_number(expression, value, check_type=False)
+        return self.define_post_program(PostProgramValue(expression, tuple(numbers)), value)
+
+    @staticmethod
+    def _demands_of_round(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if len(arguments) == 1:
+            return _DEMANDS[math.floor]
+        digits = arguments[1]
+        return () if type(digits) is int and 0 <= digits < 300 else None
+
+    def _expression(self, value: Any) -> Expr:
+        return value._name if type(value) is SymbolicNumber else self.recorder.number_expression(value)
+
+    def are_short(self, values: Iterable[Any]) -> bool:
+        """Whether the ints among numbers and texts are, in every call, short enough for what Python does with them."""
+        return all(is_post_program(v) or self.bits_of(v) is not None for v in values if type(plain(v)) is int)
+
+    def bits_of(self, value: Any) -> int | None:
+        """How many bits an int can have, 0 for a float; None for one that may be too long to become a float, or may be no number."""
+        if is_deferred_call_result(value):
+            return None
+        if type(plain(value)) is float:
+            return 0
+        if is_post_program(value):
+            bits: int = value._late.bits
+            return bits if bits <= _FLOATS else None
+        number = plain(value)
+        if type(number) not in (int, bool):
+            return None
+        length = int(number.bit_length())
+        if type(value) is not SymbolicNumber:
+            return length if length <= _FLOATS else None
+        most = next((most for most in _LENGTHS if length <= most), None)
+        if most is not None:
+            self.recorder.miss_if(Not(And((value._name.compared(">=", -(2**most)), value._name.compared("<", 2**most)))))
+        return most
+
+    def _bits_of(self, symbol: str, left: Any, right: Any, value: Any) -> int | None:
+        a, b = self.bits_of(left), self.bits_of(right)
+        if a is None or b is None:
+            return None
+        if symbol in _SHIFTS:
+            if type(right) is not int or not 0 <= right <= _FLOATS:
+                return None
+            a, b = (a + right, 0) if symbol == "<<" else (a, 0)
+        bits = a + b if symbol == "*" else max(a, b) + 1
+        return bits if bits <= _FLOATS else None
+
+    # -- where they raise
+    def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool:
+        """A function, or an operator, of numbers has raised, which the program may handle: whether a guard on why it did is enough for it
+        to raise the same in each call.  One whose message tells the number is not."""
+        if any(str(plain(a)) in str(error) for a in arguments if is_symbolic(a)):
+            return False
+        if function in _DIVISIONS:
+            left, divisor = arguments
+            if type(error) is not ZeroDivisionError or plain(divisor) != 0 or self.bits_of(left) is None:
+                return False
+            if is_symbolic(divisor):
+                self.guard_comparison("==", divisor, 0, True)
+            return True
+        value = plain(arguments[0])
+        for conditions in _RAISING.get(function, ()) if len(arguments) == 1 and type(value) in (int, float) else ():
+            if all(COMPARISONS[symbol](value, bound) for symbol, bound in conditions):
+                for symbol, bound in conditions:
+                    self.guard_comparison(symbol, arguments[0], bound, True)
+                return True
+        return False
+
+    # -- readings of clocks
+    def read_clock(self, clock: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A function that tells the time is called."""
+        recorder = self.recorder
+        value = clock(*arguments, **keywords)  # or it raises what is to be raised
+        late = PostProgramValue(recorder.constant(clock).call(), (), lambda: None, 63, behind=recorder.effects.last_call())
+        late.readings = frozenset([late])
+        number = self.define_post_program(late, value)
+        if not recorder.program.nodes and late.behind is None:
+            self.define_clock(number)
+        return number
+
+    def stand_in_for_result(
+        self, answer: Any, code: str, detail: str, expression: Expr | None = None, parts: tuple[Any, ...] = ()
+    ) -> SymbolicNumber:
+        """What stands for the answer of a call that is made when the program has run: nobody knows it before.  code, detail: the reason
+        where it is asked for.  expression: what computes it, where it is no call for its own sake."""
+        late = PostProgramValue(expression, parts, answer=(code, detail))
+        late.readings = frozenset([late])
+        return self.define_post_program(late, answer)
+
+    def _stop_for_answer(self, readings: Iterable[PostProgramValue]) -> bool:
+        """Whether there are answers among readings of clocks; then the recording has stopped."""
+        answer = next((late.answer for late in readings if late.answer), None)
+        if answer is not None:
+            self.recorder.stop(answer[0], f"{answer[1]}, whose answer is asked for before it is called,")
+        return answer is not None
+
+    def define_clock(self, number: Any) -> None:
+        """Let the prologue define a number of clocks, and what it is made of."""
+        if is_post_program(number) and not number._late.placed:
+            for part in number._late.parts:
+                self.define_clock(part)
+            number._late.placed = True
+            self.recorder.prologue.append(Define(number._name.name, number._late.expression))
+
+    def _decided_by_clocks(self, *numbers: Any) -> bool:
+        """Whether there are readings of clocks in numbers that decide something.  If so, the prologue defines them; where it cannot, the
+        recording stops."""
+        recorder = self.recorder
+        lates = [number._late for number in numbers if is_post_program(number)]
+        readings: frozenset[PostProgramValue] = frozenset().union(*(late.readings for late in lates))
+        if not readings:
+            return False
+        if self._stop_for_answer(readings):
+            pass
+        elif any(late.behind is not None for late in readings):
+            recorder.stop("clock", "a clock that is read after a call of something outside decides")
+        elif any(late.of_program for late in lates):
+            recorder.stop("clock", "a clock and results of the call decide together")
+        elif len(readings) > 1:
+            recorder.stop("clock", "the time between two readings of a clock in the call decides")
+        for number in numbers:
+            self.define_clock(number)
+        return True
+
+    # -- where they steer
+    def post_program_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
+        """left <symbol> right, of which one at least is late: known at once, or, of clocks, when somebody asks for its truth."""
+        if any(is_post_program(number) and number._late.readings for number in (left, right)):
+            compare = self.recorder.constant(COMPARISONS[symbol])
+            asked = compare.call(self._expression(left), self._expression(right))
+            return self.define_post_program(PostProgramValue(asked, (left, right), lambda: None, 1), outcome)
+        self.guard_comparison(symbol, left, right, outcome)
+        return outcome
+
+    def guard_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
+        """left <symbol> right has come to `outcome`: a call where it comes to something else leaves."""
+        recorder = self.recorder
+        if not (is_post_program(left) or is_post_program(right)) or self._decided_by_clocks(left, right):
+            recorder.guard_outcome(Compare(symbol, self._expression(left), self._expression(right)), outcome)
+            return
+        operands = recorder.in_program.comparable(left, right)
+        if operands is None:  # the program cannot decide it, but the prologue can, once it is known what has left the program
+            left, right = self.in_prologue(left), self.in_prologue(right)
+            if is_symbolic(left) or is_symbolic(right):
+                recorder.guard_outcome(Compare(symbol, self._expression(left), self._expression(right)), outcome)
+            return
+        self._decide(REGISTRY[SPECIAL_NAMES[symbol]], operands)
+
+    def in_prologue(self, number: Any) -> Any:
+        """A post-program number as one that the prologue defines, or a plain one: what it has of the program is guarded by its value."""
+        recorder = self.recorder
+        if not is_post_program(number):
+            return number
+        late: PostProgramValue = number._late
+        if not late.placed:
+            parts = [self.in_prologue(part) for part in late.parts]
+            if not _is_number(number._value) or not any(map(is_symbolic, parts)):
+                return concrete(number)
+            for part, early in zip(late.parts, parts, strict=True):
+                if is_post_program(part) and not is_symbolic(early):
+                    part._late.placed = True
+                    recorder.prologue.append(Define(part._name.name, recorder.constant(early)))
+            self.define_clock(number)
+            recorder.miss_if(number._name.type().is_not(recorder.constant(type(number._value))))
+        return SymbolicNumber(self.recorder, number._name, number._value)
+
+    def post_program_predicate(self, function: Any, number: Any) -> bool | None:
+        """math.isfinite and its like of a post-program number; None for other functions."""
+        name = _PREDICATES.get(function)
+        if name is None:
+            return None
+        value = bool(function(plain(number)))
+        tensor = number._late.program_tensor()
+        if tensor is None:
+            concrete(number)
+        elif type(plain(number)) is float:
+            self._decide(REGISTRY[name], (tensor,))
+        return value
+
+    def guard_post_program(self, number: SymbolicNumber) -> None:
+        """A post-program number is asked for its value."""
+        recorder = self.recorder
+        if number._late.readings:
+            if not self._stop_for_answer(number._late.readings):
+                recorder.stop("clock", "the very time that a clock tells is asked for")
+        elif number._late.placed:
+            if recorder.first_time("number", number._name):
+                recorder.guard_value(number._value, number._name)
+        elif recorder.first_time("number", number._name):
+            tensor = number._late.program_tensor()
+            if tensor is not None:
+                recorder.program.take(tensor)
+            elif number._late.source is not None or number._late.outside:
+                what = "is in an ndarray from outside" if number._late.outside else "has left as a text or an array"
+                recorder.stop("tensor_contents", f"what {what} decides")
+            for part in number._late.parts if tensor is None else ():
+                concrete(part)
+
+    def _not_zero(self, divisor: Any) -> None:
+        if is_post_program(divisor) and divisor._late.readings:
+            if divisor._late.of_program:
+                concrete(divisor)
+        elif is_post_program(divisor):
+            self.guard_comparison("!=", divisor, 0, True)
+        elif type(divisor) is SymbolicNumber:
+            self.recorder.miss_if(divisor._name.compared("==", 0))
+
+    def _decide(self, op: Any, operands: tuple[Any, ...]) -> None:
+        """The program computes a predicate and leaves where it is not what it was."""
+        self.recorder.program.take(self.recorder.program.bind(op, operands, {}))
+
+    def for_tensor_work(self, number: Any) -> Any:
+        """A post-program number, for tensor work: one of clocks, or of numbers from outside alone, as a number of the prologue."""
+        late: PostProgramValue = number._late
+        if late.readings or late.of_program or late.source is not None:
+            return SymbolicNumber(self.recorder, number._name, number._value) if self._decided_by_clocks(number) else number
+        found = self.in_prologue(number)
+        if not is_symbolic(found) or type(found._value) in (int, float):
+            return found
+        value: Any = plain_number(found._value)
+        if type(value) not in (int, float):
+            return concrete(number)
+        return self.recorder.define_number(self.recorder.constant(type(value)).call(found._name), value, check_type=False)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number of Python or NumPy."""
+    return type(value) in (int, float) or isinstance(value, np.generic)

@@ -1,0 +1,166 @@
+"""What `for` loops go through, from what is called in their headers: `range`, `enumerate`, `zip` and `reversed`, in each other, and what
+takes a tensor apart.
+
+Where another call may have another number of elements, these calls give what describes them (`IterationSpace`), and the loop decides
+whether they have to be made (loop_recogniser.py).
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tracejit.capture.handlers.symbols import concrete
+from tracejit.capture.iteration_space import TAKING_APART, InductionValues, IterationSpace, TensorSlices
+from tracejit.capture.list_reads import ListItems
+from tracejit.capture.stacked_items import has_stacked, length_of, unstack
+from tracejit.core.interpreter import state
+from tracejit.core.symbolic import SymInt
+from tracejit.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tracejit.capture.tensors import RecordingInterpreter
+
+__all__ = ["LoopHeader", "materialised"]
+
+
+def materialised(value: Any) -> Any:
+    """What a call in a header has given, where no loop stands for it."""
+    return value.made() if type(value) is IterationSpace else value
+
+
+class LoopHeader:
+    """The calls in the header of one loop."""
+
+    def __init__(self, interpreter: RecordingInterpreter) -> None:
+        self._interpreter = interpreter
+
+    def unbind_slices(self, name: str, callee: Any, owner: Tensor | None, *arguments: Any, **keywords: Any) -> Any:
+        """What `unbind`, `split` or `chunk` makes of arguments, or what describes that.  callee: what to call with them.  owner: whose
+        method it is, if it is one."""
+        made = partial(callee, *arguments, **keywords)
+        operands = arguments if owner is None else (owner, *arguments)
+        given = dict(zip(TAKING_APART[name], operands, strict=False))
+        if len(operands) > len(TAKING_APART[name]) or not given.keys().isdisjoint(keywords):
+            return made()  # it raises
+        given |= keywords
+        base, dim = given.pop("input", None), given.pop("dim", 0)
+        parts = [*given.values()]
+        if not (type(base) is Tensor and type(dim) is int and -base.ndim <= dim < base.ndim) or len(parts) != (name != "unbind"):
+            return made()
+        dim %= base.ndim
+        count, width = self._length(base, dim), None
+        if name == "split" and type(count) is SymInt:
+            width = parts[0]
+            if type(width) is not int or width < 1:
+                return made()
+            count = (count + (width - 1)) // width
+        elif name == "chunk":
+            if type(chunks := self.size(parts[0])) is not SymInt or chunks != count:
+                return made()
+            width = 1
+        if type(count) is not SymInt:
+            return made()
+        return IterationSpace(count, [TensorSlices(base, count, dim, width)], None, made)
+
+    def builtin_call(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
+        """What `function` makes of arguments, or what describes that.  callee: what to call with them.  keywords: `strict`, if any."""
+        made = partial(self._made, callee, *arguments, **keywords)
+        find: Callable[..., IterationSpace | None] = _KNOWN[function]
+        found = find(self, made, *arguments, **keywords) if state.top is self._interpreter else None
+        return made() if found is None else found
+
+    def describes(self, function: Any) -> bool:
+        return any(function is known for known in _KNOWN)
+
+    @staticmethod
+    def _made(callee: Any, *arguments: Any, **keywords: Any) -> Any:
+        return callee(*map(materialised, arguments), **keywords)
+
+    def iteration_space_of(self, value: Any) -> IterationSpace | None:
+        """What describes the elements of `value`: it does, or they are the rows of a tensor."""
+        if type(value) is IterationSpace:
+            return value
+        count = self._length(value, 0) if type(value) is Tensor and value._array.ndim else None
+        return None if count is None else IterationSpace(count, [TensorSlices(value, count)], None, lambda: value)
+
+    def list_items_of(self, items: Any) -> Any:
+        """A private list, or what describes its items, if some of them are in one piece; else all of them are there."""
+        interpreter = self._interpreter
+        if not has_stacked(items):
+            return items
+        if state.top is not interpreter or type(count := length_of(items)) is not SymInt:
+            unstack(items)
+            return items
+        return IterationSpace(count, [ListItems(interpreter, items)], None, partial(_all_elements, items))
+
+    def _numbered(self, made: Callable[[], Any], *arguments: Any) -> IterationSpace | None:
+        start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
+        first, end, step = self.size(start, settling=True), self.size(stop, settling=True), concrete(step)
+        if first is None or end is None or type(step) is not int or not step:
+            return None
+        return IterationSpace(_count(first, end, step), [InductionValues(self._interpreter.recorder, first, step)], None, made)
+
+    def count_range(self, first: Any, end: Any, step: int) -> IterationSpace:
+        """As many numbers, from 0 on, as there are from the first up to an end, or down to it."""
+        return IterationSpace(_count(first, end, step), [InductionValues(self._interpreter.recorder, 0)], None, tuple)
+
+    def _enumerated(self, made: Callable[[], Any], value: Any, start: Any = 0) -> IterationSpace | None:
+        found = self.iteration_space_of(value)
+        if found is None or type(start) is not int:
+            return None
+        numbers = InductionValues(self._interpreter.recorder, start)
+        return IterationSpace(found.count, [numbers, *found.parts], (None, found.shape), made)
+
+    def _zipped(self, made: Callable[[], Any], *values: Any, strict: Any = False) -> IterationSpace | None:
+        found = [x for x in map(self.iteration_space_of, values) if x is not None]
+        if not found or len(found) < len(values):
+            return None
+        count = found[0].count
+        for other in found[1:]:
+            if other.count != count:
+                if strict is not False:
+                    return None
+                count = other.count if other.count < count else count
+        return IterationSpace(count, [part for x in found for part in x.parts], tuple([x.shape for x in found]), made)
+
+    def _reversed(self, made: Callable[[], Any], value: Any) -> IterationSpace | None:
+        if type(value) is not IterationSpace or value.shape is not None:
+            return None  # Python has nothing, or a tensor
+        (part,) = value.parts
+        turned = part.backwards(value.count) if isinstance(part, InductionValues) else part.backwards()
+        return IterationSpace(value.count, [turned], None, made)
+
+    def size(self, x: Any, settling: bool = False) -> Any:
+        """An integer of the program's, as a size; None of what is none.  settling: one that was computed of other numbers, too, is one
+        where these have the values that they have."""
+        found = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x, settling)
+        return found if type(found) in (int, SymInt) else None
+
+    def _length(self, base: Tensor, dim: int) -> Any:
+        """How long a tensor of the call is; None where that is not to be told."""
+        interpreter = self._interpreter
+        if not interpreter.recorder.sizes.are_noted or state.top is not interpreter or interpreter.value_of(base) is None:
+            return None
+        return base.shape[dim] if base._array.ndim else None
+
+
+def _all_elements(items: list[Any]) -> list[Any]:
+    unstack(items)
+    return items
+
+
+def _count(first: Any, end: Any, step: int) -> Any:
+    """How many numbers there are from the first up to an end, or down to it; less than 1 if there are none."""
+    distance, apart = (end - first, step) if step > 0 else (first - end, -step)
+    return distance if apart == 1 else (distance + (apart - 1)) // apart
+
+
+_KNOWN: dict[Any, Callable[..., IterationSpace | None]] = {
+    builtins.range: LoopHeader._numbered,
+    builtins.enumerate: LoopHeader._enumerated,
+    builtins.zip: LoopHeader._zipped,
+    builtins.reversed: LoopHeader._reversed,
+}

@@ -1,0 +1,172 @@
+"""What is inside of tuples, lists, dictionaries and objects that the call has made, by its places.
+
+Loops look at all that steps find (snapshots.py), put there what steps that did not run would have left (evaluated_steps.py), and have
+the program hold the numbers there that steps change (carried_numbers.py).  A symbolic number in a named tuple or in an attribute is a
+plain one there, and known by its place (handlers/effects.py); here it is found and put like any other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tracejit.capture.handlers.symbols import stored
+from tracejit.capture.policies import (
+    builtin_base,
+    has_plain_state,
+    instance_dictionary,
+    is_empty,
+    is_library_module,
+    module_of,
+    slots_of,
+)
+
+if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
+
+__all__ = [
+    "DICTIONARIES",
+    "SEQUENCES",
+    "Attribute",
+    "Path",
+    "children_of",
+    "is_tuple",
+    "items_of",
+    "paths_in",
+    "rebuilt_tuple",
+    "store_along",
+    "store_at",
+]
+
+SEQUENCES: Final = (list, deque)
+DICTIONARIES: Final = (dict, OrderedDict, defaultdict)
+_MOST: Final = 4096
+"""Containers that are looked at."""
+
+Path = tuple[Any, ...]
+"""A variable, and the places that lead inside."""
+
+
+class Attribute(NamedTuple):
+    """The place of an attribute; slot: its descriptor, None where it is in the dictionary."""
+
+    name: str
+    slot: Any
+
+
+_PLACES: Final = (int, str, Attribute)
+
+
+def is_tuple(x: Any) -> bool:
+    """Whether this is a tuple, or a named tuple that has nothing but its fields."""
+    cls = type(x)
+    if cls is tuple:
+        return True
+    if builtin_base(cls) is not tuple or instance_dictionary(x) or _of_class(cls, "__del__") is not None:
+        return False
+    return type(names := _of_class(cls, "_fields")) is tuple and len(names) == tuple.__len__(x)
+
+
+def _of_class(cls: type, name: str) -> Any:
+    """What a class has under a name, or one that it inherits from; no metaclass is asked."""
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+
+
+def items_of(recorder: Recorder, x: tuple[Any, ...]) -> list[Any]:
+    """What is in a tuple, as the program finds it."""
+    known = recorder.effects.stored
+    return [known.get((id(x), k), y) for k, y in enumerate(tuple.__iter__(x))]
+
+
+def rebuilt_tuple(recorder: Recorder, x: tuple[Any, ...], items: list[Any]) -> Any:
+    """A tuple of the class of `x` with other items."""
+    return recorder.mark_created(tuple(items)) if type(x) is tuple else recorder.contents.record_of(type(x), items)
+
+
+def children_of(recorder: Recorder, x: Any) -> list[tuple[Any, Any]] | None:
+    """(place, what is there) of a list, a dictionary or an instance of a class in Python, whose places are Attributes.
+    None of anything else: of instances that do something when they go, too, and of those of the library's own classes from nn
+    downwards."""
+    cls = type(x)
+    if cls in SEQUENCES:
+        return list(enumerate(x))
+    if cls in DICTIONARIES:
+        return list(x.items())
+    if not has_plain_state(cls) or _of_class(cls, "__del__") is not None:
+        return None
+    if any(is_library_module(module_of(base)) for base in cls.__mro__):
+        return None
+    instance, known = instance_dictionary(x), recorder.effects.stored
+    if instance is None:
+        instance = {}
+    elif type(instance) is not dict:  # in which others may look, as in any container
+        return None
+    found: list[tuple[Any, Any]] = [
+        (Attribute(name, None), known.get((id(instance), name), value)) for name, value in instance.items()
+    ]
+    slots = slots_of(cls)
+    if len({name for name, _ in slots}) < len(slots):  # some hide others, whose numbers go by the same name
+        return None
+    for name, slot in slots:
+        if not is_empty(slot, x):
+            found.append((Attribute(name, slot), known.get((id(x), name), slot.__get__(x))))
+    return found
+
+
+def store_at(recorder: Recorder, x: Any, place: Any, value: Any) -> None:
+    """Have a list, a dictionary or an instance hold another value in a place that it has."""
+    if type(x) in (*SEQUENCES, *DICTIONARIES):
+        x[place] = value
+        return
+    name, slot = place
+    if slot is None:
+        instance_dictionary(x)[name] = stored(value)  # type: ignore[index]
+    else:
+        slot.__set__(x, stored(value))
+    recorder.effects.note_attribute(x, name, value)
+
+
+def paths_in(recorder: Recorder, variables: Mapping[str, Any], others: Iterable[Any]) -> list[tuple[Path, Any]]:
+    """(the places that lead there, what is there) of all places inside of what variables lead to.  There are none inside of what was made
+    outside or is found again, nor at keys of dictionaries that are objects, which code of the program compares; nor inside of tuples
+    that stand in two places, since one that is made anew would be another one in each.  others: what else has references to tuples."""
+    waiting: list[tuple[Path, Any, tuple[int, ...]]] = [((), value, ()) for value in others]
+    waiting += [((name,), value, ()) for name, value in variables.items()]
+    seen: dict[int, Any] = {}
+    met: Counter[int] = Counter()  # tuples
+    found: list[tuple[Path, Any, tuple[int, ...]]] = []
+    while waiting:
+        path, value, inside = waiting.pop()
+        if recorder.is_outside(value):
+            continue
+        is_immutable = is_tuple(value)
+        if is_immutable:
+            met[id(value)] += 1
+            inside = (*inside, id(value))
+        parts = list(enumerate(items_of(recorder, value))) if is_immutable else children_of(recorder, value)
+        if parts is None or id(value) in seen:
+            continue
+        if len(seen) == _MOST:
+            return []
+        seen[id(value)] = value
+        for place, part in parts:
+            known = (*path, place) if path and type(place) in _PLACES else ()
+            waiting.append((known, part, inside))
+            if known:
+                found.append((known, part, inside))
+    return [(path, part) for path, part, inside in found if all(met[k] == 1 for k in inside)]
+
+
+def store_along(recorder: Recorder, value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """`value`, or a tuple in its place, with something else in a place inside of it."""
+    if not path:
+        return new
+    if is_tuple(value):
+        items = items_of(recorder, value)
+        before, items[path[0]] = items[path[0]], store_along(recorder, items[path[0]], path[1:], new)
+        return value if items[path[0]] is before else rebuilt_tuple(recorder, value, items)
+    (before,) = [part for place, part in children_of(recorder, value) or () if type(place) is type(path[0]) and place == path[0]]
+    if (after := store_along(recorder, before, path[1:], new)) is not before:
+        store_at(recorder, value, path[0], after)
+    return value

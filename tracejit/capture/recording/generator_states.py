@@ -1,0 +1,106 @@
+"""Generators of random numbers, of Python and NumPy, are put back to where they were when an entry does not serve a call."""
+
+from __future__ import annotations
+
+import random
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tracejit.cpython.generators import bit_generator, state_memory
+from tracejit.replay.ir import Define, Expr, Function, If, Name, ReturnIf, RunProgram, Statement
+
+__all__ = ["reference", "restore_states", "saved_states", "with_generators_restored"]
+
+State = tuple[Callable[..., None], Any, tuple[Any, ...]]
+"""What puts a generator back, the generator, and what else that is called with."""
+
+
+def with_generators_restored(function: Function) -> Function:
+    """An entry that draws: wherever it does not serve a call, nothing has been drawn.  Its namespace holds `kept_states`, what
+    `saved_states` gives for its generators, and `restore_states`."""
+
+    def back(value: Expr) -> Expr:
+        return Name("put_back").call(Name("states"), value)
+
+    def leaving(statement: Statement) -> Statement:
+        match statement:
+            case ReturnIf(condition, value):
+                return ReturnIf(condition, back(value))
+            case RunProgram(program, fresh, arrays, numbers, leave, refused, state, marks):
+                return RunProgram(program, fresh, arrays, numbers, back(leave), refused, state, marks)
+            case If(condition, body):
+                return If(condition, tuple(map(leaving, body)))
+        return statement
+
+    first = (*function.first, Define("states", Name("kept_states").call()))
+    return replace(function, first=first, body=tuple(map(leaving, function.body)), missed=back(function.missed))
+
+
+def saved_states(references: Sequence[Callable[[], Any]]) -> Callable[[], list[State]]:
+    """What tells the present states of the generators that are referred to, as far as they live."""
+    known = [(reference, *_place(generator)) for reference in references if (generator := reference()) is not None]
+
+    def states() -> list[State]:
+        found: list[State] = []
+        for reference, bits, memory in known:
+            generator = reference()
+            if generator is None:
+                continue
+            if memory is None or bit_generator(generator) is not bits:
+                found.append((_set_state, generator, (_state(generator),)))
+            elif bits is None:
+                found.append((_write_python, generator, (memory[0], memory[0].raw, generator.gauss_next)))
+            else:
+                found.append((_write, generator, (memory, [part.raw for part in memory])))
+        return found
+
+    return states
+
+
+def restore_states(states: list[State], answer: Any) -> Any:
+    """The answer, when the generators are where they were."""
+    for put, generator, state in states:
+        put(generator, *state)
+    return answer
+
+
+def reference(generator: Any) -> Callable[[], Any]:
+    """What an entry keeps of a generator: weak where there is such a reference."""
+    return weakref.ref(generator) if type(generator).__weakrefoffset__ else partial(_itself, generator)
+
+
+def _itself(generator: Any) -> Any:
+    return generator
+
+
+def _place(generator: Any) -> tuple[Any, tuple[Any, ...] | None]:
+    return bit_generator(generator), state_memory(generator)
+
+
+def _write(generator: Any, memory: tuple[Any, ...], contents: list[bytes]) -> None:
+    for part, bytes_of_part in zip(memory, contents, strict=True):
+        part.raw = bytes_of_part
+
+
+def _write_python(generator: Any, memory: Any, contents: bytes, second: float | None) -> None:
+    memory.raw, generator.gauss_next = contents, second
+
+
+def _state(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.get_state(legacy=False)
+
+
+def _set_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)

@@ -1,0 +1,108 @@
+"""What is computed, read and called when the program has run must find what the function found: memory that is not written meanwhile."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracejit.capture.handlers.post_program import is_post_program
+from tracejit.capture.handlers.recorder import Recorder
+from tracejit.capture.recording.entry import WrittenInput
+from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.core.op import Kind
+from tracejit.ir.graph import Node
+from tracejit.replay.ir import tuple_of
+from tracejit.tensor import Tensor
+from tracejit.tensor.sharing import is_shared
+
+__all__ = ["Views", "check_arrays", "check_calls", "check_outside_arrays"]
+
+
+class Views:
+    """From a value back to the memory that it is a view of.  writes: (position, node) of those that write, in order."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.writes: list[tuple[int, Node]] = []
+        self._producers: dict[int, Node] = {}
+        self._first: dict[int, int] = {}  # what writes have made -> the first version of it
+        self._roots: dict[int, tuple[int, tuple[Node, ...]]] = {}  # those that were asked for
+        for position, node in enumerate(nodes):
+            kind = node.op.kind
+            if kind is Kind.VIEW:
+                self._producers.update(dict.fromkeys(node.outputs, node))
+            elif kind is Kind.WRITE:
+                self.writes.append((position, node))
+                target = node.operands[0]
+                assert isinstance(target, int)
+                self._first.update(dict.fromkeys(node.outputs, self._first.get(target, target)))
+
+    def root(self, value: int) -> tuple[int, tuple[Node, ...]]:
+        """(the value that owns the memory, in its first version; the view nodes that lead from it to `value`)."""
+        found = self._roots.get(value)
+        if found is None:
+            found = self._roots[value] = self._root(value)
+        return found
+
+    def _root(self, value: int) -> tuple[int, tuple[Node, ...]]:
+        chain: list[Node] = []
+        while True:
+            value = self._first.get(value, value)
+            node = self._producers.get(value)
+            if node is None:
+                return value, tuple(reversed(chain))
+            chain.append(node)
+            source = node.operands[0]
+            assert isinstance(source, int)
+            value = source
+
+    def written(self, first: int = 0, last: float = math.inf) -> set[int]:
+        """What owns the memory that nodes write from a position on, up to another one."""
+        return {self.root(node.outputs[0])[0] for position, node in self.writes if first <= position < last}
+
+
+def check_arrays(recorder: Recorder, interpreter: RecordingInterpreter, views: Views) -> None:
+    """NumPy computes after the program, from arrays whose memory must be then what it was."""
+    if recorder.arrays.reads_late and interpreter.writes_outside():
+        recorder.stop("read_after_change", "the memory that an array has")
+    looked_at = [(number._late.position, number) for number in recorder.extracted_numbers.late if number._late.position >= 0]
+    for position, number in (*looked_at, *recorder.outside_calls.arrays_given) if views.writes else ():
+        for tensor in _sources(number):
+            value = interpreter.value_of(tensor)
+            if value is None:
+                continue
+            if views.root(value)[0] in views.written(position):
+                recorder.stop("tensor_contents", "an array of a tensor that is changed later on")
+
+
+def check_calls(recorder: Recorder, views: Views, inputs: list[int]) -> None:
+    """Where a call that is put off raises, nothing of what the program changes after it is to be changed; nor anything that it looks at."""
+    recorder.outside_calls.check_given()
+    recorder.locking.check_locks()
+    for position, code, detail in recorder.outside_calls.looking:
+        if views.written(position):
+            recorder.stop(code, f"{detail} of tensors that are changed afterwards")
+    for position, code, detail in recorder.outside_calls.may_raise:
+        if not views.written(position).isdisjoint(inputs):
+            recorder.stop(code, f"{detail}, which may raise before tensors are changed,")
+
+
+def check_outside_arrays(
+    recorder: Recorder, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
+) -> None:
+    """Arrays from outside are read and written when the program has run: it must not write to their memory, nor read what is written."""
+    tensors = [interpreter.inputs[value] for value in inputs]
+    changed = tensors if recorder.arrays.array_stores else [tensors[fact.index] for fact in written]
+    for array in (*recorder.arrays.outside_arrays, *recorder.arrays.read_after_writes) if changed else ():
+        if is_shared(array, changed):
+            recorder.stop("overlapping_inputs", f"an ndarray of shape {list(array.shape)} and a tensor")
+            return
+        variables = tuple_of(*[recorder.tensors[id(tensor)].variable for tensor in changed])
+        recorder.miss_if(recorder.constant(is_shared).call(recorder.sources[id(array)], variables))
+
+
+def _sources(number: Any) -> list[Tensor]:
+    """The tensors whose memory NumPy reads for a number."""
+    late = number._late
+    if late.shared:
+        return [late.source]
+    return [source for part in late.parts if is_post_program(part) for source in _sources(part)]

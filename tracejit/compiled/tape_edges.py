@@ -1,0 +1,113 @@
+"""The places on the tape that an entry gives: statements for inputs that the program has changed, for what a backward pass inside has
+used up, and for results that are views.
+
+The program's own node, `n`, is made by the Executable; edges are expressions, read before any tensor gets another place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from tracejit.capture.recording.entry import Alias, TensorInput, ViewPosition, WrittenInput
+from tracejit.capture.recording.runs import Runs
+from tracejit.core.interpreter import bind, state
+from tracejit.ir.graph import Literal
+from tracejit.ops.movement.views import detach
+from tracejit.replay.ir import Constant, Define, Evaluate, Expr, Name, SetAttribute, Statement, tuple_of
+
+__all__ = ["consumed", "edge", "new_object", "new_tensor", "places_of_inputs", "view_maker"]
+
+_NONE = Constant(None)
+_USUAL: dict[str, Expr] = {
+    "_requires_grad": Constant(False), "_node": _NONE, "_index": Constant(0), "_storage": _NONE, "_base": _NONE, "_grad": _NONE,
+    "_hooks": _NONE,
+}  # fmt: skip
+"""Slots of a new tensor."""
+
+
+def edge(facts: TensorInput, tensor: Expr) -> Expr:
+    """The place where the gradient of an input goes."""
+    if facts.is_leaf:
+        return tuple_of(tensor, 0)
+    return tuple_of(tensor.get("_node"), tensor.get("_index"))
+
+
+def consumed(
+    node: str, suffix: str, reached: tuple[int, ...], inputs: Sequence[TensorInput], runs: Runs, environment: dict[str, Any]
+) -> list[Statement]:
+    """Statements that make `node`, which leads to the inputs at the positions `reached`, a ConsumedNode."""
+    environment[f"needs{suffix}"] = needs = tuple([k in reached for k in range(len(inputs))])
+    edges = [edge(facts, facts.expression) if need else Constant(None) for facts, need in zip(inputs, needs, strict=True)]
+    return new_object(
+        node,
+        "ConsumedNode",
+        hooks=Constant(None),
+        sequence=Name("next_sequence").call(),
+        edges=runs.whole(edges, f"consumed{suffix}_"),
+        needs=Name(f"needs{suffix}"),
+    )
+
+
+def new_object(name: str, cls: str, **attributes: Expr) -> list[Statement]:
+    """Statements that make an instance of a class with slots, whose names the namespace holds."""
+    made = Name(name)
+    return [
+        Define(name, _new(cls)),
+        *[SetAttribute(made, attribute, value) for attribute, value in attributes.items()],
+    ]
+
+
+@cache
+def _new(cls: str) -> Expr:
+    return Name("new").call(Name(cls))
+
+
+def new_tensor(name: str, array: Expr, **others: Expr) -> list[Statement]:
+    """Statements that make a tensor around an array, its other slots as a new one's have them but for `others`."""
+    return new_object(name, "Tensor", _array=array, **(_USUAL | others))
+
+
+def places_of_inputs(written: Sequence[WrittenInput], inputs: Sequence[TensorInput], first: int) -> list[Statement]:
+    """Statements that give inputs that a differentiable write has changed their new places: outputs of `n` from number `first` on, or the
+    node `used<position>` where their graph is used up."""
+    changed = [fact for fact in written if fact.placed and fact.consumed is None]
+    places = [(fact, "n", first + k) for k, fact in enumerate(changed)]
+    places += [(fact, f"used{fact.index}", 0) for fact in written if fact.placed and fact.consumed is not None]
+    before: list[Statement] = []
+    after: list[Statement] = []
+    for fact, node, index in places:
+        k, t = fact.index, inputs[fact.index].expression
+        if inputs[k].requires_grad:
+            before += [Define(f"former{k}", t.get("_node")), Define(f"position{k}", t.get("_index"))]
+            moved = Name("move_retained").call(Name(f"former{k}"), Name(f"position{k}"), Name(node), index)
+            after.append(Evaluate(moved))
+        before += [SetAttribute(t, "_node", Name(node)), SetAttribute(t, "_index", Constant(index))]
+        before.append(SetAttribute(t, "_requires_grad", Constant(True)))
+    return [*before, Evaluate(Name("rebound").call()), *after] if places else []
+
+
+def view_maker(alias: Alias, scalars: Mapping[int, int], on_tape: bool) -> Callable[..., Any]:
+    """A function that makes an aliasing output from the tensor that owns its memory, the numbers that the program is given, and tensors
+    that say the places that it computes."""
+
+    def make(owner: Any, numbers: tuple[Any, ...], *places: Any) -> Any:
+        computed = iter(places)
+
+        def given(x: Any) -> Any:
+            if isinstance(x, ViewPosition):
+                return next(computed)._array.item()
+            return numbers[scalars[x]] if type(x) is int else x.value if isinstance(x, Literal) else None
+
+        previous = state.grad_enabled
+        try:
+            state.grad_enabled = on_tape
+            out = owner
+            for op, operands, attributes in alias.views:
+                out = bind(op, (out, *map(given, operands)), attributes)
+            return detach(owner) if out is owner else out
+        finally:
+            state.grad_enabled = previous
+
+    return make
