@@ -234,3 +234,17 @@ def finalizers_of_tensors_of_the_call_run_in_their_places():
         return b
 
     return fn, [lambda f: f(x(1, 2))] * 2, lambda: log
+
+
+@program(reason="construction")
+def objects_that_were_assigned_to_two_variables_are_gone():
+    def fn(a):
+        first = second = Box(k=1)
+        refs = [weakref.ref(first)]
+        first = second = None
+        third = [fourth, fifth] = [Box(k=2), Box(k=3)]
+        refs += [weakref.ref(third[0]), weakref.ref(fifth)]
+        third = fourth = fifth = None
+        return a * 2, [ref() is None for ref in refs], (first, second, third, fourth)
+
+    return fn, [lambda f: f(x(1, 2))] * 3, lambda: None

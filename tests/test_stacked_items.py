@@ -534,3 +534,62 @@ def test_a_list_that_is_turned_around_when_the_recording_has_stopped_holds_items
     for k in range(3):
         np.testing.assert_array_equal(compiled(inputs(30, k)).detach().numpy(), stopped(inputs(30, k)).detach().numpy())
     assert not compiled.stats.compiled_calls
+
+
+def own_slices_of_a_list(xs: Any) -> Any:
+    h, outs = zeros().detach(), []
+    for x in xs:
+        outs.append(h)
+        h = h * 0.5 + x
+    inner = tj.stack(outs[3:-2])
+    inner.add_(1)
+    return inner, tj.stack(outs[3:-2]), outs[4]
+
+
+def rows_of_an_argument(xs: Any) -> Any:
+    rows = [x for x in xs]  # noqa: C416  (a list that is filled by a loop)
+    inner = tj.stack(rows[3:-2])
+    inner.mul_(2)
+    return inner, xs.sum()
+
+
+@pytest.mark.parametrize("function", [own_slices_of_a_list, rows_of_an_argument])
+def test_a_stack_of_all_of_a_piece_has_memory_of_its_own(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    for length in (12, 15, 9, 20, 20, 31):
+        given = [inputs(length), inputs(length)]
+        results, expected = compiled(given[0]), function(given[1])
+        for x, y in zip((*results, given[0]), (*expected, given[1]), strict=True):
+            np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-12)
+
+
+def one_item_written_with_a_gradient(xs: Any) -> Any:
+    h, outs = zeros().detach(), []
+    for x in xs:
+        h = h * 0.9 + x
+        outs.append(h)
+    outs[3].mul_(W.sum())
+    return outs[4].requires_grad, outs[3].requires_grad, outs[4]
+
+
+def one_item_written_while_another_is_saved(xs: Any) -> Any:
+    h, outs = zeros().detach(), []
+    for x in xs:
+        h = h * 0.9 + x
+        outs.append(h)
+    loss = (outs[4] @ W).sum()
+    outs[3].zero_()
+    return tj.autograd.grad(loss, W)[0]
+
+
+@pytest.mark.parametrize("function", [one_item_written_with_a_gradient, one_item_written_while_another_is_saved])
+def test_items_of_a_piece_are_tensors_of_their_own(function: Callable[..., Any]) -> None:
+    compiled = tj.compile(function)
+    for length in (12, 15, 9, 20, 20, 31):
+        results, expected = (flatten(call(inputs(length)))[0] for call in (compiled, function))
+        for x, y in zip(results, expected, strict=True):
+            if isinstance(y, tj.Tensor):
+                np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-12)
+                assert x.requires_grad == y.requires_grad
+            else:
+                assert x == y

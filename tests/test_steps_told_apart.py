@@ -93,7 +93,51 @@ def every_third(xs: Any) -> Any:
     return h
 
 
-@pytest.mark.parametrize("function", [far_on, counted_down, every_third])
+def taking_from_a_set(xs: Any) -> Any:
+    numbers, h = set(range(10)), zeros()
+    for x in xs:
+        h = h + x
+        numbers.add(numbers.pop())
+    return h * numbers.pop()
+
+
+def taking_from_a_set_in_a_step(xs: Any) -> Any:
+    numbers = set(range(10))
+
+    def step(x: Any) -> Any:
+        number = numbers.pop()
+        numbers.add(number)
+        return x * (100.0 if number == 7 else 1.0)
+
+    return tj.map(step, xs).sum()
+
+
+def growing_a_name(xs: Any) -> Any:
+    def function() -> None: ...
+
+    function.__name__, h = "", zeros()
+    for x in xs:
+        h = h + x * (2.0 if len(function.__name__) == 8 else 1.0)
+        function.__name__ += "a"
+    return h * len(function.__name__)
+
+
+def annotating_a_function(xs: Any) -> Any:
+    def function() -> None: ...
+
+    h = zeros()
+    for k, x in enumerate(xs):
+        h = h + x
+        function.__annotations__[f"x{k}"] = int
+    return h * len(function.__annotations__)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        far_on, counted_down, every_third, taking_from_a_set, taking_from_a_set_in_a_step, growing_a_name, annotating_a_function,
+    ],
+)  # fmt: skip
 def test_other_steps_that_are_told_apart_give_what_eager_calls_give(function: Callable[..., Any]) -> None:
     agree(tj.compile(function), function)
 

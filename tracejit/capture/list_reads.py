@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tracejit.capture.loop_nodes import SlicedInput
 from tracejit.capture.loop_steps import ListRead, StackedItems, StepItems
-from tracejit.capture.stacked_items import concatenated_items, has_stacked, length_of, unstack
+from tracejit.capture.stacked_items import concatenated_items, has_stacked, item_of, length_of, unstack
 from tracejit.core.interpreter import state
 from tracejit.ops.movement.views import select, slice_
 from tracejit.tensor import Tensor
@@ -232,7 +232,7 @@ def _unstack_ends(items: list[Any], k: int, first: int, last: int) -> None:
         unstack(items)
         return
     places = range(first), [count - last + j for j in range(last)]
-    before, after = ([select.of(rows, at, dim=0) for at in part] for part in places)
+    before, after = ([item_of(rows, at) for at in part] for part in places)
     rest = slice_.of(rows, dim=0, start=first, stop=count - last, step=1)
     items[k : k + 1] = [*before, StackedItems(rest, count - first - last), *after]
 

@@ -211,7 +211,7 @@ class _Walk:
             tokens.append(tuple.__len__(x))
             return [(y, held) for y in items_of(self._recorder, x)]
         if cls is set or cls is frozenset:
-            tokens.append({(type(y), repr(y)) for y in x})
+            tokens.append([(type(y), repr(y)) for y in x])  # in the order in which they are gone through
             return [] if all(type(y) in VALUES for y in x) else None
         if id(cls) in self._recorder.created:  # what is in the class may change, too
             return None
@@ -259,7 +259,8 @@ class _Walk:
             cells = [cell.cell_contents for cell in x.__closure__ or ()]
         except ValueError:  # a variable that has no value yet
             return None
-        found = [*cells, *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values(), *vars(x).values()]
+        called = x.__name__, x.__qualname__, x.__module__, x.__doc__, x.__annotations__, getattr(x, "__type_params__", ())
+        found = [*called, *cells, *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values(), *vars(x).values()]
         return [(y, True) for y in found]
 
 

@@ -23,7 +23,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.interpreter import state
 from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Graph, Node
-from tracejit.ops.movement.copies import cat, flip
+from tracejit.ops.movement.copies import cat, clone, flip
 from tracejit.ops.movement.views import permute, reshape, select
 from tracejit.ops.public.derive import FUNCTIONS
 from tracejit.tensor import Tensor
@@ -31,7 +31,7 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["concatenated_items", "has_stacked", "join_items", "length_of", "reversed_items", "unstack"]
+__all__ = ["concatenated_items", "has_stacked", "item_of", "join_items", "length_of", "reversed_items", "unstack"]
 
 
 def join_items(
@@ -91,7 +91,7 @@ def _items(item: Any) -> list[Any]:
     if type(item) is not StackedItems:
         return [item]
     found = None if item.made is None else item.made.in_order()
-    return found if found is not None else [select.of(item.rows, k, dim=0) for k in range(int(item.count))]
+    return found if found is not None else [item_of(item.rows, k) for k in range(int(item.count))]
 
 
 def _joined(
@@ -103,7 +103,15 @@ def _joined(
     is_new = function is FUNCTIONS["stack"]
     if not (is_new or function is FUNCTIONS["cat"]) or others or keywords or type(dim) is not int:
         return None
-    return concatenated_items(items, dim, is_new)
+    found = concatenated_items(items, dim, is_new)
+    return (
+        clone.of(found) if any(type(x) is StackedItems and found is x.rows for x in items) else found
+    )  # which the list goes on to hold
+
+
+def item_of(rows: Tensor, place: Any) -> Tensor:
+    """An item of a piece, with memory of its own, as the step had it that has made it: it may be written to, and so may others."""
+    return clone.of(select.of(rows, place, dim=0))  # type: ignore[no-any-return]
 
 
 def concatenated_items(items: list[Any], dim: int, is_new: bool = True) -> Tensor | None:

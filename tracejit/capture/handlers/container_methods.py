@@ -202,7 +202,13 @@ class ContainerMethodHandlers(Handlers):
         elif name in _COMPARING_METHODS:
             for argument in arguments:
                 recorder.contents.read_content(argument, deep=True)
-        return recorder.containers.native(lambda: unbound(owner, *arguments, **keywords))
+        if not is_a(owner, set):
+            return recorder.containers.native(lambda: unbound(owner, *arguments, **keywords))
+        length = set.__len__(owner)
+        result = recorder.containers.native(lambda: unbound(owner, *arguments, **keywords))
+        if set.__len__(owner) != length or name == "symmetric_difference_update":
+            self.journal.note()  # which element goes next does not show in those that are left
+        return result
 
     def _changing_method(self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method changes a container from outside."""

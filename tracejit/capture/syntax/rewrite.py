@@ -169,7 +169,11 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         statements: list[ast.stmt] = [self.place(ast.Assign([ast.Name(name, ast.Store())], value), node)]
         for target in node.targets:
             statements += self.store(target, ast.Name(name, ast.Load()), node)
-        return statements
+        return [*statements, self.cleared(name, node)]
+
+    def cleared(self, name: str, node: ast.stmt) -> ast.stmt:
+        """A temporary lets go of what it holds: the program may ask whether that is still there."""
+        return self.place(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)), node)  # type: ignore[no-any-return]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | list[ast.stmt]:
         return self.store(node.target, self.visit(node.value), node) if node.value else node
