@@ -216,8 +216,8 @@ CONTEXTS = [
     for name in ("__enter__", "__exit__")
 ]
 ENDINGS = {
-    "stop", "release_late", "unhook", "hook", "unwatched", "empty", "release", "run", "perform", "of_program", "settle_made", "released",
-    "let_go", "_called",
+    "stop", "release_after_handler", "unhook", "hook", "unwatched", "empty", "release", "run", "perform", "of_program", "release_stand_ins",
+    "without_stand_ins", "release_created", "_called",
 }  # fmt: skip
 """What the guards themselves use after a defect, and what a guard is part of."""
 
@@ -248,7 +248,8 @@ PARTLY_DONE = {
     # A list is shuffled: numbers were drawn.
     "GeneratorHandlers._picked", "ContainerHandlers.replace_items",
     # Steps of a loop were left out, or were about to be, and nobody knows which.
-    "Loop._emit_loop", "Loop._may_be_unrolled", "Loop._slices", "Loop._advanced", "RecordingInterpreter.leave_generators",
+    "LoopRecogniser._emit_loop", "LoopRecogniser._may_be_unrolled", "LoopRecogniser._slices", "LoopRecogniser._advanced",
+    "RecordingInterpreter.leave_generators",
     # A loop of the library has run steps of the program.
     "RecordingInterpreter.run_scan", "RecordingInterpreter.run_while_loop", "StateRecorder.truncate",
 }  # fmt: skip
@@ -397,7 +398,7 @@ def _counted(x, log):
 @pytest.fixture
 def failing():
     """A function whose recording fails once its only effect has been made."""
-    with injected((Origins, "made"), KeyError, raises=True) as calls:
+    with injected((Origins, "mark_created"), KeyError, raises=True) as calls:
         yield T.compile(lambda x, log: [_counted(x, log)]), calls
 
 
@@ -448,7 +449,7 @@ def test_errors_of_the_program_stay_its_own(operation):
 
 def test_an_interrupt_in_a_handler_reaches_the_program():
     function = T.compile(lambda x: [x * 2])
-    with injected((Origins, "made"), KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+    with injected((Origins, "mark_created"), KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         function(T.ones(2))
 
 

@@ -219,6 +219,8 @@ def test_what_handlers_keep_stands_in_the_journal_or_follows_from_it() -> None:
         # What has been read and guarded already, which follows from the prologue: it only spares saying so again.
         "Session._expressions", "Session._once", "Session._symbolic", "Session._variables_of", "Session.instance_reads",
         "Session.class_reads", "Session.class_misses", "Session.plain_classes", "AttributeHandlers._classes", "AttributeHandlers._usual",
+        # What an entry is in the middle of.
+        "Session.performed",
         # Set before the function runs.
         "Session._integers_called", "SizeHandlers.inputs", "SizeHandlers.strides", "SizeHandlers._tensors", "ArrayStoreHandlers._errors",
         # Names of constants, which are in `_constants`.

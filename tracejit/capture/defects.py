@@ -4,8 +4,9 @@ Instrumented code calls *entries*: methods of `Frame`, callables that handlers r
 entry does what the program asks for and takes note of it.  `guarded_entries`, `guarded_call` and their like put a guard around entries; no
 handler needs one of its own.  A guard acts on an exception of class Exception in three steps:
 
-1. Whose is it?  The program's, if a frame of the program is the last in the traceback, if an operation of the program has raised it
-   (`Recorder.performed` says so), or if Python raises one of the same class for the same operation.  Then it passes on unchanged.
+1. Whose is it?  The program's, if the last frame in the traceback is one of the program or of the eager library, if an operation of the
+   program has raised it (`Recorder.performed` says so), or if Python raises one of the same class for the same operation.  Then it passes
+   on unchanged.
 2. The recording stops with the reason "recording_defect": the error and its place.  With `config.verify`, `InternalError` is raised.
 3. The call goes on as in eager mode.  Where nothing was done yet, Python does the operation.  What the program cannot have done twice (a
    call of its functions, a call of C code, a change of a container, a write, a draw) is in `Recorder.performed` with its result.  Where
@@ -38,7 +39,7 @@ from tracejit.capture.handlers.symbols import RecordedCallback, SymbolicNumber, 
 from tracejit.capture.policies import IN_PLACE, INLINED_TYPES, SPECIAL_NAMES, SWAPPED
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.config import config
-from tracejit.core.package_files import CAPTURE, PACKAGE, is_own_frame
+from tracejit.core.package_files import CAPTURE, PACKAGE, is_own_frame, own_folder
 from tracejit.ir.interpreter import StepFailed
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ CONSUMED: Final = object()
 EAGER: Final = (object(), None)
 """In `Recorder.performed`: the entry has found that the recording had stopped, and does what Python does."""
 
+_OF_COMPILER: Final = tuple(map(own_folder, ("capture", "compiled", "ir", "passes", "loops", "lowering", "llvm", "replay")))
 _CONTROL_FLOW: Final = (StopIteration, StopAsyncIteration, StepFailed, NotConvertible, InternalError)
 """What recording code raises on purpose."""
 _OF_RESOURCES: Final = (RecursionError, MemoryError)
@@ -89,7 +91,19 @@ def is_defect(error: BaseException, recorder: Any) -> bool:
     if type(error) is RuntimeError and isinstance(error.__cause__, StopIteration):  # that a generator of the program has raised
         return False
     last = _last_step(error)
-    return last is not None and (bool(error.args) or _raises(last.tb_frame.f_code, last.tb_lasti))
+    if last is None or not _is_of_compiler(error):
+        return False
+    return bool(error.args) or _raises(last.tb_frame.f_code, last.tb_lasti)
+
+
+def _is_of_compiler(error: BaseException) -> bool:
+    """Whether code that only recordings and compiled programs run has raised an error, not eager mode, which the program has called."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    if step is None or step.tb_frame.f_code is SymbolicNumber.__getattr__.__code__:  # which says what a number has not got
+        return False
+    return step.tb_frame.f_code.co_filename.startswith(_OF_COMPILER)
 
 
 def note_raised(recorder: Recorder, error: Exception, action: Callable[[], Any]) -> None:
@@ -537,9 +551,9 @@ def guarded_numbers(cls: type) -> None:
 def _guarded_number(method: Any) -> Any:
     does_as_python(method)
 
-    def go_on(error: Exception, self: Any, *given: Any) -> Any:
+    def go_on(error: Exception, self: Any, *given: Any, **named: Any) -> Any:
         try:
-            return _done_eagerly(self._recorder, error, lambda: method(self, *given))
+            return _done_eagerly(self._recorder, error, lambda: method(self, *given, **named))
         finally:
             del error
 
@@ -559,15 +573,15 @@ def _guarded_number(method: Any) -> Any:
 
     else:
 
-        def entry(self: Any, *given: Any) -> Any:  # type: ignore[misc]
+        def entry(self: Any, *given: Any, **named: Any) -> Any:  # type: ignore[misc]
             try:
-                return method(self, *given)
+                return method(self, *given, **named)
             except Exception as error:
                 if self._recorder.stopped or not is_defect(error, self._recorder):
                     raise
                 defect = error
             try:
-                return go_on(defect, self, *given)
+                return go_on(defect, self, *given, **named)
             finally:
                 del defect
 

@@ -641,24 +641,16 @@ class CaptureFrame:
         return matched_mapping(*_reading(subject), keys, rest)
 
 
-guarded_entries(
-    CaptureFrame,
-    current,
-    frozenset(name for name, method in vars(CaptureFrame).items() if callable(method) and not name.startswith("_"))
-    # Made of other entries alone, or of no handlers:
-    - {
-        "attribute_place",
-        "item_place",
-        "update_place",
-        "holds_or_keep",
-        "holds_and_keep",
-        "compare_link",
-        "kept",
-        "dropped",
-        "sum_of",
-    }
-    - {"slice", "whole", "is_sum", "summed", "turn_items", "left", "is_unbound"},
-)
+_WITHOUT_GUARDS = frozenset({
+    # Made of other entries alone.
+    "attribute_place", "item_place", "update_place", "holds_or_keep", "holds_and_keep", "compare_link", "kept_operand", "drop_kept",
+    "sum_of",
+    # They ask no handlers.
+    "slice", "materialised", "is_sum", "add_to_sum", "reverse_items", "loop_exit_values", "is_unbound",
+})  # fmt: skip
+_ENTRIES = frozenset(name for name, method in vars(CaptureFrame).items() if callable(method) and not name.startswith("_"))
+assert _WITHOUT_GUARDS <= _ENTRIES, f"no entries: {sorted(_WITHOUT_GUARDS - _ENTRIES)}"
+guarded_entries(CaptureFrame, current, _ENTRIES - _WITHOUT_GUARDS)
 
 
 def _is_of_tensors(left: Any, right: Any) -> bool:
