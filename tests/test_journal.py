@@ -136,6 +136,9 @@ def test_truncation_takes_back_all_since_a_mark_but_what_was_read(before: list[A
     assert [contents(table) for table in own] == then
     assert list(map(contents, read)) == list(map(contents, plain))
     assert journal.mark().nodes == mark.nodes == 0
+    journal.statements.append(None)
+    journal.truncate(mark)
+    assert journal.has_read(mark) and not journal.has_read(journal.mark())
     assert not list(journal.changes(mark, Topic.READS))
     assert {id(table) for table, _ in journal.changes(mark)} == {id(table) for table in read if table}
 
@@ -216,9 +219,10 @@ def test_what_handlers_keep_stands_in_the_journal_or_follows_from_it() -> None:
         "Session.created", "Session.keep", "Session._functions", "CallHandlers._followed", "CallHandlers._native",
         "CallHandlers._prepared", "EffectHandlers.of_objects", "EffectHandlers.opened", "ContentHandlers.views",
         "IdentityHandlers.placeless_texts", "IterationHandlers.rows",
-        # What has been read and guarded already, which follows from the prologue: it only spares saying so again.
-        "Session._expressions", "Session._once", "Session._symbolic", "Session._variables_of", "Session.instance_reads",
-        "Session.class_reads", "Session.class_misses", "Session.plain_classes", "AttributeHandlers._classes", "AttributeHandlers._usual",
+        # The journal's own, and what has been read and guarded already, which follows from it: it only spares saying so again.
+        "Session.prologue", "Session.tensors", "Session.paths", "Session._constants", "Session._expressions", "Session._once",
+        "Session._symbolic", "Session._variables_of", "Session.instance_reads", "Session.class_reads", "Session.class_misses",
+        "Session.plain_classes", "AttributeHandlers._classes", "AttributeHandlers._usual",
         # What an entry is in the middle of.
         "Session.performed",
         # Set before the function runs.

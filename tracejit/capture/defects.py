@@ -404,29 +404,56 @@ def guarded_interpreter(cls: type, names: frozenset[str]) -> None:
 def _guarded_method(method: Any) -> Any:
     does_as_python(method)
 
-    def entry(self: Any, *given: Any) -> Any:
-        recorder = self.recorder
-        if recorder.stopped:
-            return method(self, *given)
-        outer = recorder.performed
-        count = len(outer)
-        try:
-            return method(self, *given)
-        except Exception as error:
-            if not is_defect(error, recorder):
-                raise
-            defect = error
+    def go_on(error: Exception, outer: Performed, count: int, self: Any, *given: Any) -> Any:
         try:
             return _resumed_within(
-                recorder,
-                defect,
+                self.recorder,
+                error,
                 outer,
                 count,
                 lambda: method(self, *given),
                 lambda what, result: _of_interpreter(what, result, given),
             )
         finally:
-            del defect
+            del error
+
+    if method.__code__.co_argcount == 4 and not method.__code__.co_flags & inspect.CO_VARARGS:
+
+        def entry(self: Any, one: Any, two: Any, three: Any) -> Any:  # `bind`, of each operation
+            recorder = self.recorder
+            if recorder.stopped:
+                return method(self, one, two, three)
+            outer = recorder.performed
+            count = len(outer)
+            try:
+                return method(self, one, two, three)
+            except Exception as error:
+                if not is_defect(error, recorder):
+                    raise
+                defect = error
+            try:
+                return go_on(defect, outer, count, self, one, two, three)
+            finally:
+                del defect
+
+    else:
+
+        def entry(self: Any, *given: Any) -> Any:  # type: ignore[misc]
+            recorder = self.recorder
+            if recorder.stopped:
+                return method(self, *given)
+            outer = recorder.performed
+            count = len(outer)
+            try:
+                return method(self, *given)
+            except Exception as error:
+                if not is_defect(error, recorder):
+                    raise
+                defect = error
+            try:
+                return go_on(defect, outer, count, self, *given)
+            finally:
+                del defect
 
     return update_wrapper(entry, method)
 

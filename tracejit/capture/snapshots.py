@@ -305,6 +305,8 @@ def only_reads(statements: Iterable[Any]) -> bool:
 def only_computes(recorder: Recorder, since: Mark, ignored: Topic = NOTHING, stores: Collection[int] = ()) -> bool:
     """Whether the run has done nothing since a mark but operations on tensors, and what is of the topics `ignored`.  Numbers in places that
     snapshots look at are theirs; so are these stores, by their positions among the effects."""
+    if Topic.READS not in ignored and recorder.journal.has_read(since):
+        return False
     effects = recorder.effects
 
     places = effects.places_of(stores)

@@ -42,15 +42,14 @@ _DIFFER: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LoopStart:
-    """Where a run of equal steps may begin: before the guard on the condition `test` of its first step.  mark: of the journal.  values,
-    statements: how many of the recording there were.  gradients, leaves: how many of both it had counted.  known: what the functions
+    """Where a run of equal steps may begin: before the guard on the condition `test` of its first step.  mark: of the journal.  values: how
+    many of the recording there were.  gradients, leaves: how many of both it had counted.  known: what the functions
     found."""
 
     carried: list[Any]
     test: Any
     mark: Mark
     values: int
-    statements: int
     gradients: int
     leaves: int
     known: Snapshot | None
@@ -60,7 +59,7 @@ class _LoopStart:
         if self.known is None or now.known is None:
             return False
         same = now.known.is_unchanged_since(self.known) and only_computes(recorder, self.mark, Topic.READS)
-        return same and only_reads(recorder.prologue[self.statements :])
+        return same and only_reads(recorder.prologue[self.mark.statements :])
 
 
 def record_while_loop(
@@ -84,7 +83,6 @@ def record_while_loop(
         counts = (
             recorder.journal.mark(),
             len(interpreter.avals),
-            len(recorder.prologue),
             interpreter.gradients,
             len(interpreter.leaves),
         )

@@ -117,10 +117,10 @@ class Recorder(Origins):
             "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict,
             "defaultdict": collections.defaultdict, "deque": collections.deque, "share": share,
         }  # fmt: skip
-        self.prologue: list[Statement | TensorSource] = self.journal.list(Topic.READS)
+        self.prologue: list[Statement | TensorSource] = self.journal.statements
         self.facts = Facts()
         self.branches = Branches()
-        self.tensors: dict[int, TensorSource] = self.journal.dictionary(Topic.READS)
+        self.tensors: dict[int, TensorSource] = {}
         self.asked_for: set[Name] = self.journal.set()  # variables that are guarded by their values
         self.positions: set[Name] = self.journal.set()  # those that say where a slice is, in calls to come if not in this one
         # Integers that are arguments, or that these lead to, as the run has seen them so far; and what the program calls each.
@@ -128,12 +128,12 @@ class Recorder(Origins):
         self._integers_called: dict[str, int] = {}
         self.instance_reads: set[Expr] = set()  # expressions of attributes found in the dictionary of an instance
         self.compiled: set[str] = self.journal.set()  # names of constants that are the compiled function itself
-        self.paths: list[Expr] = self.journal.list(Topic.READS)  # objects that may be changed: they must stay distinct
+        self.paths: list[Expr] = []  # objects that may be changed: they must stay distinct
         # The same of arrays, which are read and written in order, and so need it beside calls alone.
         self.array_paths: list[Expr] = self.journal.list()
         self.values = {}
         self.deferred = {}
-        self._constants: dict[int, Name] = self.journal.dictionary(Topic.READS)
+        self._constants: dict[int, Name] = {}
         self._expressions: dict[Expr, Any] = {}  # what has been read -> the tuple that it was
         self._symbolic: dict[Expr, SymbolicNumber] = {}
         self._variables_of: dict[Expr, Name] = {}  # of computed numbers

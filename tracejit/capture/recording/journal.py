@@ -1,14 +1,16 @@
 """The journal of a recording: an append-only list of what the run did, in its order.
 
-There are two kinds of events, both immutable: operations on tensors, the `nodes` of the raw graph, and changes of what is known besides:
-something was read, guarded, stored, called, drawn.  Changes are of *tables*, the dictionaries, sets, lists and attributes in which
-handlers keep what they know.  Each handler makes its own (`journal.dictionary(...)`, `Variable`), and says of which `Topic` it is; from
-then on it uses them as any other, and what it does to them stands in the journal.  What follows from others is an index, and no table: of
-the nodes, which value a tensor has, and its shape (`StateRecorder.truncate`); of the prologue, what has been read and guarded already.
+There are three kinds of events, all immutable: operations on tensors, the `nodes` of the raw graph; `statements` of the prologue, which
+read and guard what is outside; and changes of what is known besides: something was stored, called, drawn.  Changes are of *tables*, the
+dictionaries, sets, lists and attributes in which handlers keep what they know.  Each handler makes its own (`journal.dictionary(...)`,
+`Variable`), and says of which `Topic` it is; from then on it uses them as any other, and what it does to them stands in the journal.
+
+What follows from others is an index, and no table: of the nodes, which value a tensor has, and its shape (`StateRecorder.truncate`); of
+the statements, what has been read and guarded already.
 
 A `Mark` is a place in the journal.  Loops at recording rest on three questions: has anything but operations happened since a mark
-(`changes`), what operations have (`nodes`), and can these be taken back (`truncate`)?  A table that is set to what it was has not
-changed: what counts is the difference between the mark and now.
+(`has_read`, `changes`), what operations have (`nodes`), and can these be taken back (`truncate`)?  A table that is set to what it was
+has not changed: what counts is the difference between the mark and now.
 
 It knows nothing of what tables are of.
 """
@@ -38,7 +40,7 @@ class Topic(Flag):
     """What a table tells of."""
 
     READS = auto()
-    """What is outside, as it was read: the guards, and what is known because of them."""
+    """What is known of the outside besides the statements that read and guard it."""
     NUMBERS = auto()
     """Numbers that the program computes.  Of those that nothing holds, a run may make any number."""
     EFFECTS = auto()
@@ -52,9 +54,10 @@ NOTHING: Final = Topic(0)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in the journal: how many operations and changes come before it."""
+    """A place in the journal: how many events of each kind come before it."""
 
     nodes: int
+    statements: int
     changes: int
 
 
@@ -74,12 +77,13 @@ that the watch of a recording takes for the program's."""
 
 
 class Journal:
-    """See the module.  nodes: the operations so far."""
+    """See the module.  nodes: the operations so far; statements: those of the prologue."""
 
-    __slots__ = ("_changes", "nodes")
+    __slots__ = ("_changes", "nodes", "statements")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self.statements: list[Any] = []
         self._changes: list[Change] = []
 
     # -- tables
@@ -106,7 +110,11 @@ class Journal:
     # -- slices
     def mark(self) -> Mark:
         """This place."""
-        return Mark(len(self.nodes), len(self._changes))
+        return Mark(len(self.nodes), len(self.statements), len(self._changes))
+
+    def has_read(self, since: Mark) -> bool:
+        """Whether the prologue has more statements than at a mark."""
+        return len(self.statements) > since.statements
 
     def changes(self, since: Mark, ignored: Topic = NOTHING) -> Iterator[tuple[_Table, Any]]:
         """The tables that differ from what they were at a mark, and where, but for those of the topics `ignored`."""
