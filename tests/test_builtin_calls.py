@@ -117,3 +117,26 @@ def test_c_code_that_adds_a_key_to_a_defaultdict_does_so_in_each_call(name: str)
     (outcomes, function), (expected, _) = play(T.compile), play(lambda function: function)
     assert outcomes == expected and all(counts for _, counts in expected)
     assert [reason.code for reason in function.reasons] == ["container"]
+
+
+class WrongCount(list):
+    def __getitem__(self, key: Any) -> Any:
+        return list.__getitem__(self)  # type: ignore[call-arg]
+
+
+def test_errors_of_python_are_the_programs_and_name_what_it_has_called() -> None:
+    def function(x: Any, items: list[float]) -> Any:
+        said = []
+        for action in (lambda: max(items), lambda: min([]), lambda: WrongCount()[0], lambda: [].index(1), lambda: sum(items, "")):
+            try:
+                action()
+            except (ValueError, TypeError) as error:
+                said.append(f"{type(error).__name__}: {error}")
+        return x * 2, said
+
+    compiled = T.compile(function)
+    for items in ([], [], [1.0], []):
+        x = T.ones(2)
+        (result, said), (expected, wanted) = compiled(x, items), function(x, items)
+        assert (result.tolist(), said) == (expected.tolist(), wanted)
+    assert compiled.stats.compiled_calls > 0 and not compiled.reasons, compiled.explain()

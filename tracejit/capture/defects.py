@@ -4,17 +4,17 @@ Instrumented code calls *entries*: methods of `Frame`, callables that handlers r
 entry does what the program asks for and takes note of it.  `guarded_entries`, `guarded_call` and their like put a guard around entries; no
 handler needs one of its own.  A guard acts on an exception of class Exception in three steps:
 
-1. Whose is it?  The program's, if the last frame in the traceback is one of the program or of the eager library, if an operation of the
-   program has raised it (`Recorder.performed` says so), or if Python raises one of the same class for the same operation.  Then it passes
-   on unchanged.
+1. Whose is it?  The program's, if the last frame in the traceback is one of the program or of the eager library, if a handler has raised
+   it by a `raise` of its own, as Python does (`max([])`), if an operation of the program has raised it (`Recorder.performed` says so), or
+   if Python raises one of the same class for the same operation.  Then it passes on unchanged.
 2. The recording stops with the reason "recording_defect": the error and its place.  With `config.verify`, `InternalError` is raised.
 3. The call goes on as in eager mode.  Where nothing was done yet, Python does the operation.  What the program cannot have done twice (a
    call of its functions, a call of C code, a change of a container, a write, a draw) is in `Recorder.performed` with its result.  Where
    that is what the program asked for, it is the result of the entry.
 
 Where only a part has been done (one of the comparisons of a sort, say), nobody knows what is missing, and doing it all would do that
-part twice: the entry raises `InternalError`, which says so.  An error of a class that Python's own operations raise is raised itself
-there, since it cannot be told whose it is; the reason is the same.
+part twice: the entry raises `InternalError`, which says so.  An error of a class that Python's own operations raise is taken for the
+program's there, since it cannot be told whose it is.
 
 RecursionError and MemoryError say nothing about the code that raises them: they are the program's.
 
@@ -101,9 +101,12 @@ def _is_of_compiler(error: BaseException) -> bool:
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
-    if step is None or step.tb_frame.f_code is SymbolicNumber.__getattr__.__code__:  # which says what a number has not got
+    if step is None:
         return False
-    return step.tb_frame.f_code.co_filename.startswith(_OF_COMPILER)
+    code, cls = step.tb_frame.f_code, type(error)
+    if code.co_filename.startswith(CAPTURE) and cls.__module__ == "builtins" and not issubclass(cls, _NEVER_PYTHONS):
+        return not _raises(code, step.tb_lasti)  # else a handler has raised it on purpose, as Python does
+    return code.co_filename.startswith(_OF_COMPILER)
 
 
 def note_raised(recorder: Recorder, error: Exception, action: Callable[[], Any]) -> None:
@@ -208,11 +211,12 @@ def resumed(
         if answer is _REPEATABLE:
             settles = not isinstance(error, AttributeError) and any(isinstance(x, _CONTAINERS) for x in operands)
             return _done_eagerly(recorder, error, retry, settles)
+        if answer is _UNKNOWN and not _is_certain(error):
+            recorder.performed.append((RAISED, id(error)))
+            raise error
         stop_for_defect(recorder, error)
         if answer is not _UNKNOWN:
             return repaired_after_stop(stored(answer))
-        if not _is_certain(error):
-            raise error
         raise InternalError(
             f"a defect of tracejit: {type(error).__name__}: {error} ({place_of(error)}), after a part of an operation of the program "
             f"had been done, which cannot be done again ({user_line()})"

@@ -229,7 +229,15 @@ class BuiltinCallHandlers(Handlers):
         if is_a(owner, collections.OrderedDict) and getattr(collections.OrderedDict, name, None) != function:
             recorder.stop("container", f"{cls.__name__}.{name} of a {type(owner).__name__}")  # which takes its order apart
         elif cls in _WITH_METHODS and isinstance(plain(owner), cls):
-            return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
+            try:
+                return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
+            except TypeError as error:
+                said, bound = str(error), f"{type(owner).__qualname__}.{name}() "
+                if is_foreign(error) or cls is type(owner) or not said.startswith(bound):
+                    raise
+            raise TypeError(
+                f"{cls.__qualname__}.{name}() {said.removeprefix(bound)}"
+            )  # the program has not called a bound method
         elif cls is weakref.ref and name == "__call__" and count == 1 and not keywords:
             return recorder.attributes.referent(owner)
         else:

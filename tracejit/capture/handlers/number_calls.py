@@ -108,13 +108,13 @@ class NumberCallHandlers(Handlers):
         """max and min: keys and comparisons come in Python's order, between the elements."""
         recorder = self.recorder
         if len(arguments) > 1 and "default" in keywords:
-            return self.recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
+            return recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
         values = arguments if len(arguments) > 1 else recorder.iteration.iterate(arguments[0])
         key = keywords.get("key")
         if key is None and not is_a(values, (list, tuple, set, frozenset, dict)):
             values = _of_numbers(values)
         if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
-            return function(values, **keywords)
+            return recorder.perform(lambda: function(values, **keywords))
         several = key is None and is_a(values, (list, tuple)) and len(values) > 1  # of one there is nothing to compute
         if several and any(map(is_post_program, values)) and all(map(_is_number, values)):
             late = recorder.extracted_numbers.post_program_function(function, tuple(values), function(map(plain, values)))
