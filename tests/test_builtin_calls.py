@@ -127,10 +127,15 @@ class WrongCount(list):
 def test_errors_of_python_are_the_programs_and_name_what_it_has_called() -> None:
     def function(x: Any, items: list[float]) -> Any:
         said = []
-        for action in (lambda: max(items), lambda: min([]), lambda: WrongCount()[0], lambda: [].index(1), lambda: sum(items, "")):
+        actions = (
+            lambda: max(items), lambda: min([], key=len), lambda: WrongCount()[0], lambda: [].index(1), lambda: sum(items, ""),
+            lambda: sorted([1, "a"]), lambda: list.sort([1, "a"]), lambda: dict([1]),
+            lambda: {}.popitem(), lambda: next(iter(items)), lambda: int("x"), lambda: {1: 2}["x"],
+        )  # fmt: skip
+        for action in actions:
             try:
                 action()
-            except (ValueError, TypeError) as error:
+            except Exception as error:
                 said.append(f"{type(error).__name__}: {error}")
         return x * 2, said
 

@@ -197,8 +197,8 @@ def resumed(
 
     retry: does the operation as eager mode does, where the recording has stopped.  answers: what the entry gives after a performed
     operation of the program, given that and its result; _UNKNOWN where that was only a part; _REPEATABLE where it may be done again.
-    operands: what C code of the operation goes through.  There are stand-ins of numbers in containers until the recording stops: it stops
-    before the operation is done, then, and else after it, when it is known whether Python raises the same."""
+    operands: what C code of the operation goes through.  There are stand-ins of numbers in containers until the recording stops, so it
+    stops before the operation is done again."""
     try:
         answer = _UNKNOWN if any(map(_is_under_way, operands)) else _REPEATABLE
         for what, result, *is_calm in reversed(recorder.performed):
@@ -208,12 +208,12 @@ def resumed(
             if found is not _REPEATABLE and not (is_calm and found is _UNKNOWN):
                 answer = found
                 break
-        if answer is _REPEATABLE:
-            settles = not isinstance(error, AttributeError) and any(isinstance(x, _CONTAINERS) for x in operands)
-            return _done_eagerly(recorder, error, retry, settles)
+        in_containers = not isinstance(error, AttributeError) and any(isinstance(x, _CONTAINERS) for x in operands)
         if answer is _UNKNOWN and not _is_certain(error):
             recorder.performed.append((RAISED, id(error)))
             raise error
+        if answer is _REPEATABLE:
+            return _done_eagerly(recorder, error, retry, in_containers)
         stop_for_defect(recorder, error)
         if answer is not _UNKNOWN:
             return repaired_after_stop(stored(answer))
@@ -246,15 +246,18 @@ _UNKNOWN: Final = object()
 _REPEATABLE: Final = object()
 
 
-def _done_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], Any], stops_before: bool = False) -> Any:
+def _done_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], Any], in_containers: bool = False) -> Any:
     """The operation done by Python, of which nothing was done; what it raises is the program's, if the class is that of `error`: that is
-    raised, and the recording goes on."""
+    raised, and the recording goes on, if it need not stop before."""
     env, was_stopped = recorder.sizes.env, recorder.stopped
     result = own = None
-    stops_before = stops_before or _is_certain(error)
+    is_certain = _is_certain(error)
     try:
-        if stops_before:
+        if is_certain:
             stop_for_defect(recorder, error)
+        elif in_containers:
+            recorder.stop("raised", type(error).__name__)
+        if is_certain or in_containers:
             was_stopped, env = True, None
         try:
             if env is not None:
@@ -271,7 +274,7 @@ def _done_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], Any]
         if own is not None and type(own) is type(error) and _is_raised_by_entry(own):
             recorder.performed.append((RAISED, id(error)))
             raise error
-        if not stops_before:
+        if not is_certain:
             stop_for_defect(recorder, error)
         if own is None:
             return repaired_after_stop(stored(result))

@@ -139,7 +139,10 @@ class ContainerMethodHandlers(Handlers):
         plain_keys = [k if is_symbolic(k) else self.recorder.contents.concrete_contents(k) for k in keys]
         if not all(type(k) in PRIMITIVE_TYPES for k in plain_keys):
             plain_keys = [_Ordered(self.recorder, k) for k in plain_keys]
-        order = sorted(range(len(elements)), key=plain_keys.__getitem__, reverse=concrete(reverse))
+        backwards = concrete(reverse)
+        order = self.recorder.perform(
+            lambda: sorted(range(len(elements)), key=plain_keys.__getitem__, reverse=backwards), is_calm=True
+        )
         return [elements[i] for i in order]
 
     def _reading_method(

@@ -130,7 +130,7 @@ class NumberCallHandlers(Handlers):
             if not found or recorder.operators.truth(recorder.operators.binary(symbol, value_key, best_key)):
                 found, best, best_key = True, value, value_key
         if not found:
-            return keywords["default"] if "default" in keywords else function(())  # it raises what is to be raised
+            return keywords["default"] if "default" in keywords else recorder.perform(lambda: function(()))  # which raises
         return best
 
     def total(self, values: Any, start: Any = 0) -> Any:
