@@ -25,7 +25,7 @@ __all__ = ["Branch", "Branches", "Site"]
 _RUNS: Final = 16
 """Of a branch, before it is blamed."""
 _ALTERNATIONS: Final = 2
-_LONG: Final = 1000
+_LONG: Final = 750
 """Nodes of a recording that is given up where steps of a loop go different ways."""
 _LONGER: Final = 2000
 """The same where it is the number of steps alone that values decide."""
