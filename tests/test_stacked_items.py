@@ -298,7 +298,7 @@ def written_after(xs: Any) -> Any:
     return tj.stack(outs)
 
 
-def handed_on(xs: Any) -> Any:
+def kept_in_another_variable(xs: Any) -> Any:
     h, before, outs = zeros(), zeros(), []
     for x in xs:
         outs.append(h)
@@ -324,7 +324,7 @@ def asked_for_its_gradient(xs: Any) -> Any:
     return (middle, h, *tj.autograd.grad(middle.square().sum(), (W, U), create_graph=True))
 
 
-CHANGED = [changed_by_the_next_step, views_of_slices, two_results, written_after, handed_on, entered_and_written]
+CHANGED = [changed_by_the_next_step, views_of_slices, two_results, written_after, kept_in_another_variable, entered_and_written]
 
 
 @pytest.mark.parametrize("function", [*CHANGED, asked_for_its_gradient])

@@ -300,7 +300,7 @@ def in_turn() -> Made:
     return run, lambda: [box.h for box in boxes]
 
 
-def handed_on() -> Made:
+def kept_in_another_place() -> Made:
     box = Box(h=ones(), before=None)
 
     def run(n: int) -> Any:
@@ -378,7 +378,7 @@ ANY_LENGTH = [
 ]  # fmt: skip
 OTHERS = [
     something_else_in_a_later_step, decided_by_a_counter, keys_by_a_counter, in_turn, written_in_place, listed_as_well,
-    an_error_in_a_step, handed_on,
+    an_error_in_a_step, kept_in_another_place,
 ]  # fmt: skip
 
 
@@ -424,8 +424,16 @@ def test_a_loop_of_a_fixed_number_of_steps_stores_what_its_last_one_does(make: C
 
 
 def test_explain_names_the_place_outside_that_tells_steps_apart() -> None:
-    function, _ = in_turn()
-    compiled = tj.compile(function, wait=True)
+    box = Box(kind=None)
+
+    def run(n: int) -> Any:
+        h = ones()
+        for _ in range(n):
+            h = (h @ W).sin()
+            box.kind = h if box.kind is None or box.kind.ndim > 1 else h.reshape(1, 4)
+        return h
+
+    compiled = tj.compile(run, wait=True)
     for n in LENGTHS[:3]:
         compiled(n)
-    assert "has a recording for each number of steps" in compiled.explain(verbose=True)
+    assert "'box.kind' is another value, or of another kind, in each step" in compiled.explain(verbose=True)

@@ -39,7 +39,7 @@ class CarriedNumbers:
         self._known: dict[int, Any] = {}  # numbers inside, by id, that were plain ones
 
     def begin(self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> None:
-        """The first step begins.  loop_over_steps: the variables that tell steps apart.  others: what else the function
+        """The first step begins.  looked_at: the variables that tell steps apart.  others: what else the function
         finds."""
         self._floats, self._inside = self._floats_in(variables), self._numbers_in(looked_at, others)
         self._outside = self._numbers_outside()

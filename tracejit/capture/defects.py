@@ -201,11 +201,11 @@ def resumed(
     stops before the operation is done again."""
     try:
         answer = _UNKNOWN if any(map(_is_under_way, operands)) else _REPEATABLE
-        for what, result, *is_calm in reversed(recorder.performed):
+        for what, result, *is_repeatable in reversed(recorder.performed):
             if what is RAISED:
                 continue
             found = _after(what, result, answers)
-            if found is not _REPEATABLE and not (is_calm and found is _UNKNOWN):
+            if found is not _REPEATABLE and not (is_repeatable and found is _UNKNOWN):
                 answer = found
                 break
         in_containers = not isinstance(error, AttributeError) and any(isinstance(x, _CONTAINERS) for x in operands)
@@ -302,12 +302,8 @@ def guarded_entries(cls: type, current: Any, names: frozenset[str]) -> None:
 
 
 def _guarded_entry(name: str, method: Any, current: Any) -> Any:
-    plain_count = method.__code__.co_argcount if not method.__defaults__ and not method.__code__.co_flags & 0x0C else 0
     answers = _ANSWERS.get(name, _of_reading)
     does_as_python(method)
-
-    def judged(error: Exception) -> Exception | None:
-        return error if is_defect(error, current.recorder) else None
 
     def go_on(error: Exception, *given: Any) -> Any:
         try:
@@ -321,57 +317,17 @@ def _guarded_entry(name: str, method: Any, current: Any) -> Any:
         finally:
             del error
 
-    if plain_count == 2:
-
-        def entry(self: Any, one: Any) -> Any:
-            try:
-                return method(self, one)
-            except Exception as error:
-                if (defect := judged(error)) is None:
-                    raise
-            try:
-                return go_on(defect, self, one)
-            finally:
-                del defect
-
-    elif plain_count == 3:
-
-        def entry(self: Any, one: Any, two: Any) -> Any:  # type: ignore[misc]
-            try:
-                return method(self, one, two)
-            except Exception as error:
-                if (defect := judged(error)) is None:
-                    raise
-            try:
-                return go_on(defect, self, one, two)
-            finally:
-                del defect
-
-    elif plain_count == 4:
-
-        def entry(self: Any, one: Any, two: Any, three: Any) -> Any:  # type: ignore[misc]
-            try:
-                return method(self, one, two, three)
-            except Exception as error:
-                if (defect := judged(error)) is None:
-                    raise
-            try:
-                return go_on(defect, self, one, two, three)
-            finally:
-                del defect
-
-    else:
-
-        def entry(*given: Any) -> Any:  # type: ignore[misc]
-            try:
-                return method(*given)
-            except Exception as error:
-                if (defect := judged(error)) is None:
-                    raise
-            try:
-                return go_on(defect, *given)
-            finally:
-                del defect
+    def entry(*given: Any) -> Any:
+        try:
+            return method(*given)
+        except Exception as error:
+            if not is_defect(error, current.recorder):
+                raise
+            defect = error
+        try:
+            return go_on(defect, *given)
+        finally:
+            del defect
 
     return update_wrapper(entry, method)
 
@@ -424,43 +380,22 @@ def _guarded_method(method: Any) -> Any:
         finally:
             del error
 
-    if method.__code__.co_argcount == 4 and not method.__code__.co_flags & inspect.CO_VARARGS:
-
-        def entry(self: Any, one: Any, two: Any, three: Any) -> Any:  # `bind`, of each operation
-            recorder = self.recorder
-            if recorder.stopped:
-                return method(self, one, two, three)
-            outer = recorder.performed
-            count = len(outer)
-            try:
-                return method(self, one, two, three)
-            except Exception as error:
-                if not is_defect(error, recorder):
-                    raise
-                defect = error
-            try:
-                return go_on(defect, outer, count, self, one, two, three)
-            finally:
-                del defect
-
-    else:
-
-        def entry(self: Any, *given: Any) -> Any:  # type: ignore[misc]
-            recorder = self.recorder
-            if recorder.stopped:
-                return method(self, *given)
-            outer = recorder.performed
-            count = len(outer)
-            try:
-                return method(self, *given)
-            except Exception as error:
-                if not is_defect(error, recorder):
-                    raise
-                defect = error
-            try:
-                return go_on(defect, outer, count, self, *given)
-            finally:
-                del defect
+    def entry(self: Any, *given: Any) -> Any:
+        recorder = self.recorder
+        if recorder.stopped:
+            return method(self, *given)
+        outer = recorder.performed
+        count = len(outer)
+        try:
+            return method(self, *given)
+        except Exception as error:
+            if not is_defect(error, recorder):
+                raise
+            defect = error
+        try:
+            return go_on(defect, outer, count, self, *given)
+        finally:
+            del defect
 
     return update_wrapper(entry, method)
 
@@ -591,33 +526,17 @@ def _guarded_number(method: Any) -> Any:
         finally:
             del error
 
-    if method.__code__.co_argcount == 2 and not method.__code__.co_flags & inspect.CO_VARARGS:
-
-        def entry(self: Any, other: Any) -> Any:  # most often
-            try:
-                return method(self, other)
-            except Exception as error:
-                if self._recorder.stopped or not is_defect(error, self._recorder):
-                    raise
-                defect = error
-            try:
-                return go_on(defect, self, other)
-            finally:
-                del defect
-
-    else:
-
-        def entry(self: Any, *given: Any, **named: Any) -> Any:  # type: ignore[misc]
-            try:
-                return method(self, *given, **named)
-            except Exception as error:
-                if self._recorder.stopped or not is_defect(error, self._recorder):
-                    raise
-                defect = error
-            try:
-                return go_on(defect, self, *given, **named)
-            finally:
-                del defect
+    def entry(self: Any, *given: Any, **named: Any) -> Any:
+        try:
+            return method(self, *given, **named)
+        except Exception as error:
+            if self._recorder.stopped or not is_defect(error, self._recorder):
+                raise
+            defect = error
+        try:
+            return go_on(defect, self, *given, **named)
+        finally:
+            del defect
 
     return update_wrapper(entry, method)
 
@@ -629,7 +548,7 @@ def _of_call(what: Any, result: Any, function: Any) -> Any:
     asked = _called_for(function)
     if any(what is f for f in asked):
         return result
-    held = list(_held(what))
+    held = list(_closure_values(what))
     if any(f is value or (type(f) in _BOUND and type(f) is type(value) and f == value) for value in held for f in asked):
         return result
     name = _named(function)
@@ -645,12 +564,12 @@ def _of_call(what: Any, result: Any, function: Any) -> Any:
     return None if name in _OF_CHANGES else _UNKNOWN
 
 
-def _held(action: Any) -> Iterator[Any]:
+def _closure_values(action: Any) -> Iterator[Any]:
     """What an action of a handler has in its closure, and in those of the actions in it."""
     if _is_action(action):
         for cell in action.__closure__ or ():
             yield cell.cell_contents
-            yield from _held(cell.cell_contents)
+            yield from _closure_values(cell.cell_contents)
 
 
 _SPECIAL: Final[dict[Any, tuple[str, ...]]] = {
@@ -710,7 +629,7 @@ def _of_store(what: Any, result: Any, value: Any, owner: Any, *key: Any) -> Any:
 
 
 def _of_deletion(what: Any, result: Any, owner: Any, *key: Any) -> Any:
-    return _REPEATABLE if _is_action(what) and not any(value is owner for value in _held(what)) else None
+    return _REPEATABLE if _is_action(what) and not any(value is owner for value in _closure_values(what)) else None
 
 
 def _of_binding(what: Any, result: Any, *given: Any) -> Any:
@@ -742,7 +661,7 @@ def _of_update(what: Any, result: Any, symbol: str, left: Any, right: Any) -> An
         return _of_operator(what, result, symbol, left, right)
     if result is NotImplemented:
         return _REPEATABLE
-    held = list(_held(what))
+    held = list(_closure_values(what))
     if isinstance(left, _CONTAINERS) and any(value is left for value in held):
         return left
     return result if any(value is IN_PLACE[symbol] for value in held) else _REPEATABLE

@@ -56,7 +56,7 @@ def record_scan(
     signature: Any = None
     same = count > FEWEST and not recorder.stopped
 
-    def is_held() -> bool:
+    def leave_nothing_else() -> bool:
         """Whether steps have left all but nodes as it was."""
         if not only_computes(recorder, entry):
             return False
@@ -80,12 +80,12 @@ def record_scan(
             same = same and not _has_no_backward(made[1][0])  # type: ignore[index]
             signature = signature or made
             if len(collected) == 2 and same and _carries_distinct_tensors(interpreter, first, before, carried):
-                same = is_held()
+                same = leave_nothing_else()
                 now = reachable_state(recorder, [step])
                 if same and known is not None and now is not None and now.is_unchanged_since(known):
                     break
     rows = collected[::-1] if reverse else collected
-    if not (same and is_held()):
+    if not (same and leave_nothing_else()):
         int(count)  # which steps there are is what a symbolic one is asked for
         return carried, [stack(list(column)) for column in zip(*rows, strict=True)]
     leaving = [*carried, *collected[-1]]

@@ -118,7 +118,7 @@ class LoopStep:
 @dataclass(frozen=True, slots=True)
 class StepItems:
     """Items that steps have made and a node stands for.  items: gives them, the first one first, or None; the same function of all pieces
-    that have the same items.  is_reversed_slice: whether a piece has them in the other order."""
+    that have the same items.  is_turned: whether a piece has them in the other order."""
 
     items: Callable[[], list[Tensor] | None]
     is_turned: bool = False

@@ -81,7 +81,7 @@ class WrittenRows:
     def _writes_a_row(self, a: StepNode) -> bool:
         return a.node.op.kind is Kind.WRITE and a.operands[0] in self._views
 
-    def _made(self, node: int) -> StepValue:
+    def _result_of(self, node: int) -> StepValue:
         return "made", self._numbers[node]
 
     def _row(self, base: StepValue) -> _Row | None:
@@ -92,13 +92,13 @@ class WrittenRows:
         written = views[nodes[writes[-1]].operands[0]]
         before = {place: self._steps_between(i, written) for place, i in views.items()}
         uses = Counter([x for a in nodes for x in a.operands if type(x) is tuple])
-        if uses[base] > len(views) or not self._kept.isdisjoint({base, *views, *map(self._made, writes)}):
+        if uses[base] > len(views) or not self._kept.isdisjoint({base, *views, *map(self._result_of, writes)}):
             return None
         known = {place: steps for place, steps in before.items() if steps is not None}
         if len(known) < len(before):
             return None
         row = _Row(base, known, writes)
-        is_read = any(uses[x] for x in map(self._made, writes)) or sum(uses[x] for x in views) > 1
+        is_read = any(uses[x] for x in map(self._result_of, writes)) or sum(uses[x] for x in views) > 1
         return row if not is_read or self._may_be_read(row) else None
 
     def _steps_between(self, view: int, written: int) -> int | None:
@@ -111,7 +111,7 @@ class WrittenRows:
 
     def _may_be_read(self, row: _Row) -> bool:
         """Whether rows are only computed with, and nothing saves them; this step's own one has no other views."""
-        made = {*map(self._made, row.writes)}
+        made = {*map(self._result_of, row.writes)}
         for i, a in enumerate(self.step.nodes):
             rows = {x for x in a.operands if x in row.views or x in made}
             if not rows:
@@ -139,7 +139,7 @@ class WrittenRows:
         for i, a in enumerate(steps):
             if i in row.writes:
                 now = value(a.operands[1]) if type(a.operands[1]) is tuple else None
-                written.add(self._made(i))
+                written.add(self._result_of(i))
                 nodes.append(a if now is None else replace(a, operands=(a.operands[0], now)))
             else:
                 nodes.append(replace(a, operands=tuple([value(x) if type(x) is tuple else x for x in a.operands])))

@@ -60,7 +60,7 @@ class UnrolledItems:
     def __init__(self, interpreter: RecordingInterpreter, steps: LoopedSteps) -> None:
         self._interpreter = interpreter
         self._steps = steps
-        self._loop = next((node for x in _made(steps.left) if (node := _loop_of(x)) is not None), None)
+        self._loop = next((node for x in _result_tensors(steps.left) if (node := _loop_of(x)) is not None), None)
         self._used = list(_used(interpreter, steps, self._loop))
         self._versions = list(map(_version, self._used))
         self._items: list[list[Tensor]] | None = None
@@ -146,7 +146,7 @@ def with_tape_positions(added: Sequence[list[Any]], unrolled: UnrolledItems) -> 
     return [[found(k, x) for x in items] for k, items in enumerate(added)]
 
 
-def _made(left: LoopResults) -> list[Tensor]:
+def _result_tensors(left: LoopResults) -> list[Tensor]:
     return [*left.ends, *left.collected, *left.history.values()]
 
 

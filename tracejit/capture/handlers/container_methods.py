@@ -141,7 +141,7 @@ class ContainerMethodHandlers(Handlers):
             plain_keys = [_Ordered(self.recorder, k) for k in plain_keys]
         backwards = concrete(reverse)
         order = self.recorder.perform(
-            lambda: sorted(range(len(elements)), key=plain_keys.__getitem__, reverse=backwards), is_calm=True
+            lambda: sorted(range(len(elements)), key=plain_keys.__getitem__, reverse=backwards), is_repeatable=True
         )
         return [elements[i] for i in order]
 

@@ -623,7 +623,7 @@ class ContainerHandlers(Handlers):
         before, recorder.line = recorder.line, ""
         recorder.native_depth += 1
         try:
-            result = recorder.perform(action, is_calm=True)
+            result = recorder.perform(action, is_repeatable=True)
             result = recorder.sizes.from_library(result)
             recorder.identities.note_placeless(result if type(result) in (list, tuple) else (result,))
             return result

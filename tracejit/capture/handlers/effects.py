@@ -179,7 +179,7 @@ class FunctionCall:
         return Evaluate(call) if self.answer is None else Define(self.answer._name.name, call)
 
 
-def _held(store: AttributeStore | ItemStore) -> Any:
+def _value_at(store: AttributeStore | ItemStore) -> Any:
     """What is in the place of a store, if that is in a plain dictionary or a slot; else ABSENT."""
     if isinstance(store, ItemStore):
         return store.container.get(store.key, ABSENT) if type(store.container) is dict else ABSENT
@@ -190,8 +190,8 @@ def _held(store: AttributeStore | ItemStore) -> Any:
     return slots[0].__get__(store.owner) if len(slots) == 1 else ABSENT
 
 
-def _hold(store: AttributeStore | ItemStore) -> None:
-    """Have its value in the place of a store, where `_held` finds it: a plain one, as Python code finds it."""
+def _store_at(store: AttributeStore | ItemStore) -> None:
+    """Have its value in the place of a store, where `_value_at` finds it: a plain one, as Python code finds it."""
     if isinstance(store, ItemStore):
         store.container[store.key] = stored(store.value)
         return
@@ -256,13 +256,13 @@ class EffectHandlers(Handlers):
         return {
             k: effect
             for k, effect in effects.items()
-            if isinstance(effect, AttributeStore | ItemStore) and _held(effect) is stored(effect.value)
+            if isinstance(effect, AttributeStore | ItemStore) and _value_at(effect) is stored(effect.value)
         }
 
     def store_again(self, position: int, value: Any) -> None:
         """Have another value in the place of one of `stores`."""
         effect: Any = replace(self.in_order[position], value=value)  # type: ignore[type-var]
-        _hold(effect)
+        _store_at(effect)
         (place,) = self.places_of((position,))
         self.note_store(place, effect)
 

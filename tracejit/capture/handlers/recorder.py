@@ -248,15 +248,15 @@ class Recorder(Origins):
         return self.perform(lambda: function(*given[0], **given[1]))
 
     @does_as_python
-    def perform(self, action: Callable[[], Any], is_calm: bool = False) -> Any:
-        """What `action` gives, which does something of the program's: it is noted, or that it has raised.  is_pure_array_function: it may
-        be done again, if it is a part of something else."""
+    def perform(self, action: Callable[[], Any], is_repeatable: bool = False) -> Any:
+        """What `action` gives, which does something of the program's: it is noted, or that it has raised.  is_repeatable: whether it may be
+        done again, if it is a part of something else."""
         try:
             result = action()
         except Exception as error:
             note_raised(self, error, action)
             raise
-        self.performed.append((action, result, True) if is_calm else (action, result))
+        self.performed.append((action, result, True) if is_repeatable else (action, result))
         return result
 
     def caught(self, error: BaseException | None) -> None:

@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Flag, auto
-from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, overload
+
+from tracejit.capture.policies import PRIMITIVE_TYPES
 
 if TYPE_CHECKING:
     from tracejit.ir.graph import Node
@@ -33,7 +34,6 @@ V = TypeVar("V")
 
 _ABSENT: Final[Any] = object()
 """Stands for what a table had where it had nothing."""
-_PLAIN: Final = frozenset((int, float, complex, str, bytes, bool, NoneType))
 
 
 class Topic(Flag):
@@ -95,9 +95,9 @@ class Journal:
         """A new set."""
         return LoggedSet(self._changes, topic)
 
-    def list(self, topic: Topic = Topic.EFFECTS, items: Iterable[Any] = ()) -> LoggedList[Any]:
-        """A new list, which begins with these items."""
-        return LoggedList(self._changes, topic, items)
+    def list(self, topic: Topic = Topic.EFFECTS) -> LoggedList[Any]:
+        """A new list."""
+        return LoggedList(self._changes, topic)
 
     def note(self, topic: Topic = Topic.EFFECTS) -> None:
         """Something has happened that is in no table."""
@@ -146,7 +146,7 @@ def is_same(now: Any, before: Any) -> bool:
     cls = type(now)
     if cls is not type(before):
         return False
-    if cls in _PLAIN:
+    if cls in PRIMITIVE_TYPES:
         return repr(now) == repr(before)  # which tells 0.0 from -0.0, and NaN from nothing
     if cls is tuple:
         return len(now) == len(before) and all(map(is_same, now, before))
@@ -194,15 +194,11 @@ class LoggedDict(dict[K, V]):
         del self[key]
         return value
 
-    def update(self, others: Iterable[tuple[K, V]]) -> None:  # type: ignore[override]
-        for key, value in others:
-            self[key] = value
-
     def clear(self) -> None:
         self._changes += [(self, key, value) for key, value in self.items()]
         dict.clear(self)
 
-    popitem = __ior__ = None  # type: ignore[assignment]
+    update = popitem = __ior__ = None  # type: ignore[assignment]
 
 
 class LoggedSet(set[K]):
@@ -247,8 +243,7 @@ class LoggedList(list[V]):
 
     __slots__ = ("_changes", "topic")
 
-    def __init__(self, changes: list[Change], topic: Topic, items: Iterable[V]) -> None:
-        super().__init__(items)
+    def __init__(self, changes: list[Change], topic: Topic) -> None:
         self._changes = changes
         self.topic = topic
 
