@@ -1,6 +1,7 @@
-"""Calls that an entry makes before the program, and that may raise: then the entry misses, and eager mode raises in its turn.
+"""Calls that an entry makes before the program and that may raise.  If one raises, the entry misses, and the eager call raises
+the error.
 
-An entry takes what comes from frames further in for a signal handler's (entry.py), so these calls have to be wrapped.
+An entry takes an error from an inner frame for an error of a signal handler (entry.py), so these calls have to be wrapped.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import numpy as np
 __all__ = ["FAILED", "attempt", "attempt_without_warnings"]
 
 FAILED = object()
-"""What a call comes to that raises: it has no type that an entry expects."""
+"""The result of a call that raised.  No entry expects its type, so the guard on the type misses."""
 _ERRORS = (OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError)
 
 
 def attempt(function: Any, *arguments: Any, **keywords: Any) -> Any:
-    """What a call comes to: a reading of the world, a draw."""
+    """The result of function(...), which reads the environment or draws a random number; FAILED if it raises."""
     try:
         return function(*arguments, **keywords)
     except _ERRORS:
@@ -25,7 +26,8 @@ def attempt(function: Any, *arguments: Any, **keywords: Any) -> Any:
 
 
 def attempt_without_warnings(function: Any, *arguments: Any, **keywords: Any) -> Any:
-    """What NumPy computes; where it would warn it has failed, so that eager mode warns once, in its turn."""
+    """The result of a function of NumPy; FAILED if it raises or would warn.  The eager call that follows then gives the warning,
+    once."""
     states = {kind: "raise" for kind, what in np.geterr().items() if what == "warn"}
     with np.errstate(**states):  # type: ignore[arg-type]
         return attempt(function, *arguments, **keywords)

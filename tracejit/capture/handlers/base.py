@@ -1,7 +1,8 @@
-"""What all handlers are: one concept of Python each, around the one recorder.
+"""The base class of handlers.  Each handler class covers one concept of Python; all share one recorder.
 
-A handler does what Python does, and records it.  What the call has read, made and changed so far is the recorder's (recorder.py);
-a handler keeps what nobody else needs, and asks others by way of the recorder: `recorder.containers.length(value)`.
+A handler does what Python does, and records it.  The recorder (recorder.py) holds the state of the recording that several
+handlers need: what the call has read, created and changed so far.  A handler holds only state that no other needs, and calls the
+others through the recorder: `recorder.containers.length(value)`.
 """
 
 from __future__ import annotations
@@ -21,23 +22,25 @@ if TYPE_CHECKING:
 __all__ = ["ABSENT", "Handler", "Handlers", "TensorSource"]
 
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
-"""Does what a function would do, given it, its arguments and its keywords."""
+"""Replaces a call of a function: `handler(function, arguments, keywords)` gives what `function(*arguments, **keywords)` would
+give."""
 ABSENT: Any = object()
-"""Stands for "there is no such attribute"."""
+"""Marks a missing attribute or item."""
 
 
 class Handlers:
-    """Handlers of one concept."""
+    """The handlers of one concept: base class."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.journal = recorder.journal
 
     def in_table(self, table: Mapping[Any, Callable[..., Any]], function: Any) -> Handler | None:
-        """What a table of methods of this class has for a function; None where there is nothing."""
+        """The handler that `table` has for `function`, bound to this object; None if there is none.  table: unbound methods of
+        this class, by the functions that they handle."""
         try:
             method = table.get(function)
-        except TypeError as error:  # bound to something without a hash
+        except TypeError as error:  # a method of an object that cannot be hashed
             if is_foreign(error):
                 raise
             return None
@@ -45,10 +48,10 @@ class Handlers:
 
 
 class TensorSource:
-    """An outside tensor: its variable in the prologue, and what later calls must find unchanged.
+    """A tensor from outside: its variable in the prologue, and the state that later calls must find unchanged.
 
-    `used`: it is an input of the program; `inspected`: Python looked at its metadata; `argument`: it is an argument of the call; `place`:
-    where its gradient goes, before the call writes to it."""
+    used: it is an input of the program.  inspected: Python looked at its metadata.  argument: it is an argument of the call.
+    place: the edge of the tape that its gradient goes to, as it was before the call wrote to the tensor."""
 
     __slots__ = ("argument", "inspected", "is_leaf", "is_view", "place", "requires_grad", "tensor", "used", "variable")
 

@@ -1,12 +1,13 @@
-"""The recording being made: what is known of outside values, and the statements of the prologue that check and compute them.
+"""The recorder: the state of the recording in progress.
 
-`Recorder` is what the handlers (attributes.py, calls.py ...) stand around: each has it, and finds the others by it.  Invariants:
+It holds which outside values the call has read, and the statements of the prologue that check and compute them.  All handlers
+(attributes.py, calls.py ...) share one `Recorder` and reach each other through it.  Invariants:
 
-* Every expression is guarded once, where it is first read; statements are in the order of the run, so an expression only uses
+* Each expression is guarded once, where it is first read.  Statements are in the order of the run, so an expression only uses
   variables defined above it.
-* After `stop` the run goes on eagerly: handlers still do what Python does, and what they add to the recording is not used.
+* After `stop` the run continues eagerly: handlers still do what Python does; what they add to the recording is not used.
 
-It must not know how values are used: that is the handlers' business.
+It must not know how values are used: that is the handlers' part.
 """
 
 from __future__ import annotations
@@ -89,29 +90,30 @@ __all__ = ["Recorder"]
 
 _PATHS: tuple[type, ...] = (slice, MethodType, functools.partial, SimpleNamespace, array.array)
 _BITS = 2048
-"""Integers with more are not written down: Python limits the length of numbers in texts."""
+"""Longer integers are constants of the entry, not literals in its source: Python limits the digits of a number in a text."""
 
 
 class Recorder(Origins):
     """Values from outside, guards, and the state shared by all handlers."""
 
     program: RecordingProtocol
-    """The interpreter of the recording: it sets itself here."""
+    """The interpreter of the recording, which assigns itself here."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stopped = False
-        self.keeps_items = False  # lists that functions read one by one hold items that require grad as these have been made
-        self.closing = False  # the call has returned; what still runs is not in its place
-        self._functions: list[weakref.ref[FunctionType]] = []  # made by it: what they find may be in the result
+        self.keeps_items = False  # items that require grad stay one by one in private lists, not stacked (unrolled_items.py)
+        self.closing = False  # the call has returned: code that runs now is a finalizer of an object that goes
+        self._functions: list[weakref.ref[FunctionType]] = []  # that the run has created: the result may lead to their closures
         self.reason: Reason | None = None
         self.defect: Reason | None = None  # the reason, where the recorder itself has failed
-        # What of the program's the innermost entry has had done: what it was, and its result; True where it may be done again (defects.py).
+        # Actions of the program that the innermost entry point has performed, with their results; True: may be repeated
+        # (defects.py).
         self.performed: Performed = []
-        self.native_depth = 0
-        # The line of the program that runs native code, empty until somebody asks; None while it runs instrumented code, which moves on.
+        self.native_depth = 0  # nested calls of the eager library in progress
+        # The user's line that native code runs for: "" until it is asked for.  None in instrumented code, whose line changes.
         self.line: str | None = None
-        self.handled = sys.exception()  # around the call
+        self.handled = sys.exception()  # the exception that is being handled around the call
         self.namespace: dict[str, Any] = {
             "MISS": MISS, "ABSENT": ABSENT, "state": state, "default_dtype": default_dtype, "copysign": math.copysign,
             "builtin_names": builtins.__dict__, "inf": math.inf, "OrderedDict": collections.OrderedDict,
@@ -122,31 +124,33 @@ class Recorder(Origins):
         self.branches = Branches()
         self.tensors: dict[int, TensorSource] = {}
         self.asked_for: set[Name] = self.journal.set()  # variables that are guarded by their values
-        self.positions: set[Name] = self.journal.set()  # those that say where a slice is, in calls to come if not in this one
-        # Integers that are arguments, or that these lead to, as the run has seen them so far; and what the program calls each.
+        # Of these, the positions of slices: guarded now, but once another call has another value they become numbers of the
+        # program.
+        self.positions: set[Name] = self.journal.set()
+        # Integers among the arguments or in what these lead to, None until the run reads them; and the index of each by its name.
         self.integers: list[SymbolicNumber | None] = self.journal.list(Topic.READS)
         self._integers_called: dict[str, int] = {}
         self.instance_reads: set[Expr] = set()  # expressions of attributes found in the dictionary of an instance
         self.compiled: set[str] = self.journal.set()  # names of constants that are the compiled function itself
-        self.paths: list[Expr] = []  # objects that may be changed: they must stay distinct
-        # The same of arrays, which are read and written in order, and so need it beside calls alone.
+        self.paths: list[Expr] = []  # mutable objects: guards require that they are distinct
+        # NumPy arrays.  Reads and writes of them are replayed in order, so they must be distinct only if an effect is a call.
         self.array_paths: list[Expr] = self.journal.list()
         self.values = {}
         self.deferred = {}
         self._constants: dict[int, Name] = {}
-        self._expressions: dict[Expr, Any] = {}  # what has been read -> the tuple that it was
+        self._expressions: dict[Expr, Any] = {}  # expressions that have been read -> the tuple that was read, None for others
         self._symbolic: dict[Expr, SymbolicNumber] = {}
-        self._variables_of: dict[Expr, Name] = {}  # of computed numbers
+        self._variables_of: dict[Expr, Name] = {}  # variables of computed numbers, by their definitions
         self._once: set[Hashable] = set()
         self.class_reads: dict[
             tuple[type, str], tuple[Any, Expr]
-        ] = {}  # functions and the like in classes, and their expressions
+        ] = {}  # functions, descriptors, types and None in classes -> the value and its expression
         self.class_misses: dict[
             tuple[type, str], tuple[tuple[type, ...], list[Any], list[tuple[int, str]]]
-        ] = {}  # what no class of an MRO has: the MRO, the dictionaries of its classes, and the places where it would be
+        ] = {}  # names that no class of an MRO has -> the MRO, the dictionaries of its classes, the places of the name in them
         self.plain_classes: dict[
             type, tuple[type, ...]
-        ] = {}  # those whose instances are looked at in Python's own way -> their MRO
+        ] = {}  # classes whose instances have Python's own attribute lookup -> their MRO
         self._variables = 0
         self.sizes = SizeHandlers(self)
         self.in_program = InProgramHandlers(self)
@@ -177,7 +181,7 @@ class Recorder(Origins):
 
     # -- stopping
     def stop(self, code: str, detail: str) -> None:
-        """Give up: the run goes on eagerly, and the recording has a reason."""
+        """End the recording with a reason; the run continues eagerly.  Only the first reason counts."""
         if not self.stopped:
             self.stopped = True
             self.sizes.end()
@@ -186,27 +190,28 @@ class Recorder(Origins):
             self.release_stand_ins()
 
     def branch(self, outcome: Any, is_fixed: bool = False) -> None:
-        """A value decides what the program does next; this ends the recording of a loop whose steps go different ways, once it is long.
-        is_fixed: one from outside, which is none that Python or NumPy has drawn."""
+        """Note that a value has decided a branch.  The recording stops if it is long and a loop branches differently from step to
+        step. is_fixed: whether the value is from outside and is not a random number."""
         hindrance = self.branches.note(outcome, len(self.program.nodes), is_fixed)
         if hindrance:
             self.stop("branching_loop", hindrance)
 
     def release_stand_ins(self, *others: Any) -> None:
-        """From now on what this run made, and what `others` lead to, is for anybody."""
+        """Replace the stand-ins in what this run has created, and in what `others` lead to, by plain values."""
         for value in self.created.values():
             if type(value) is list:
                 unstack(value)
         self.without_stand_ins([*self.created.values(), *others])
 
     def without_stand_ins(self, result: Any, refused: Callable[[Any], None] | None = None) -> Any:
-        """What the call gives for `result`, once it is over: it leads to plain values, as do functions that this run has made.
-        refused: as for escapes.without_stand_ins()."""
+        """`result` with no stand-ins in what it leads to.  They are also removed from functions that this run has created.
+        refused: see escapes.without_stand_ins()."""
         return without_stand_ins([result, *[function() for function in self._functions]], self.is_outside, refused)[0]
 
     def release_created(self) -> None:
-        """The call has returned: what it made goes, unless the result or an effect has it.  Code that runs when it goes stops the
-        recording, since it would have run earlier: a generator that was not used up, in a local list."""
+        """Release what the call has created, once it has returned; results and effects keep theirs.  If code of the program runs
+        then (the `finally` of a generator in a local list that was not exhausted), the recording stops: without it, that code
+        would have run earlier."""
         self._functions = [weakref.ref(value) for value in self.created.values() if type(value) is FunctionType]
         self.closing = True
         self.calls.release()
@@ -214,21 +219,22 @@ class Recorder(Origins):
         self.closing = False
 
     def release(self) -> None:
-        """Nothing is recorded any more: whatever the recording kept alive may go, in its time."""
+        """Release all that the recording keeps alive.  Nothing is recorded after this."""
         self.created = dict.fromkeys(self.created)
         self.calls.release()
         self.effects.release()
         self.journal.release()
         self.keep.clear()
-        self.has_released = True  # other objects may come to have the ids of those that go
+        self.has_released = True  # from now on other objects may have the ids of the released ones
         self.class_reads.clear()
         self.class_misses.clear()
         self.plain_classes.clear()
         self.namespace.clear()
 
-    # -- who handles what
+    # -- calls
     def standard_call(self, function: Any) -> Handler | None:
-        """The handler of a function of the standard library, to be called with the function and its arguments; None for others."""
+        """The handler of a function of the standard library, to be called with the function and its arguments; None if there is
+        none."""
         for handlers in (
             self.locking,
             self.standard_calls,
@@ -243,14 +249,15 @@ class Recorder(Origins):
         return None
 
     def run(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Call what the recording has stopped for, or what raises what is to be raised, with what stand-ins stand for."""
-        given = tuple(map(stored, arguments)), {name: stored(value) for name, value in keywords.items()}
-        return self.perform(lambda: function(*given[0], **given[1]))
+        """Call `function` itself, with plain values in place of stand-ins: the recording has stopped, or the call is to raise its
+        error."""
+        plain = tuple(map(stored, arguments)), {name: stored(value) for name, value in keywords.items()}
+        return self.perform(lambda: function(*plain[0], **plain[1]))
 
     @does_as_python
     def perform(self, action: Callable[[], Any], is_repeatable: bool = False) -> Any:
-        """What `action` gives, which does something of the program's: it is noted, or that it has raised.  is_repeatable: whether it may be
-        done again, if it is a part of something else."""
+        """Do `action`, a step of the program, and note in `performed` that it was done or has raised (defects.py); returns its
+        result. is_repeatable: whether it may be done again as a part of a larger operation."""
         try:
             result = action()
         except Exception as error:
@@ -260,22 +267,24 @@ class Recorder(Origins):
         return result
 
     def caught(self, error: BaseException | None) -> None:
-        """The program handles an error.  One that is no Exception most likely came from outside, in the middle of anything."""
+        """Note that the program handles `error`.  One that is no `Exception` (KeyboardInterrupt) stops the recording: most likely
+        it came from outside, in the middle of a step."""
         if error is not None and not isinstance(error, Exception):
             self.stop("interrupted", type(error).__name__)
 
     def unwatched(self, action: Callable[[], Any]) -> Any:
-        """Do something that is no part of the program."""
+        """The result of `action`, which is not a part of the program: its calls are not watched."""
         raise NotImplementedError
 
     def of_program(self, error: Exception) -> Exception:
-        """An error that a handler is about to raise, since Python raises it there."""
+        """Note that a handler raises `error` because Python raises it there, so that it is no defect; returns it."""
         self.performed.append((RAISED, id(error)))
         return error
 
     # -- names and statements
     def constant(self, value: Any) -> Name:
-        """The name of an object that the entry holds."""
+        """The name by which the entry refers to `value`, an object that it holds.  A definition of this run stops the
+        recording."""
         name = self._constants.get(id(value))
         if name is None:
             if self._is_local_definition(value):
@@ -287,13 +296,14 @@ class Recorder(Origins):
         return name
 
     def _is_local_definition(self, value: Any) -> bool:
-        """Whether it is a definition that this run has made, which leads to what is in the variables around it: each call has another."""
+        """Whether `value` is a function, class or the like that this run has defined.  Each call defines another, with its own
+        closure."""
         if type(value) in C_CALLABLES:
             value = getattr(value, "__self__", None)
         return id(value) in self.created and is_a(value, (type, FunctionType, property, staticmethod, classmethod))
 
     def variable(self) -> Name:
-        """A new one, which somebody defines."""
+        """A new variable, which the caller has to define."""
         self._variables += 1
         return Name(f"v{self._variables}")
 
@@ -304,19 +314,20 @@ class Recorder(Origins):
         return variable
 
     def first_time(self, *key: Hashable) -> bool:
-        """True the first time it is asked about `key`."""
-        asked = len(self._once)
+        """Whether this is the first call with `key`."""
+        before = len(self._once)
         self._once.add(key)
-        return len(self._once) > asked
+        return len(self._once) > before
 
     def miss_if(self, condition: Expr) -> None:
-        """A guard: the entry misses where `condition` holds."""
+        """Add a guard: the entry misses if `condition` holds."""
         if self.first_time("guard", condition):
             self.prologue.append(Miss(condition))
 
     def read_again(self) -> None:
-        """What has been read so far may be something else from here on: another read of it is one of its own."""
-        for known in (
+        """Forget what has been read: from here on the same expressions may have other values, so they are read and guarded
+        again."""
+        for table in (
             self._expressions,
             self._symbolic,
             self._once,
@@ -325,10 +336,12 @@ class Recorder(Origins):
             self.class_misses,
             self.plain_classes,
         ):
-            known.clear()
+            table.clear()
 
     # -- symbolic numbers
     def define_number(self, expression: Expr, value: int | float, *, check_type: bool) -> SymbolicNumber:
+        """A symbolic number that the prologue computes by `expression`.  value: its value in this call.  check_type: whether the
+        type of the result has to be guarded."""
         variable = self._variables_of.get(expression)
         if variable is None:
             symbol = self.sizes.computed(expression)
@@ -338,9 +351,10 @@ class Recorder(Origins):
                 check_type = False
         if check_type:
             self.miss_if(variable.type().is_not(Name(type(value).__name__)))
-        return SymbolicNumber(self, variable, value)  # an object of its own: the program may ask whether it is another one
+        return SymbolicNumber(self, variable, value)  # always a new object: the program may compare identities
 
     def guard_outcome(self, condition: Expr, outcome: bool) -> None:
+        """Add a guard: `condition`, which the program has branched on, has this outcome."""
         self.sequences.note_guard(condition)
         if self.sizes.is_size_relation(condition, outcome):
             return
@@ -350,6 +364,7 @@ class Recorder(Origins):
             self.facts.note("outcome", "a comparison of numbers", str(outcome), user_line())
 
     def guard_number(self, number: SymbolicNumber) -> None:
+        """Add a guard: `number` has the value that it has in this call."""
         if number._late is not None:
             self.extracted_numbers.guard_post_program(number)
             return
@@ -362,34 +377,37 @@ class Recorder(Origins):
             self.facts.note("value", self.facts.numbers.get(number._name, "a number"), shown(value), user_line())
 
     def number_expression(self, value: int | float) -> Expr:
-        written = math.isfinite(value) if isinstance(value, float) else value.bit_length() <= _BITS
-        return Constant(value) if written else self.constant(value)
+        """The expression of a plain number: a literal, or a constant of the entry if it has no literal."""
+        has_literal = math.isfinite(value) if isinstance(value, float) else value.bit_length() <= _BITS
+        return Constant(value) if has_literal else self.constant(value)
 
-    def _differs(self, found: Expr, value: Any) -> Expr:
-        """A condition that holds where `found`, known to be of the type of `value`, is another value."""
+    def _differs(self, expression: Expr, value: Any) -> Expr:
+        """The condition that `expression`, which is of the type of `value`, has another value, bit by bit: 0.0 is not -0.0, NaN
+        is NaN."""
         if is_a(value, float):
             if value != value:
-                return found.compared("==", found)
+                return expression.compared("==", expression)
             if value == 0:
-                sign = Name("copysign").call(1.0, found)
-                return found.differs(0.0).otherwise(sign.differs(math.copysign(1.0, value)))
+                sign = Name("copysign").call(1.0, expression)
+                return expression.differs(0.0).otherwise(sign.differs(math.copysign(1.0, value)))
             if math.isinf(value):
-                return found.differs(Name("inf") if value > 0 else Unary("-", Name("inf")))
-            return found.differs(value)
+                return expression.differs(Name("inf") if value > 0 else Unary("-", Name("inf")))
+            return expression.differs(value)
         if is_a(value, complex):
-            return Name("repr").call(found).differs(repr(value))
-        return found.differs(self.number_expression(value) if is_a(value, int) else value)
+            return Name("repr").call(expression).differs(repr(value))
+        return expression.differs(self.number_expression(value) if is_a(value, int) else value)
 
     # -- reading outside values
     def read_handled(self) -> None:
-        """The program asks what is being handled: the exception around the call is part of the answer."""
+        """The program asks which exception is being handled (`sys.exception()`).  Guard that none is handled around the call."""
         if self.handled is not None:
             self.stop("impure_call", "asking for the exception that is handled around the call")
         self.namespace["handled"] = sys.exception
         self.miss_if(Name("handled").call().is_not(None))
 
     def raising(self, error: Any) -> Any:
-        """`error` is about to be raised; returns it.  Python notes in an exception where it was raised, and what was handled then."""
+        """The exception to raise for `raise error`; a class is called.  An exception from outside stops the recording: raising it
+        changes it, since Python stores the traceback and the context in it."""
         if is_a(error, type) and issubclass(error, BaseException):
             return self.calls.call(error, (), {})
         if self.is_outside(error) and is_a(error, BaseException):
@@ -407,16 +425,20 @@ class Recorder(Origins):
         by_identity: bool = False,
         argument: bool = False,
     ) -> Any:
-        """`value` was read from outside as `expression`: guard it, and return it, or a symbolic number for it.  called: what the program
-        calls it.  truths: whether it may be one of a truth value, too; None: of one that was another one before."""
+        """Guard `value`, which was read from outside by `expression`; returns it, or a symbolic number for it.
+
+        called: its name in the program, for facts.  symbolic: whether the caller takes a symbolic number in place of an int or
+        float. truths: whether also in place of a bool; None: only if an earlier recording has read another value there.
+        by_identity: whether to guard that it is the same object, whatever its type.  argument: whether it is an argument of the
+        call."""
         if self.stopped:
             return value
         if expression in self._expressions:
             number = self._symbolic.get(expression)
-            if type(value) is tuple and not self.is_outside(value):  # which C code makes anew whenever it is asked
+            if type(value) is tuple and not self.is_outside(value):  # C code creates a new tuple at each read
                 value = self._expressions[expression]
             if number is None:
-                return value if symbolic else self._looked_through(value)
+                return value if symbolic else self._with_content(value)
             return number if symbolic else concrete(number)
         self._expressions[expression] = value if type(value) is tuple else None
         cls = type(value)
@@ -428,12 +450,12 @@ class Recorder(Origins):
             self.guard_value(value, expression)
             self.facts.note("value", called or cls.__name__, shown(value), user_line())
             return value
-        known = self.sources.get(id(value))
-        if known is not None:
-            if known != expression:
-                self.miss_if(expression.is_not(known))
-            return value if symbolic else self._looked_through(value)
-        if self.is_created(value):  # a place was written to in a way that nobody noticed
+        source_expression = self.sources.get(id(value))
+        if source_expression is not None:
+            if source_expression != expression:
+                self.miss_if(expression.is_not(source_expression))
+            return value if symbolic else self._with_content(value)
+        if self.is_created(value):  # it was stored there by code that no handler has seen
             self.stop("read_after_change", str(expression))
             return value
         self.keep.append(value)
@@ -467,15 +489,16 @@ class Recorder(Origins):
         if symbolic and is_a(value, tuple):
             self.contents.read_elements(value)
             return value
-        return self._looked_through(value)
+        return self._with_content(value)
 
-    def _looked_through(self, value: Any) -> Any:
-        """`value`, which something may look at that no handler sees."""
+    def _with_content(self, value: Any) -> Any:
+        """`value`, with guards on its content if it is a tuple or frozenset: code that no handler sees may look into it."""
         if is_a(value, (tuple, frozenset)):
             self.contents.read_content(value)
         return value
 
     def _read_number(self, value: int | float, expression: Expr, called: str) -> SymbolicNumber:
+        """A symbolic number for a number from outside, whose type alone is guarded."""
         variable = self.define(expression)
         self.facts.numbers[variable] = called or "a number"
         self.facts.note("type", called or "a number", type(value).__name__)
@@ -488,33 +511,34 @@ class Recorder(Origins):
         return number
 
     def await_integers(self, places: Sequence[str]) -> None:
-        """Integers that the program calls so may be sizes."""
+        """Announce the integers of these names (`n`, `self.width`): one that the run reads may become a symbolic size."""
         self.integers.extend([None] * len(places))
         self._integers_called = {called: k for k, called in reversed(list(enumerate(places)))}
 
     def has_integer(self, called: str) -> bool:
-        """Whether an integer among the arguments, or in what they lead to, is called so."""
+        """Whether `called` names one of the integers of `await_integers`."""
         return called in self._integers_called
 
     def _has_path(self, value: Any) -> bool:
-        """Whether an equal fresh object at the same place would do."""
+        """Whether `value` is guarded by the expression that reaches it, so that another object of its kind may be there in later
+        calls. If not, it is guarded by identity."""
         cls: Any = type(value)
         if is_a(value, Tensor):
             return True
         if cls is frozenset and not all(type(element) in PRIMITIVE_TYPES and element == element for element in value):
             return False
-        if cls is FunctionType:  # made anew by each call of whoever has its definition
+        if cls is FunctionType:  # a lambda or a local function: each run of its definition creates another
             return "<" in value.__qualname__
         if cls is np.ndarray:
             return True
-        if cls in (BuiltinFunctionType, MethodWrapperType):  # `items.append` kept in a variable
+        if cls in (BuiltinFunctionType, MethodWrapperType):  # a bound method in a variable: `push = items.append`
             return bound_to(value) is not None
         if is_a(value, (*IDENTITY_TYPES, BaseException)) or hasattr(cls, "__next__"):
             return False
         return cls in _PATHS or has_plain_state(cls) or builtin_base(cls) in CONTAINER_TYPES
 
     def guard_value(self, value: Any, expression: Expr) -> None:
-        """A guard that `expression` is this simple value, by type and bits."""
+        """Add a guard: `expression` has the type and the bits of `value`, a plain value."""
         if value is None or is_a(value, bool) or value is Ellipsis or value is NotImplemented:
             self.miss_if(expression.is_not(value))
             return
@@ -531,14 +555,15 @@ class Recorder(Origins):
         return self.program.value_of(tensor) is not None
 
     def outside_tensor(self, tensor: Tensor, expression: Expr) -> None:
-        """A tensor that each call makes by `expression`, before the program, of something from outside."""
+        """Register `tensor`, which each call creates in its prologue by `expression` from outside objects, as a tensor from
+        outside."""
         variable = self.define(expression)
         self.register(tensor, variable)
         source = self.tensors[id(tensor)] = TensorSource(tensor, variable, False)
         self.prologue.append(source)
 
     def inspect(self, tensor: Any) -> None:
-        """Python may have looked at the metadata of `tensor`."""
+        """Note that Python may have looked at the metadata of `tensor`, so that they are guarded."""
         self.program.demand(tensor)
         self.ragged.guard_size(tensor)
         source = self.tensors.get(id(tensor))
@@ -547,7 +572,7 @@ class Recorder(Origins):
             self.journal.note(Topic.READS)
 
     def inspect_all(self, values: Iterable[Any]) -> None:
-        """The same for every tensor in nested local containers."""
+        """Call `inspect` for all tensors in `values` and in containers nested in them."""
         for value in values:
             cls = type(value)
             if issubclass(cls, Tensor):
