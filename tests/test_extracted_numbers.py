@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import tracejit as T
-from tracejit.capture.handlers.escapes import without_stand_ins
-from tracejit.capture.handlers.symbols import SymbolicNumber, stored
+from tracejit.capture.handlers.stand_ins import plain_value, without_stand_ins
+from tracejit.capture.handlers.symbols import SymbolicNumber
 from tracejit.capture.session import Session
 from tracejit.config import override
 
@@ -187,7 +187,7 @@ def test_values_without_stand_ins_stay_the_objects_that_they_are() -> None:
     assert without_stand_ins(value) is value
     assert value[0] is inner
     assert value[1]["k"] is inner  # type: ignore[call-overload,index]
-    assert stored(inner) is inner
+    assert plain_value(inner) is inner
 
 
 # -- handlers

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.in_program import WORD
 from tracejit.capture.handlers.post_program import is_post_program
-from tracejit.capture.handlers.symbols import is_symbolic, plain
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.capture.nested_places import Path, paths_in, store_along
 from tracejit.core.dtypes import float64, int64
 from tracejit.ops.creation import full

@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tracejit.capture import reasons
 from tracejit.capture.call_sites import user_line
-from tracejit.capture.handlers.escapes import repaired_after_stop
 from tracejit.capture.handlers.said import Said
-from tracejit.capture.handlers.symbols import RecordedCallback, SymbolicNumber, stored
+from tracejit.capture.handlers.stand_ins import plain_value, without_stand_ins
+from tracejit.capture.handlers.symbols import RecordedCallback, SymbolicNumber
 from tracejit.capture.policies import IN_PLACE, INLINED_TYPES, SPECIAL_NAMES, SWAPPED
 from tracejit.capture.syntax.locate import NotConvertible
 from tracejit.config import config
@@ -216,7 +216,7 @@ def resumed(
             return _done_eagerly(recorder, error, retry, in_containers)
         stop_for_defect(recorder, error)
         if answer is not _UNKNOWN:
-            return repaired_after_stop(stored(answer))
+            return without_stand_ins(answer, nested=False)
         raise InternalError(
             f"a defect of tracejit: {type(error).__name__}: {error} ({place_of(error)}), after a part of an operation of the program "
             f"had been done, which cannot be done again ({user_line()})"
@@ -277,7 +277,7 @@ def _done_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], Any]
         if not is_certain:
             stop_for_defect(recorder, error)
         if own is None:
-            return repaired_after_stop(stored(result))
+            return without_stand_ins(result, nested=False)
         if _is_raised_by_entry(own):
             raise own
         raise InternalError(f"a defect of tracejit: {type(own).__name__}: {own} ({place_of(own)})") from own
@@ -455,8 +455,8 @@ def guarded_function(recorder: Recorder | None, function: Any, action: Callable[
             return action(*given, **named)
 
         def retry() -> Any:
-            plainly = {name: repaired_after_stop(stored(value)) for name, value in named.items()}
-            return function(*[repaired_after_stop(stored(value)) for value in given], **plainly)
+            plainly = {name: without_stand_ins(value, nested=False) for name, value in named.items()}
+            return function(*[without_stand_ins(value, nested=False) for value in given], **plainly)
 
         return guarded_call(recorder, lambda: action(*given, **named), retry, function)
 
@@ -650,7 +650,7 @@ def _of_operator(what: Any, result: Any, symbol: str, *operands: Any) -> Any:
     if _is_action(what):
         return _REPEATABLE
     if symbol in ("in", "not in") and _named(what) == "__contains__":
-        return bool(stored(result)) is (symbol == "in")
+        return bool(plain_value(result)) is (symbol == "in")
     name = SPECIAL_NAMES.get(symbol)
     names = (f"__{name}__", f"__r{name}__", f"__i{name}__", f"__{SPECIAL_NAMES.get(SWAPPED.get(symbol, ''))}__")
     return result if _named(what) in names and result is not NotImplemented else _UNKNOWN
@@ -672,7 +672,7 @@ def _of_unary(what: Any, result: Any, name: str, value: Any) -> Any:
 
 
 def _of_truth(what: Any, result: Any, value: Any, *given: Any) -> Any:
-    return _REPEATABLE if _is_action(what) else bool(stored(result)) if _named(what) == "__bool__" else _UNKNOWN
+    return _REPEATABLE if _is_action(what) else bool(plain_value(result)) if _named(what) == "__bool__" else _UNKNOWN
 
 
 def _of_negation(what: Any, result: Any, value: Any) -> Any:

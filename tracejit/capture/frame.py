@@ -19,7 +19,6 @@ from typing import Any
 from tracejit.capture.call_sites import calling_frame
 from tracejit.capture.defects import EAGER, guarded_entries, guarded_function
 from tracejit.capture.handlers.base import ABSENT
-from tracejit.capture.handlers.escapes import clean_closure, repaired_after_stop, without_stand_ins
 from tracejit.capture.handlers.iteration import UnpackPattern
 from tracejit.capture.handlers.keywords import as_texts
 from tracejit.capture.handlers.patterns import (
@@ -31,13 +30,8 @@ from tracejit.capture.handlers.patterns import (
     matched_class,
     matched_mapping,
 )
-from tracejit.capture.handlers.symbols import (
-    IMMUTABLE_HOLDERS,
-    SuperProxy,
-    is_symbolic,
-    plain,
-    stored,
-)
+from tracejit.capture.handlers.stand_ins import may_hold_stand_ins, plain, plain_value, without_stand_ins
+from tracejit.capture.handlers.symbols import SuperProxy, is_symbolic
 from tracejit.capture.iteration_space import is_unbind_function
 from tracejit.capture.list_reads import item_at
 from tracejit.capture.loop_headers import materialised
@@ -122,11 +116,11 @@ class CaptureFrame:
 
     def store_global(self, name: str, value: Any) -> Any:
         recorder = active()
-        return stored(value) if recorder is None else recorder.effects.write_global(self._globals, name, value)
+        return plain_value(value) if recorder is None else recorder.effects.write_global(self._globals, name, value)
 
     def store_free(self, name: str, value: Any) -> Any:
         recorder = active()
-        return stored(value) if recorder is None else recorder.effects.write_cell(self._cells[name], value)
+        return plain_value(value) if recorder is None else recorder.effects.write_cell(self._cells[name], value)
 
     def importing(self, module: str, name: str | None = None) -> None:
         recorder = active()
@@ -143,26 +137,28 @@ class CaptureFrame:
         recorder = active()
         if recorder is not None:
             return recorder.require_known(recorder.attributes.get_attribute(owner, name))
-        return getattr(super(owner.cls, owner.instance) if type(owner) is SuperProxy else stored(owner), name)
+        return getattr(super(owner.cls, owner.instance) if type(owner) is SuperProxy else plain_value(owner), name)
 
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
         recorder = active()
         if recorder is not None:
             recorder.attributes.set_attribute(value, owner, name)
         else:
-            setattr(stored(owner), name, stored(value))
+            setattr(plain_value(owner), name, plain_value(value))
 
     def delete_attribute(self, owner: Any, name: str) -> None:
         recorder = active()
         if recorder is not None:
             recorder.attributes.delete_attribute(owner, name)
         else:
-            delattr(stored(owner), name)
+            delattr(plain_value(owner), name)
 
     def item(self, owner: Any, key: Any) -> Any:
         recorder = active()
         return (
-            stored(owner)[stored(key)] if recorder is None else recorder.require_known(recorder.containers.get_item(owner, key))
+            plain_value(owner)[plain_value(key)]
+            if recorder is None
+            else recorder.require_known(recorder.containers.get_item(owner, key))
         )
 
     def item_of_shape(self, owner: Any, key: int) -> Any:
@@ -181,14 +177,14 @@ class CaptureFrame:
         if recorder is not None:
             recorder.containers.set_item(value, owner, key)
         else:
-            stored(owner)[stored(key)] = stored(value)
+            plain_value(owner)[plain_value(key)] = plain_value(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
         recorder = active()
         if recorder is not None:
             recorder.containers.delete_item(owner, key)
         else:
-            del stored(owner)[stored(key)]
+            del plain_value(owner)[plain_value(key)]
 
     def slice(self, start: Any, stop: Any, step: Any) -> slice:
         return slice(start, stop, step)
@@ -208,44 +204,46 @@ class CaptureFrame:
     def binary(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is None:
-            return BINARY[symbol](stored(left), stored(right))
+            return BINARY[symbol](plain_value(left), plain_value(right))
         return recorder.require_known(recorder.operators.binary(symbol, left, right))
 
     def in_place(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is None:
-            return IN_PLACE[symbol](stored(left), stored(right))
+            return IN_PLACE[symbol](plain_value(left), plain_value(right))
         return recorder.require_known(recorder.operators.binary(symbol, left, right, in_place=True))
 
     def unary(self, name: str, value: Any) -> Any:
         recorder = active()
-        return UNARY[name](stored(value)) if recorder is None else recorder.require_known(recorder.operators.unary(name, value))
+        return (
+            UNARY[name](plain_value(value)) if recorder is None else recorder.require_known(recorder.operators.unary(name, value))
+        )
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
         recorder = active()
         if recorder is not None:
             return recorder.require_known(recorder.operators.compare(symbol, left, right))
         if symbol == "in":
-            return stored(left) in stored(right)
+            return plain_value(left) in plain_value(right)
         if symbol == "not in":
-            return stored(left) not in stored(right)
-        return BINARY[symbol](stored(left), stored(right))
+            return plain_value(left) not in plain_value(right)
+        return BINARY[symbol](plain_value(left), plain_value(right))
 
     def truth(self, value: Any) -> bool:
         recorder = active()
-        return bool(stored(value)) if recorder is None else recorder.operators.truth(value)
+        return bool(plain_value(value)) if recorder is None else recorder.operators.truth(value)
 
     def negated(self, value: Any) -> Any:
         """`not value`, where that is a value."""
         recorder = active()
-        return not stored(value) if recorder is None else recorder.operators.negated(value)
+        return not plain_value(value) if recorder is None else recorder.operators.negated(value)
 
     def conditional(self, value: Any, yes: float, no: float) -> Any:
         """`yes if value else no`, of two numbers that stand there."""
         recorder = active()
         if recorder is not None:
             return recorder.operators.chosen(value, yes, no)
-        return yes if stored(value) else no
+        return yes if plain_value(value) else no
 
     # -- short-circuit expressions: the value that decides is kept for the very next step
     def holds_or_keep(self, value: Any) -> bool:
@@ -292,13 +290,13 @@ class CaptureFrame:
         """`vars(value)`, where the name may stand for something else."""
         recorder = active()
         if recorder is None:
-            return function(stored(value))
+            return function(plain_value(value))
         return recorder.attributes.attributes_of(value) if function is vars else self.callee(function)(value)
 
     def argument(self, value: Any) -> Any:
         """What a call passes on, or a variable that nested functions read: whoever gets it once the recording has stopped is not
         instrumented."""
-        return stored(value) if type(value) in IMMUTABLE_HOLDERS and active() is None else value
+        return plain_value(value) if may_hold_stand_ins(value) and active() is None else value
 
     def zero_argument_super(self, cls: type, first: Any) -> Any:
         return super(cls, first) if active() is None else SuperProxy(cls, first)
@@ -306,7 +304,7 @@ class CaptureFrame:
     # -- iteration, displays, text
     def iterate(self, value: Any, pattern: UnpackPattern) -> Any:
         recorder = active()
-        return stored(value) if recorder is None else recorder.iteration.iterate(value, pattern)
+        return plain_value(value) if recorder is None else recorder.iteration.iterate(value, pattern)
 
     # -- loops whose steps are looked at
     def loop(self, *names: Any) -> LoopRecogniser | None:
@@ -330,7 +328,7 @@ class CaptureFrame:
             return loop
         value = materialised(value)
         if recorder is None:
-            return stored(value)
+            return plain_value(value)
         elements = recorder.iteration.iterate(value)
         if loop is None:
             return elements
@@ -540,13 +538,13 @@ class CaptureFrame:
 
     def unpack(self, value: Any, pattern: UnpackPattern) -> Any:
         recorder = active()
-        return stored(value) if recorder is None else recorder.iteration.unpack(value, pattern)
+        return plain_value(value) if recorder is None else recorder.iteration.unpack(value, pattern)
 
     def mapping(self, value: Any, site: int = 0) -> Any:
         """A mapping for `**value`, in a call (see callee_with_mapping) or in a dictionary."""
         recorder = active()
         if recorder is None:
-            return stored(value)
+            return plain_value(value)
         found = recorder.iteration.mapping(value)
         return as_texts(found) if is_a(found, dict) and self._taking_any.get(site) else found
 
@@ -556,8 +554,7 @@ class CaptureFrame:
         recorder = active()
         if recorder is not None:
             return recorder.mark_created(value)
-        clean_closure(value)
-        return repaired_after_stop(value)
+        return without_stand_ins(value, nested=False)
 
     def starred(self, value: Any) -> Any:
         """A tuple, list or dictionary that Python has made for a starred name: it may hold stand-ins of numbers."""
@@ -570,17 +567,17 @@ class CaptureFrame:
         recorder = active()
         if recorder is not None:
             recorder.stop("class_statement", f"{name}, with {hindrance},")
-        clean_closure(around)
+        without_stand_ins(around)
 
     def class_bases(self, name: str, bases: tuple[Any, ...]) -> tuple[Any, ...]:
         """The bases of a class that is about to be made."""
         recorder = active()
-        return tuple(map(stored, bases)) if recorder is None else recorder.classes.check_bases(name, bases)
+        return tuple(map(plain_value, bases)) if recorder is None else recorder.classes.check_bases(name, bases)
 
     def class_maker(self, name: str, metaclass: Any) -> Any:
         """What makes a class of its names once its body has run.  metaclass: what the statement says, or None."""
         recorder = active()
-        usual = type if metaclass is None else stored(metaclass)
+        usual = type if metaclass is None else plain_value(metaclass)
         return usual if recorder is None else recorder.classes.class_maker(name, usual)
 
     def class_name(self, name: str) -> Any:
@@ -603,26 +600,26 @@ class CaptureFrame:
     def concrete(self, value: Any) -> Any:
         """What Python itself keeps or looks at."""
         recorder = active()
-        return stored(value) if recorder is None else recorder.contents.concrete_contents(value)
+        return plain_value(value) if recorder is None else recorder.contents.concrete_contents(value)
 
     def element(self, value: Any) -> Any:
         """What a list, tuple or dictionary of the program gets, or a generator gives: a stand-in of a number while it is recorded."""
-        return stored(value) if active() is None else value
+        return plain_value(value) if active() is None else value
 
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
         recorder = active()
         if recorder is None:
-            return format(_CONVERSIONS[conversion](stored(value)), stored(specification))
+            return format(_CONVERSIONS[conversion](plain_value(value)), plain_value(specification))
         return recorder.operators.formatted(value, conversion, specification)
 
     def fstring(self, parts: tuple[Any, ...]) -> Any:
         """The parts of an f-string."""
         recorder = active()
-        return "".join(map(stored, parts)) if recorder is None else recorder.texts.joined(parts)
+        return "".join(map(plain_value, parts)) if recorder is None else recorder.texts.joined(parts)
 
     def context(self, manager: Any) -> Any:
         recorder = active()
-        return stored(manager) if recorder is None else recorder.iteration.context(manager)
+        return plain_value(manager) if recorder is None else recorder.iteration.context(manager)
 
     # -- patterns
     def match_class(self, subject: Any, cls: Any, positional: int, names: tuple[str, ...]) -> tuple[Any, ...] | None:
@@ -671,7 +668,7 @@ def _run_all(loops: tuple[LoopRecogniser | None, ...]) -> None:
 def _reading(subject: Any) -> tuple[Operations, Any]:
     """How the parts of the subject of a match statement are read, and the subject."""
     recorder = active()
-    return (PYTHON, stored(subject)) if recorder is None else (RecordedPatterns(recorder), subject)
+    return (PYTHON, plain_value(subject)) if recorder is None else (RecordedPatterns(recorder), subject)
 
 
 class RecordedPatterns:

@@ -43,7 +43,8 @@ from tracejit.capture.defects import CONSUMED
 from tracejit.capture.evaluated_steps import EvaluatedStep, Replacement, may_be_evaluated, without_guards
 from tracejit.capture.handlers.effects import AttributeStore, ItemStore
 from tracejit.capture.handlers.post_program import is_post_program
-from tracejit.capture.handlers.symbols import concrete, is_symbolic, plain
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import concrete, is_symbolic
 from tracejit.capture.iteration_space import (
     FIRST,
     LAST,

@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracejit.capture.handlers.symbols import stored
+from tracejit.capture.handlers.stand_ins import plain_value
 from tracejit.capture.policies import (
     builtin_base,
     has_plain_state,
@@ -121,9 +121,9 @@ def store_at(recorder: Recorder, x: Any, place: Any, value: Any) -> None:
         return
     name, slot = place
     if slot is None:
-        instance_dictionary(x)[name] = stored(value)  # type: ignore[index]
+        instance_dictionary(x)[name] = plain_value(value)  # type: ignore[index]
     else:
-        slot.__set__(x, stored(value))
+        slot.__set__(x, plain_value(value))
     recorder.effects.note_attribute(x, name, value)
 
 

@@ -18,7 +18,7 @@ from tracejit.capture.call_sites import user_line
 from tracejit.capture.earlier_graph import EarlierGraph
 from tracejit.capture.handlers.effects import DataStore
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.handlers.symbols import plain
+from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.recording.journal import Mark, Topic, Variable
 from tracejit.core.aval import Aval, ScalarAval, aval_of
 from tracejit.core.dtypes import FROM_NUMPY

@@ -23,7 +23,8 @@ from tracejit.capture.defects import RAISED, guarded_interpreter
 from tracejit.capture.handlers.effects import GradStore
 from tracejit.capture.handlers.post_program import MOST_ELEMENTS, is_post_program
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, is_symbolic_bool, plain
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, is_symbolic_bool
 from tracejit.capture.recording.journal import Variable
 from tracejit.capture.tensor_state import StateRecorder
 from tracejit.capture.unrolled_items import UnrolledItems

@@ -9,7 +9,7 @@ concept of Python.  All handlers share one recorder (recorder.py) and reach each
   written).
 * The outside world: effects (changes outside, in order), printing, environment_reads, generators (random numbers), locking,
   outside_calls (calls of opaque code).
-* Values that escape hold no stand-ins: escapes.  Symbolic sizes: sizes.  Sizes that depend on data: ragged.
+* Values that escape hold no stand-ins: stand_ins.  Symbolic sizes: sizes.  Sizes that depend on data: ragged.
 
 Must not know: how a recording becomes an entry (../recording/), what the graph becomes.
 Start reading: base.py, recorder.py, then operators.py (a short handler).

@@ -16,7 +16,8 @@ import numpy as np
 from tracejit.capture.handlers.arrays import CALM_METHODS
 from tracejit.capture.handlers.post_program import PostProgramValue, is_post_program
 from tracejit.capture.handlers.prologue_arrays import PrologueArrayHandlers
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, plain, unguarded_copy
+from tracejit.capture.handlers.stand_ins import plain, plain_copy
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete
 from tracejit.capture.policies import is_a
 from tracejit.core.dtypes import bool_
 from tracejit.tensor import Tensor
@@ -119,7 +120,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
             return
         whole = self._whole[id(array)]
         if not self._is_writeable(whole):
-            operator.setitem(array, unguarded_copy(key), unguarded_copy(value))  # it raises what is to be raised
+            operator.setitem(array, plain_copy(key), plain_copy(value))  # it raises what is to be raised
             return
         key, value = self._position(array, key), self._value(array, value)
         if not all(type(v) in _POSITIONS for v in (key if type(key) is tuple else (key,))):
@@ -128,7 +129,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
             recorder.stop("read_after_change", "an ndarray that a call has been given")
         parts: list[Any] = []
         given = [self.argument_expression(v, parts) for v in (array, key, value)]
-        now = unguarded_copy(key), unguarded_copy(value)
+        now = plain_copy(key), plain_copy(value)
         self.numpy_computes(operator.setitem, (array, *now))
         if not recorder.stopped:
             late = PostProgramValue(

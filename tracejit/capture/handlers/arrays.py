@@ -23,7 +23,8 @@ import numpy as np
 from tracejit.capture.call_sites import called_from, calling_frame, may_be_error
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.post_program import MOST_ELEMENTS, PostProgramValue, is_post_program
-from tracejit.capture.handlers.symbols import SymbolicNumber, plain, unguarded_copy
+from tracejit.capture.handlers.stand_ins import plain, plain_copy
+from tracejit.capture.handlers.symbols import SymbolicNumber
 from tracejit.capture.handlers.try_blocks import is_in_try_block
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.capture.syntax.convert import is_instrumented
@@ -295,7 +296,7 @@ class ArrayHandlers(Handlers):
         parts: list[Any] = []
         given = [self.argument_expression(v, parts) for v in arguments]
         named = {k: self.argument_expression(v, parts) for k, v in keywords.items()}
-        plain_values = [unguarded_copy(v) for v in arguments], {k: unguarded_copy(v) for k, v in keywords.items()}
+        plain_values = [plain_copy(v) for v in arguments], {k: plain_copy(v) for k, v in keywords.items()}
         result = self._computed_late(function, *plain_values)
         if recorder.stopped:
             return result
@@ -363,11 +364,11 @@ class ArrayHandlers(Handlers):
     def _is_pure(self, function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Whether it raises nothing for other contents, and makes arrays of the same shapes."""
         options = (*arguments[1:], *keywords.values())
-        if any(is_a(unguarded_copy(v), np.ndarray) and unguarded_copy(v).dtype.kind not in "biuf" for v in arguments):
+        if any(is_a(plain_copy(v), np.ndarray) and plain_copy(v).dtype.kind not in "biuf" for v in arguments):
             return False
         if function is operator.getitem and not _is_plain_index(arguments[1]):
             return False
-        if function in _POWERS and not _is_floating(unguarded_copy(arguments[0])):
+        if function in _POWERS and not _is_floating(plain_copy(arguments[0])):
             return False
         if isinstance(function, np.ufunc):
             return function not in _RAISING_UFUNCS and len(arguments) <= function.nin
@@ -437,7 +438,7 @@ class ArrayHandlers(Handlers):
     # -- how Python uses them
     def array_attribute(self, array: Any, name: str) -> Any:
         recorder = self.recorder
-        value = unguarded_copy(array)
+        value = plain_copy(array)
         if name == "__class__":
             return recorder.mark_fixed(type(value))
         if not hasattr(type(value), name):
@@ -455,7 +456,7 @@ class ArrayHandlers(Handlers):
     def _part(self, array: Any, name: str) -> Any:
         parts: list[Any] = []
         whole = self.argument_expression(array, parts)
-        return self._result(whole.get(name), tuple(parts), getattr(unguarded_copy(array), name))
+        return self._result(whole.get(name), tuple(parts), getattr(plain_copy(array), name))
 
     def array_elements(self, array: Any) -> Any:
         """The elements, or rows, of an array."""

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import membership
 from tracejit.capture.handlers.effects import AttributeStore
-from tracejit.capture.handlers.symbols import SuperProxy, concrete, is_symbolic, plain, stored
+from tracejit.capture.handlers.stand_ins import plain, plain_value
+from tracejit.capture.handlers.symbols import SuperProxy, concrete, is_symbolic
 from tracejit.capture.policies import (
     C_CALLABLES,
     C_METHODS,
@@ -556,13 +557,13 @@ class AttributeHandlers(Handlers):
         elif is_a(owner, type) and self._is_plain_in_class(owner, name, value):
             recorder.mark_fixed(owner)
             recorder.effects.check_dropped(_class_dict(owner).get(name))
-            setattr(owner, name, stored(value))
+            setattr(owner, name, plain_value(value))
             recorder.effects.note_store((id(owner), name), AttributeStore(owner, name, value))
         elif is_a(owner, types.ModuleType) and not _is_data_descriptor(self.lookup(cls, name)[0]):
             owner.__dict__[name] = recorder.effects.write_global(owner.__dict__, name, value)
         else:
             self._stop_storing(owner, name)
-            setattr(owner, name, stored(value))
+            setattr(owner, name, plain_value(value))
 
     def _is_plain_in_class(self, cls: type, name: str, value: Any) -> bool:
         """Whether to store an attribute of a class changes nothing but what is found there: no method or other descriptor comes or goes."""
@@ -588,12 +589,12 @@ class AttributeHandlers(Handlers):
             return
         if is_a(owner, _SHARED) or type(name) is not str:
             self._stop_storing(owner, name)
-            setattr(owner, name, stored(value))
+            setattr(owner, name, plain_value(value))
             return
         found, _ = self.lookup(type(owner), name)
         if type(found) is property:
             if found.fset is None:
-                object.__setattr__(owner, name, stored(value))  # it raises what is to be raised
+                object.__setattr__(owner, name, plain_value(value))  # it raises what is to be raised
             else:
                 recorder.calls.call(recorder.mark_fixed(found.fset), (owner, value), {})
             return
@@ -603,10 +604,10 @@ class AttributeHandlers(Handlers):
                 recorder.calls.call(setter, (found, owner, value), {})
                 return
             recorder.stop("descriptor", f"{type(owner).__name__}.{name}")
-            setattr(owner, name, stored(value))
+            setattr(owner, name, plain_value(value))
             return
         self._note_instance(owner, name, found)
-        storing_base(owner).__setattr__(owner, name, stored(value))
+        storing_base(owner).__setattr__(owner, name, plain_value(value))
         recorder.effects.note_attribute(owner, name, value)
 
     def delete_attribute(self, owner: Any, name: str) -> None:

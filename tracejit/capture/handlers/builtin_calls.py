@@ -30,7 +30,8 @@ from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import has_stable_hash
 from tracejit.capture.handlers.post_program import is_deferred_call_result
 from tracejit.capture.handlers.said import Said
-from tracejit.capture.handlers.symbols import ObjectIdentity, RecordedCallback, concrete, is_symbolic, plain
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import ObjectIdentity, RecordedCallback, concrete, is_symbolic
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.policies import (
     BINARY,

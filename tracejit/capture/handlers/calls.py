@@ -28,11 +28,11 @@ from tracejit.capture.handlers.classes import DESCRIPTORS
 from tracejit.capture.handlers.constructions import construction
 from tracejit.capture.handlers.dataclass_methods import dataclass_method
 from tracejit.capture.handlers.effects import FunctionCall
-from tracejit.capture.handlers.escapes import without_stand_ins
 from tracejit.capture.handlers.generators import draws
 from tracejit.capture.handlers.keywords import as_given
 from tracejit.capture.handlers.post_program import is_deferred_call_result, is_post_program
 from tracejit.capture.handlers.printing import as_called_by_program
+from tracejit.capture.handlers.stand_ins import plain, plain_value, without_stand_ins
 from tracejit.capture.handlers.standard_calls import GETTERS
 from tracejit.capture.handlers.symbols import (
     MethodOf,
@@ -42,8 +42,6 @@ from tracejit.capture.handlers.symbols import (
     concrete,
     is_symbolic,
     is_symbolic_bool,
-    plain,
-    stored,
 )
 from tracejit.capture.handlers.texts import as_text
 from tracejit.capture.policies import (
@@ -153,7 +151,7 @@ class CallHandlers(Handlers):
     @staticmethod
     @does_as_python
     def _call_eagerly(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        now = tuple(map(stored, arguments)), {k: stored(v) for k, v in keywords.items()}
+        now = tuple(map(plain_value, arguments)), {k: plain_value(v) for k, v in keywords.items()}
         arguments, keywords = as_called_by_program(function, *now)
         return function(*arguments, **keywords)
 
@@ -537,8 +535,8 @@ class CallHandlers(Handlers):
 
     def _record(self, create: Any, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A named tuple holds plain numbers, since nobody could change it later on; what stands for them is found by its places."""
-        plainly = {name: stored(value) for name, value in keywords.items()}
-        made = self.recorder.containers.native(lambda: create(cls, *map(stored, arguments), **plainly))
+        plainly = {name: plain_value(value) for name, value in keywords.items()}
+        made = self.recorder.containers.native(lambda: create(cls, *map(plain_value, arguments), **plainly))
         given = {**dict(zip(cls._fields, arguments, strict=False)), **keywords}
         return self.recorder.contents.known_record(made, given)
 

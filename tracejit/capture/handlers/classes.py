@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.defects import guarded_function
 from tracejit.capture.handlers.base import ABSENT, Handler, Handlers
-from tracejit.capture.handlers.symbols import concrete, stored
+from tracejit.capture.handlers.stand_ins import plain_value
+from tracejit.capture.handlers.symbols import concrete
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a, is_user_instance
 from tracejit.capture.recording.journal import Variable
 from tracejit.tensor import Tensor
@@ -92,7 +93,7 @@ class ClassHandlers(Handlers):
         """The class whose body has bound these names, some of them to stand-ins of numbers, in whose place it gets plain values."""
         recorder, numbers = self.recorder, {}
         for key, value in list(namespace.items()):
-            if (plainly := stored(value)) is not value:
+            if (plainly := plain_value(value)) is not value:
                 namespace[key], numbers[key] = plainly, value
         for value in namespace.values():
             is_told = (
@@ -120,7 +121,7 @@ class ClassHandlers(Handlers):
 
     def set_attribute(self, cls: Any, name: str, value: Any) -> None:
         self.stores += 1
-        type.__setattr__(cls, name, stored(value))
+        type.__setattr__(cls, name, plain_value(value))
         self.recorder.effects.remember((id(cls), name), value)
 
     # -- dataclasses

@@ -23,21 +23,12 @@ from tracejit.capture.call_sites import user_line
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import CONTAINERS, DICT_TYPES, get_past, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
-from tracejit.capture.handlers.escapes import without_stand_ins
 from tracejit.capture.handlers.post_program import is_deferred_call_result, is_post_program
 from tracejit.capture.handlers.said import Said
 from tracejit.capture.handlers.sequence_ends import SequenceEnds
 from tracejit.capture.handlers.sequences import SEQUENCES
-from tracejit.capture.handlers.symbols import (
-    ObjectIdentity,
-    SymbolicNumber,
-    concrete,
-    holds_numbers,
-    is_symbolic,
-    is_symbolic_bool,
-    plain,
-    stored,
-)
+from tracejit.capture.handlers.stand_ins import plain, plain_value, without_stand_ins
+from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, is_symbolic_bool
 from tracejit.capture.policies import (
     DICT_VIEWS,
     PRIMITIVE_TYPES,
@@ -477,7 +468,7 @@ class ContainerHandlers(Handlers):
             value = recorder.contents.value_to_store(value)
             recorder.effects.check_dropped(dict.get(owner, key))
             recorder.effects.note_change(owner)
-            base.__setitem__(owner, key, stored(value))
+            base.__setitem__(owner, key, plain_value(value))
             recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
         elif base in SEQUENCES and type(key) is int and recorder.sequences.stores_as_it_is(owner, (value,)):
             value = recorder.contents.value_to_store(value)
@@ -486,7 +477,7 @@ class ContainerHandlers(Handlers):
                 if -base.__len__(owner) <= key < base.__len__(owner):
                     key %= base.__len__(owner)
                     recorder.effects.check_dropped(base.__getitem__(owner, key))
-                base.__setitem__(owner, key, stored(value))
+                base.__setitem__(owner, key, plain_value(value))
                 recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
         elif base is list and type(key) is slice:
             recorder.contents.read_elements(owner)
@@ -715,7 +706,8 @@ class ContainerHandlers(Handlers):
         reads do not find in the container itself."""
         if self.recorder.effects.numbered.get(id(owner)) or not all(type(x) in _TRANSPARENT_TYPES for x in arguments):
             return True
-        return any(map(holds_numbers, itertools.chain.from_iterable(x for x in arguments if type(x) in (list, tuple))))
+        items = itertools.chain.from_iterable(x for x in arguments if type(x) in (list, tuple))
+        return any(plain_value(item) is not item for item in items)
 
     @staticmethod
     def _first_moved(owner: Any, name: str, arguments: tuple[Any, ...]) -> int:
@@ -769,7 +761,7 @@ class ContainerHandlers(Handlers):
         if moved is None and ends is None:  # then nobody would know which numbers they are
             arguments = tuple(map(recorder.contents.concrete_contents, arguments))
         recorder.effects.check_dropped(*_dropped(owner, name, arguments))
-        given = [list(map(stored, a)) if name in _EXTENDING and type(a) is list else stored(a) for a in arguments]
+        given = [list(map(plain_value, a)) if name in _EXTENDING and type(a) is list else plain_value(a) for a in arguments]
         result = recorder.perform(lambda: getattr(builtin_base(type(owner)), name)(owner, *given))
         recorder.effects.note_method(MethodCall(owner, name, arguments))
         if moved is not None:
@@ -787,7 +779,7 @@ class ContainerHandlers(Handlers):
             owner[:] = items
             return
         recorder.effects.note_change(owner)
-        owner[:] = map(stored, items)
+        owner[:] = map(plain_value, items)
         recorder.effects.note_method(MethodCall(owner, "__setitem__", (slice(None), items)))
         recorder.effects.content_known.add(id(owner))
         recorder.contents.ends.pop(id(owner), None)

@@ -27,9 +27,9 @@ import numpy as np
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.effects import EffectTarget, ItemStore, MethodCall
-from tracejit.capture.handlers.escapes import without_stand_ins
 from tracejit.capture.handlers.sequence_ends import SequenceEnds
-from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, stand_in_iterator, stored
+from tracejit.capture.handlers.stand_ins import plain_value, stand_in_iterator, without_stand_ins
+from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.policies import (
     DICT_VIEWS,
     IDENTITY_TYPES,
@@ -399,7 +399,7 @@ class ContentHandlers(Handlers):
     def record_of(self, cls: Any, items: list[Any]) -> Any:
         """A named tuple of `items`.  It holds plain numbers, since nobody could change it later on; what stands for them is found by its
         places."""
-        return self.known_record(tuple.__new__(cls, map(stored, items)), dict(zip(cls._fields, items, strict=False)))
+        return self.known_record(tuple.__new__(cls, map(plain_value, items)), dict(zip(cls._fields, items, strict=False)))
 
     def known_record(self, made: Any, items: dict[str, Any]) -> Any:
         """A new named tuple; items: what it was given, by the names of its fields."""

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.handlers.base import ABSENT, Handlers
-from tracejit.capture.handlers.escapes import without_stand_ins
 from tracejit.capture.handlers.lifetimes import deletion_is_visible, keeps_alive, may_be_referred_to
 from tracejit.capture.handlers.post_program import is_post_program
-from tracejit.capture.handlers.symbols import MethodOf, holds_numbers, stored
+from tracejit.capture.handlers.stand_ins import plain_value, without_stand_ins
+from tracejit.capture.handlers.symbols import MethodOf
 from tracejit.capture.policies import builtin_base, instance_dictionary, is_a, is_name, is_python_class, slots_of, storing_base
 from tracejit.capture.reasons import Reason, make
 from tracejit.capture.recording.journal import Topic, Variable, is_same
@@ -193,13 +193,13 @@ def _value_at(store: AttributeStore | ItemStore) -> Any:
 def _store_at(store: AttributeStore | ItemStore) -> None:
     """Have its value in the place of a store, where `_value_at` finds it: a plain one, as Python code finds it."""
     if isinstance(store, ItemStore):
-        store.container[store.key] = stored(store.value)
+        store.container[store.key] = plain_value(store.value)
         return
     names = instance_dictionary(store.owner)
     if names is not None and store.name in names:
-        names[store.name] = stored(store.value)
+        names[store.name] = plain_value(store.value)
     else:
-        dict(slots_of(type(store.owner)))[store.name].__set__(store.owner, stored(store.value))
+        dict(slots_of(type(store.owner)))[store.name].__set__(store.owner, plain_value(store.value))
 
 
 class EffectHandlers(Handlers):
@@ -256,7 +256,7 @@ class EffectHandlers(Handlers):
         return {
             k: effect
             for k, effect in effects.items()
-            if isinstance(effect, AttributeStore | ItemStore) and _value_at(effect) is stored(effect.value)
+            if isinstance(effect, AttributeStore | ItemStore) and _value_at(effect) is plain_value(effect.value)
         }
 
     def store_again(self, position: int, value: Any) -> None:
@@ -345,7 +345,7 @@ class EffectHandlers(Handlers):
         return not is_shape or any(is_post_program(x) for (other, _), x in self.stored.items() if other == owner)
 
     def remember(self, place: EffectTarget, value: Any) -> None:
-        if holds_numbers(value):
+        if plain_value(value) is not value:
             self.stored[place] = value
             self.numbered.setdefault(place[0], self.journal.dictionary(Topic.INDEX))[place] = None
         elif place in self.stored:
@@ -408,7 +408,7 @@ class EffectHandlers(Handlers):
         value = recorder.contents.value_to_store(value)
         self.check_dropped(names.get(name))
         self.note_store((id(names), name), ItemStore(names, name, value))
-        return stored(value)
+        return plain_value(value)
 
     def read_cell(self, cell: Any, value: Any) -> Any:
         expression = self.cells.get(id(cell))
@@ -437,4 +437,4 @@ class EffectHandlers(Handlers):
         value = self.recorder.contents.value_to_store(value)
         self.check_dropped(*([] if cell == _EMPTY_CELL else [cell.cell_contents]))
         self.note_store((id(cell), "cell"), CellStore(expression, value))
-        return stored(value)
+        return plain_value(value)

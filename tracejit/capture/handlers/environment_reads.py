@@ -28,7 +28,8 @@ from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.post_program import PostProgramValue, is_post_program
-from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, concrete, plain, unguarded_copy
+from tracejit.capture.handlers.stand_ins import plain, plain_copy
+from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, concrete
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.core.dtypes import DType
 from tracejit.replay.ir import Constant, Expr, tuple_of
@@ -192,7 +193,7 @@ class EnvironmentReadHandlers(Handlers):
         call = self.data_arguments(owner._name.get(name), arguments, keywords, parts)
         if call is None or len(parts) > 1 or name not in _CALM_METHODS:
             return None
-        values = tuple(map(unguarded_copy, arguments)), {k: unguarded_copy(v) for k, v in keywords.items()}
+        values = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         value = self.computed_now(lambda: getattr(plain(owner), name)(*values[0], **values[1]), parts)
         return self.recorder.extracted_numbers.define_post_program(PostProgramValue(call, tuple(parts), bits=63), value)
 

@@ -29,7 +29,8 @@ from tracejit.autograd.tape import edge_of
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.in_program import CHOOSING, TO_INTEGERS, WORD
 from tracejit.capture.handlers.post_program import Access, PostProgramValue, is_deferred_call_result, is_post_program
-from tracejit.capture.handlers.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.policies import SPECIAL_NAMES
 from tracejit.capture.recording.journal import Topic
 from tracejit.core.dtypes import FROM_NUMPY, bool_

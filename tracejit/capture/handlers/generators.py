@@ -20,7 +20,8 @@ from tracejit.capture.defects import does_as_python
 from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.post_program import is_post_program
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain, unguarded_copy
+from tracejit.capture.handlers.stand_ins import plain, plain_copy
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.replay.ir import Constant, Expr, ListOf, Name, tuple_of
 from tracejit.tensor import Size
@@ -139,7 +140,7 @@ class GeneratorHandlers(Handlers):
             del recorder.created[id(shuffled)]
             self._drawn(expression, shuffled)
         else:
-            value = recorder.perform(lambda: recorder.unwatched(lambda: _shuffled(owner.shuffle, unguarded_copy(shuffled))))
+            value = recorder.perform(lambda: recorder.unwatched(lambda: _shuffled(owner.shuffle, plain_copy(shuffled))))
             recorder.containers.replace_items(shuffled, self._picked(expression, value))
         return None
 
@@ -206,7 +207,7 @@ class GeneratorHandlers(Handlers):
         """The expression of a call, and what it comes to now."""
         named = {k: self._to_draw(v) for k, v in keywords.items()}
         expression = self.recorder.constant(attempt).call(called, *map(self._to_draw, arguments), **named)
-        given = tuple(map(unguarded_copy, arguments)), {k: unguarded_copy(v) for k, v in keywords.items()}
+        given = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         value = self.recorder.environment_reads.computed_now(
             lambda: function(*given[0], **given[1]), (*arguments, *keywords.values())
         )

@@ -19,7 +19,8 @@ import numpy as np
 
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.post_program import is_post_program
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, plain
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.dtypes import FROM_NUMPY, float64, int64
 from tracejit.core.interrupts import is_foreign

@@ -21,7 +21,8 @@ import numpy as np
 from tracejit.capture.defects import CONSUMED, guarded_call, guarded_context
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.said import Said
-from tracejit.capture.handlers.symbols import concrete, is_symbolic, stand_in_iterator, stored
+from tracejit.capture.handlers.stand_ins import plain_value, stand_in_iterator
+from tracejit.capture.handlers.symbols import concrete, is_symbolic
 from tracejit.capture.policies import DICT_VIEWS, builtin_base, is_a, is_library_module, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.capture.tracebacks import without_handlers
@@ -133,9 +134,9 @@ class IterationHandlers(Handlers):
     def _converted(self, original: Iterator[Any], change: Callable[[Any], Any]) -> Iterator[Any]:
         for element in original:
             if self.recorder.stopped:
-                yield stored(element)
+                yield plain_value(element)
                 continue
-            changed = guarded_call(self.recorder, partial(change, element), partial(stored, element), change)
+            changed = guarded_call(self.recorder, partial(change, element), partial(plain_value, element), change)
             self._note_taken()
             yield changed
 

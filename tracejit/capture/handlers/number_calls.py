@@ -17,7 +17,8 @@ from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.contents import is_table
 from tracejit.capture.handlers.post_program import is_post_program
-from tracejit.capture.handlers.symbols import concrete, is_symbolic, is_symbolic_bool, plain, unguarded_copy
+from tracejit.capture.handlers.stand_ins import plain, plain_copy
+from tracejit.capture.handlers.symbols import concrete, is_symbolic, is_symbolic_bool
 from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
 from tracejit.core.dtypes import FROM_NUMPY, as_dtype, bool_, default_dtype, int64
 from tracejit.core.interrupts import is_foreign
@@ -227,7 +228,7 @@ class NumberCallHandlers(Handlers):
         nested = recorder.sources[id(given)] if is_unread else self._nested(given)
         if nested is None:
             return None
-        made = recorder.unwatched(lambda: tensor(unguarded_copy(given), dtype=dtype))
+        made = recorder.unwatched(lambda: tensor(plain_copy(given), dtype=dtype))
         called = (tensor_of_kind, type(given[0])) if is_unread else (tensor,)
         make = recorder.constant(attempt).call(*map(recorder.constant, called), nested, dtype=recorder.constant(dtype))
         recorder.outside_tensor(made, make)

@@ -25,7 +25,8 @@ from tracejit.capture.handlers.container_methods import IN_PLACE_METHODS
 from tracejit.capture.handlers.identities import is_text
 from tracejit.capture.handlers.post_program import is_deferred_call_result
 from tracejit.capture.handlers.said import Said
-from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, is_symbolic_bool, plain
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, is_symbolic_bool
 from tracejit.capture.handlers.texts import as_text, is_open
 from tracejit.capture.policies import (
     BINARY,

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.handlers.escapes import repaired_after_stop
+from tracejit.capture.handlers.stand_ins import without_stand_ins
 from tracejit.capture.handlers.symbols import MethodOf, ObjectIdentity, SuperProxy, SymbolicNumber
 from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
 from tracejit.capture.recording.journal import Journal, Topic
@@ -84,7 +84,7 @@ class Origins:
         """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it.  Containers may hold
         symbolic numbers, until something that is no code of the program looks into them, or the recording is over."""
         if self.stopped:
-            return repaired_after_stop(value)
+            return without_stand_ins(value, nested=False)
         cls = type(value)
         if cls in _STATELESS or issubclass(cls, _NOT_KEPT) or self._is_known(value) or self._is_iterator(cls):
             return value

@@ -44,7 +44,8 @@ from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.environment_reads import CONSTANTS, present
 from tracejit.capture.handlers.post_program import PostProgramValue, is_deferred_call_result
 from tracejit.capture.handlers.printing import FILES
-from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, concrete, plain, unguarded_copy
+from tracejit.capture.handlers.stand_ins import plain, plain_copy
+from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, concrete
 from tracejit.capture.handlers.texts import OPEN_METHODS
 from tracejit.capture.handlers.try_blocks import is_in_try_block
 from tracejit.capture.policies import (
@@ -183,7 +184,7 @@ class OutsideCallHandlers(Handlers):
             if type(function) is FunctionType:
                 return recorder.calls.instrumented(function, arguments, keywords)
             return self.outside_call(function, arguments, keywords, "unknown_call", function.__name__ + "()")
-        values = tuple(map(unguarded_copy, arguments)), {k: unguarded_copy(v) for k, v in keywords.items()}
+        values = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         quiet = (
             function in _NEVER_RAISING and keywords.keys() <= _HARMLESS_OPTIONS and not self._is_open_in(arguments[1:], keywords)
         )
@@ -296,7 +297,7 @@ class OutsideCallHandlers(Handlers):
             or is_in_try_block(recorder.effects.handles_in_blocks)
         ):
             recorder.stop("impure_call", f"{function.__name__}() of what cannot be made again")
-        now = tuple(map(unguarded_copy, arguments)), {k: unguarded_copy(v) for k, v in keywords.items()}
+        now = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         recorder.perform(lambda: recorder.unwatched(lambda: function(*now[0], **now[1])))
         if not recorder.stopped:
             self.looking.append((len(recorder.program.nodes), "impure_call", f"{function.__name__}()"))
@@ -322,7 +323,7 @@ class OutsideCallHandlers(Handlers):
         if _looks_only(now):  # then it does not show that it is another container with the same in it
             arguments, keywords = tuple(map(self._as_it_is, arguments)), {k: self._as_it_is(v) for k, v in keywords.items()}
         before = [found for value in (*arguments, *keywords.values()) for found in self._contents(value)]
-        given = tuple(map(unguarded_copy, arguments)), {k: unguarded_copy(v) for k, v in keywords.items()}
+        given = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         if not _looks_only(now) and any(
             type(new) in (list, dict, set) and new is not old
             for new, old in zip((*given[0], *given[1].values()), (*arguments, *keywords.values()), strict=True)

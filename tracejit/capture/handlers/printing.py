@@ -19,7 +19,8 @@ from tracejit.capture.call_sites import calling_frame, frame_at, instrumented_fr
 from tracejit.capture.defects import does_as_python
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
-from tracejit.capture.handlers.symbols import concrete, plain, unguarded_copy
+from tracejit.capture.handlers.stand_ins import plain, plain_copy
+from tracejit.capture.handlers.symbols import concrete
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.policies import DICT_VIEWS, PRIMITIVE_TYPES, bound_to, is_a, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
@@ -285,7 +286,7 @@ class PrintingHandlers(Handlers):
         is known beforehand.  name: of what the program called."""
         recorder = self.recorder
         keywords = keywords or {}
-        now = unguarded_copy(arguments, recorder.is_outside), unguarded_copy(keywords, recorder.is_outside)
+        now = plain_copy(arguments, recorder.is_outside), plain_copy(keywords, recorder.is_outside)
         answer = recorder.perform(lambda: recorder.unwatched(lambda: function(*now[0], **now[1])))
         if recorder.stopped:
             return answer

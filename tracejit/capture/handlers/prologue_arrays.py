@@ -27,7 +27,8 @@ from tracejit.capture.handlers.arrays import (
 )
 from tracejit.capture.handlers.attempts import FAILED, attempt, attempt_without_warnings
 from tracejit.capture.handlers.post_program import MOST_ELEMENTS, PostProgramValue, is_post_program
-from tracejit.capture.handlers.symbols import SymbolicNumber, is_symbolic, unguarded_copy
+from tracejit.capture.handlers.stand_ins import plain_copy
+from tracejit.capture.handlers.symbols import SymbolicNumber, is_symbolic
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.capture.recording.journal import Variable
 from tracejit.core.dtypes import as_dtype
@@ -95,10 +96,10 @@ class PrologueArrayHandlers(ArrayHandlers):
         elif any(map(self._holds_changed, values)):
             recorder.stop("read_after_change", "the memory that an array has")
         if recorder.stopped:
-            return function(*map(unguarded_copy, arguments), **{k: unguarded_copy(v) for k, v in keywords.items()})
+            return function(*map(plain_copy, arguments), **{k: plain_copy(v) for k, v in keywords.items()})
         called = [recorder.constant(function), *map(self._prologue_argument, arguments)]
         named = {k: self._prologue_argument(v) for k, v in keywords.items()}
-        given = [unguarded_copy(v) for v in arguments], {k: unguarded_copy(v) for k, v in keywords.items()}
+        given = [plain_copy(v) for v in arguments], {k: plain_copy(v) for k, v in keywords.items()}
         result = recorder.unwatched(lambda: attempt_without_warnings(function, *given[0], **given[1]))
         if result is FAILED:
             recorder.stop("container", "an array, of which NumPy warns, or raises what the program may handle,")
@@ -172,7 +173,7 @@ class PrologueArrayHandlers(ArrayHandlers):
             recorder.stop("read_after_change", "the memory that an array has")
             return None
         kind = None if dtype is None else as_dtype(dtype, "tensor")
-        made: Any = recorder.unwatched(lambda: tensor(unguarded_copy(data), dtype=kind))
+        made: Any = recorder.unwatched(lambda: tensor(plain_copy(data), dtype=kind))
         call = recorder.constant(attempt).call(
             recorder.constant(tensor), self._prologue_argument(data), dtype=recorder.constant(kind)
         )

@@ -26,7 +26,8 @@ from tracejit.autograd.tape import mark_written
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.post_program import is_post_program
-from tracejit.capture.handlers.symbols import is_symbolic, plain
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import is_symbolic
 from tracejit.core.dtypes import bool_, int64
 from tracejit.core.op import REGISTRY, Effect, Kind
 from tracejit.core.shapes import contiguous, element_strides, product

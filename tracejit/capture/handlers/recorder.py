@@ -46,7 +46,6 @@ from tracejit.capture.handlers.containers import ContainerHandlers
 from tracejit.capture.handlers.contents import ContentHandlers
 from tracejit.capture.handlers.effects import EffectHandlers
 from tracejit.capture.handlers.environment_reads import EnvironmentReadHandlers
-from tracejit.capture.handlers.escapes import without_stand_ins
 from tracejit.capture.handlers.extracted_numbers import ExtractedNumberHandlers
 from tracejit.capture.handlers.generators import GeneratorHandlers
 from tracejit.capture.handlers.identities import IdentityHandlers
@@ -62,8 +61,9 @@ from tracejit.capture.handlers.printing import PrintingHandlers
 from tracejit.capture.handlers.ragged import RaggedHandlers
 from tracejit.capture.handlers.sequences import SequenceHandlers
 from tracejit.capture.handlers.sizes import SizeHandlers
+from tracejit.capture.handlers.stand_ins import plain_value, without_stand_ins
 from tracejit.capture.handlers.standard_calls import StandardCallHandlers
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, stored
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete
 from tracejit.capture.handlers.texts import TextHandlers
 from tracejit.capture.handlers.type_calls import TypeCallHandlers
 from tracejit.capture.policies import (
@@ -205,7 +205,7 @@ class Recorder(Origins):
 
     def without_stand_ins(self, result: Any, refused: Callable[[Any], None] | None = None) -> Any:
         """`result` with no stand-ins in what it leads to.  They are also removed from functions that this run has created.
-        refused: see escapes.without_stand_ins()."""
+        refused: see stand_ins.without_stand_ins()."""
         return without_stand_ins([result, *[function() for function in self._functions]], self.is_outside, refused)[0]
 
     def release_created(self) -> None:
@@ -251,7 +251,7 @@ class Recorder(Origins):
     def run(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call `function` itself, with plain values in place of stand-ins: the recording has stopped, or the call is to raise its
         error."""
-        plain = tuple(map(stored, arguments)), {name: stored(value) for name, value in keywords.items()}
+        plain = tuple(map(plain_value, arguments)), {name: plain_value(value) for name, value in keywords.items()}
         return self.perform(lambda: function(*plain[0], **plain[1]))
 
     @does_as_python

@@ -15,7 +15,7 @@ from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import get_past, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
 from tracejit.capture.handlers.sequence_ends import SequenceEnds, fixed_places
-from tracejit.capture.handlers.symbols import plain, stored
+from tracejit.capture.handlers.stand_ins import plain, plain_value
 from tracejit.capture.policies import builtin_base, is_a
 from tracejit.replay.ir import Compare, Expr, Name, Not
 
@@ -218,12 +218,12 @@ class SequenceHandlers(Handlers):
         else:
             self.at_least(owner, key + ends.last + 1)
             recorder.effects.check_dropped(get_past(owner, key))
-            builtin_base(type(owner)).__setitem__(owner, key, stored(value))
+            builtin_base(type(owner)).__setitem__(owner, key, plain_value(value))
             recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
             return True
         recorder.effects.note_change(owner)
         recorder.effects.check_dropped(get_past(owner, key))
-        builtin_base(type(owner)).__setitem__(owner, key, stored(value))
+        builtin_base(type(owner)).__setitem__(owner, key, plain_value(value))
         recorder.effects.note_method(MethodCall(owner, "__setitem__", (key, value)))
         return True
 

@@ -26,7 +26,8 @@ from typing import Any
 from tracejit.capture.handlers.base import ABSENT, Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.post_program import is_post_program
-from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, plain, stored
+from tracejit.capture.handlers.stand_ins import plain, plain_value
+from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.policies import PRIMITIVE_TYPES, has_plain_state, instance_dictionary, is_a
 from tracejit.replay.ir import Name, tuple_of
@@ -147,12 +148,12 @@ class StandardCallHandlers(Handlers):
             map(is_post_program, (part for item in items for part in (item if type(item) is tuple else (item,))))
         ):
             return False
-        return heap_kind([*map(stored, items), *list.__iter__(owner)]) in (int, tuple)
+        return heap_kind([*map(plain_value, items), *list.__iter__(owner)]) in (int, tuple)
 
     def _heaped(self, function: Any, owner: list[Any], *items: Any) -> Any:
         """Where an item comes to lie in a heap, and which is the least, is known when the program has run: nobody waits for it."""
         recorder = self.recorder
-        source, kind = recorder.sources[id(owner)], heap_kind([*map(stored, items), *list.__iter__(owner)])
+        source, kind = recorder.sources[id(owner)], heap_kind([*map(plain_value, items), *list.__iter__(owner)])
         found = recorder.constant(heap_kind).call(source)
         recorder.miss_if(tuple_of(None, recorder.constant(kind)).lacks(found))
         ends = recorder.sequences.ends_of(owner)
@@ -160,7 +161,7 @@ class StandardCallHandlers(Handlers):
         if not items:
             recorder.sequences.at_least(owner, 1 - ends.growth)
         recorder.contents.reordered.add(id(owner))
-        answer = function(owner, *map(stored, items))
+        answer = function(owner, *map(plain_value, items))
         stands = (
             None if items else recorder.extracted_numbers.stand_in_for_result(answer, "impure_call", f"{function.__name__}()")
         )

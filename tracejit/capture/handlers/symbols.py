@@ -9,15 +9,15 @@ of int or float: C code cannot reach the value behind its back, it has to ask (`
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
-from types import GeneratorType
+from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.handlers.stand_ins import STANDS_FOR, plain, plain_value
 from tracejit.core.numbers import RecordedNumber
-from tracejit.core.symbolic import BINARY, SYMBOLIC, without_symbols
-from tracejit.core.weak_table import WeakTable
+from tracejit.core.symbolic import BINARY, SYMBOLIC
 from tracejit.replay.ir import Arithmetic, Compare, Expr, Name, Unary
 
 if TYPE_CHECKING:
@@ -25,20 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPARISONS",
-    "IMMUTABLE_HOLDERS",
-    "STAND_INS",
     "MethodOf",
     "ObjectIdentity",
     "RecordedCallback",
     "SuperProxy",
     "SymbolicNumber",
     "concrete",
-    "holds_numbers",
     "is_symbolic",
     "is_symbolic_bool",
-    "plain",
-    "stand_in_iterator",
-    "stored",
 ]  # fmt: skip
 
 
@@ -68,64 +62,6 @@ def is_symbolic(value: object) -> bool:
 def is_symbolic_bool(value: object) -> bool:
     """Whether `value` is a symbolic truth value of the prologue: to be asked, compared, computed with and made a tensor of, as it is."""
     return type(value) is SymbolicNumber and value._late is None and type(value._value) is bool
-
-
-def plain(value: Any) -> Any:
-    """What a stand-in stands for, without a guard: the number behind a symbolic one, or behind an `id()`, the iterator that a generator
-    goes through, the function behind a callback.  Anything else as it is."""
-    if type(value) is SymbolicNumber:
-        return value._value
-    if type(value) is MethodOf:
-        return getattr(value.owner._value, value.name)
-    if type(value) in SYMBOLIC:
-        return without_symbols(value)
-    if type(value) is GeneratorType:
-        return _ORIGINALS.get(value) or value
-    if type(value) is RecordedCallback:
-        return value.function
-    return int(value) if type(value) is ObjectIdentity else value
-
-
-def stand_in_iterator(original: Iterator[Any], steps: Iterator[Any]) -> Iterator[Any]:
-    """`steps`, a generator that goes through `original`, and gives what the recording has for its elements.  Who outlives the call, or a
-    recording that has stopped, has `original` instead."""
-    _ORIGINALS[steps] = plain(original)
-    return steps
-
-
-_ORIGINALS: WeakTable[Iterator[Any]] = WeakTable()
-
-
-def stored(value: Any) -> Any:
-    """What a place outside really gets for `value`: a plain number, tuples of them.  Lists and dictionaries are settled when the
-    recording is over."""
-    if type(value) is tuple:
-        new = tuple(map(stored, value))
-        return value if all(map(operator.is_, new, value)) else new
-    return plain(value)
-
-
-def unguarded_copy(value: Any, kept: Callable[[Any], bool] = lambda value: False, around: tuple[Any, ...] = ()) -> Any:
-    """`value` as C code gets it now, without a guard: containers and slices that hold stand-ins are copied without them.
-    kept: of which it is known that they have none.  around: the containers that it is in, which stay as they are inside themselves."""
-    cls = type(value)
-    if cls not in (list, tuple, dict, set, frozenset, slice) or kept(value):
-        return plain(value)
-    if any(value is container for container in around):
-        return value
-    around = (*around, value)
-    parts = [(value.start, value.stop, value.step)] if cls is slice else value.items() if cls is dict else [value]
-    new = [tuple([unguarded_copy(part, kept, around) for part in group]) for group in parts]
-    if all(a is b for one, other in zip(new, parts, strict=True) for a, b in zip(one, other, strict=True)):
-        return value
-    return slice(*new[0]) if cls is slice else dict(new) if cls is dict else cls(new[0])
-
-
-def holds_numbers(value: Any) -> bool:
-    """Whether a value is a stand-in, or a tuple with some."""
-    if type(value) is GeneratorType:
-        return value in _ORIGINALS
-    return type(value) in STAND_INS or (type(value) is tuple and any(map(holds_numbers, value)))
 
 
 def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
@@ -370,16 +306,14 @@ class RecordedCallback:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         if not self._recorder.stopped:
             return self._call(*arguments, **keywords)
-        arguments = tuple(map(stored, arguments))
+        arguments = tuple(map(plain_value, arguments))
         if self.function is None:
             return bool(*arguments)
-        return self.function(*arguments, **{name: stored(value) for name, value in keywords.items()})
+        return self.function(*arguments, **{name: plain_value(value) for name, value in keywords.items()})
 
 
-STAND_INS: tuple[type, ...] = (SymbolicNumber, ObjectIdentity, MethodOf, GeneratorType, RecordedCallback)
-"""Types of what stands for something else while a call is recorded; of generators, those that the recorder has made."""
-IMMUTABLE_HOLDERS = frozenset((*STAND_INS, tuple))
-"""Types of values that are or hold stand-ins, and that cannot be changed in place."""
+STANDS_FOR.update({SymbolicNumber: attrgetter("_value"), ObjectIdentity: int, RecordedCallback: attrgetter("function")})
+STANDS_FOR[MethodOf] = lambda method: getattr(method.owner._value, method.name)
 
 
 class SuperProxy:

@@ -18,7 +18,8 @@ import numpy as np
 
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.post_program import PostProgramValue, is_deferred_call_result, is_post_program
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, plain
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete
 from tracejit.capture.policies import is_a, is_user_instance
 from tracejit.replay.ir import Constant, Expr, SliceKey, tuple_of
 from tracejit.tensor import Tensor

@@ -1,20 +1,29 @@
-"""What outlives a recorded call: results, what is stored, raised or left alive leads to plain values only.
+"""Stand-ins back into plain values: the one place where that is done, for whatever outlives a recorded call.
 
-During a recording there are stand-ins: symbolic numbers, iterators that the recorder drives, functions that it hands to C code.
-`without_stand_ins` walks through all that a value leads to, as the garbage collector sees it, and puts in the place of each stand-in what
-it stands for: items of lists, dictionaries and sets, attributes, variables of closures, and what tuples, iterators and other objects of C
-code hold. All of these stay the objects that they are, so whoever has one of them elsewhere finds the same.
+During a recording there are stand-ins: symbolic numbers, iterators that the recorder drives, functions that it hands to C code
+(symbols.py).  Results, stored objects, errors, and arguments of C code lead to plain values.  None of these functions adds a guard;
+who needs a number in order to decide something asks `concrete` (symbols.py) or `contents.concrete_contents`.
 
-Not walked through are objects from outside, which never get a stand-in, modules, classes, frames, and objects of the library below nn.
-Generators of instrumented code keep their variables: that code takes stand-ins for what they stand for when it goes on.  Of any other
-object whose memory cannot be changed so the caller is told: the recording stops.
+| function | gives | for |
+| --- | --- | --- |
+| `plain(x)` | what the stand-in `x` stands for | looking at a value |
+| `plain_value(x)` | the same, and new tuples where they held stand-ins | storing: containers that change are cleaned later |
+| `plain_copy(x)` | a copy of containers and slices that held stand-ins | C code, while the program goes on with `x` |
+| `without_stand_ins(x)` | `x` itself, with all that it leads to changed in place | the end of a recording |
+
+The last one walks through objects as the garbage collector sees them: items of lists, dictionaries and sets, attributes, variables of
+closures, and what tuples, iterators and other objects of C code hold.  All of these stay the objects that they are, so whoever has one of
+them elsewhere finds the same.  Not walked through are objects from outside, which never get a stand-in, modules, classes, frames, and
+objects of the library below nn.  Generators of instrumented code keep their variables: that code takes stand-ins for what they stand for
+when it goes on.  Of any other object whose memory cannot be changed so the caller is told: the recording stops.
 """
 
 from __future__ import annotations
 
 import gc
+import operator
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import (
     CodeType,
     FrameType,
@@ -27,58 +36,98 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.capture.handlers.symbols import IMMUTABLE_HOLDERS, STAND_INS, RecordedCallback, plain, stored
 from tracejit.capture.policies import is_library_module, is_python_class, module_of, slots_of
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.core.interrupts import is_foreign
+from tracejit.core.symbolic import SYMBOLIC, without_symbols
+from tracejit.core.weak_table import WeakTable
 from tracejit.cpython.referents import replace_referent
 from tracejit.tensor import Tensor
 
-__all__ = ["clean_closure", "repaired_after_stop", "without_stand_ins"]
+__all__ = ["STANDS_FOR", "may_hold_stand_ins", "plain", "plain_copy", "plain_value", "stand_in_iterator", "without_stand_ins"]
 
 _PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), range))
 """Types of values that lead to nothing."""
 _CLOSED: tuple[type, ...] = (type, ModuleType, FrameType, TracebackType, CodeType, np.ndarray, np.generic)
 """Types of objects that are not walked through."""
-_LEADING = frozenset((GeneratorType, RecordedCallback))
-"""Types of stand-ins for what may lead to others."""
 _CONTAINERS = frozenset((list, deque, dict, set, tuple))
+_ITERATED = frozenset((list, deque, set, frozenset))
+_COPIED = frozenset((list, tuple, dict, set, frozenset, slice))
+_ORIGINALS: WeakTable[Iterator[Any]] = WeakTable()
+
+STANDS_FOR: dict[type, Callable[[Any], Any]] = {GeneratorType: lambda steps: _ORIGINALS.get(steps) or steps}
+"""Type of a stand-in -> what one stands for.  A module that defines a kind of stand-in enters it here.  Of generators, those that
+`stand_in_iterator` was given are stand-ins."""
+STANDS_FOR.update(dict.fromkeys(SYMBOLIC, without_symbols))
+
+
+def stand_in_iterator(original: Iterator[Any], steps: Iterator[Any]) -> Iterator[Any]:
+    """`steps`, a generator that goes through `original`, and gives what the recording has for its elements."""
+    _ORIGINALS[steps] = plain(original)
+    return steps
+
+
+def plain(value: Any) -> Any:
+    """What a stand-in stands for, without a guard: the number behind a symbolic one, or behind an `id()`, the iterator that a generator
+    goes through, the function behind a callback.  Anything else as it is."""
+    behind = STANDS_FOR.get(type(value))
+    return value if behind is None else behind(value)
+
+
+def may_hold_stand_ins(value: Any) -> bool:
+    """Whether `plain_value` may be something else than `value`: a quick test of its type."""
+    return type(value) is tuple or type(value) in STANDS_FOR
+
+
+def plain_value(value: Any) -> Any:
+    """What a place outside gets for `value`: a plain value, or a tuple of such.  The same object where there is no stand-in."""
+    return _new_tuple(value) if type(value) is tuple else plain(value)
+
+
+def _new_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    new = tuple(map(plain_value, value))
+    return value if all(map(operator.is_, new, value)) else new
+
+
+def plain_copy(value: Any, kept: Callable[[Any], bool] = lambda value: False, around: tuple[Any, ...] = ()) -> Any:
+    """`value` as C code gets it now: containers and slices that hold stand-ins, at any depth, are copied without them.
+    kept: of which it is known that they have none.  around: the containers that it is in, which stay as they are inside themselves."""
+    cls = type(value)
+    if cls not in _COPIED or kept(value):
+        return plain(value)
+    if any(value is container for container in around):
+        return value
+    around = (*around, value)
+    parts = [(value.start, value.stop, value.step)] if cls is slice else value.items() if cls is dict else [value]
+    new = [tuple([plain_copy(part, kept, around) for part in group]) for group in parts]
+    if all(a is b for one, other in zip(new, parts, strict=True) for a, b in zip(one, other, strict=True)):
+        return value
+    return slice(*new[0]) if cls is slice else dict(new) if cls is dict else cls(new[0])
 
 
 def without_stand_ins(
-    value: Any, is_outside: Callable[[Any], bool] | None = None, refused: Callable[[Any], None] | None = None
+    value: Any,
+    is_outside: Callable[[Any], bool] | None = None,
+    refused: Callable[[Any], None] | None = None,
+    *,
+    nested: bool = True,
 ) -> Any:
     """What `value` stands for, or itself, with no stand-ins in what it leads to.  is_outside: which objects are from outside; where it
-    is not given, containers alone are looked into.  refused: called with each object that still refers to a stand-in."""
-    return _StandInRemoval(is_outside, refused).run(value)
-
-
-def repaired_after_stop(value: Any) -> Any:
-    """`value`, which was being made when the recording stopped: of what went into it before then there may be stand-ins among its
-    elements.  Containers in it were made before, and have none."""
+    is not given, containers and functions alone are looked into.  refused: called with each object that still refers to a stand-in.
+    nested: False for what has just been made of parts that are clean, but for stand-ins themselves and tuples of them."""
+    if nested or type(value) is FunctionType:
+        return _StandInRemoval(is_outside, refused).run(value)
     cls = type(value)
-    if cls is list or cls is deque:
+    if cls in _ITERATED and any(map(may_hold_stand_ins, value)):
+        if cls is set or cls is frozenset:
+            return cls(map(plain_value, value))
         for index, item in enumerate(value):
-            if type(item) in IMMUTABLE_HOLDERS and (other := stored(item)) is not item:
-                value[index] = other
-    elif cls is dict:
-        if any(type(part) in IMMUTABLE_HOLDERS for pair in value.items() for part in pair):
-            items = [(stored(key), stored(item)) for key, item in value.items()]
-            value.clear()
-            value.update(items)
-    elif cls is set or cls is frozenset:
-        if any(type(item) in IMMUTABLE_HOLDERS for item in value):
-            return cls(map(stored, value))
-    elif cls in IMMUTABLE_HOLDERS:
-        return stored(value)
-    return value
-
-
-def clean_closure(function: Any) -> None:
-    """Take the stand-ins out of the variables that a function finds around it, and out of its defaults: from now on it may run as it
-    is."""
-    if type(function) is FunctionType:
-        _StandInRemoval(None, None).enter(function)
+            value[index] = plain_value(item)
+    elif cls is dict and any(may_hold_stand_ins(part) for pair in value.items() for part in pair):
+        items = [(plain_value(key), plain_value(item)) for key, item in value.items()]
+        value.clear()
+        value.update(items)
+    return plain_value(value)
 
 
 class _StandInRemoval:
@@ -96,17 +145,13 @@ class _StandInRemoval:
             self._enter(self._waiting.pop())
         return result
 
-    def enter(self, value: Any) -> None:
-        self._enter(value)
-        self.run(None)
-
     def _clean(self, value: Any) -> Any:
         """What stands in the place of a value; what may have stand-ins in it is looked into later."""
         cls = type(value)
         if cls in _PLAIN or id(value) in self._seen:
             return value
-        if cls in STAND_INS and (other := plain(value)) is not value:
-            return self._clean(other) if cls in _LEADING else other
+        if cls in STANDS_FOR and (other := plain(value)) is not value:
+            return self._clean(other)
         if issubclass(cls, _CLOSED) or (self._is_outside is not None and self._is_outside(value)):
             return value
         self._seen[id(value)] = value

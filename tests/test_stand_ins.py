@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import tracejit as T
 import tracejit.nn as nn
-from tracejit.capture.handlers.escapes import without_stand_ins
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.handlers.symbols import RecordedCallback, SymbolicNumber, stand_in_iterator
+from tracejit.capture.handlers.stand_ins import stand_in_iterator, without_stand_ins
+from tracejit.capture.handlers.symbols import RecordedCallback, SymbolicNumber
 from tracejit.replay.ir import Name
 
 
@@ -163,7 +163,7 @@ def test_objects_that_keep_a_stand_in_are_told_of():
 
 
 def test_what_cannot_be_replaced_stops_the_recording(monkeypatch):
-    monkeypatch.setattr("tracejit.capture.handlers.escapes.replace_referent", lambda owner, old, new: False)
+    monkeypatch.setattr("tracejit.capture.handlers.stand_ins.replace_referent", lambda owner, old, new: False)
     box = types.SimpleNamespace(n=2)
     compiled = T.compile(lambda x: (x * 2, box.n), wait=True)
     for _ in range(3):
