@@ -1,9 +1,10 @@
-"""Reading and changing attributes: Python's protocol, followed step by step.
+"""Handlers of attributes: reading, storing and deleting them by Python's protocol, step by step.
 
-Where Python would find an attribute decides what is guarded: the classes along the MRO that define it or do not, the instance's
-dictionary, properties and other descriptors (whose Python code is called through the recorder).  An instance's dictionary is an
-outside container like any other, so `o.x` and `o.__dict__["x"]` are one place.  Objects of C code are asked by Python itself, once
-what Python code of the program could have to say in it has been dealt with.
+What is guarded follows from where Python looks: the classes along the MRO, which define the name or do not; the dictionary of the
+instance; properties and other descriptors.  Descriptors written in Python are called through the recorder.  The dictionary of an
+instance is an outside container like any other, so `o.x` and `o.__dict__["x"]` are one place.  For an object of C code Python
+itself does the lookup, after the handlers have done what Python code of the program adds to it (`__getattribute__`,
+`__setattr__`, a descriptor).
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ __all__ = ["AttributeHandlers"]
 
 _TENSOR_STATE = frozenset({"grad_fn", "_version", "_node", "_array", "_storage", "_grad", "_hooks", "_base"})
 _STATELESS: tuple[type, ...] = (types.FunctionType, staticmethod, classmethod, property, type)
-"""What is found in a class and compared by its identity: whatever else it may hold is read when it is used."""
+"""Types of class attributes that are guarded by identity alone: what they hold is read and guarded when it is used."""
 _SHARED: tuple[type, ...] = (type, types.ModuleType)
 _STORED = Name("stored")
-"""Stands for the expression of an attribute of a class that this run has set."""
+"""The expression that `lookup` gives for a class attribute that this run has stored."""
 _ENUM_PROPERTIES = {"name": "_name_", "value": "_value_"}
 _METHODS_OF_CONTAINERS: dict[tuple[type, str], types.MethodDescriptorType] = {
     (cls, name): method
@@ -60,23 +61,26 @@ _METHODS_OF_CONTAINERS: dict[tuple[type, str], types.MethodDescriptorType] = {
     for name in dir(cls)
     if type(method := getattr(cls, name)) is types.MethodDescriptorType
 }
-"""By the class and the name: no such class can change, nor has an instance attributes of its own."""
+"""Methods of builtin containers by class and name.  They need no guard: these classes cannot change, and instances have no
+dictionary."""
 _class_dict = type.__dict__["__dict__"].__get__
 _class_mro = type.__dict__["__mro__"].__get__
 _class_bases = type.__dict__["__bases__"].__get__
 
 
 def _intercepts(cls: type) -> bool:
-    """Whether reading an attribute of an instance runs code of the program; guards must go past it."""
+    """Whether `cls` has a `__getattribute__` in Python, which reads of instances run.  Guards must bypass it."""
     return cls.__getattribute__ is not object.__getattribute__ and type(cls.__getattribute__) is types.FunctionType
 
 
 def _attributes_of(cls: type, owner: Expr) -> Expr:
+    """The expression of `owner.__dict__`.  cls: the class of the owner."""
     return Name("object").method("__getattribute__", owner, "__dict__") if _intercepts(cls) else owner.get("__dict__")
 
 
 def _looks_up_as_usual(cls: type) -> bool:
-    """Whether instances have the attributes that their class and their dictionary say: C code may have other ways."""
+    """Whether instances look attributes up in their class and dictionary only; classes of C code may look elsewhere
+    (`weakref.proxy`)."""
     base = builtin_base(cls)
     if issubclass(base, (types.MethodType, super, *weakref.ProxyTypes)):
         return False
@@ -85,51 +89,53 @@ def _looks_up_as_usual(cls: type) -> bool:
 
 
 def _is_of_program(method: Any, name: str) -> bool:
-    """Whether a class of the program has given itself this special method."""
+    """Whether the program has defined `method`, which a class has as special method `name`; if not, it is C code's."""
     return type(method) is types.FunctionType or (is_a(method, C_METHODS) and method.__name__ != name)
 
 
 def _is_descriptor(value: Any) -> bool:
-    """Whether what is found in a class is asked what it is for an instance."""
+    """Whether a class attribute is a descriptor."""
     return any(hasattr(type(value), name) for name in ("__get__", "__set__", "__delete__"))
 
 
-def _is_data_descriptor(found: Any) -> bool:
-    """Whether it comes before what is in an instance's dictionary."""
-    return hasattr(type(found), "__get__") and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"))
+def _is_data_descriptor(attribute: Any) -> bool:
+    """Whether a class attribute is a data descriptor, which takes precedence over the dictionary of an instance."""
+    return hasattr(type(attribute), "__get__") and (hasattr(type(attribute), "__set__") or hasattr(type(attribute), "__delete__"))
 
 
 class AttributeHandlers(Handlers):
-    """`o.name`, `o.name = v`, `del o.name`, and the class lookups that special methods need."""
+    """Handlers of `o.name`, `o.name = v` and `del o.name`, and the lookups in classes that special methods need."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self._classes: dict[
-            type, tuple[Any, bool]
-        ] = {}  # one proxy object of its dictionary, so that guards name it once; may it change between calls
-        self._usual: dict[type, tuple[tuple[type, ...], bool]] = {}  # what _looks_up_as_usual says, and for which MRO
+        # By class: the proxy of its dictionary (one object, so that guards share a constant), and whether the class may change.
+        self._classes: dict[type, tuple[Any, bool]] = {}
+        self._usual: dict[type, tuple[tuple[type, ...], bool]] = {}  # by class: its MRO, and the result of _looks_up_as_usual
 
     # -- classes
     def lookup(self, cls: type, name: str) -> tuple[Any, Expr | None]:
-        """(attribute, its expression), guarded along the MRO; ABSENT where there is none.  The expression is None where no such class can
-        change, and that of nothing where this run has set it.  Data has still to be read, by whoever needs it."""
+        """Look `name` up along the MRO of `cls`, as `type` does, with guards on each class; returns (attribute, expression).
+
+        (ABSENT, None) if no class has it.  The expression is None if the class cannot change between calls, and `_STORED` if this
+        run has stored the attribute.  Functions, descriptors and None are guarded here; other data is not: the caller has to
+        `read` it where it needs it."""
         recorder = self.recorder
-        known = recorder.class_misses.get((cls, name))
-        if known is not None and known[0] is _class_mro(cls):
-            for dictionary in known[1]:
+        cached = recorder.class_misses.get((cls, name))
+        if cached is not None and cached[0] is _class_mro(cls):
+            for dictionary in cached[1]:
                 if name in dictionary:
                     break
             else:
-                if recorder.effects.written.isdisjoint(known[2]):
+                if recorder.effects.written.isdisjoint(cached[2]):
                     return ABSENT, None
         mro = self.read_mro(cls)
-        found = self._lookup_in(mro, name)
-        if found[0] is ABSENT:
+        result = self._lookup_in(mro, name)
+        if result[0] is ABSENT:
             recorder.class_misses[cls, name] = mro, list(map(self.class_dictionary, mro)), [(id(owner), name) for owner in mro]
-        return found
+        return result
 
     def read_mro(self, cls: type) -> tuple[type, ...]:
-        """The classes that `cls` inherits from, guarded."""
+        """The MRO of `cls`, guarded if it may change."""
         recorder = self.recorder
         mro: tuple[type, ...] = _class_mro(cls)
         if is_heap_type(cls) and recorder.first_time("mro", cls):
@@ -141,7 +147,7 @@ class AttributeHandlers(Handlers):
         return mro
 
     def lookup_after(self, cls: type, of: type, name: str) -> tuple[Any, Expr | None]:
-        """The same as `lookup`, in the classes that come after `cls` in the MRO of another one."""
+        """Like `lookup`, in the classes that follow `cls` in the MRO of `of`, as `super` does."""
         mro = self.read_mro(of)
         return self._lookup_in(mro[mro.index(cls) + 1 :], name)
 
@@ -155,9 +161,9 @@ class AttributeHandlers(Handlers):
                 value = dictionary[name]
                 if not changeable:
                     return (recorder.classes.attribute(cls, name, value) if id(cls) in recorder.created else value), None
-                known = recorder.class_reads.get((cls, name))
-                if known is not None and known[0] is value:
-                    return known
+                cached = recorder.class_reads.get((cls, name))
+                if cached is not None and cached[0] is value:
+                    return cached
                 place = recorder.constant(dictionary).at(name)
                 if is_a(value, _STATELESS):
                     recorder.read(value, place, called=f"{cls.__name__}.{name}", by_identity=True)
@@ -172,22 +178,22 @@ class AttributeHandlers(Handlers):
         return ABSENT, None
 
     def class_dictionary(self, cls: type) -> Any:
-        """What is in a class, by the one object that guards look at."""
+        """The proxy of the dictionary of `cls`: one object for each class, which guards refer to."""
         return (self._classes.get(cls) or self._class(cls))[0]
 
     def _class(self, cls: type) -> tuple[Any, bool]:
-        is_made = id(cls) in self.recorder.created  # nobody else has it: no guard is on it
-        known = self._classes[cls] = _class_dict(cls), is_changeable(cls) and not is_made
-        return known
+        is_created = id(cls) in self.recorder.created  # this call alone can change it: it needs no guards
+        entry = self._classes[cls] = _class_dict(cls), is_changeable(cls) and not is_created
+        return entry
 
     def method(self, value: Any, name: str) -> Any:
-        """The special method `name` of `value` if it is a Python function of the program; None where C code answers, or nobody."""
-        found, _ = self.lookup(type(value), name)
-        return found if type(found) is types.FunctionType and found.__module__ != "enum" else None
+        """The special method `name` of `value` if it is a Python function of the program; else None."""
+        attribute, _ = self.lookup(type(value), name)
+        return attribute if type(attribute) is types.FunctionType and attribute.__module__ != "enum" else None
 
     # -- reading
     def _is_changed(self, owner: Any, name: str) -> bool:
-        """Whether a call that is put off may have given an object another attribute of this name: its methods stay."""
+        """Whether a deferred call may have changed the attribute `name` of `owner`.  Such a call changes no methods."""
         return (
             id(owner) in self.recorder.effects.changed
             and name not in KEEPING_NAMES
@@ -195,6 +201,7 @@ class AttributeHandlers(Handlers):
         )
 
     def get_attribute(self, owner: Any, name: str) -> Any:
+        """owner.name"""
         recorder = self.recorder
         cls: Any = type(owner)
         if type(name) is not str:
@@ -235,8 +242,8 @@ class AttributeHandlers(Handlers):
             if not self._looks_up_as_usual(cls):
                 return self._native_attribute(owner, name)
         else:
-            found, _ = self.lookup(cls, "__getattribute__")
-            return self._or_fallback(lambda *given: recorder.calls.call(found, given, {}), owner, name)
+            attribute, _ = self.lookup(cls, "__getattribute__")
+            return self._or_fallback(lambda *given: recorder.calls.call(attribute, given, {}), owner, name)
         if recorder.first_time("getattribute", cls):
             self.lookup(cls, "__getattribute__")
         if builtin_base(cls) is object:
@@ -244,18 +251,19 @@ class AttributeHandlers(Handlers):
         return self.instance_attribute(owner, name)
 
     def _looks_up_as_usual(self, cls: type) -> bool:
+        """The function of this name, cached by class."""
         mro = _class_mro(cls)
-        known = self._usual.get(cls)
-        if known is None or known[0] is not mro:
-            known = self._usual[cls] = mro, _looks_up_as_usual(cls)
-        return known[1]
+        cached = self._usual.get(cls)
+        if cached is None or cached[0] is not mro:
+            cached = self._usual[cls] = mro, _looks_up_as_usual(cls)
+        return cached[1]
 
     def _stores_as_usual(self, cls: type) -> bool:
-        """The same of storing attributes."""
+        """Whether storing an attribute in an instance of `cls` affects its dictionary, slots and descriptors only."""
         return not issubclass(cls, _SHARED) and self._looks_up_as_usual(cls)
 
     def referent(self, reference: Any) -> Any:
-        """What a weak reference refers to."""
+        """reference(), for a weak reference."""
         recorder = self.recorder
         if recorder.effects.dropped:
             recorder.stop("impure_call", "a weak reference, once something was dropped")
@@ -268,11 +276,11 @@ class AttributeHandlers(Handlers):
         if instance_dictionary(value) is None:
             if hasattr(value, "__dict__"):
                 self.recorder.stop("descriptor", f"{type(value).__name__}.__dict__")
-            return vars(value)  # or it raises what is to be raised
+            return vars(value)  # which raises Python's error if it has none
         return self.recorder.require_known(self.get_attribute(value, "__dict__"))
 
     def part(self, owner: Any, name: str, value: Any) -> Any:
-        """`value` is what an object of C code has had as `name` since it was made."""
+        """`value`, guarded: the attribute `name` of an object of C code that never changes (`__func__` of a method)."""
         recorder = self.recorder
         expression = recorder.sources.get(id(owner))
         return (
@@ -283,24 +291,25 @@ class AttributeHandlers(Handlers):
 
     def instance_attribute(self, owner: Any, name: str, *, fallback: bool = True) -> Any:
         """object.__getattribute__, then `__getattr__` if `fallback`."""
-        return self._or_fallback(self._found_attribute, owner, name, fallback)
+        return self._or_fallback(self._object_attribute, owner, name, fallback)
 
-    def _or_fallback(self, find: Callable[[Any, str], Any], owner: Any, name: str, fallback: bool = True) -> Any:
-        """What `find` finds; where there is no such attribute, what `__getattr__` says of it, if `fallback`."""
+    def _or_fallback(self, get: Callable[[Any, str], Any], owner: Any, name: str, fallback: bool = True) -> Any:
+        """get(owner, name); if that raises AttributeError and `fallback` is set, the result of `__getattr__`."""
         try:
-            return find(owner, name)
+            return get(owner, name)
         except AttributeError:
             handler = self.lookup(type(owner), "__getattr__")[0] if fallback else ABSENT
             if type(handler) is not types.FunctionType and not is_a(handler, C_METHODS):
                 raise
         return self.recorder.calls.call(handler, (owner, name), {})
 
-    def _found_attribute(self, owner: Any, name: str) -> Any:
+    def _object_attribute(self, owner: Any, name: str) -> Any:
+        """object.__getattribute__(owner, name)"""
         recorder = self.recorder
         cls = type(owner)
-        found, path = self.lookup(cls, name)
-        if found is not ABSENT and _is_data_descriptor(found):
-            return self._data_descriptor(owner, name, found)
+        attribute, path = self.lookup(cls, name)
+        if attribute is not ABSENT and _is_data_descriptor(attribute):
+            return self._data_descriptor(owner, name, attribute)
         instance = self._dictionary_of(owner)
         if instance is not None:
             key = (id(instance), name)
@@ -310,7 +319,7 @@ class AttributeHandlers(Handlers):
                 expression = recorder.sources.get(id(owner))
                 if expression is None or key in recorder.effects.written:
                     return dict.__getitem__(instance, name)
-                hidden = found is not ABSENT and hasattr(type(found), "__get__")
+                hidden = attribute is not ABSENT and hasattr(type(attribute), "__get__")
                 dotted = is_name(name) and not (hidden or _intercepts(cls))
                 place = expression.get(name) if dotted else _attributes_of(cls, expression).at(name)
                 recorder.instance_reads.add(place)
@@ -318,15 +327,15 @@ class AttributeHandlers(Handlers):
                 value = dict.__getitem__(instance, name)
                 return recorder.read(value, place, called=called, symbolic=True, truths=truths)
             self._guard_missing(owner, instance, name)
-        if found is not ABSENT:
-            return self.bound_attribute(found, name, path, owner, cls)
-        value = object.__getattribute__(owner, name)  # it raises what is to be raised
+        if attribute is not ABSENT:
+            return self.bound_attribute(attribute, name, path, owner, cls)
+        value = object.__getattribute__(owner, name)  # which raises Python's error if there is none
         recorder.stop("descriptor", f"{cls.__name__}.{name}")
         return value
 
     def _dictionary_of(self, owner: Any) -> dict[str, Any] | None:
-        """The dictionary of an instance.  Where it is not one of its own, but the instance itself, or something else that the program has,
-        it is guarded which one it is: its items and the attributes are the same places."""
+        """The dictionary of an instance; None if it has none.  If the program can also reach it in another way (a class that sets
+        `self.__dict__ = self`), it is guarded that it is this object, since its items and the attributes are the same places."""
         recorder = self.recorder
         instance = instance_dictionary(owner)
         if instance is None or (type(instance) is dict and id(instance) not in recorder.sources):
@@ -339,6 +348,7 @@ class AttributeHandlers(Handlers):
         return instance
 
     def _guard_missing(self, owner: Any, instance: dict[str, Any], name: str) -> None:
+        """Guard that the dictionary of an outside instance does not have `name`."""
         recorder = self.recorder
         expression = recorder.sources.get(id(owner))
         if (
@@ -348,27 +358,28 @@ class AttributeHandlers(Handlers):
         ):
             recorder.miss_if(membership(type(instance), _attributes_of(type(owner), expression), Constant(name)))
 
-    def _data_descriptor(self, owner: Any, name: str, found: Any) -> Any:
+    def _data_descriptor(self, owner: Any, name: str, attribute: Any) -> Any:
+        """The attribute `name` of `owner`, by a data descriptor of its class: a property, a slot, a descriptor of C code."""
         recorder = self.recorder
-        if type(found) is property:
+        if type(attribute) is property:
             return (
                 object.__getattribute__(owner, name)
-                if found.fget is None
-                else recorder.calls.call(recorder.mark_fixed(found.fget), (owner,), {})
+                if attribute.fget is None
+                else recorder.calls.call(recorder.mark_fixed(attribute.fget), (owner,), {})
             )
-        if is_a(owner, enum.Enum) and name in _ENUM_PROPERTIES and type(found).__module__ == "enum":
-            return self._found_attribute(owner, _ENUM_PROPERTIES[name])
-        getter, _ = self.lookup(type(found), "__get__")
+        if is_a(owner, enum.Enum) and name in _ENUM_PROPERTIES and type(attribute).__module__ == "enum":
+            return self._object_attribute(owner, _ENUM_PROPERTIES[name])
+        getter, _ = self.lookup(type(attribute), "__get__")
         if type(getter) is types.FunctionType:
-            return recorder.calls.call(getter, (found, owner, type(owner)), {})
+            return recorder.calls.call(getter, (attribute, owner, type(owner)), {})
         key = (id(owner), name)
         expression = recorder.sources.get(id(owner))
         try:
             value = object.__getattribute__(owner, name)
-        except AttributeError:  # an empty slot; the program may catch it
+        except AttributeError:  # an empty slot; the program may catch the error
             if expression is not None and key not in recorder.effects.written:
                 recorder.namespace["is_empty"] = is_empty
-                recorder.miss_if(Not(Name("is_empty").call(recorder.constant(found), expression)))
+                recorder.miss_if(Not(Name("is_empty").call(recorder.constant(attribute), expression)))
             raise
         if key in recorder.effects.stored:
             return recorder.effects.stored[key]
@@ -390,7 +401,7 @@ class AttributeHandlers(Handlers):
         return recorder.read(value, expression.get(name), called=called, symbolic=True, truths=truths)
 
     def _outside_dictionary(self, owner: Any) -> Any:
-        """The dictionary of an instance from outside, which the program has from here on."""
+        """`owner.__dict__` of an outside instance, registered as an outside object because the program now refers to it."""
         recorder = self.recorder
         instance = self._dictionary_of(owner)
         if instance is not None and not recorder.is_outside(instance):
@@ -398,57 +409,65 @@ class AttributeHandlers(Handlers):
             recorder.facts.call_dictionary(instance, owner)
         return instance
 
-    def bound_attribute(self, found: Any, name: str, path: Expr | None, owner: Any, cls: type) -> Any:
-        """What `found`, the attribute `name` of a class in `cls`'s MRO that is no data descriptor, is for `owner` (None: for the class
-        itself)."""
+    def bound_attribute(self, attribute: Any, name: str, path: Expr | None, owner: Any, cls: type) -> Any:
+        """A class attribute that is not a data descriptor, bound to `owner` as `__get__` does it.
+
+        attribute, path: the result of `lookup` for `name`.  owner: None if the attribute is read of the class itself.  cls: the
+        class whose MRO has it."""
         recorder = self.recorder
-        kind = type(found)
+        kind = type(attribute)
         if path is _STORED:
-            return found
+            return attribute
         if kind is types.FunctionType:
-            return found if owner is None else recorder.mark_created(types.MethodType(found, owner))
+            return attribute if owner is None else recorder.mark_created(types.MethodType(attribute, owner))
         if kind is staticmethod:
-            return recorder.mark_fixed(found.__func__)
-        if kind is classmethod and type(found.__func__) is types.FunctionType:
-            return recorder.mark_created(types.MethodType(recorder.mark_fixed(found.__func__), cls))
+            return recorder.mark_fixed(attribute.__func__)
+        if kind is classmethod and type(attribute.__func__) is types.FunctionType:
+            return recorder.mark_created(types.MethodType(recorder.mark_fixed(attribute.__func__), cls))
         getter, _ = self.lookup(kind, "__get__")
         if getter is ABSENT:
             return (
-                recorder.mark_fixed(found)
+                recorder.mark_fixed(attribute)
                 if path is None
-                else recorder.read(found, path, called=f"{cls.__name__}.{name}", symbolic=True)
+                else recorder.read(attribute, path, called=f"{cls.__name__}.{name}", symbolic=True)
             )
-        if kind is functools.cached_property and owner is not None and found.attrname is not None and hasattr(owner, "__dict__"):
-            value = recorder.calls.call(recorder.mark_fixed(found.func), (owner,), {})
-            recorder.containers.set_item(value, self.get_attribute(owner, "__dict__"), found.attrname)
+        if (
+            kind is functools.cached_property
+            and owner is not None
+            and attribute.attrname is not None
+            and hasattr(owner, "__dict__")
+        ):
+            value = recorder.calls.call(recorder.mark_fixed(attribute.func), (owner,), {})
+            recorder.containers.set_item(value, self.get_attribute(owner, "__dict__"), attribute.attrname)
             return value
         if type(getter) is types.FunctionType:
-            return recorder.calls.call(getter, (found, owner, cls), {})
-        value = found.__get__(owner, cls)
-        if value is not found and type(value) not in (*C_CALLABLES, types.MethodType):
-            recorder.stop("descriptor", f"{cls.__name__}.{getattr(found, '__name__', kind.__name__)}")
+            return recorder.calls.call(getter, (attribute, owner, cls), {})
+        value = attribute.__get__(owner, cls)
+        if value is not attribute and type(value) not in (*C_CALLABLES, types.MethodType):
+            recorder.stop("descriptor", f"{cls.__name__}.{getattr(attribute, '__name__', kind.__name__)}")
         return value
 
     def _tensor_attribute(self, tensor: Tensor, name: str) -> Any:
+        """The attribute `name` of a tensor.  Reading metadata guards them; reading internal state stops the recording."""
         recorder = self.recorder
         if name in _TENSOR_STATE:
             recorder.stop("tensor_state", f"reading .{name}")
             return getattr(tensor, name)
-        found, _ = self.lookup(type(tensor), name)
-        if found is ABSENT or (type(found) is types.FunctionType and name in vars(tensor)):
+        attribute, _ = self.lookup(type(tensor), name)
+        if attribute is ABSENT or (type(attribute) is types.FunctionType and name in vars(tensor)):
             return self.instance_attribute(tensor, name)
-        if not recorder.ragged.is_independent_of_size(tensor, name, found):
+        if not recorder.ragged.is_independent_of_size(tensor, name, attribute):
             recorder.inspect(tensor)
         if name == "__dict__":
             return self._dictionary_of_tensor(tensor)
-        if type(found) is types.FunctionType:
-            return recorder.mark_created(types.MethodType(found, tensor))
-        if type(found) is property and not is_library_module(getattr(found.fget, "__module__", None)):
-            return recorder.calls.call(recorder.mark_fixed(found.fget), (tensor,), {})
+        if type(attribute) is types.FunctionType:
+            return recorder.mark_created(types.MethodType(attribute, tensor))
+        if type(attribute) is property and not is_library_module(getattr(attribute.fget, "__module__", None)):
+            return recorder.calls.call(recorder.mark_fixed(attribute.fget), (tensor,), {})
         return recorder.mark_created(recorder.containers.native(lambda: getattr(tensor, name)))
 
     def _dictionary_of_tensor(self, tensor: Tensor) -> Any:
-        """What the program has put on a tensor."""
+        """`tensor.__dict__`: the attributes that the program has stored in a tensor."""
         if self.recorder.is_outside(tensor):
             return self._outside_dictionary(tensor)
         instance = tensor.__dict__
@@ -460,14 +479,14 @@ class AttributeHandlers(Handlers):
         names = module.__dict__
         if name in names:
             return recorder.effects.read_global(names, name, names[name])
-        held = recorder.constant(names)
-        recorder.miss_if(held.has(name))
-        found, _ = self.lookup(type(module), name)
-        if found is not ABSENT:
-            return self._found_attribute(module, name)
+        dictionary = recorder.constant(names)
+        recorder.miss_if(dictionary.has(name))
+        attribute, _ = self.lookup(type(module), name)
+        if attribute is not ABSENT:
+            return self._object_attribute(module, name)
         if "__getattr__" in names:
             return recorder.calls.call(recorder.effects.read_global(names, "__getattr__", names["__getattr__"]), (name,), {})
-        recorder.miss_if(held.has("__getattr__"))
+        recorder.miss_if(dictionary.has("__getattr__"))
         return getattr(module, name)
 
     def _class_attribute(self, cls: type, name: str) -> Any:
@@ -491,18 +510,18 @@ class AttributeHandlers(Handlers):
                 if recorder.is_created(cls)
                 else recorder.read(value, recorder.constant(cls).get(name))
             )
-        found, path = self.lookup(cls, name)
-        if found is not ABSENT:
-            return self.bound_attribute(found, name, path, None, cls)
+        attribute, path = self.lookup(cls, name)
+        if attribute is not ABSENT:
+            return self.bound_attribute(attribute, name, path, None, cls)
         if inherited is not ABSENT:
             return self.bound_attribute(inherited, name, inherited_path, cls, kind)
         fallback, _ = self.lookup(kind, "__getattr__")
         if type(fallback) is types.FunctionType:
             return recorder.calls.call(fallback, (cls, name), {})
-        return getattr(cls, name)  # it raises what is to be raised
+        return getattr(cls, name)  # which raises Python's error
 
     def _opaque_attribute(self, owner: Any, name: str) -> Any:
-        """Attributes of thread-local storage: only getattr reaches them."""
+        """An attribute of a `threading.local`.  Only `getattr` reaches it: the dictionary is hidden."""
         recorder = self.recorder
         place, expression = (id(owner), name), recorder.sources.get(id(owner))
         if place in recorder.effects.stored:
@@ -520,7 +539,7 @@ class AttributeHandlers(Handlers):
         return recorder.read(value, expression.get(name), called=recorder.facts.attribute(owner, name), symbolic=True)
 
     def _native_attribute(self, owner: Any, name: str) -> Any:
-        """An object of C code with a way of its own to look attributes up."""
+        """An attribute of an object of C code whose class does not look attributes up as usual."""
         if type(owner) is types.MethodType:
             return self.part(owner, name, getattr(owner, name))
         self.recorder.stop("descriptor", f"{type(owner).__name__}.{name}")
@@ -530,20 +549,21 @@ class AttributeHandlers(Handlers):
         instance = proxy.instance
         of_class = is_a(instance, type) and issubclass(instance, proxy.cls)
         cls = instance if of_class else type(instance)
-        found: Any = ABSENT
+        attribute: Any = ABSENT
         path: Expr | None = None
         if name != "__class__" and proxy.cls in self.read_mro(cls):
-            found, path = self.lookup_after(proxy.cls, cls, name)
-        if found is ABSENT:
+            attribute, path = self.lookup_after(proxy.cls, cls, name)
+        if attribute is ABSENT:
             return getattr(super(proxy.cls, instance), name)
-        if type(found) is property and found.fget is not None and not of_class:
-            return self.recorder.calls.call(self.recorder.mark_fixed(found.fget), (instance,), {})
-        if not of_class and type(found) in (types.MemberDescriptorType, types.GetSetDescriptorType):
-            return self._data_descriptor(instance, name, found)
-        return self.bound_attribute(found, name, path, None if of_class else instance, cls)
+        if type(attribute) is property and attribute.fget is not None and not of_class:
+            return self.recorder.calls.call(self.recorder.mark_fixed(attribute.fget), (instance,), {})
+        if not of_class and type(attribute) in (types.MemberDescriptorType, types.GetSetDescriptorType):
+            return self._data_descriptor(instance, name, attribute)
+        return self.bound_attribute(attribute, name, path, None if of_class else instance, cls)
 
     # -- changing
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
+        """owner.name = value"""
         recorder = self.recorder
         owner, value = concrete(owner), recorder.contents.value_to_store(value)
         cls = type(owner)
@@ -566,7 +586,8 @@ class AttributeHandlers(Handlers):
             setattr(owner, name, plain_value(value))
 
     def _is_plain_in_class(self, cls: type, name: str, value: Any) -> bool:
-        """Whether to store an attribute of a class changes nothing but what is found there: no method or other descriptor comes or goes."""
+        """Whether `cls.name = value` only replaces data in an outside class: no descriptor, method or special name is stored or
+        overwritten, and the metaclass does not interfere."""
         if self.recorder.is_created(cls) or not is_changeable(cls) or (name.startswith("__") and name.endswith("__")):
             return False
         kind = type(cls)
@@ -575,6 +596,7 @@ class AttributeHandlers(Handlers):
         return self.lookup(kind, name)[0] is ABSENT and not any(map(_is_descriptor, (_class_dict(cls).get(name), value)))
 
     def _stop_storing(self, owner: Any, name: str) -> None:
+        """Stop the recording at a store or deletion that cannot be recorded."""
         cls = type(owner)
         if is_a(owner, _SHARED):
             self.recorder.stop("shared_store", cls.__name__)
@@ -591,26 +613,27 @@ class AttributeHandlers(Handlers):
             self._stop_storing(owner, name)
             setattr(owner, name, plain_value(value))
             return
-        found, _ = self.lookup(type(owner), name)
-        if type(found) is property:
-            if found.fset is None:
-                object.__setattr__(owner, name, plain_value(value))  # it raises what is to be raised
+        attribute, _ = self.lookup(type(owner), name)
+        if type(attribute) is property:
+            if attribute.fset is None:
+                object.__setattr__(owner, name, plain_value(value))  # which raises Python's error
             else:
-                recorder.calls.call(recorder.mark_fixed(found.fset), (owner, value), {})
+                recorder.calls.call(recorder.mark_fixed(attribute.fset), (owner, value), {})
             return
-        if found is not ABSENT and hasattr(type(found), "__set__") and type(found) is not types.MemberDescriptorType:
-            setter, _ = self.lookup(type(found), "__set__")
+        if attribute is not ABSENT and hasattr(type(attribute), "__set__") and type(attribute) is not types.MemberDescriptorType:
+            setter, _ = self.lookup(type(attribute), "__set__")
             if type(setter) is types.FunctionType:
-                recorder.calls.call(setter, (found, owner, value), {})
+                recorder.calls.call(setter, (attribute, owner, value), {})
                 return
             recorder.stop("descriptor", f"{type(owner).__name__}.{name}")
             setattr(owner, name, plain_value(value))
             return
-        self._note_instance(owner, name, found)
+        self._note_instance(owner, name, attribute)
         storing_base(owner).__setattr__(owner, name, plain_value(value))
         recorder.effects.note_attribute(owner, name, value)
 
     def delete_attribute(self, owner: Any, name: str) -> None:
+        """del owner.name"""
         owner = concrete(owner)
         cls = type(owner)
         delete, _ = self.lookup(cls, "__delattr__")
@@ -625,27 +648,28 @@ class AttributeHandlers(Handlers):
     def plain_delete_attribute(self, owner: Any, name: str) -> None:
         """object.__delattr__."""
         recorder = self.recorder
-        found, _ = self.lookup(type(owner), name)
+        attribute, _ = self.lookup(type(owner), name)
         instance = self._dictionary_of(owner)
-        if type(found) is property and found.fdel is not None:
-            recorder.calls.call(recorder.mark_fixed(found.fdel), (owner,), {})
+        if type(attribute) is property and attribute.fdel is not None:
+            recorder.calls.call(recorder.mark_fixed(attribute.fdel), (owner,), {})
             return
-        if found is not ABSENT and hasattr(type(found), "__delete__"):
-            deleter, _ = self.lookup(type(found), "__delete__")
+        if attribute is not ABSENT and hasattr(type(attribute), "__delete__"):
+            deleter, _ = self.lookup(type(attribute), "__delete__")
             if type(deleter) is types.FunctionType:
-                recorder.calls.call(deleter, (found, owner), {})
+                recorder.calls.call(deleter, (attribute, owner), {})
                 return
             recorder.stop("descriptor", f"{type(owner).__name__}.{name} (deleted)")
         elif recorder.is_outside(owner) and is_a(owner, threading.local):
             self._opaque_attribute(owner, name)
         elif recorder.is_outside(owner) and instance is not None and dict.__contains__(instance, name):
             self.instance_attribute(owner, name, fallback=False)
-        self._note_instance(owner, name, found)
+        self._note_instance(owner, name, attribute)
         recorder.perform(lambda: storing_base(owner).__delattr__(owner, name))
         recorder.effects.note_attribute(owner, name, ABSENT)
 
-    def _note_instance(self, owner: Any, name: str, found: Any) -> None:
-        """The attribute `name` of `owner` is about to be changed."""
+    def _note_instance(self, owner: Any, name: str, attribute: Any) -> None:
+        """Note that the attribute `name` of `owner` is about to change: what it holds now, and that it may be dropped.
+        attribute: the class attribute of this name, or ABSENT."""
         recorder = self.recorder
         if not recorder.is_outside(owner):
             return
@@ -653,5 +677,5 @@ class AttributeHandlers(Handlers):
         if instance is not None:
             recorder.effects.check_dropped(dict.get(instance, name))
             recorder.effects.note_change(instance)
-        elif is_a(found, types.MemberDescriptorType) and not is_empty(found, owner):
-            recorder.effects.check_dropped(found.__get__(owner))
+        elif is_a(attribute, types.MemberDescriptorType) and not is_empty(attribute, owner):
+            recorder.effects.check_dropped(attribute.__get__(owner))

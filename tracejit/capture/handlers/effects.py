@@ -1,9 +1,9 @@
-"""Changes that the run makes outside, remembered so that the epilogue of the entry can make them again.
+"""Effects: changes that the run makes outside, noted so that the epilogue of the entry can make them again.
 
-The run itself makes every change for real.  A *place* is an entry of an outside dictionary (instance dictionaries and module globals
-included), a slot, a closure cell or a gradient; what counts is the last value stored in it.  Other changes of containers are
-method calls, repeated in order.  A symbolic number is stored as a plain one, and `stored` remembers what later reads of the place
-in this run must see.
+The run itself makes each change, too.  A *place* is an item of an outside dictionary (also of an instance's attributes or a
+module's globals), a slot, a closure cell or a gradient; only the last value stored in it counts.  Other changes of containers are
+method calls, which the epilogue repeats in order.  A place outside gets a plain number for a symbolic one;
+`EffectHandlers.stored` has the symbolic one, which later reads of the place in this run get.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _EMPTY_CELL = CellType()
 
 
 class EpilogueExpressions(Protocol):
-    """How the epilogue gets at values (recipes.Recipes)."""
+    """Gives the expressions of values in the epilogue (recipes.Recipes)."""
 
     def expression(self, value: Any) -> Expr: ...
     def source(self, value: Any) -> Expr: ...
@@ -64,15 +64,16 @@ class Effect(Protocol):
 
 @dataclass(slots=True)
 class AttributeStore:
-    """owner.name = value, or del owner.name for ABSENT, past any `__setattr__`: that one's code has been recorded itself.  Classes, whose
-    attributes are not deleted, have none but type's."""
+    """owner.name = value, or del owner.name if the value is ABSENT.  It bypasses a `__setattr__` of the program, whose code has
+    been recorded itself.  Attributes of classes are never deleted, and are stored only if the metaclass has no `__setattr__` of
+    its own."""
 
     owner: Any
     name: str
     value: Any
 
     def is_like(self, other: AttributeStore) -> bool:
-        """Whether it does the same."""
+        """Whether `other` does the same."""
         return self.owner is other.owner and self.name == other.name and is_same(self.value, other.value)
 
     def statement(self, values: EpilogueExpressions) -> Statement:
@@ -89,21 +90,21 @@ class AttributeStore:
 
 @dataclass(slots=True)
 class ItemStore:
-    """container[key] = value, or del container[key] for ABSENT."""
+    """container[key] = value, or del container[key] if the value is ABSENT."""
 
     container: Any
     key: Any
     value: Any
 
     def is_like(self, other: ItemStore) -> bool:
-        """Whether it does the same."""
+        """Whether `other` does the same."""
         return self.container is other.container and is_same(self.key, other.key) and is_same(self.value, other.value)
 
     def statement(self, values: EpilogueExpressions) -> Statement:
         owner, key = values.source(self.container), values.expression(self.key)
         cls = type(self.container)
         stored = [] if self.value is ABSENT else [values.expression(self.value)]
-        if is_python_class(cls):  # past the methods of a subclass: their code has been recorded itself
+        if is_python_class(cls):  # bypasses methods of a subclass, whose code has been recorded itself
             method = "__setitem__" if stored else "__delitem__"
             return Evaluate(Name(builtin_base(cls).__name__).method(method, owner, key, *stored))
         return SetItem(owner, key, *stored) if stored else DeleteItem(owner, key)
@@ -111,7 +112,7 @@ class ItemStore:
 
 @dataclass(slots=True)
 class CellStore:
-    """A nonlocal variable gets a value."""
+    """A store in a nonlocal variable.  cell: the expression of its closure cell."""
 
     cell: Expr
     value: Any
@@ -122,7 +123,7 @@ class CellStore:
 
 @dataclass(slots=True)
 class GradStore:
-    """tensor.grad gets its final state."""
+    """tensor.grad = value, the gradient at the end of the call."""
 
     tensor: Any
     value: Any
@@ -133,7 +134,7 @@ class GradStore:
 
 @dataclass(slots=True)
 class DataStore:
-    """tensor.data is assigned: it is bound to the memory of another tensor."""
+    """tensor.data = value: binds the tensor to the memory of another one."""
 
     tensor: Any
     value: Any
@@ -144,7 +145,7 @@ class DataStore:
 
 @dataclass(slots=True)
 class MethodCall:
-    """A container method that changes its container."""
+    """A call of a method that changes its container: `container.append(x)`."""
 
     container: Any
     method: str
@@ -155,14 +156,15 @@ class MethodCall:
         owner = values.source(self.container)
         arguments = [values.expression(a) for a in self.arguments]
         cls = type(self.container)
-        if is_python_class(cls):  # past the methods of a subclass: their code has been recorded itself
+        if is_python_class(cls):  # bypasses methods of a subclass, whose code has been recorded itself
             return Evaluate(Name(builtin_base(cls).__name__).method(self.method, owner, *arguments))
         return Evaluate(owner.method(self.method, *arguments))
 
 
 @dataclass(slots=True)
 class FunctionCall:
-    """A function is called for what it does outside.  answer: stands for what it says."""
+    """A call of a function that changes something outside.  answer: the symbolic number that stands for its result, if that is
+    used."""
 
     function: Any
     arguments: tuple[Any, ...]
@@ -180,7 +182,7 @@ class FunctionCall:
 
 
 def _value_at(store: AttributeStore | ItemStore) -> Any:
-    """What is in the place of a store, if that is in a plain dictionary or a slot; else ABSENT."""
+    """The value in the place of `store` if that is an item of a plain dictionary or a slot; else ABSENT."""
     if isinstance(store, ItemStore):
         return store.container.get(store.key, ABSENT) if type(store.container) is dict else ABSENT
     names = instance_dictionary(store.owner)
@@ -191,7 +193,7 @@ def _value_at(store: AttributeStore | ItemStore) -> Any:
 
 
 def _store_at(store: AttributeStore | ItemStore) -> None:
-    """Have its value in the place of a store, where `_value_at` finds it: a plain one, as Python code finds it."""
+    """Put the value of `store` in its place, as a plain value.  `_value_at` must have found a value there."""
     if isinstance(store, ItemStore):
         store.container[store.key] = plain_value(store.value)
         return
@@ -203,10 +205,10 @@ def _store_at(store: AttributeStore | ItemStore) -> None:
 
 
 class EffectHandlers(Handlers):
-    """Notes stores; reads and writes of globals and closure cells.
+    """Notes effects; handles reads and writes of globals and closure cells.
 
-    handles_in_blocks: whether a context manager of the program has been entered.  dropped: whether something that weak references may
-    refer to has lost a place."""
+    handles_in_blocks: whether a context manager of the program has been entered.  dropped: whether an object that weak references
+    may refer to has been removed from a place."""
 
     handles_in_blocks = Variable(False)
     dropped = Variable(False)
@@ -215,28 +217,28 @@ class EffectHandlers(Handlers):
         super().__init__(recorder)
         journal = recorder.journal
         self.in_order: list[Effect] = journal.list()
-        self.outside: list[Reason] = journal.list()  # calls that are made when the program has run
+        self.outside: list[Reason] = journal.list()  # deferred calls of opaque code, which are made after the program
         self.written: set[EffectTarget] = journal.set()
+        # Stand-ins that this run has stored: later reads of these places get them instead of the plain values there.
         self.stored: dict[EffectTarget, Any] = journal.dictionary()
         self.numbered: dict[int, dict[EffectTarget, None]] = journal.dictionary(
             Topic.INDEX
-        )  # the places in `stored`, by what they are in
-        # ids of named tuples and instances that the call has made, and of their dictionaries, which have places of numbers
+        )  # the places in `stored`, by the ids of their containers
+        # ids of created named tuples and instances with places in `stored`, and of the dictionaries of such instances
         self.of_objects: set[int] = set()
-        self.opened: set[int] = set()  # ids of dictionaries of such instances that the program has
-        self.content_known: set[int] = journal.set()  # containers whose whole content is guarded
+        self.opened: set[int] = set()  # ids of dictionaries of created instances to which the program refers
+        self.content_known: set[int] = journal.set()  # ids of containers whose whole content is guarded
         self.originals: dict[int, Any] = (
             journal.dictionary()
-        )  # what was in containers that were changed while their content was not: lists or dictionaries
+        )  # by id: the contents that other containers had before they were changed, as a list or dictionary
         self.cells: dict[int, Expr] = journal.dictionary()  # outside closure cells
-        self._latest: dict[EffectTarget, int] = journal.dictionary(Topic.INDEX)
-        self.changed: dict[int, Any] = journal.dictionary()  # objects of C code, and queues, that calls which are put off change
-
-    # -- what is asked of the handlers of calls that are put off (outside_calls.py)
+        self._latest: dict[EffectTarget, int] = journal.dictionary(Topic.INDEX)  # place -> position of its store in `in_order`
+        self.changed: dict[int, Any] = journal.dictionary()  # by id: objects of C code and queues that deferred calls change
 
     # -- changes
     def note_store(self, place: EffectTarget, effect: Effect) -> None:
-        """`effect` stores its value in `place`: only the last store counts, at the position of the first (dictionary order)."""
+        """Note that `effect` stores its value in `place`.  It replaces an earlier store there and keeps that one's position,
+        which determines the order of keys in a dictionary."""
         self.written.add(place)
         self.remember(place, effect.value)
         if self.recorder.stopped:
@@ -250,8 +252,8 @@ class EffectHandlers(Handlers):
         self.recorder.keep.append(effect)
 
     def stores(self) -> dict[int, AttributeStore | ItemStore]:
-        """Stores in attributes of instances and items of plain dictionaries that still have what was put there, by their positions in
-        `in_order`.  Each is the last one of its place, and later ones take its turn."""
+        """The last store of each attribute of an instance and item of a plain dictionary, if the value is still there, by
+        position in `in_order`.  A later store of the same place replaces it at that position."""
         effects = {k: self.in_order[k] for k in self._latest.values()}
         return {
             k: effect
@@ -260,18 +262,18 @@ class EffectHandlers(Handlers):
         }
 
     def store_again(self, position: int, value: Any) -> None:
-        """Have another value in the place of one of `stores`."""
+        """Store another value in the place of the effect at `position`, one of `stores`."""
         effect: Any = replace(self.in_order[position], value=value)  # type: ignore[type-var]
         _store_at(effect)
         (place,) = self.places_of((position,))
         self.note_store(place, effect)
 
     def places_of(self, positions: Collection[int]) -> set[EffectTarget]:
-        """The places of some of `stores`."""
+        """The places of the effects at `positions`, some of `stores`."""
         return {place for place, k in self._latest.items() if k in positions}
 
     def note_method(self, effect: MethodCall) -> None:
-        """A method changed an outside container: stores before it stay before it."""
+        """Note that a method changed an outside container.  Later stores in it do not replace those before the call."""
         if self.recorder.stopped:
             return
         self.in_order.append(effect)
@@ -280,20 +282,20 @@ class EffectHandlers(Handlers):
             del self._latest[place]
 
     def release_stored_objects(self) -> None:
-        """What this run has made and put outside is for anybody from now on."""
-        given: list[Any] = []
+        """Remove the stand-ins from all that this run has stored outside or passed to calls."""
+        values: list[Any] = []
         for effect in self.in_order:
-            given += effect.arguments if isinstance(effect, MethodCall | FunctionCall) else (effect.value,)
-        without_stand_ins(given, self.recorder.is_outside)
+            values += effect.arguments if isinstance(effect, MethodCall | FunctionCall) else (effect.value,)
+        without_stand_ins(values, self.recorder.is_outside)
 
     def release(self) -> None:
-        """Nothing is recorded any more."""
+        """Release what the effects keep alive.  Nothing is recorded after this."""
         self.release_stored_objects()
-        for held in (self.in_order, self.originals, self.stored, self.numbered):
-            held.clear()
+        for table in (self.in_order, self.originals, self.stored, self.numbered):
+            table.clear()
 
     def note_call(self, effect: Effect, name: str) -> None:
-        """A function was called for what it does: stores before it stay before it.  name: what the program called."""
+        """Note a deferred call of opaque code.  Later stores do not replace those before it.  name: what the program called."""
         if not self.recorder.stopped:
             self.outside.append(make("outside_call", f"{name}()", user_line()))
             self.in_order.append(effect)
@@ -301,16 +303,18 @@ class EffectHandlers(Handlers):
             self._latest.clear()
 
     def last_call(self) -> Any:
+        """The last `FunctionCall` so far; None if there is none."""
         return next((effect for effect in reversed(self.in_order) if type(effect) is FunctionCall), None)
 
     def note_hit(self, effect: FunctionCall) -> None:
-        """A function is called when the program has run that changes nothing which has to be looked up again: it counts a hit of a cache,
-        or puts a list in order."""
+        """Note a call after the program that invalidates nothing that the recording has read: a counted hit of a cache, a sort of
+        a list."""
         if not self.recorder.stopped:
             self.in_order.append(effect)
             self.recorder.keep.append(effect)
 
     def given_to_calls(self, array: Any) -> bool:
+        """Whether deferred calls get `array`, in what they are given."""
         calls = [effect for effect in self.in_order if isinstance(effect, FunctionCall)]
         return any(keeps_alive([call.function, call.arguments, call.keywords], array) for call in calls)
 
@@ -320,7 +324,8 @@ class EffectHandlers(Handlers):
         return changed or id(container) in self.originals or self.given_to_calls(container)
 
     def note_change(self, container: Any) -> None:
-        """An outside container is about to be changed: guards look at what is in it now."""
+        """Note the content of an outside container that is about to change, unless it is guarded or noted already: later guards
+        on the content refer to it."""
         if not (self.recorder.stopped or id(container) in self.content_known or id(container) in self.originals):
             base = builtin_base(type(container))
             self.originals[id(container)] = (
@@ -329,23 +334,26 @@ class EffectHandlers(Handlers):
             self.recorder.keep.append(container)
 
     def check_dropped(self, *values: Any) -> None:
-        """Values are about to lose a place outside.  Where their end shows, or a weak reference is asked later on, it matters that the
-        recording would keep them alive."""
+        """Note that `values` are about to be removed from places outside.  The recording keeps them alive longer than the eager
+        call would.  It stops if the program can see when one is deleted (`__del__`); weak references to them may not be read
+        after this."""
         self.dropped = self.dropped or any(map(may_be_referred_to, values))
         for value in () if self.recorder.stopped else values:
             if deletion_is_visible(value):
                 self.recorder.stop("implicit_python", f"the end of a {type(value).__name__}")
 
     def tells_steps_apart(self, owner: int) -> bool:
-        """Whether numbers in the container of this id are more than snapshots know: they look at what is in objects that the call has made,
-        and each step that looks at a shape has sizes of its own."""
+        """Whether the numbers in `stored` for the container of id `owner` count as a difference between two steps of a loop.  Not
+        for created objects, whose contents are compared anyway, nor for shapes, unless they hold post-program numbers: each step
+        that looks at a shape has new symbolic sizes."""
         if owner in self.of_objects:
             return False
         is_shape = type(self.recorder.created.get(owner)) is Size
         return not is_shape or any(is_post_program(x) for (other, _), x in self.stored.items() if other == owner)
 
     def remember(self, place: EffectTarget, value: Any) -> None:
-        if plain_value(value) is not value:
+        """Set `stored` for a place that now holds `value`."""
+        if holds_numbers(value):
             self.stored[place] = value
             self.numbered.setdefault(place[0], self.journal.dictionary(Topic.INDEX))[place] = None
         elif place in self.stored:
@@ -353,6 +361,7 @@ class EffectHandlers(Handlers):
 
     # -- attributes
     def note_attribute(self, owner: Any, name: str, value: Any) -> None:
+        """Note that `owner.name` has been set to `value`, or deleted if that is ABSENT."""
         instance = None if is_a(owner, threading.local) else instance_dictionary(owner)
         slot = instance is None or (not dict.__contains__(instance, name) and value is not ABSENT)
         place: EffectTarget = (id(owner) if slot else id(instance), name)
@@ -367,15 +376,15 @@ class EffectHandlers(Handlers):
             self.recorder.keep.append(owner)
 
     def open(self, instance: dict[str, Any]) -> None:
-        """The program has the dictionary of an instance that the call has made: from here on it holds symbolic numbers itself, as any other
-        container of the call's."""
+        """Note that the program refers to the dictionary of a created instance.  From here on the dictionary holds symbolic
+        numbers itself, like any other created container."""
         for place in self.numbered.pop(id(instance), ()):
             instance[place[1]] = self.stored.pop(place)  # type: ignore[index]
         self.opened.add(id(instance))
 
     # -- globals and cells
     def read_global(self, names: dict[str, Any], name: str, value: Any) -> Any:
-        """A module's global was read."""
+        """The result of reading a global.  value: what the module has now."""
         place: EffectTarget = (id(names), name)
         if place in self.stored:
             return self.stored[place]
@@ -386,7 +395,7 @@ class EffectHandlers(Handlers):
         )
 
     def read_builtin(self, names: dict[str, Any], name: str, value: Any) -> Any:
-        """A name was not found among the globals, but among the builtins."""
+        """The result of reading a builtin: guards that no global has this name, and that the builtin is the same."""
         recorder = self.recorder
         if recorder.first_time("builtin", id(names), name):
             if not recorder.is_outside(value):
@@ -396,12 +405,12 @@ class EffectHandlers(Handlers):
         return value
 
     def read_missing_global(self, names: dict[str, Any], name: str) -> None:
-        """A name was found neither among the globals nor among the builtins."""
+        """Guard that neither a global nor a builtin has this name."""
         if (id(names), name) not in self.written:
             self.recorder.miss_if(self.recorder.constant(names).has(name).otherwise(Name("builtin_names").has(name)))
 
     def write_global(self, names: dict[str, Any], name: str, value: Any) -> Any:
-        """A global is about to be stored; returns what to store."""
+        """Note that a global is about to be stored; returns the value to store."""
         recorder = self.recorder
         if not recorder.is_outside(names):
             recorder.register(names, recorder.constant(names))
@@ -411,6 +420,7 @@ class EffectHandlers(Handlers):
         return plain_value(value)
 
     def read_cell(self, cell: Any, value: Any) -> Any:
+        """The result of reading a closure cell.  value: what it holds now."""
         expression = self.cells.get(id(cell))
         place: EffectTarget = (id(cell), "cell")
         if place in self.stored:
@@ -420,17 +430,18 @@ class EffectHandlers(Handlers):
         return self.recorder.read(value, expression.get("cell_contents"), called=self.recorder.facts.name(cell), symbolic=True)
 
     def is_untouched(self, cell: Any) -> bool:
-        """Whether a variable around the function is as it was before the call."""
+        """Whether `cell` is an outside closure cell in which the call has not stored."""
         place = id(cell), "cell"
         return id(cell) in self.cells and place not in self.written and place not in self.stored
 
     def read_empty_cell(self, cell: Any) -> None:
-        """A closure cell was found empty.  Comparing a cell with an empty one runs no code."""
+        """Guard that a closure cell is empty.  The comparison with an empty cell runs no code of the program."""
         expression = self.cells.get(id(cell))
         if expression is not None and (id(cell), "cell") not in self.written:
             self.recorder.miss_if(expression.differs(self.recorder.constant(_EMPTY_CELL)))
 
     def write_cell(self, cell: Any, value: Any) -> Any:
+        """Note that a closure cell is about to be stored; returns the value to store."""
         expression = self.cells.get(id(cell))
         if expression is None:
             return value
