@@ -1,9 +1,9 @@
-"""Arrays of NumPy from outside that are read and written by their items.
+"""Handlers of NumPy arrays from outside whose items are stored: `array[i] = loss.item()`.
 
-What is in such an array is known to no guard: it is read, and written, when the program has run, in the order of the function, among
-the late values.  So nothing that the program computes may lie in its memory; a guard sees to that in each call.  A store raises in no
-call where it did not raise when it was recorded: shapes and dtypes are guarded, positions and integers are compared with what they must be
-within.
+No guard looks at the contents of such an array.  It is read and written after the program, in the order of the function, between
+the definitions of post-program values.  So no value that the program computes may share its memory: each call guards this.  A
+store that did not raise in the recorded call raises in no later one: shapes and dtypes are guarded, and positions and integers
+are compared with their bounds.
 """
 
 from __future__ import annotations
@@ -29,20 +29,23 @@ __all__ = ["ArrayStoreHandlers"]
 
 
 class ArrayStoreHandlers(PrologueArrayHandlers):
-    """`array[key]`, `array[key] = value` and `array += value`."""
+    """Handlers of `array[key]`, `array[key] = value` and `array += value`.
+
+    array_stores: one post-program number for each store.  outside_arrays: arrays from outside that are read after the program."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
         self.array_stores: list[SymbolicNumber] = journal.list()
-        self._errors = np.geterr()  # around the call
+        self._errors = np.geterr()  # NumPy's error handling around the call
         self.outside_arrays: list[np.ndarray[Any, Any]] = journal.list()
         self._whole: dict[int, np.ndarray[Any, Any]] = (
             journal.dictionary()
-        )  # arrays from outside, by their ids and those of views of them
+        )  # arrays from outside, by their ids and the ids of views of them
 
     def read_after_program(self, array: Any) -> bool:
-        """From now on an array from outside is read when the program has run; False for one that cannot be."""
+        """Have `array`, one from outside, read after the program from now on.  Returns False if that is impossible for its class
+        or dtype."""
         recorder = self.recorder
         if recorder.stopped or type(array) is not np.ndarray or array.dtype.kind not in "biuf" or not array.dtype.isnative:
             return False
@@ -61,20 +64,20 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         return True
 
     def reads_array(self, array: Any) -> bool:
-        """Whether it is an array that the call has, or one from outside that is read when the program has run: once the call has
-        written to such memory, all are."""
+        """Whether `array` is one of this run, or one from outside that is read after the program.  Once the call has stored in an
+        array from outside, all arrays from outside are read after the program."""
         if not self.is_array(array) or not self.recorder.is_outside(array):
             return self.is_array(array)
         return id(array) in self._whole or (bool(self.array_stores) and self.read_after_program(array))
 
     def has_tensor_index(self, array: Any, key: Any) -> bool:
-        """Whether tensors tell at which element an array from outside is looked at: it is read when the program has run."""
+        """Whether `key` indexes an array from outside by tensors, `array[t]`, so that it is read after the program."""
         parts = key if type(key) is tuple else (key,)
-        told = is_a(array, np.ndarray) and any(is_a(part, Tensor) and part.ndim == 0 for part in parts)
-        return told and self.recorder.is_outside(array) and self.read_after_program(array)
+        has_tensor = is_a(array, np.ndarray) and any(is_a(part, Tensor) and part.ndim == 0 for part in parts)
+        return has_tensor and self.recorder.is_outside(array) and self.read_after_program(array)
 
     def takes_stores(self, array: Any) -> bool:
-        """Whether a store to an array is one that is handled here."""
+        """Whether `set_array_item` handles stores in `array`."""
         return self.read_after_program(array) if self.recorder.is_outside(array) else self.is_array(array)
 
     def memory_is_written(self) -> bool:
@@ -87,11 +90,11 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         return super().is_outside_array(value) and id(value) not in self._whole
 
     def asks_contents(self, array: Any, name: str) -> bool:
-        """Whether a method of an array from outside looks at its contents, and it can be read."""
+        """Whether method `name` reads the contents of `array`, which is read after the program."""
         return name in CALM_METHODS and self.reads_array(array)
 
     def is_written_to(self, array: Any) -> bool:
-        """Whether a store to an array, or a change of it in place, is one to the memory of an array from outside."""
+        """Whether a store in `array`, or an operator in place, changes the memory of an array from outside."""
         return id(array) in self._whole or (self.recorder.is_outside(array) and self.read_after_program(array))
 
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
@@ -104,23 +107,23 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         return super().array_call(function, arguments, keywords)
 
     def array_item(self, array: Any, key: Any) -> Any:
-        """array[key], where a position may be another one in later calls."""
+        """array[key].  The position may vary from call to call."""
         if self.recorder.stopped:
             return array[key]
-        found = self.array_call(operator.getitem, (array, self._position(plain(array), key)))
-        if is_a(found, np.ndarray) and found.base is not None and id(array) in self._whole:
-            self._whole[id(found)] = self._whole[id(array)]
-        return found
+        item = self.array_call(operator.getitem, (array, self._position(plain(array), key)))
+        if is_a(item, np.ndarray) and item.base is not None and id(array) in self._whole:
+            self._whole[id(item)] = self._whole[id(array)]
+        return item
 
     def set_array_item(self, array: Any, key: Any, value: Any) -> None:
-        """array[key] = value.  Arrays that are not from outside are not written to."""
+        """array[key] = value.  For an array that is not from outside, `array_call` decides (it may stop the recording)."""
         recorder = self.recorder
         if recorder.stopped or id(array) not in self._whole:
             self.array_call(operator.setitem, (array, key, value))
             return
-        whole = self._whole[id(array)]
+        whole = self._whole[id(array)]  # the array from outside
         if not self._is_writeable(whole):
-            operator.setitem(array, plain_copy(key), plain_copy(value))  # it raises what is to be raised
+            operator.setitem(array, plain_copy(key), plain_copy(value))  # which raises Python's error
             return
         key, value = self._position(array, key), self._value(array, value)
         if not all(type(v) in _POSITIONS for v in (key if type(key) is tuple else (key,))):
@@ -128,19 +131,20 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         if recorder.effects.given_to_calls(whole):
             recorder.stop("read_after_change", "an ndarray that a call has been given")
         parts: list[Any] = []
-        given = [self.argument_expression(v, parts) for v in (array, key, value)]
-        now = plain_copy(key), plain_copy(value)
-        self.numpy_computes(operator.setitem, (array, *now))
+        expressions = [self.argument_expression(v, parts) for v in (array, key, value)]
+        plain_values = plain_copy(key), plain_copy(value)
+        self.numpy_computes(operator.setitem, (array, *plain_values))
         if not recorder.stopped:
-            late = PostProgramValue(
-                recorder.constant(operator.setitem).call(*given), tuple(parts), position=len(recorder.program.nodes)
+            store = PostProgramValue(
+                recorder.constant(operator.setitem).call(*expressions), tuple(parts), position=len(recorder.program.nodes)
             )
-            self.array_stores.append(recorder.extracted_numbers.define_post_program(late, None))
+            self.array_stores.append(recorder.extracted_numbers.define_post_program(store, None))
 
     def update_array(self, function: Any, in_place: Any, array: Any, other: Any) -> Any:
-        """array <symbol>= other, for the memory of an array from outside."""
+        """array <symbol>= other, for an array for which `is_written_to` holds.  function: the operator; in_place: its form in
+        place."""
         if not self._is_writeable(self._whole[id(array)]):
-            return in_place(array, plain(other))  # it raises what is to be raised
+            return in_place(array, plain(other))  # which raises Python's error
         result = self.array_call(function, (array, other))
         if not (is_a(result, np.ndarray) and result.shape == array.shape and self._casts(result.dtype, array.dtype, "same_kind")):
             self.recorder.stop("tensor_contents", f"NumPy's {in_place.__name__}() of an array from outside")
@@ -150,32 +154,35 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         return array
 
     def _is_writeable(self, whole: np.ndarray[Any, Any]) -> bool:
-        """Whether an array from outside may be written to: guarded."""
+        """Whether an array from outside is writeable, with a guard on it."""
         writeable = whole.flags.writeable
         self.recorder.miss_if(self.recorder.sources[id(whole)].get("flags").get("writeable").is_not(writeable))
         return writeable
 
-    def _casts(self, given: Any, wanted: Any, casting: Any) -> bool:
-        return bool(self.recorder.unwatched(lambda: np.can_cast(given, wanted, casting)))
+    def _casts(self, source: Any, target: Any, casting: Any) -> bool:
+        """np.can_cast, not watched as a call of the program."""
+        return bool(self.recorder.unwatched(lambda: np.can_cast(source, target, casting)))
 
     def _position(self, array: Any, key: Any) -> Any:
-        """A key whose numbers are positions in each call."""
+        """`key` with only such symbolic numbers as are valid positions in each call: guards compare them with the size.  Others
+        become plain numbers, guarded by their values."""
         items = list(self.recorder.contents.elements(key)) if type(key) is tuple else [key]
         for d, item in enumerate(items):
-            whole = is_a(item, Tensor) and not item.dtype.is_floating_point and item.dtype is not bool_
-            number = self.recorder.extracted_numbers.element(item) if whole else None
+            is_integer = is_a(item, Tensor) and not item.dtype.is_floating_point and item.dtype is not bool_
+            number = self.recorder.extracted_numbers.element(item) if is_integer else None
             item = items[d] = item if number is None else number
             if type(item) is SymbolicNumber:
                 size = array.shape[d] if d < array.ndim else 0
-                moves = type(item._value) is int and all(type(v) in (int, SymbolicNumber, slice) for v in items[:d])
-                if not (moves and -size <= item < size):
+                may_vary = type(item._value) is int and all(type(v) in (int, SymbolicNumber, slice) for v in items[:d])
+                if not (may_vary and -size <= item < size):
                     items[d] = concrete(item)
             elif type(item) is slice:
                 items[d] = slice(*map(concrete, (item.start, item.stop, item.step)))
         return tuple(items) if type(key) is tuple else items[0]
 
     def _value(self, array: Any, value: Any) -> Any:
-        """A value that can be stored in each call."""
+        """`value` with only such symbolic numbers as can be stored in `array` without an error in each call: guards compare
+        integers with the range of the dtype.  Others become plain numbers, guarded by their values."""
         if is_a(value, Tensor):
             if value.requires_grad:
                 self.recorder.stop("tensor_contents", "a tensor that requires gradients is stored in an ndarray")
@@ -187,7 +194,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
             return value
         number, kind = value._value, array.dtype.kind
         if is_post_program(value) and any(reading.is_call_result for reading in value._late.readings):
-            return concrete(value)  # what a call answers that comes after the stores
+            return concrete(value)  # the result of a deferred call, which is made after the stores
         if is_a(number, np.generic):
             safe = (number.dtype.kind == kind == "f") or self._casts(number.dtype, array.dtype, "safe")
             return value if safe else concrete(value)
@@ -198,8 +205,8 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         if kind == "f":
             return value if self.recorder.extracted_numbers.are_short([value]) else concrete(value)
         least, most = _WITHIN[array.dtype]
-        known = is_post_program(value) and value._late.bits <= 63 and array.dtype.itemsize == 8 and kind == "i"
-        return value if known or least <= value <= most else concrete(value)
+        always_fits = is_post_program(value) and value._late.bits <= 63 and array.dtype.itemsize == 8 and kind == "i"
+        return value if always_fits or least <= value <= most else concrete(value)
 
 
 _WITHIN = {np.dtype(code): (int(np.iinfo(code).min), int(np.iinfo(code).max)) for code in "bhilqBHILQ"}

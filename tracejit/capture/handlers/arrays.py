@@ -1,12 +1,14 @@
-"""NumPy inside a compiled function: arrays of tensors that leave the program, arrays of constants, and what NumPy computes from them.
+"""NumPy arrays inside a compiled function: arrays that share memory with tensors, arrays of constants, and computations with
+them.
 
-* `t.numpy()` is a *left* array: it shares the memory of a tensor that the program returns.  What NumPy computes from it is computed
-  again by each call, after the program, if it cannot raise for other contents of the same shapes; arrays and scalars that come out are
-  left as well.  Their shapes and dtypes are those of the recording, their contents are known to nobody: what asks for them stops it.
-* An array that NumPy made of constants alone is a *fixed* one: it holds in each call what it holds in this one.
+* `t.numpy()` is a *post-program array*: it shares the memory of a tensor that the program returns.  NumPy's computations with it
+  are repeated by each call after the program, provided that they cannot raise for other contents of the same shapes.  Arrays that
+  result are post-program arrays, too.  Their shapes and dtypes are those of the recording.  Their contents differ from call to
+  call: code that needs these stops the recording.
+* An array that NumPy computed from constants alone is *fixed*: it has the same contents in each call.
 
-Scalars of NumPy that are left are post-program numbers (extracted_numbers.py), as are those of Python.  Invariant: a left array is used by
-what is written here, or by nobody: `read_content` stops the recording at any other use of an array.
+NumPy scalars that result are post-program numbers (extracted_numbers.py), like Python's.  Invariant: a post-program array is used
+by the handlers of this module only; `read_content` stops the recording at any other use of it.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ _CALM_NAMES = frozenset(
         "triu", "var", "vdot", "vstack", "zeros_like",
     }
 )  # fmt: skip
-"""Functions of NumPy that raise, and that make arrays of shapes, by the shapes of their arguments, and not by their contents."""
+"""Functions of NumPy that raise, and whose results have shapes, depending on the shapes of arguments and not on contents."""
 CALM_METHODS = frozenset(
     {
         "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "conj", "conjugate", "copy", "cumprod", "cumsum",
@@ -81,10 +83,10 @@ _LOUD = frozenset(
         "shares_memory", "may_share_memory",
     }
 )  # fmt: skip
-"""Names of NumPy that are not functions of their arguments alone, or call functions that they are given."""
+"""Names of NumPy's functions that depend on more than their arguments, have effects, or call functions that they are given."""
 _RAISING_UFUNCS = frozenset({np.left_shift, np.right_shift})
 _POWERS = frozenset({np.power, operator.pow})
-"""Of integers they raise."""
+"""They raise for negative exponents of integers."""
 _CALM_BUILTINS = frozenset(
     {builtins.abs, builtins.round, builtins.float, builtins.len, builtins.str, builtins.repr, operator.getitem}
 )
@@ -98,7 +100,7 @@ OPERATORS: frozenset[Any] = frozenset(
 _CONVERTING: frozenset[Any] = frozenset(
     {np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.stack, np.concatenate, np.vstack}
 )
-"""Functions that make arrays of tensors, and nothing else of them."""
+"""Functions that only convert tensors to arrays."""
 OF_SEVERAL: frozenset[Any] = frozenset(
     {
         np.where,
@@ -115,7 +117,7 @@ OF_SEVERAL: frozenset[Any] = frozenset(
         operator.getitem,
     }
 )
-"""Functions of whose arguments each may be an array."""
+"""Functions of which any argument may be an array."""
 _SILENT: frozenset[Any] = _CALM_BUILTINS | _CONVERTING | {
     operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.and_, operator.or_,
     operator.xor, operator.invert, operator.pos,
@@ -126,21 +128,22 @@ _SILENT_METHODS = frozenset(
         "squeeze", "swapaxes", "tolist", "transpose", "view",
     }
 )  # fmt: skip
-"""What warns for no numbers."""
+"""Functions and methods that never warn, whatever the numbers."""
 KINDS: tuple[type, ...] = (np.ndarray, np.memmap)
-"""Arrays that do what arrays do."""
+"""Classes of arrays that behave as plain arrays do."""
 _DISPATCHERS: tuple[type, ...] = (type(np.mean), BuiltinFunctionType, FunctionType)
 
 
 def _functions(*modules: Any) -> dict[Any, str]:
-    found = {}
+    """The names of all functions in `modules` that do nothing but compute from their arguments."""
+    functions = {}
     for module in modules:
         names = vars(module)
         for name in module.__all__:
-            value = names.get(name)  # what is imported when it is asked for (numpy.testing) is no function
+            value = names.get(name)  # None for a submodule that is imported on first use (numpy.testing)
             if isinstance(value, _DISPATCHERS) and name not in _LOUD:
-                found[value] = name
-    return found
+                functions[value] = name
+    return functions
 
 
 _FUNCTIONS = _functions(np, np.linalg, np.fft)
@@ -150,127 +153,139 @@ CALM: frozenset[Any] = (
 
 
 def is_memory_of_tensor(value: Any, read_only: bool = False) -> bool:
-    """Whether it is an array whose memory a tensor can share.  read_only: one that cannot be written to will do."""
+    """Whether `value` is an array whose memory a tensor can share.  read_only: whether it need not be writeable."""
     if type(value) not in KINDS or not (read_only or value.flags.writeable) or value.dtype not in FROM_NUMPY:
         return False
     return value.dtype is FROM_NUMPY[value.dtype].numpy
 
 
 def is_pure_array_function(function: Any) -> bool:
-    """Whether it is a function of Python that asks an array, or a scalar of NumPy, for nothing but what NumPy computes."""
+    """Whether `function` is a builtin that, given a NumPy array or scalar, only computes from it (`abs`, `float`, `len`)."""
     return type(function) is BuiltinFunctionType and function in _CALM_BUILTINS
 
 
 def of_numpy(function: Any) -> bool:
-    """Whether `function` is one of NumPy's that does nothing but compute."""
+    """Whether `function` is one of NumPy's that does nothing but compute from its arguments."""
     return isinstance(function, np.ufunc) or (type(function) in _DISPATCHERS and function in _FUNCTIONS)
 
 
 class ArrayHandlers(Handlers):
-    """What becomes of arrays."""
+    """Handlers of arrays and of NumPy's functions.
+
+    left: post-program arrays by id; the number is the variable of the epilogue that holds the array."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self.left: dict[int, SymbolicNumber] = journal.dictionary()  # by the id of an array: how each call computes it
-        self._fixed: set[int] = journal.set()
-        self._of_lines: dict[Any, Any] = journal.dictionary()  # functions whose warnings name a line
+        self.left: dict[int, SymbolicNumber] = journal.dictionary()
+        self._fixed: set[int] = journal.set()  # ids of fixed arrays
+        self._placed: dict[Any, Any] = (
+            journal.dictionary()
+        )  # (function, code, line) -> the function with its warnings at that line
 
-    # -- which arrays there are
+    # -- kinds of arrays
     def define_array(self, tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """`array` shares the memory of a tensor of the program."""
-        late = PostProgramValue(
-            None, source=tensor, access=lambda made: self.recorder.constant(shared_array).call(made), of_program=True, shared=True
+        """`array`, which shares the memory of a tensor of the program, as a post-program array."""
+        definition = PostProgramValue(
+            None,
+            source=tensor,
+            access=lambda expression: self.recorder.constant(shared_array).call(expression),
+            of_program=True,
+            shared=True,
         )
-        return self._is_from_program(late, array)  # type: ignore[no-any-return]
+        return self._define(definition, array)  # type: ignore[no-any-return]
 
-    def _is_from_program(self, late: PostProgramValue, array: Any) -> Any:
+    def _define(self, definition: PostProgramValue, array: Any) -> Any:
+        """`array`, as a post-program array that each call computes by `definition`."""
         recorder = self.recorder
-        number = recorder.extracted_numbers.define_post_program(late, array)
+        number = recorder.extracted_numbers.define_post_program(definition, array)
         self.left[id(array)] = number
         recorder.created[id(array)] = array
         recorder.keep.append(array)
         return array
 
     def is_array(self, value: Any) -> bool:
-        """Whether it is an array of NumPy, or a scalar of its that each call computes."""
+        """Whether `value` is a NumPy array, or a symbolic NumPy scalar."""
         return is_a(value, np.ndarray) or (type(value) is SymbolicNumber and is_a(value._value, np.generic))
 
     def asks_array(self, arguments: tuple[Any, ...]) -> bool:
-        """Whether the first argument is an array of this run, or one from outside that each call finds."""
-        known = bool(arguments) and self.is_array(arguments[0])
-        return known and (not self.recorder.is_outside(arguments[0]) or id(arguments[0]) in self.left)
+        """Whether the first argument is an array of this run, or one from outside that is read after the program."""
+        is_array = bool(arguments) and self.is_array(arguments[0])
+        return is_array and (not self.recorder.is_outside(arguments[0]) or id(arguments[0]) in self.left)
 
     def is_of_arrays(self, left: Any, right: Any) -> bool:
-        """Whether an operator between them is NumPy's."""
+        """Whether NumPy does an operator between `left` and `right`."""
         if is_a(left, Tensor) or is_a(right, Tensor) or is_a(plain(left), (str, bytes)):
             return False
         scalars = (is_a(left, np.generic) and is_post_program(right)) or (is_post_program(left) and is_a(right, np.generic))
         return scalars or self.is_array(left) or self.is_array(right)
 
     def is_fixed(self, value: Any) -> bool:
+        """Whether `value` is a fixed array."""
         return id(value) in self._fixed
 
     def is_unaliased(self, array: Any) -> bool:
-        """Whether it is a fixed array whose memory no other one has."""
+        """Whether `array` is a fixed array that shares memory with no other array."""
         others: list[Any] = [self.recorder.created.get(i) for i in self._fixed if i != id(array)]
         return self.is_fixed(array) and array.base is None and not any(is_a(a, np.ndarray) and a.base is array for a in others)
 
     def forget_contents(self, array: Any) -> bool:
-        """A tensor of the program takes the memory of a fixed array: from now on nobody knows what that holds.  False for other arrays."""
-        known = self.is_unaliased(array)
+        """Note that a tensor of the program now uses the memory of `array`, which is no longer fixed because the tensor may be
+        written to. Returns whether the array was fixed and unaliased."""
+        was_unaliased = self.is_unaliased(array)
         self._fixed.discard(id(array))
-        return known
+        return was_unaliased
 
     def tensor_of_array(self, function: Any, array: Any, dtype: Any = None, *, requires_grad: Any = False) -> Any:
-        """from_numpy, as_tensor or tensor of an array from outside: that of each call, whose memory is an input of the program."""
+        """The result of from_numpy, as_tensor or tensor for an array from outside: a tensor that each call creates before the
+        program; its memory is an input of the program."""
         recorder = self.recorder
         source, kind = recorder.sources[id(array)], recorder.constant(array.dtype)
         writeable = source.get("flags").get("writeable")
         recorder.miss_if(source.get("dtype").is_not(kind).otherwise(writeable.is_not(array.flags.writeable)))
-        made: Any = recorder.unwatched(lambda: from_numpy(array))
-        recorder.outside_tensor(made, recorder.constant(from_numpy).call(source))
-        if dtype is not None and made.dtype is not as_dtype(dtype, function.__name__):
-            made = made.contiguous().to(dtype)  # a copy in row-major order
+        result: Any = recorder.unwatched(lambda: from_numpy(array))
+        recorder.outside_tensor(result, recorder.constant(from_numpy).call(source))
+        if dtype is not None and result.dtype is not as_dtype(dtype, function.__name__):
+            result = result.contiguous().to(dtype)  # a copy in row-major order
         elif function is tensor:
-            made = made.clone()
-        return made.requires_grad_() if requires_grad else made
+            result = result.clone()
+        return result.requires_grad_() if requires_grad else result
 
     def as_operand(self, value: Any) -> Any:
-        """The tensor that an array from outside becomes where it meets one; anything else as it is."""
+        """A tensor for an array from outside that is an operand beside a tensor; any other value unchanged."""
         if self.recorder.stopped or not is_memory_of_tensor(value) or not self.recorder.is_outside(value):
             return value
         return self.tensor_of_array(tensor, value)
 
     def as_index(self, key: Any) -> Any:
-        """A part of the key of a tensor's item: a tensor or a number in the place of an array of integers or bools from outside, Python's
-        number in that of an integer of NumPy that each call computes."""
+        """A part of an index of a tensor, converted: an array of integers or bools from outside becomes a tensor or a number; a
+        symbolic NumPy integer becomes one of Python; anything else is unchanged."""
         if is_post_program(key) and is_a(plain(key), np.integer):
             return self.array_call(np.generic.item, (key,))
         if type(key) not in KINDS or key.dtype.kind not in "biu" or not self.recorder.is_outside(key):
             return key
         if not key.ndim:
             return self.array_call(np.ndarray.item, (key,))
-        made = self.as_operand(key)
-        return made.long() if made is not key and key.dtype.kind == "i" and key.dtype != np.int64 else made
+        index = self.as_operand(key)
+        return index.long() if index is not key and key.dtype.kind == "i" and key.dtype != np.int64 else index
 
-    def _is_open(self, value: Any) -> bool:
-        """Whether each call computes it, or something in it, for itself."""
+    def _varies_between_calls(self, value: Any) -> bool:
+        """Whether `value`, or something in it, may be different in each call."""
         if type(value) in (tuple, list):
-            return any(map(self._is_open, value))
+            return any(map(self._varies_between_calls, value))
         if type(value) is slice:
-            return any(map(self._is_open, (value.start, value.stop, value.step)))
+            return any(map(self._varies_between_calls, (value.start, value.stop, value.step)))
         return type(value) is SymbolicNumber or id(value) in self.left
 
-    def _leaves(self, value: Any) -> bool:
-        """Whether it is known only after the program, or something in it."""
+    def _is_post_program(self, value: Any) -> bool:
+        """Whether `value`, or something in it, is computed after the program.  Slices count as such."""
         if type(value) in (tuple, list):
-            return any(map(self._leaves, value))
+            return any(map(self._is_post_program, value))
         return is_post_program(value) or type(value) is slice or id(value) in self.left
 
-    # -- what is computed
+    # -- computation
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
-        """A function of NumPy, an operator, or a method of an array (with the array before its arguments)."""
+        """The result of a function of NumPy, an operator, or an unbound method of an array whose first argument is the array."""
         recorder = self.recorder
         keywords = keywords or {}
         if recorder.stopped:
@@ -280,35 +295,36 @@ class ArrayHandlers(Handlers):
                 return self._of_tensors(function, arguments, keywords)
             arguments, keywords = _as_arrays(arguments), {k: _as_arrays(v) for k, v in keywords.items()}
         values = (*arguments, *keywords.values())
-        if not any(map(self._is_open, values)):
+        if not any(map(self._varies_between_calls, values)):
             for value in values:
                 recorder.contents.read_content(value, deep=True)
             return self._fixed_result(self.numpy_computes(function, arguments, keywords))
         name = getattr(function, "__name__", "")
-        if not self._is_pure(function, name, arguments, keywords) and not any(map(self._leaves, values)):
-            settled = (
+        if not self._is_pure(function, name, arguments, keywords) and not any(map(self._is_post_program, values)):
+            plain_arguments = (
                 tuple(map(recorder.contents.concrete_contents, arguments)),
                 {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
             )
-            return self.array_call(function, *settled)
+            return self.array_call(function, *plain_arguments)
         if not self._is_pure(function, name, arguments, keywords) or "out" in keywords:
             recorder.stop("tensor_contents", f"NumPy's {name}() of them")
         parts: list[Any] = []
-        given = [self.argument_expression(v, parts) for v in arguments]
-        named = {k: self.argument_expression(v, parts) for k, v in keywords.items()}
+        expressions = [self.argument_expression(v, parts) for v in arguments]
+        keyword_expressions = {k: self.argument_expression(v, parts) for k, v in keywords.items()}
         plain_values = [plain_copy(v) for v in arguments], {k: plain_copy(v) for k, v in keywords.items()}
-        result = self._computed_late(function, *plain_values)
+        value = self._compute_post_program(function, *plain_values)
         if recorder.stopped:
-            return result
-        called = self.placed_function(function)
-        expression = recorder.constant(called).call(*given, **named)
-        made = self._result(expression, tuple(parts), result, warns=called is not function)
-        if is_post_program(made) and not keywords:
-            made._late.make = partial(recorder.in_program.numpy_in_program, function, arguments)
-        return made
+            return value
+        placed = self.placed_function(function)
+        expression = recorder.constant(placed).call(*expressions, **keyword_expressions)
+        result = self._result(expression, tuple(parts), value, warns=placed is not function)
+        if is_post_program(result) and not keywords:
+            result._late.make = partial(recorder.in_program.numpy_in_program, function, arguments)
+        return result
 
     def placed_function(self, function: Any) -> Any:
-        """`function`, whose warnings name the line of the program; itself where no numbers make it warn."""
+        """A function that calls `function` so that warnings name the current line of the program; `function` itself if it never
+        warns."""
         if _is_silent(function):
             return function
         frame = calling_frame()
@@ -317,13 +333,14 @@ class ArrayHandlers(Handlers):
                 "impure_call", f"a warning of {getattr(function, '__name__', 'NumPy')}(), at the line of whoever calls it,"
             )
         key = function, frame.f_code, frame.f_lineno
-        if key not in self._of_lines:
-            self._of_lines[key] = called_from(function, frame)
-            allow(self._of_lines[key].__code__, lasting=False)
-        return self._of_lines[key]
+        if key not in self._placed:
+            self._placed[key] = called_from(function, frame)
+            allow(self._placed[key].__code__, lasting=False)
+        return self._placed[key]
 
     def numpy_computes(self, function: Any, arguments: Any, keywords: dict[str, Any] | None = None) -> Any:
-        """What NumPy comes to, given constants.  Where it warns, each call has to."""
+        """The result of a function of NumPy for constants.  A warning stops the recording, since each call would have to give
+        it."""
         recorder = self.recorder
         call = self.placed_function(function)
         compute = lambda: call(*arguments, **(keywords or {}))  # noqa: E731
@@ -335,8 +352,9 @@ class ArrayHandlers(Handlers):
             recorder.stop("impure_call", "a warning of NumPy")
         return compute()
 
-    def _computed_late(self, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
-        """What NumPy comes to in this call, where each computes it after the program: a warning that is an error finds no handler there."""
+    def _compute_post_program(self, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+        """The result in this call of a function of NumPy that each call computes after the program.  If a warning may be an error
+        that the program handles in a `try` block, the recording stops: after the program there is no handler."""
         recorder = self.recorder
         call = self.placed_function(function)
         if call is not function and recorder.unwatched(lambda: is_in_try_block(True)):
@@ -347,22 +365,24 @@ class ArrayHandlers(Handlers):
         return recorder.containers.native(lambda: call(*arguments, **keywords))
 
     def _of_tensors(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """NumPy asks tensors, which may do it by operations of their own."""
+        """The result of a function of NumPy for tensors, which may implement it by operations of their own
+        (`__array_function__`).  If it is not a tensor, the recording stops."""
         recorder = self.recorder
         recorder.inspect_all(arguments)
-        settled = (
+        plain_arguments = (
             tuple(map(recorder.contents.concrete_contents, arguments)),
             {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
         )
-        for value in (*settled[0], *settled[1].values()):
+        for value in (*plain_arguments[0], *plain_arguments[1].values()):
             recorder.contents.read_content(value, deep=True)
-        result = recorder.containers.native(lambda: function(*settled[0], **settled[1]))
+        result = recorder.containers.native(lambda: function(*plain_arguments[0], **plain_arguments[1]))
         if not is_a(result, Tensor):
             recorder.stop("tensor_contents", f"NumPy's {function.__name__}() of them")
         return result
 
     def _is_pure(self, function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-        """Whether it raises nothing for other contents, and makes arrays of the same shapes."""
+        """Whether a call of `function` raises for no other contents of these shapes, and always has results of the same
+        shapes."""
         options = (*arguments[1:], *keywords.values())
         if any(is_a(plain_copy(v), np.ndarray) and plain_copy(v).dtype.kind not in "biuf" for v in arguments):
             return False
@@ -378,12 +398,12 @@ class ArrayHandlers(Handlers):
             return issubclass(function, np.floating)
         if function in OPERATORS or function in OF_SEVERAL:
             return True
-        if any(map(self._is_open, options)):
+        if any(map(self._varies_between_calls, options)):
             return False
         return name in CALM_METHODS if is_a(function, MethodDescriptorType) else function in CALM
 
     def argument_expression(self, value: Any, parts: list[Any]) -> Expr:
-        """The expression of an argument."""
+        """The expression of an argument of a call after the program.  Post-program values in it are appended to `parts`."""
         recorder = self.recorder
         number = value if type(value) is SymbolicNumber else self.left.get(id(value))
         if number is not None:
@@ -408,21 +428,22 @@ class ArrayHandlers(Handlers):
         return Constant(None)
 
     def _result(self, expression: Expr, parts: tuple[Any, ...], value: Any, warns: bool = False) -> Any:
-        """What a call has come to."""
+        """The stand-in for `value`, the result of a call that each call of the function computes by `expression` from `parts`."""
         recorder = self.recorder
-        late = PostProgramValue(expression, parts, bits=63, position=len(recorder.program.nodes), warns=warns)
+        definition = PostProgramValue(expression, parts, bits=63, position=len(recorder.program.nodes), warns=warns)
         if type(value) is np.ndarray:
-            return self._is_from_program(late, value)
+            return self._define(definition, value)
         if is_a(value, np.generic) or type(value) in (int, float, bool, str):
-            return recorder.extracted_numbers.define_post_program(late, value)
+            return recorder.extracted_numbers.define_post_program(definition, value)
         if type(value) in (tuple, list):
-            whole = recorder.extracted_numbers.define_post_program(late, value)
+            whole = recorder.extracted_numbers.define_post_program(definition, value)
             return recorder.mark_created(type(value)([self._result(whole._name.at(i), (whole,), v) for i, v in enumerate(value)]))
         if value is not None:
             recorder.stop("tensor_contents", f"a {type(value).__name__} made of them")
         return value
 
     def _fixed_result(self, value: Any) -> Any:
+        """`value`, computed from constants alone: arrays in it are fixed."""
         recorder = self.recorder
         if type(value) is np.ndarray:
             if value.dtype.hasobject:
@@ -435,14 +456,15 @@ class ArrayHandlers(Handlers):
                 self._fixed_result(part)
         return recorder.mark_created(value)
 
-    # -- how Python uses them
+    # -- uses by Python
     def array_attribute(self, array: Any, name: str) -> Any:
+        """The attribute `name` of an array or symbolic NumPy scalar."""
         recorder = self.recorder
         value = plain_copy(array)
         if name == "__class__":
             return recorder.mark_fixed(type(value))
         if not hasattr(type(value), name):
-            return getattr(value, name)  # it raises what is to be raised
+            return getattr(value, name)  # which raises Python's error
         if name in _STATIC or (self.is_fixed(value) and not callable(getattr(type(value), name))):
             return self._fixed_result(recorder.containers.native(lambda: getattr(value, name)))
         if name in _SHARING:
@@ -454,45 +476,48 @@ class ArrayHandlers(Handlers):
         return recorder.mark_created(MethodType(method, array))
 
     def _part(self, array: Any, name: str) -> Any:
+        """An attribute that is a view of a post-program array: `array.T`."""
         parts: list[Any] = []
         whole = self.argument_expression(array, parts)
         return self._result(whole.get(name), tuple(parts), getattr(plain_copy(array), name))
 
     def array_elements(self, array: Any) -> Any:
-        """The elements, or rows, of an array."""
+        """The elements or rows of an array, as a list."""
         if not array.ndim or len(array) > MOST_ELEMENTS:
             self.recorder.stop("tensor_contents", f"shape {list(array.shape)}")
             return array
         return [self.array_call(operator.getitem, (array, i)) for i in range(len(array))]
 
     def array_is_used(self, array: Any) -> None:
-        """Something may look at the contents of an array."""
+        """Note that code which no handler sees may read the contents of an array: the recording stops unless the array is
+        fixed."""
         if not self.is_fixed(array):
             self.recorder.stop("tensor_contents", f"an array of shape {list(array.shape)} that is used by other than NumPy")
 
 
 def _without_warnings(compute: Callable[[], Any]) -> Any:
-    """What NumPy comes to.  Raises FloatingPointError where it would warn."""
+    """The result of `compute`.  Raises FloatingPointError where NumPy would warn."""
     with np.errstate(all="raise"):
         return compute()
 
 
 def _warnings_raise() -> bool:
-    """Whether a warning of NumPy raises."""
+    """Whether warnings of NumPy are raised as errors, or given to a function."""
     return may_be_error(RuntimeWarning) or not {"raise", "call"}.isdisjoint(np.geterr().values())
 
 
 def _is_silent(function: Any) -> bool:
-    """Whether no numbers make it warn."""
+    """Whether `function` never warns, whatever the numbers."""
     return function in _SILENT or (is_a(function, MethodDescriptorType) and function.__name__ in _SILENT_METHODS)
 
 
 def _holds_tensors(value: Any) -> bool:
+    """Whether `value` is a tensor, or a list or tuple with one."""
     return any(map(_holds_tensors, value)) if type(value) in (tuple, list) else is_a(value, Tensor)
 
 
 def _as_arrays(value: Any) -> Any:
-    """What NumPy makes of tensors, or of sequences of them."""
+    """`value` with arrays in place of tensors."""
     if type(value) in (tuple, list):
         return type(value)(map(_as_arrays, value))
     return value.numpy() if is_a(value, Tensor) else value
@@ -503,11 +528,13 @@ def _is_floating(value: Any) -> bool:
 
 
 def _is_plain_index(index: Any) -> bool:
-    """Whether an index takes the same elements, whatever the contents."""
+    """Whether an index selects elements by numbers and constant slices, so that the shape of the result does not depend on
+    contents."""
     parts = index if type(index) is tuple else (index,)
-    kinds = (int, SymbolicNumber, type(None), type(Ellipsis))  # a number that changes has been compared with the size
-    return all(type(part) in kinds or (type(part) is slice and _is_whole(part)) for part in parts)
+    kinds = (int, SymbolicNumber, type(None), type(Ellipsis))  # a symbolic number has been compared with the size
+    return all(type(part) in kinds or (type(part) is slice and _is_constant(part)) for part in parts)
 
 
-def _is_whole(part: slice) -> bool:
+def _is_constant(part: slice) -> bool:
+    """Whether the bounds of a slice are plain integers or None."""
     return all(type(v) in (int, type(None)) for v in (part.start, part.stop, part.step))

@@ -65,8 +65,7 @@ class Effect(Protocol):
 @dataclass(slots=True)
 class AttributeStore:
     """owner.name = value, or del owner.name if the value is ABSENT.  It bypasses a `__setattr__` of the program, whose code has
-    been recorded itself.  Attributes of classes are never deleted, and are stored only if the metaclass has no `__setattr__` of
-    its own."""
+    been recorded itself.  An attribute of a class is stored only if the metaclass has no `__setattr__`, and is never deleted."""
 
     owner: Any
     name: str
@@ -163,8 +162,7 @@ class MethodCall:
 
 @dataclass(slots=True)
 class FunctionCall:
-    """A call of a function that changes something outside.  answer: the symbolic number that stands for its result, if that is
-    used."""
+    """A call of a function that changes something outside.  answer: the stand-in for its result, None if that is not used."""
 
     function: Any
     arguments: tuple[Any, ...]
@@ -353,7 +351,7 @@ class EffectHandlers(Handlers):
 
     def remember(self, place: EffectTarget, value: Any) -> None:
         """Set `stored` for a place that now holds `value`."""
-        if holds_numbers(value):
+        if plain_value(value) is not value:
             self.stored[place] = value
             self.numbered.setdefault(place[0], self.journal.dictionary(Topic.INDEX))[place] = None
         elif place in self.stored:
