@@ -44,8 +44,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         )  # arrays from outside, by their ids and the ids of views of them
 
     def read_after_program(self, array: Any) -> bool:
-        """Have `array`, one from outside, read after the program from now on.  Returns False if that is impossible for its class
-        or dtype."""
+        """Read `array`, from outside, after the program from now on.  False if its class or dtype does not allow that."""
         recorder = self.recorder
         if recorder.stopped or type(array) is not np.ndarray or array.dtype.kind not in "biuf" or not array.dtype.isnative:
             return False
@@ -141,8 +140,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
             self.array_stores.append(recorder.extracted_numbers.define_post_program(store, None))
 
     def update_array(self, function: Any, in_place: Any, array: Any, other: Any) -> Any:
-        """array <symbol>= other, for an array for which `is_written_to` holds.  function: the operator; in_place: its form in
-        place."""
+        """array <symbol>= other, where `is_written_to(array)` holds.  function: the operator; in_place: its form in place."""
         if not self._is_writeable(self._whole[id(array)]):
             return in_place(array, plain(other))  # which raises Python's error
         result = self.array_call(function, (array, other))

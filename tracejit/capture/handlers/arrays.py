@@ -323,8 +323,7 @@ class ArrayHandlers(Handlers):
         return result
 
     def placed_function(self, function: Any) -> Any:
-        """A function that calls `function` so that warnings name the current line of the program; `function` itself if it never
-        warns."""
+        """`function`, in a caller with which warnings name the current line of the program; itself if it never warns."""
         if _is_silent(function):
             return function
         frame = calling_frame()
@@ -339,8 +338,7 @@ class ArrayHandlers(Handlers):
         return self._placed[key]
 
     def numpy_computes(self, function: Any, arguments: Any, keywords: dict[str, Any] | None = None) -> Any:
-        """The result of a function of NumPy for constants.  A warning stops the recording, since each call would have to give
-        it."""
+        """The result of a function of NumPy for constants.  A warning stops the recording: each call would have to give it."""
         recorder = self.recorder
         call = self.placed_function(function)
         compute = lambda: call(*arguments, **(keywords or {}))  # noqa: E731
@@ -381,8 +379,7 @@ class ArrayHandlers(Handlers):
         return result
 
     def _is_pure(self, function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-        """Whether a call of `function` raises for no other contents of these shapes, and always has results of the same
-        shapes."""
+        """Whether, for all contents of these shapes, a call does not raise and has results of the same shapes."""
         options = (*arguments[1:], *keywords.values())
         if any(is_a(plain_copy(v), np.ndarray) and plain_copy(v).dtype.kind not in "biuf" for v in arguments):
             return False
@@ -489,8 +486,7 @@ class ArrayHandlers(Handlers):
         return [self.array_call(operator.getitem, (array, i)) for i in range(len(array))]
 
     def array_is_used(self, array: Any) -> None:
-        """Note that code which no handler sees may read the contents of an array: the recording stops unless the array is
-        fixed."""
+        """Note that code which no handler sees may read an array: the recording stops unless the array is fixed."""
         if not self.is_fixed(array):
             self.recorder.stop("tensor_contents", f"an array of shape {list(array.shape)} that is used by other than NumPy")
 
@@ -528,8 +524,7 @@ def _is_floating(value: Any) -> bool:
 
 
 def _is_plain_index(index: Any) -> bool:
-    """Whether an index selects elements by numbers and constant slices, so that the shape of the result does not depend on
-    contents."""
+    """Whether an index consists of numbers and constant slices, so that contents do not affect the shape of the result."""
     parts = index if type(index) is tuple else (index,)
     kinds = (int, SymbolicNumber, type(None), type(Ellipsis))  # a symbolic number has been compared with the size
     return all(type(part) in kinds or (type(part) is slice and _is_constant(part)) for part in parts)

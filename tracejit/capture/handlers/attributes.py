@@ -61,8 +61,7 @@ _METHODS_OF_CONTAINERS: dict[tuple[type, str], types.MethodDescriptorType] = {
     for name in dir(cls)
     if type(method := getattr(cls, name)) is types.MethodDescriptorType
 }
-"""Methods of builtin containers by class and name.  They need no guard: these classes cannot change, and instances have no
-dictionary."""
+"""Methods of builtin containers, which need no guard: the classes cannot change, and instances have no dictionary."""
 _class_dict = type.__dict__["__dict__"].__get__
 _class_mro = type.__dict__["__mro__"].__get__
 _class_bases = type.__dict__["__bases__"].__get__
@@ -79,8 +78,7 @@ def _attributes_of(cls: type, owner: Expr) -> Expr:
 
 
 def _looks_up_as_usual(cls: type) -> bool:
-    """Whether instances look attributes up in their class and dictionary only; classes of C code may look elsewhere
-    (`weakref.proxy`)."""
+    """Whether instances look attributes up in their class and dictionary only, unlike `weakref.proxy`."""
     base = builtin_base(cls)
     if issubclass(base, (types.MethodType, super, *weakref.ProxyTypes)):
         return False

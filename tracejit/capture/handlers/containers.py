@@ -1,7 +1,7 @@
-"""Reading and changing lists, tuples, dicts and sets: items, membership, length.
+"""Handlers of lists, tuples, dicts and sets: items, membership, length.
 
-Of an outside container only what the run looks at is guarded: one item, the length, presence of a key, or the whole content with its
-order (contents.py).
+Of an outside container only what the run looks at is guarded: one item, the length, the presence of a key, or the whole content
+with its order (contents.py).
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ __all__ = ["ContainerHandlers"]
 _SEQUENCES = frozenset((list, tuple, collections.deque))
 _POSITIONED = _SEQUENCES | {str, bytes, range}
 _FEW = 32
-"""So many comparisons are guarded one by one."""
+"""Most comparisons of a membership test that are guarded one by one."""
 _ADDING = frozenset({"append", "appendleft", "extend", "extendleft", "insert", "add", "sort", "reverse", "rotate", "move_to_end"})
-"""Methods that take nothing out, unless there is no room."""
+"""Methods that remove nothing, except from a full deque."""
 _EXTENDING = frozenset({"extend", "extendleft", "__setitem__"})
 
 
 def _dropped(owner: Any, name: str, arguments: tuple[Any, ...]) -> list[Any]:
-    """What a method that changes a list, set, dictionary or deque may take out of it."""
+    """What the method `name` may remove from `owner`, a list, set, dictionary or deque."""
     base = builtin_base(type(owner))
     if name in _ADDING:
         full = is_a(owner, collections.deque) and owner.maxlen == base.__len__(owner)
@@ -81,16 +81,15 @@ MOVING = frozenset(
         "__setitem__", "__imul__",
     }
 )  # fmt: skip
-"""Methods of a list or deque that only move its items, take some out and put others in."""
+"""Methods of a list or deque that only move, remove and insert items."""
 _TRANSPARENT_TYPES: tuple[type, ...] = (*PRIMITIVE_TYPES, list, tuple, Tensor)
-"""Types of what holds no symbolic number, or shows those that it holds."""
-
-
+"""Types of values that hold no symbolic numbers, or whose symbolic numbers are their items."""
 _NUMBERED: tuple[type, ...] = (list, tuple, dict, collections.deque)
+"""Types of containers of `numbered_item`."""
 
 
 def _is_data(value: Any) -> bool:
-    """Whether it is a number, a text, a tensor without a gradient, an array, or a list, tuple or dictionary of such."""
+    """Whether `value` is a plain value, a tensor that does not require grad, an array, or a list, tuple or dictionary of such."""
     if type(value) in (list, tuple, dict):
         return all(map(_is_data, value.values() if type(value) is dict else value))
     if type(value) is Tensor:
@@ -98,21 +97,22 @@ def _is_data(value: Any) -> bool:
     return type(value) in PRIMITIVE_TYPES or type(value) is np.ndarray
 
 
-def _are_known(numbers: Any) -> bool:
-    """Whether all of a set are plain numbers that have literals."""
+def _have_literals(numbers: Any) -> bool:
+    """Whether a set consists of a few plain numbers that have literals."""
     return len(numbers) <= _FEW and all(type(x) is int or (type(x) is float and math.isfinite(x)) for x in numbers)
 
 
 class ContainerHandlers(Handlers):
-    """`c[k]`, `c[k] = v`, `del c[k]`, `x in c`, `len(c)`."""
+    """Handlers of `c[k]`, `c[k] = v`, `del c[k]`, `x in c` and `len(c)`."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self._tables: dict[str, tuple[Any, ...]] = journal.dictionary()  # the items that the program looks up, by what they are
+        self._tables: dict[str, tuple[Any, ...]] = journal.dictionary()  # items of `_post_program_item`, by their repr
 
     # -- items
     def get_item(self, owner: Any, key: Any) -> Any:
+        """owner[key]"""
         recorder = self.recorder
         if type(key) in (str, int) and type(owner) in (dict, list, tuple):
             return self.plain_item(owner, key)
@@ -124,12 +124,12 @@ class ContainerHandlers(Handlers):
         if recorder.arrays.asks_array((owner,)):
             return recorder.arrays.array_call(operator.getitem, (owner, key))
         key = self.position_in(owner, key)
-        looked_up = self._looked_up(owner, key) if is_post_program(key) and type(owner) in (list, tuple) else None
-        if looked_up is not None:
-            return looked_up
-        numbered = self.numbered_item(owner, key)
-        if numbered is not ABSENT:
-            return numbered
+        item = self._post_program_item(owner, key) if is_post_program(key) and type(owner) in (list, tuple) else None
+        if item is not None:
+            return item
+        item = self.numbered_item(owner, key)
+        if item is not ABSENT:
+            return item
         if is_symbolic(owner) and type(plain(owner)) is str and type(key) is slice:
             text = recorder.texts.text_slice(owner, self.index(key))
             if text is not None:
@@ -153,21 +153,22 @@ class ContainerHandlers(Handlers):
         return self.plain_item(owner, key)
 
     def item_of_tensor(self, owner: Tensor, key: Any) -> Any:
-        """`owner[key]` by the method of its class."""
+        """tensor[key], by the `__getitem__` of its class."""
         recorder = self.recorder
         recorder.inspect(owner)
         return self.binary_native("__getitem__", owner, self._tensor_key(recorder.number_calls.index_of(key)))
 
     def position_in(self, owner: Any, key: Any) -> Any:
-        """The number in an array of no dimensions, where it is a position in a sequence; any other key as it is."""
+        """`key`, as a number if it is an array without dimensions that indexes a sequence."""
         is_position = type(key) is np.ndarray and not key.ndim and key.dtype.kind in "iu"
         return (
             self.recorder.arrays.array_call(np.ndarray.item, (key,)) if is_position and type(plain(owner)) in _POSITIONED else key
         )
 
-    def _looked_up(self, owner: Any, place: Any) -> Any:
-        """An item of a list of texts, or of numbers, at a place that is known when the program has run: `names[scores.argmax().item()]`.
-        None where the place is needed now."""
+    def _post_program_item(self, owner: Any, place: Any) -> Any:
+        """An item of a list or tuple of texts or of numbers at a post-program position: `names[scores.argmax().item()]`.  The
+        whole content is guarded, and that the position is valid, with the sign that it has now.  None if it has to be
+        concrete."""
         recorder = self.recorder
         kinds = set(map(type, owner))
         if (
@@ -187,8 +188,8 @@ class ContainerHandlers(Handlers):
         return recorder.extracted_numbers.post_program_item(self._tables.setdefault(repr(items), items), place)
 
     def numbered_item(self, owner: Any, key: Any) -> Any:
-        """An item of a container from outside that the call has not changed, at a number that may be another one in each call: data of the
-        type that it has now.  ABSENT for others."""
+        """An item of an unchanged outside container at a symbolic number, `weights[step]`: its key may vary from call to call,
+        its type is guarded.  ABSENT if the container, the key or the item is of another kind."""
         recorder = self.recorder
         if not is_symbolic(key) or type(owner) not in _NUMBERED or recorder.stopped or not recorder.is_outside(owner):
             return ABSENT
@@ -215,7 +216,7 @@ class ContainerHandlers(Handlers):
         )
 
     def _before_the_program(self, number: Any) -> Any:
-        """A post-program number that is made of none of the program's, as Python's number of the prologue; others as they are."""
+        """A post-program number as one of the prologue; None if it depends on the program or a clock."""
         recorder = self.recorder
         if number._late.of_program or number._late.readings or number._late.source is not None:
             return None
@@ -223,8 +224,10 @@ class ContainerHandlers(Handlers):
         return recorder.extracted_numbers.in_prologue(number)
 
     def place_of_slice(self, owner: Tensor, dim: int, start: Any, stop: Any, length: Any) -> tuple[Any, Any] | None:
-        """`Interpreter.place_of_slice`: a slice of a fixed length, all of it within the dimension, that begins elsewhere in other
-        calls.  The place is a number of the call, or one that the program computes; calls where a part of it is outside leave."""
+        """(start, length) of a slice of fixed length whose start varies from call to call; None for other slices.
+
+        See `Interpreter.place_of_slice`.  The start is a number of the prologue or of the program.  The slice has to lie within
+        the dimension: a guard, or an exit of the program, fails in calls where it does not."""
         recorder, size = self.recorder, owner._array.shape[dim]
         if recorder.stopped:
             return None
@@ -242,12 +245,12 @@ class ContainerHandlers(Handlers):
             length = concrete(length)
         bound = owner._sizes[dim]
         if from_end:
-            is_known = start < 0 and (stop is None or stop < 0)  # each comparison is asked of later calls, too
-            start = self._as_place(start + bound) if is_known else None
+            is_negative = start < 0 and (stop is None or stop < 0)  # each comparison adds a guard
+            start = self._as_place(start + bound) if is_negative else None
         return (start, length) if start is not None and 0 <= start <= bound - length else None
 
     def _as_place(self, number: Any) -> Any:
-        """A number that may be another one in other calls: of the prologue, or one that the program computes.  None for others."""
+        """`number` as a position that may vary from call to call: an integer of the prologue or the program; else None."""
         recorder = self.recorder
         if is_a(number, Tensor) and number._array.size == 1 and number._array.dtype.kind in "iu":
             number = recorder.extracted_numbers.element(number)
@@ -258,7 +261,8 @@ class ContainerHandlers(Handlers):
         return None if is_post_program(number) and not recorder.in_program.is_position(number) else number
 
     def _moves(self, start: Any, stop: Any) -> bool:
-        """Whether a slice begins elsewhere in other calls: where the program computes the place, or another call has had another."""
+        """Whether the start of a slice varies: the program computes it, or an earlier recording had another one.  If not, the
+        numbers are noted as positions, so that a later recording can tell."""
         recorder = self.recorder
         if is_post_program(start) or is_post_program(stop):
             return True
@@ -268,13 +272,14 @@ class ContainerHandlers(Handlers):
         facts, line = recorder.facts, user_line()
         if facts.has_moved(start._name, plain(start), line):
             return True
-        facts.note("value", facts.numbers.get(start._name, "a number"), shown(plain(start)), line)  # of each line that asks
+        facts.note("value", facts.numbers.get(start._name, "a number"), shown(plain(start)), line)  # at each line that asks
         return False
 
     def place_in_program(self, place: Any) -> Tensor | None:
+        """A position as an int64 tensor without dimensions, if it is a value of the program; else None."""
         if is_post_program(place):
-            whole = type(plain(place)) is int and place._late.of_program and not is_deferred_call_result(place)
-            if not whole:
+            is_integer = type(plain(place)) is int and place._late.of_program and not is_deferred_call_result(place)
+            if not is_integer:
                 return None
             place = place._late.program_tensor()
         if not is_a(place, Tensor) or place._array.size != 1 or place._array.dtype.kind not in "iu":
@@ -282,7 +287,8 @@ class ContainerHandlers(Handlers):
         return self.native(lambda: place.reshape(()).to(int64))
 
     def _tensor_key(self, key: Any) -> Any:
-        """The key of an item of a tensor: a number that is a position may be another one in later calls."""
+        """`key` as an index of a tensor.  Integers and bounds of slices that are positions stay symbolic; other symbolic numbers
+        become plain ones, guarded by their values."""
         recorder = self.recorder
         key = recorder.sizes.for_library(key)
         if type(key) is tuple:
@@ -290,10 +296,10 @@ class ContainerHandlers(Handlers):
         else:
             key = recorder.arrays.as_index(key)
         if is_symbolic(key):
-            needed = is_symbolic_bool(key) or (
+            is_concrete = is_symbolic_bool(key) or (
                 is_post_program(key) and (is_deferred_call_result(key) or type(plain(key)) is not int)
             )
-            return concrete(key) if needed else key
+            return concrete(key) if is_concrete else key
         if type(key) is slice:
             return self._slice_key(key)
         if type(key) is tuple and any(is_symbolic(k) or type(k) is slice for k in key):
@@ -301,17 +307,18 @@ class ContainerHandlers(Handlers):
         return recorder.contents.as_key(key)
 
     def _slice_key(self, key: slice) -> slice:
-        """The same of a slice: `Interpreter.place_of_slice` is asked about one both of whose ends may be other numbers in later calls."""
+        """`key` as a slice of a tensor.  If both bounds may vary from call to call they stay symbolic, and the operation asks
+        `Interpreter.place_of_slice`; else they become plain numbers."""
         ends = self._as_place(key.start), self._as_place(key.stop)
         step = self.recorder.contents.as_key(key.step)
         return self.recorder.contents.as_key(key) if None in ends else slice(*ends, step)  # type: ignore[no-any-return]
 
     def plain_item(self, owner: Any, key: Any) -> Any:
-        """The `__getitem__` of a built-in container, past that of a subclass."""
+        """owner[key] by the `__getitem__` of the builtin base, bypassing that of a subclass."""
         recorder = self.recorder
         base = builtin_base(type(owner))
         if not hasattr(base, "__getitem__"):
-            return owner[key]  # it raises what is to be raised
+            return owner[key]  # which raises Python's error
         if is_a(owner, dict):
             missing = recorder.attributes.method(owner, "__missing__") if is_user_instance(owner) else None
             if missing is not None and not self.plain_contains(key, owner):
@@ -335,21 +342,22 @@ class ContainerHandlers(Handlers):
         return recorder.mark_created(value) if type(key) is slice else value
 
     def _absent_item(self, owner: Any, key: Any) -> Any:
-        """An item that a dictionary does not have."""
+        """owner[key] of a dictionary that does not have `key`."""
         if is_a(owner, collections.defaultdict):
             return self._missing_item(owner, key)
-        return dict.__getitem__(owner, key)  # it raises what is to be raised
+        return dict.__getitem__(owner, key)  # which raises Python's error
 
     def _missing_item(self, owner: collections.defaultdict[Any, Any], key: Any) -> Any:
-        """defaultdict.__missing__: what the program's function makes is put there."""
+        """defaultdict.__missing__: stores and returns the result of `default_factory`."""
         factory = self.recorder.attributes.get_attribute(owner, "default_factory")
         if factory is None:
-            return dict.__getitem__(owner, key)  # it raises what is to be raised
+            return dict.__getitem__(owner, key)  # which raises Python's error
         value = self.recorder.calls.call(factory, (), {})
-        self.set_item(value, owner, key)  # that of a subclass, too
+        self.set_item(value, owner, key)  # as CPython does, by the `__setitem__` of a subclass
         return value
 
     def _outside_item(self, owner: Any, key: Any) -> Any:
+        """owner[key] of an outside container, guarded."""
         recorder = self.recorder
         source = recorder.sources[id(owner)]
         cls: Any = type(owner)
@@ -379,9 +387,9 @@ class ContainerHandlers(Handlers):
             if base is collections.defaultdict and not dict.__contains__(owner, key):
                 recorder.stop("container", f"a {cls.__name__} that gets an item of its own")
         elif base in SEQUENCES and type(key) in (int, slice):
-            found = recorder.sequences.end_item(owner, key) if type(key) is int else recorder.sequences.end_slice(owner, key)
-            if found is not ABSENT:
-                return recorder.mark_created(found) if type(key) is slice else found
+            part = recorder.sequences.end_item(owner, key) if type(key) is int else recorder.sequences.end_slice(owner, key)
+            if part is not ABSENT:
+                return recorder.mark_created(part) if type(key) is slice else part
             recorder.contents.read_elements(owner)
             if type(key) is slice and base is list:
                 return recorder.mark_created(list(recorder.contents.elements(owner))[key])
@@ -407,6 +415,7 @@ class ContainerHandlers(Handlers):
         return recorder.mark_created(value) if type(key) is slice else value
 
     def _guard_absence(self, owner: Any, source: Expr, key: Expr) -> None:
+        """Guard that an outside dictionary or set does not have `key`, unless its whole content is guarded."""
         recorder = self.recorder
         if id(owner) not in recorder.effects.content_known and recorder.first_time("absent", source, key):
             recorder.miss_if(membership(type(owner), source, key))
@@ -419,6 +428,7 @@ class ContainerHandlers(Handlers):
             recorder.miss_if(Not(membership(type(owner), source, key)))
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
+        """owner[key] = value"""
         recorder = self.recorder
         if is_a(owner, Tensor):
             store, _ = recorder.attributes.lookup(type(owner), "__setitem__")
@@ -441,7 +451,7 @@ class ContainerHandlers(Handlers):
         self.plain_set_item(value, owner, key)
 
     def plain_set_item(self, value: Any, owner: Any, key: Any) -> None:
-        """The `__setitem__` of a built-in container, past that of a subclass."""
+        """owner[key] = value by the `__setitem__` of the builtin base, bypassing that of a subclass."""
         recorder = self.recorder
         cls: Any = type(owner)
         base = builtin_base(cls)
@@ -455,7 +465,7 @@ class ContainerHandlers(Handlers):
             if base not in (list, collections.deque, *DICT_TYPES):
                 recorder.stop("container", f"a {cls.__name__}")
                 owner[key] = recorder.contents.concrete_contents(value)
-            elif type(key) is slice:  # which may change the length
+            elif type(key) is slice:  # it may change the length, so it must not be done twice
                 recorder.perform(lambda: base.__setitem__(owner, key, value))
             elif cls is base:
                 owner[key] = value
@@ -463,7 +473,7 @@ class ContainerHandlers(Handlers):
                 base.__setitem__(owner, key, value)
             return
         if not hasattr(base, "__setitem__"):
-            owner[key] = value  # it raises what is to be raised
+            owner[key] = value  # which raises Python's error
         if base in DICT_TYPES and recorder.contents.key_expression(key) is not None:
             value = recorder.contents.value_to_store(value)
             recorder.effects.check_dropped(dict.get(owner, key))
@@ -487,6 +497,7 @@ class ContainerHandlers(Handlers):
             owner[without_stand_ins(key)] = recorder.contents.concrete_contents(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
+        """del owner[key]"""
         recorder = self.recorder
         owner, key = concrete(owner), recorder.contents.as_key(key)
         if is_user_instance(owner):
@@ -497,7 +508,7 @@ class ContainerHandlers(Handlers):
         self.plain_delete_item(owner, key)
 
     def plain_delete_item(self, owner: Any, key: Any) -> None:
-        """The `__delitem__` of a built-in container, past that of a subclass."""
+        """del owner[key] by the `__delitem__` of the builtin base, bypassing that of a subclass."""
         recorder = self.recorder
         cls = type(owner)
         base = builtin_base(cls)
@@ -514,7 +525,7 @@ class ContainerHandlers(Handlers):
                 self.record_removal(owner, "__delitem__", key)
                 return
         if not hasattr(base, "__delitem__"):
-            del owner[key]  # it raises what is to be raised
+            del owner[key]  # which raises Python's error
         elif recorder.is_outside(owner) or base not in (list, collections.deque, *DICT_TYPES):
             recorder.stop("container", f"a {cls.__name__}")
             recorder.perform(lambda: operator.delitem(owner, key))
@@ -523,19 +534,20 @@ class ContainerHandlers(Handlers):
 
     # -- membership and length
     def contains(self, element: Any, container: Any) -> bool:
+        """element in container"""
         recorder = self.recorder
         container = concrete(container)
         if (
             is_symbolic(element)
             and type(container) in (set, frozenset)
-            and _are_known(container)
+            and _have_literals(container)
             and not recorder.is_outside(container)
         ):
             container = tuple(container)
             if not is_post_program(element):
-                found = plain(element) in container
-                recorder.guard_outcome(Contains(Constant(container), element._name), found)
-                return found
+                result = plain(element) in container
+                recorder.guard_outcome(Contains(Constant(container), element._name), result)
+                return result
         if is_symbolic(element):
             element = element if self.is_asked(container, element) else concrete(element)
         elif type(container) not in _SEQUENCES:
@@ -550,31 +562,31 @@ class ContainerHandlers(Handlers):
             method = recorder.attributes.method(container, "__contains__")
             if method is not None:
                 return recorder.operators.truth(recorder.calls.call(method, (container, element), {}))
-            if not is_a(container, CONTAINERS):  # Python goes through it
+            if not is_a(container, CONTAINERS):  # Python iterates over it
                 if not (hasattr(type(container), "__iter__") or hasattr(type(container), "__getitem__")):
-                    return element in container  # it raises what is to be raised
+                    return element in container  # which raises Python's error
                 return any(self.equal(item, element) for item in recorder.iteration.iterate(container))
         return self.plain_contains(element, container)
 
     def is_asked(self, container: Any, number: SymbolicNumber) -> bool:
-        """Whether a guard can ask if a symbolic number is in a container, without a guard on the number."""
+        """Whether `number in container` can be guarded as such, so that no guard on the value of `number` is needed."""
         recorder = self.recorder
         if type(container) in _SEQUENCES:
             return len(container) <= _FEW
-        written = recorder.effects.numbered.get(id(container)) or any(
+        is_written = recorder.effects.numbered.get(id(container)) or any(
             place[0] == id(container) for place in recorder.effects.written
         )
-        hashed = is_a(container, (dict, set, frozenset)) and recorder.is_outside(container) and not is_post_program(number)
-        return hashed and not written and id(container) not in recorder.effects.originals
+        is_hashed = is_a(container, (dict, set, frozenset)) and recorder.is_outside(container) and not is_post_program(number)
+        return is_hashed and not is_written and id(container) not in recorder.effects.originals
 
     def plain_contains(self, element: Any, container: Any) -> bool:
-        """The `__contains__` of a built-in container, past that of a subclass."""
+        """element in container, by the `__contains__` of the builtin base, bypassing that of a subclass."""
         recorder = self.recorder
         if is_symbolic(element) and type(container) not in _SEQUENCES:
             base, source = builtin_base(type(container)), recorder.sources[id(container)]
-            found = bool(base.__contains__(container, plain(element)))
-            recorder.guard_outcome(membership(type(container), source, element._name), found)
-            return found
+            result = bool(base.__contains__(container, plain(element)))
+            recorder.guard_outcome(membership(type(container), source, element._name), result)
+            return result
         if recorder.is_outside(container):
             base = builtin_base(type(container))
             key = recorder.contents.key_expression(element) if base in (set, frozenset, *DICT_TYPES) else None
@@ -590,7 +602,7 @@ class ContainerHandlers(Handlers):
             recorder.stop("container", f"a {type(container).__name__} (operator in)")
         if type(element) is ObjectIdentity and recorder.is_outside(container):
             recorder.stop("object_identity", "an id() among numbers from outside")
-        if is_a(container, dict) and not recorder.is_outside(container):  # its values are not looked at
+        if is_a(container, dict) and not recorder.is_outside(container):  # its values are not read
             for key in builtin_base(type(container)).__iter__(container):
                 recorder.contents.read_content(key, deep=True)
         else:
@@ -602,13 +614,14 @@ class ContainerHandlers(Handlers):
         return self.native(lambda: element in container)
 
     def _original(self, container: Any, base: Any) -> Any:
-        """A set as it was before this run changed it; the changes of a dictionary are places."""
+        """A set as it was before this run changed it.  A dictionary is returned as it is: its changes are noted by places."""
         before = self.recorder.effects.originals.get(id(container)) if base is set else None
         return container if before is None else set(before)
 
     def native(self, action: Callable[[], Any], operands: Iterable[Any] = ()) -> Any:
-        """Do something in C that may run the standard library's own Python.  operands: of code that may look keys up in them; if it adds
-        an item to a defaultdict by that, `"%(name)s" % counts`, the recording stops."""
+        """The result of `action`, code of C that may run Python code of the standard library or the eager library.
+
+        operands: objects in which it may look up keys.  Adding an item to a defaultdict so, `"%(name)s" % counts`, is a stop."""
         recorder = self.recorder
         lengths = [(x, dict.__len__(x)) for x in operands if is_a(x, collections.defaultdict)]
         before, recorder.line = recorder.line, ""
@@ -625,14 +638,15 @@ class ContainerHandlers(Handlers):
                 recorder.stop("container", "a defaultdict (C code looks up a key that is not in it)")
 
     def binary_native(self, method: str, left: Any, right: Any) -> Any:
-        """A special method of a tensor, with a plain or nested index or operand."""
+        """left.method(right), for a special method of a tensor; `right` is an index or operand, possibly nested."""
         recorder = self.recorder
-        found, _ = recorder.attributes.lookup(type(left), method)
+        function, _ = recorder.attributes.lookup(type(left), method)
         recorder.contents.read_content(right, deep=True)
         recorder.inspect_all((right,))
-        return self.native(lambda: found(left, right))
+        return self.native(lambda: function(left, right))
 
     def length(self, value: Any) -> Any:
+        """len(value)"""
         recorder = self.recorder
         if (size := recorder.ragged.size(value, 0)) is not ABSENT:
             return size
@@ -660,16 +674,17 @@ class ContainerHandlers(Handlers):
             recorder.stop("container", f"a {type(value).__name__}")
         return builtin_base(type(value)).__len__(value) if is_a(value, CONTAINERS) else len(value)
 
-    def _length_result(self, said: Any) -> Any:
-        """What a `__len__` of the program has said: a number that may be another one in each call is one."""
+    def _length_result(self, result: Any) -> Any:
+        """What `len` gives for the result of a `__len__` of the program.  A symbolic number is kept, guarded to be in range."""
         recorder = self.recorder
-        if not is_symbolic(said) or is_post_program(said) or type(plain(said)) is not int or not 0 <= plain(said) <= sys.maxsize:
-            return recorder.perform(lambda: len(Said(said)))
-        recorder.miss_if(Not(And((said._name.compared(">=", 0), said._name.compared("<=", sys.maxsize)))))
-        return said
+        is_number = is_symbolic(result) and not is_post_program(result) and type(plain(result)) is int
+        if not is_number or not 0 <= plain(result) <= sys.maxsize:
+            return recorder.perform(lambda: len(Said(result)))
+        recorder.miss_if(Not(And((result._name.compared(">=", 0), result._name.compared("<=", sys.maxsize)))))
+        return result
 
     def has_objects(self, *values: Any) -> bool:
-        """Whether comparing these, or what is in them, may be up to methods of the program."""
+        """Whether comparing `values`, or what is in them, may call methods of the program or involve symbolic numbers."""
         return any(
             is_user_instance(v)
             or is_symbolic(v)
@@ -679,16 +694,16 @@ class ContainerHandlers(Handlers):
         )
 
     def equal(self, left: Any, right: Any) -> bool:
-        """Whether a container takes two objects for the same."""
+        """Whether containers take two objects for equal: they are identical, or `left == right` is true."""
         return left is right or self.recorder.operators.truth(self.recorder.operators.binary("==", left, right))
 
     def place_of(self, container: Any, element: Any, start: int = 0, stop: int | None = None) -> int | None:
-        """The first place of something equal; None if there is none."""
+        """The first position in `container`, from `start` to `stop`, of an item equal to `element`; None if there is none."""
         items = list(builtin_base(type(container)).__iter__(container))
         return next((i for i in range(*slice(start, stop).indices(len(items))) if self.equal(items[i], element)), None)
 
     def index(self, key: Any) -> Any:
-        """An index or a slice as numbers: objects of the program are asked for theirs."""
+        """`key` as a plain integer, or a slice of such; the `__index__` of an object of the program is called."""
         recorder = self.recorder
         if type(key) is slice:
             return slice(*map(self.index, (key.start, key.stop, key.step)))
@@ -698,12 +713,12 @@ class ContainerHandlers(Handlers):
         method = recorder.attributes.method(key, "__index__") if is_user_instance(key) and not is_a(key, (int, Tensor)) else None
         if method is None:
             return key
-        said: Any = Said.by("__index__", recorder.calls.call(method, (key,), {}))
-        return recorder.perform(lambda: operator.index(said))
+        result: Any = Said.by("__index__", recorder.calls.call(method, (key,), {}))
+        return recorder.perform(lambda: operator.index(result))
 
     def _may_hold_numbers(self, owner: Any, arguments: tuple[Any, ...]) -> bool:
-        """Whether there may be symbolic numbers in a container, or among the arguments of a method of it; else nothing moves that later
-        reads do not find in the container itself."""
+        """Whether there may be symbolic numbers in the container `owner`, or in the arguments of a method of it.  If not, later
+        reads find all that the method moves in the container itself."""
         if self.recorder.effects.numbered.get(id(owner)) or not all(type(x) in _TRANSPARENT_TYPES for x in arguments):
             return True
         items = itertools.chain.from_iterable(x for x in arguments if type(x) in (list, tuple))
@@ -711,15 +726,15 @@ class ContainerHandlers(Handlers):
 
     @staticmethod
     def _first_moved(owner: Any, name: str, arguments: tuple[Any, ...]) -> int:
-        """The first place of a list or deque whose item a method may move, take out or put in."""
+        """The first position of a list or deque whose item the method `name` may move, remove or insert."""
         size = builtin_base(type(owner)).__len__(owner)
         if getattr(owner, "maxlen", None) is not None:  # a full deque drops items at its other end
             return 0
         return size if name in ("append", "extend") else max(size - 1, 0) if name == "pop" and not arguments else 0
 
     def _movable(self, owner: Any, name: str, first: int) -> Any:
-        """The items of a list or deque from outside, from a place on, with symbolic numbers in their places, to do with as with itself;
-        None where what is in it is not known, or guarded."""
+        """A copy of the items of an outside list or deque from position `first` on, with symbolic numbers in their places, on
+        which `change` repeats the method `name`.  None if the content is not guarded, or the method does more than move items."""
         recorder = self.recorder
         base = builtin_base(type(owner))
         if base not in SEQUENCES or id(owner) not in recorder.effects.content_known:
@@ -729,51 +744,51 @@ class ContainerHandlers(Handlers):
                 recorder.contents.concretise_places(owner)
             return None
         rest = slice(first, None)
-        now = [*base.__iter__(owner)][rest] if base is collections.deque else base.__getitem__(owner, rest)
-        items = [recorder.effects.stored.get((id(owner), i), item) for i, item in enumerate(now, first)]
+        plain_items = [*base.__iter__(owner)][rest] if base is collections.deque else base.__getitem__(owner, rest)
+        items = [recorder.effects.stored.get((id(owner), i), item) for i, item in enumerate(plain_items, first)]
         return collections.deque(items, owner.maxlen) if base is collections.deque else items
 
     def record_removal(self, owner: Any, name: str, *arguments: Any) -> Any:
-        """`pop`, `popleft`, `del l[...]` of a list or deque from outside, and `insert`."""
+        """Do `pop`, `popleft`, `del l[...]` or `insert` on an outside list or deque, as an effect; returns the result."""
         recorder = self.recorder
-        left = recorder.sequences.end_place(owner, name, arguments)
+        is_left_end = recorder.sequences.end_place(owner, name, arguments)
         if name == "insert":
             if (
-                left is None or recorder.sequences.is_written(owner) or getattr(owner, "maxlen", None) is not None
-            ):  # a full deque takes no more
+                is_left_end is None or recorder.sequences.is_written(owner) or getattr(owner, "maxlen", None) is not None
+            ):  # `insert` raises for a full deque
                 recorder.contents.read_elements(owner)
             return self.change(owner, name, *arguments)
-        taken = ABSENT if left is None else recorder.sequences.item_to_pop(owner, left)
-        if taken is ABSENT:
+        item = ABSENT if is_left_end is None else recorder.sequences.item_to_pop(owner, is_left_end)
+        if item is ABSENT:
             recorder.contents.read_elements(owner, shortened=True)
         result = self.change(owner, name, *arguments)
-        return result if taken is ABSENT or name == "__delitem__" else taken
+        return result if item is ABSENT or name == "__delitem__" else item
 
     def change(self, owner: Any, name: str, *arguments: Any) -> Any:
-        """Call a method of C code that changes a container from outside, and remember it."""
+        """Call a method of C code that changes an outside container, as an effect; returns the result."""
         recorder = self.recorder
         first = self._first_moved(owner, name, arguments) if name in MOVING else 0
-        moved = self._movable(owner, name, first) if self._may_hold_numbers(owner, arguments) else None
+        symbolic_items = self._movable(owner, name, first) if self._may_hold_numbers(owner, arguments) else None
         is_open = is_a(owner, SEQUENCES) and id(owner) not in recorder.effects.content_known
         ends = recorder.sequences.ends_of(owner) if is_open else None
         if is_open:
             recorder.effects.note_change(owner)
-        if moved is None and ends is None:  # then nobody would know which numbers they are
+        if symbolic_items is None and ends is None:  # nothing below keeps track of symbolic numbers
             arguments = tuple(map(recorder.contents.concrete_contents, arguments))
         recorder.effects.check_dropped(*_dropped(owner, name, arguments))
-        given = [list(map(plain_value, a)) if name in _EXTENDING and type(a) is list else plain_value(a) for a in arguments]
-        result = recorder.perform(lambda: getattr(builtin_base(type(owner)), name)(owner, *given))
+        values = [list(map(plain_value, a)) if name in _EXTENDING and type(a) is list else plain_value(a) for a in arguments]
+        result = recorder.perform(lambda: getattr(builtin_base(type(owner)), name)(owner, *values))
         recorder.effects.note_method(MethodCall(owner, name, arguments))
-        if moved is not None:
-            places = len(moved)
-            result = getattr(moved, name)(*arguments)
-            recorder.contents.remember_items(owner, moved, first, places)
+        if symbolic_items is not None:
+            places = len(symbolic_items)
+            result = getattr(symbolic_items, name)(*arguments)
+            recorder.contents.remember_items(owner, symbolic_items, first, places)
         elif ends is not None:
             self._change_ends(owner, ends, name, arguments)
         return result
 
     def replace_items(self, owner: list[Any], items: list[Any]) -> None:
-        """A list gets other items, all of which are known."""
+        """owner[:] = items, with all items of `items` known to the recording."""
         recorder = self.recorder
         if not recorder.is_outside(owner):
             owner[:] = items
@@ -786,7 +801,7 @@ class ContainerHandlers(Handlers):
         recorder.contents.remember_items(owner, items)
 
     def _change_ends(self, owner: Any, ends: SequenceEnds, name: str, arguments: tuple[Any, ...]) -> None:
-        """What becomes of a list or deque whose content is not known."""
+        """Note in `ends` that the method `name` has changed a list or deque whose content is not guarded."""
         recorder = self.recorder
         if name == "clear":
             recorder.effects.content_known.add(id(owner))

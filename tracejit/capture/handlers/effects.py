@@ -305,8 +305,7 @@ class EffectHandlers(Handlers):
         return next((effect for effect in reversed(self.in_order) if type(effect) is FunctionCall), None)
 
     def note_hit(self, effect: FunctionCall) -> None:
-        """Note a call after the program that invalidates nothing that the recording has read: a counted hit of a cache, a sort of
-        a list."""
+        """Note a call after the program that invalidates no earlier read: a counted hit of a cache, a sort of a list."""
         if not self.recorder.stopped:
             self.in_order.append(effect)
             self.recorder.keep.append(effect)

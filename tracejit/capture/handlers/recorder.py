@@ -233,8 +233,7 @@ class Recorder(Origins):
 
     # -- calls
     def standard_call(self, function: Any) -> Handler | None:
-        """The handler of a function of the standard library, to be called with the function and its arguments; None if there is
-        none."""
+        """The handler of a function of the standard library, called with the function and its arguments; else None."""
         for handlers in (
             self.locking,
             self.standard_calls,
@@ -249,8 +248,7 @@ class Recorder(Origins):
         return None
 
     def run(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Call `function` itself, with plain values in place of stand-ins: the recording has stopped, or the call is to raise its
-        error."""
+        """Call `function` itself with plain values: the recording has stopped, or the call is to raise Python's error."""
         plain = tuple(map(plain_value, arguments)), {name: plain_value(value) for name, value in keywords.items()}
         return self.perform(lambda: function(*plain[0], **plain[1]))
 
@@ -283,8 +281,7 @@ class Recorder(Origins):
 
     # -- names and statements
     def constant(self, value: Any) -> Name:
-        """The name by which the entry refers to `value`, an object that it holds.  A definition of this run stops the
-        recording."""
+        """The name by which the entry refers to the object `value`.  A definition of this run stops the recording."""
         name = self._constants.get(id(value))
         if name is None:
             if self._is_local_definition(value):
@@ -296,8 +293,7 @@ class Recorder(Origins):
         return name
 
     def _is_local_definition(self, value: Any) -> bool:
-        """Whether `value` is a function, class or the like that this run has defined.  Each call defines another, with its own
-        closure."""
+        """Whether this run has defined `value`, a function or class: each call defines another one."""
         if type(value) in C_CALLABLES:
             value = getattr(value, "__self__", None)
         return id(value) in self.created and is_a(value, (type, FunctionType, property, staticmethod, classmethod))
@@ -325,8 +321,7 @@ class Recorder(Origins):
             self.prologue.append(Miss(condition))
 
     def read_again(self) -> None:
-        """Forget what has been read: from here on the same expressions may have other values, so they are read and guarded
-        again."""
+        """Forget what has been read: from here on the same expressions may have other values, and are guarded again."""
         for table in (
             self._expressions,
             self._symbolic,
@@ -382,8 +377,7 @@ class Recorder(Origins):
         return Constant(value) if has_literal else self.constant(value)
 
     def _differs(self, expression: Expr, value: Any) -> Expr:
-        """The condition that `expression`, which is of the type of `value`, has another value, bit by bit: 0.0 is not -0.0, NaN
-        is NaN."""
+        """The condition that `expression`, of the type of `value`, has other bits: 0.0 is not -0.0, NaN is NaN."""
         if is_a(value, float):
             if value != value:
                 return expression.compared("==", expression)
@@ -429,8 +423,7 @@ class Recorder(Origins):
 
         called: its name in the program, for facts.  symbolic: whether the caller takes a symbolic number in place of an int or
         float. truths: whether also in place of a bool; None: only if an earlier recording has read another value there.
-        by_identity: whether to guard that it is the same object, whatever its type.  argument: whether it is an argument of the
-        call."""
+        by_identity: whether to guard that it is the same object, whatever its type.  argument: whether it is one of the call."""
         if self.stopped:
             return value
         if expression in self._expressions:
@@ -555,8 +548,7 @@ class Recorder(Origins):
         return self.program.value_of(tensor) is not None
 
     def outside_tensor(self, tensor: Tensor, expression: Expr) -> None:
-        """Register `tensor`, which each call creates in its prologue by `expression` from outside objects, as a tensor from
-        outside."""
+        """Register `tensor` as one from outside: the prologue of each call creates it by `expression`."""
         variable = self.define(expression)
         self.register(tensor, variable)
         source = self.tensors[id(tensor)] = TensorSource(tensor, variable, False)
