@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import FrameType, FunctionType
 from typing import Any
 
-from tracejit.capture.syntax.convert import INSTRUMENTED, is_instrumented
+from tracejit.capture.syntax.convert import INSTRUMENTED, OF_PACKAGE, is_instrumented
 from tracejit.core.package_files import is_own_frame
 
 __all__ = [
@@ -54,8 +54,9 @@ def user_line(fallback: str = "") -> str:
     frame: FrameType | None = sys._getframe(1)
     innermost: FrameType | None = None
     while frame is not None:  # as in `instrumented_frames`: it is asked at each operation
-        if id(frame.f_code) in INSTRUMENTED:
-            if not is_own_frame(frame):
+        code = id(frame.f_code)
+        if code in INSTRUMENTED:
+            if code not in OF_PACKAGE and not is_own_frame(frame):
                 return _line(frame)
             innermost = innermost or frame
         frame = frame.f_back

@@ -271,9 +271,11 @@ _written_in_python: dict[
 
 def is_python_class(cls: type) -> bool:
     """Whether a class was made by a class statement: it has no methods, no constructor and no memory that C code knows of."""
+    if not cls.__flags__ & _HEAP_TYPE:
+        return False
     known = _written_in_python.get(id(cls))
     if known is None or known[0]() is not cls:
-        found = is_heap_type(cls) and not any(map(_of_c, vars(cls).values(), itertools.repeat(cls)))
+        found = not any(map(_of_c, vars(cls).values(), itertools.repeat(cls)))
         gone: Any = functools.partial(dict.pop, _written_in_python, id(cls))  # the reference, its argument, is the default
         known = _written_in_python[id(cls)] = weakref.ref(cls, gone), found
     return known[1]
@@ -341,6 +343,8 @@ def is_name(text: str) -> bool:
 
 def builtin_base(cls: Any) -> Any:
     """The first class of the MRO that is written in C: what the memory of an instance looks like."""
+    if not cls.__flags__ & _HEAP_TYPE:
+        return cls
     for base in cls.__mro__:
         if not is_python_class(base):
             return base

@@ -14,7 +14,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from functools import partial
 from inspect import CO_OPTIMIZED
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -494,8 +493,7 @@ def _recorded(
             with _Absorbing(session):
                 session.release_created()
                 session.sizes.end()
-                branches = session.branches.in_program()
-                recording = replace(finish(session, interpreter, result, modes), branches=branches)
+                recording = finish(session, interpreter, result, modes)
             call_hook.forget()
         refused: list[Any] = []
         with _Absorbing(session):

@@ -143,7 +143,8 @@ class StateRecorder(Interpreter):
     def _define(self, tensor: Tensor, contents: Tensor | None = None, shape: tuple[int, ...] | None = None) -> int:
         """A value for a tensor.  contents: whose metadata it is about to get.  shape: one with symbolic sizes."""
         known = tensor if contents is None else contents
-        if shape is None and self.recorder.sizes.are_noted:
+        sizes = self.recorder.sizes
+        if shape is None and sizes.env is not None and sizes.are_noted:
             shape = self.symbolic_shape(known)
         array = known._array
         dtype = FROM_NUMPY[array.dtype]

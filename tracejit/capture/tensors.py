@@ -33,7 +33,7 @@ from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER, DType, float32, float
 from tracejit.core.interpreter import Interpreter, state
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
-from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
+from tracejit.core.op import REGISTRY, Effect, Kind, Op
 from tracejit.core.promotion import is_settled, promote, with_tensor
 from tracejit.core.shapes import element_strides, equal, filled_strides, product
 from tracejit.core.symbolic import SYMBOLIC, SymInt, without_symbols
@@ -70,6 +70,7 @@ _TENSORS = frozenset({Tensor})
 _PLAIN = frozenset({Tensor, float, int, bool, type(None)})
 _SIMPLE = frozenset({int, bool, float, str, type(None), DType})
 _F32, _F64 = float32.numpy, float64.numpy
+_RANDOM, _VIEW = Effect.RANDOM, Kind.VIEW  # members of an enumeration take 0.1 us to find on Python 3.11
 
 Watch = Callable[[Node, tuple[Tensor, ...]], None]
 """Is shown an operation and what it made."""
@@ -146,7 +147,7 @@ class RecordingInterpreter(StateRecorder):
     # -- operations
     def bind(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         recorder = self.recorder
-        if op.effect is Effect.IN_PLACE:
+        if op.writes:
             self._before_write(operands[0])
         if recorder.stopped:
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
@@ -172,9 +173,7 @@ class RecordingInterpreter(StateRecorder):
             operands = tuple(map(settled, operands))
         recordable = all_plain or all(x is None or isinstance(x, (Tensor, int, float)) for x in operands)
         if recordable:  # else the eager interpreter raises
-            if op.promotion is not Promotion.NONE and not is_settled(
-                op, [x._array if isinstance(x, Tensor) else x for x in operands]
-            ):
+            if op.keeps_dtype and not is_settled(op, [x._array if isinstance(x, Tensor) else x for x in operands]):
                 operands = promote(op, with_tensor(op, operands))
             is_float32 = all_tensors and operands and operands[0]._array.dtype is _F32  # then it is none of the reduced dtypes
             if not is_float32 and (reduced := op.reduced(operands)) is not None:
@@ -192,7 +191,7 @@ class RecordingInterpreter(StateRecorder):
     def _settled_operands(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Operand, ...]] | None:
         """The operands as the eager interpreter gets them, and as the graph has them, where nothing is to be asked or done before: tensors
         that are known, all float32 or all float64, and floats, those of the prologue too.  None for others."""
-        if not (op.is_plain or op.promotion is Promotion.NONE):
+        if op.keeps_dtype and not op.is_plain:
             return None
         known, dtype, has_numbers = self.values.get, None, False
         recorded: list[Any] = []
@@ -233,7 +232,7 @@ class RecordingInterpreter(StateRecorder):
         graph has them."""
         recorder, base, has_own_code = self.recorder, state.base, _OWN_CODE in op.traits
         env = recorder.sizes.env
-        is_plain_write = op.effect is Effect.IN_PLACE and self._is_plain_write(op, operands)
+        is_plain_write = op.writes and self._is_plain_write(op, operands)
         recorder.native_depth += 1
         try:
             state.top = base  # what runs meanwhile is no part of the program: signal handlers, finalizers
@@ -256,7 +255,7 @@ class RecordingInterpreter(StateRecorder):
                 env.resume()
             state.top = self
             recorder.native_depth -= 1
-        if op.effect is not Effect.PURE and op.effect is not Effect.VIEW:
+        if op.writes or op.effect is _RANDOM:
             recorder.performed.append((op, result))
         if not recorder.stopped:
             node = self._append(
@@ -275,9 +274,7 @@ class RecordingInterpreter(StateRecorder):
 
     @staticmethod
     def _is_plain_write(op: Op, operands: Sequence[Any]) -> bool:
-        return op.effect is Effect.IN_PLACE and not (
-            state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands)
-        )
+        return op.writes and not (state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands))
 
     def _with_late(self, op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """Numbers that are known only after the program as tensors that it has; else their values are guarded.  It is the same for
@@ -379,7 +376,7 @@ class RecordingInterpreter(StateRecorder):
         attributes: the node's."""
         state.grad_enabled = grad_enabled
         op, values = node.op, self.values
-        if self.unrolled and op.effect is Effect.IN_PLACE:
+        if self.unrolled and op.writes:
             self._before_write(operands[0])
         given: list[Any] = []
         recorded: list[Operand] = []
@@ -401,7 +398,7 @@ class RecordingInterpreter(StateRecorder):
         finally:
             if env is not None:
                 env.resume()
-        if op.effect is Effect.IN_PLACE:
+        if op.writes:
             self.recorder.performed.append((op, result))
         if not self.recorder.stopped:
             said = [x.value if type(x) is Literal else x for x in operands]  # the tape keeps symbolic positions
@@ -428,7 +425,9 @@ class RecordingInterpreter(StateRecorder):
     ) -> Node:
         """attributes, line: those of the node."""
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
-        shapes = self._symbolic_shapes(op, recorded, attributes, outputs) if self.recorder.sizes.are_noted else None
+        sizes = self.recorder.sizes
+        has_symbols = sizes.env is not None and sizes.are_noted
+        shapes = self._symbolic_shapes(op, recorded, attributes, outputs) if has_symbols else None
         if shapes is None and not op.multiple:
             values: tuple[int, ...] = (self._define(result),)
         else:
@@ -444,7 +443,7 @@ class RecordingInterpreter(StateRecorder):
             self.recorder.branch([x._array.shape for x in outputs])
         if self._watch is not None:
             self._watch(node, outputs)
-        if op.effect is Effect.IN_PLACE:
+        if op.writes:
             self._wrote = True
             if type(outputs[0]._storage) is DataStorage:
                 self.uncounted.add(node.outputs[0])
@@ -456,7 +455,7 @@ class RecordingInterpreter(StateRecorder):
                     self._save_write(base_node, *recorded)  # type: ignore[arg-type]
         if not _NUMBERS_OF_RECORDINGS.isdisjoint(map(type, operands)):
             self._save_symbols(tuple(operands), outputs)
-            if op.kind is Kind.VIEW:
+            if op.kind is _VIEW:
                 self._moving += [(x, outputs[0], outputs[0]._version) for x in operands if is_symbolic(x)]
         return node
 

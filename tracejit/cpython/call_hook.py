@@ -50,6 +50,7 @@ _lasting: dict[int, CodeType] = {}  # allowed code, by address
 _passing: dict[int, CodeType] = {}  # the same, until it is forgotten
 _table = np.zeros(_SIZE, np.int64)  # their addresses: from the place that an address says on, none is empty before it
 _lasting_table = np.zeros(_SIZE, np.int64)  # those of lasting ones
+_changed: list[int] = []  # places of the table that have been filled since it was the same as that of lasting ones
 
 _CALLED: Final = (
     "PyErr_Fetch", "PyErr_Restore", "PyEval_SetProfile", "PyInterpreterState_Get", "PyObject_IsTrue", "PyObject_Vectorcall",
@@ -350,12 +351,11 @@ def allow(code: CodeType, lasting: bool) -> None:
     address = id(code)
     if address in _lasting or address in _passing:
         return
-    if lasting:
-        _lasting[address] = code
-        _enter(_lasting_table, address)
-    else:
-        _passing[address] = code
-    _enter(_table, address)
+    (_lasting if lasting else _passing)[address] = code
+    if 2 * (len(_lasting) + len(_passing)) <= _SIZE:  # later ones are asked about at each call
+        if lasting:
+            _enter(_lasting_table, address)
+        _changed.append(_enter(_table, address))
 
 
 def is_allowed(code: CodeType) -> bool:
@@ -364,17 +364,20 @@ def is_allowed(code: CodeType) -> bool:
     return id(code) in _lasting or id(code) in _passing
 
 
-def _enter(table: np.ndarray[Any, Any], address: int) -> None:
-    if 2 * (len(_lasting) + len(_passing)) <= _SIZE:  # later ones are asked about at each call
-        place = address >> 4
-        while table[place % _SIZE]:
-            place += 1
-        table[place % _SIZE] = address
+def _enter(table: np.ndarray[Any, Any], address: int) -> int:
+    """Put an address into a table; its place there."""
+    place = (address >> 4) % _SIZE
+    while table[place]:
+        place = (place + 1) % _SIZE
+    table[place] = address
+    return place
 
 
 def forget() -> None:
     """What was allowed for a while is to be checked again."""
-    _table[:] = _lasting_table
+    places = _changed.copy()
+    _table[places] = _lasting_table[places]
+    del _changed[: len(places)]
     _passing.clear()
 
 

@@ -635,14 +635,15 @@ def walk(node: Any) -> list[ReplayNode]:
 def names(*nodes: Any) -> set[str]:
     """The names in expressions and statements, but not those that they define."""
     found: set[str] = set()
-    waiting: list[Any] = list(nodes)
+    waiting: list[tuple[Any, ...]] = [nodes]
     while waiting:
-        node = waiting.pop()
-        kind = type(node)
-        if kind is Name:
-            found.add(node[1])
-        elif kind is not Constant and isinstance(node, tuple):
-            waiting += node
+        for part in waiting.pop():
+            if isinstance(part, tuple):
+                kind = type(part)
+                if kind is Name:
+                    found.add(part[1])
+                elif kind is not Constant:
+                    waiting.append(part)
     return found
 
 

@@ -13,7 +13,7 @@ import itertools
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -618,12 +618,12 @@ class ContainerHandlers(Handlers):
         before = self.recorder.effects.originals.get(id(container)) if base is set else None
         return container if before is None else set(before)
 
-    def native(self, action: Callable[[], Any], operands: Iterable[Any] = ()) -> Any:
+    def native(self, action: Callable[[], Any], operands: tuple[Any, ...] = ()) -> Any:
         """The result of `action`, code of C that may run Python code of the standard library or the eager library.
 
         operands: objects in which it may look up keys.  Adding an item to a defaultdict so, `"%(name)s" % counts`, is a stop."""
         recorder = self.recorder
-        lengths = [(x, dict.__len__(x)) for x in operands if is_a(x, collections.defaultdict)]
+        lengths = operands and [(x, dict.__len__(x)) for x in operands if is_a(x, collections.defaultdict)]
         before, recorder.line = recorder.line, ""
         recorder.native_depth += 1
         try:
@@ -634,7 +634,7 @@ class ContainerHandlers(Handlers):
         finally:
             recorder.native_depth -= 1
             recorder.line = before
-            if any(dict.__len__(x) != length for x, length in lengths):
+            if lengths and any(dict.__len__(x) != length for x, length in lengths):
                 recorder.stop("container", "a defaultdict (C code looks up a key that is not in it)")
 
     def binary_native(self, method: str, left: Any, right: Any) -> Any:

@@ -48,7 +48,9 @@ class IdentityHandlers(Handlers):
 
     def note_placeless(self, values: Iterable[Any]) -> None:
         """C code has given these values, or guards ask whether they are equal and nothing else."""
-        self.placeless_texts.update((id(value), value) for value in values if type(value) in _TEXTS)
+        for value in values:
+            if type(value) in _TEXTS:
+                self.placeless_texts[id(value)] = value
 
     def is_same(self, left: Any, right: Any) -> bool | None:
         """Whether two equal texts are one object, guarded; None where a later call may find it otherwise."""

@@ -59,6 +59,11 @@ _OPERANDS: tuple[type, ...] = (
 """Types whose operators, as far as C code has them, depend on nothing but their operands."""
 _CHANGEABLE: tuple[type, ...] = (list, dict, set, collections.deque)
 """Types of containers that operators change in place."""
+_METHODS = {
+    symbol: (f"__{name}__", f"__i{name}__", f"__{SPECIAL_NAMES[SWAPPED[symbol]] if symbol in SWAPPED else f'r{name}'}__")
+    for symbol, name in SPECIAL_NAMES.items()
+}
+"""By the symbol of an operator: its special method, that in place, and that of the right operand."""
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
 
@@ -71,6 +76,10 @@ class OperatorHandlers(Handlers):
         compute = (IN_PLACE if in_place else BINARY)[symbol]
         if symbol in ("is", "is not"):
             return self._identity_test(symbol, left, right)
+        if (type(left) is Tensor and _meets_tensors(right)) or (type(right) is Tensor and _meets_tensors(left)):  # as mostly
+            result = self._tensor_binary(symbol, left, right, in_place)
+            if result is not ABSENT:
+                return result
         if symbol == "%" and is_a(right, tuple) and recorder.effects.numbered.get(id(right)):
             right = tuple(recorder.contents.elements(right))
         if symbol == "%" and type(left) is str:
@@ -200,18 +209,17 @@ class OperatorHandlers(Handlers):
     def _tensor_binary(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
         """An operator of Tensor; ABSENT where Python code of the program takes part."""
         recorder = self.recorder
-        name = SPECIAL_NAMES[symbol]
-        reflected = SPECIAL_NAMES[SWAPPED[symbol]] if symbol in SWAPPED else f"r{name}"
-        if not in_place and (result := recorder.ragged.operator(name, reflected, left, right)) is not ABSENT:
+        method, in_place_method, reflected = _METHODS[symbol]
+        if not in_place and (result := recorder.ragged.operator(method, reflected, left, right)) is not ABSENT:
             return result
         for operand, methods in (
-            (left, (f"__i{name}__", f"__{name}__") if in_place else (f"__{name}__",)),
-            (right, () if type(left) is type(right) else (f"__{reflected}__",)),
+            (left, (in_place_method, method) if in_place else (method,)),
+            (right, () if type(left) is type(right) else (reflected,)),
         ):
             if is_a(operand, Tensor):
                 recorder.inspect(operand)
-                for method in methods:
-                    found, _ = recorder.attributes.lookup(type(operand), method)
+                for name in methods:
+                    found, _ = recorder.attributes.lookup(type(operand), name)
                     if type(found) is FunctionType and not is_library_module(found.__globals__.get("__name__")):
                         return ABSENT
             elif not (_is_simple(operand) or is_a(operand, (list, tuple, np.generic))):
@@ -485,6 +493,15 @@ def _has_stable_text(value: Any) -> bool:
 def _is_record(value: Any) -> bool:
     """A named tuple with its own standard text."""
     return is_a(value, tuple) and hasattr(type(value), "_fields") and all(map(_has_stable_text, value))
+
+
+def _meets_tensors(value: Any) -> bool:
+    """Whether an operator of a tensor and this value is the library's, and nobody else's: of a tensor, or a number that is known before
+    the program runs."""
+    return type(value) in _TENSORS_AND_NUMBERS or (is_symbolic(value) and value._late is None)
+
+
+_TENSORS_AND_NUMBERS = frozenset({Tensor, float, int, bool})
 
 
 def _is_simple(value: Any) -> bool:

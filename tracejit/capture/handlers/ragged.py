@@ -343,13 +343,14 @@ class RaggedHandlers(Handlers):
                 rows.is_saved = True
         return result
 
-    def operator(self, name: str, reflected: str, left: Any, right: Any) -> Any:
-        """What an operator of tensors gives, if one of them is ragged, and it is known to treat rows alike; else ABSENT."""
+    def operator(self, method: str, reflected: str, left: Any, right: Any) -> Any:
+        """What an operator of tensors gives, if one of them is ragged, and it is known to treat rows alike; else ABSENT.  method,
+        reflected: the special methods of the left and of the right operand."""
+        if not (self._rows or self.recorder.deferred):
+            return ABSENT
         if isinstance(left, Tensor):
-            return self.call(getattr(type(left), f"__{name}__", None), (left, right), {})
-        return (
-            self.call(getattr(type(right), f"__{reflected}__", None), (right, left), {}) if isinstance(right, Tensor) else ABSENT
-        )
+            return self.call(getattr(type(left), method, None), (left, right), {})
+        return self.call(getattr(type(right), reflected, None), (right, left), {}) if isinstance(right, Tensor) else ABSENT
 
     def is_independent_of_size(self, tensor: Tensor, name: str, found: Any) -> bool:
         """Whether an attribute tells nothing of the size of a ragged tensor, or is a method that `call` asks about."""

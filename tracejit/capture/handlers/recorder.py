@@ -142,6 +142,7 @@ class Recorder(Origins):
         self._symbolic: dict[Expr, SymbolicNumber] = {}
         self._variables_of: dict[Expr, Name] = {}  # variables of computed numbers, by their definitions
         self._once: set[Hashable] = set()
+        self._guarded: set[Expr] = set()  # the conditions of guards
         self.class_reads: dict[
             tuple[type, str], tuple[Any, Expr]
         ] = {}  # functions, descriptors, types and None in classes -> the value and its expression
@@ -315,10 +316,14 @@ class Recorder(Origins):
         self._once.add(key)
         return len(self._once) > before
 
-    def miss_if(self, condition: Expr) -> None:
-        """Add a guard: the entry misses if `condition` holds."""
-        if self.first_time("guard", condition):
+    def miss_if(self, condition: Expr) -> bool:
+        """Add a guard: the entry misses if `condition` holds.  Whether there was none before."""
+        before = len(self._guarded)
+        self._guarded.add(condition)
+        is_new = len(self._guarded) > before
+        if is_new:
             self.prologue.append(Miss(condition))
+        return is_new
 
     def read_again(self) -> None:
         """Forget what has been read: from here on the same expressions may have other values, and are guarded again."""
@@ -326,6 +331,7 @@ class Recorder(Origins):
             self._expressions,
             self._symbolic,
             self._once,
+            self._guarded,
             self._variables_of,
             self.class_reads,
             self.class_misses,
@@ -353,8 +359,7 @@ class Recorder(Origins):
         self.sequences.note_guard(condition)
         if self.sizes.is_size_relation(condition, outcome):
             return
-        if self.first_time("guard", missing := Not(condition) if outcome else condition):
-            self.prologue.append(Miss(missing))
+        if self.miss_if(Not(condition) if outcome else condition):
             self.branch(outcome, is_fixed=not self.generators.known)
             self.facts.note("outcome", "a comparison of numbers", str(outcome), user_line())
 

@@ -186,8 +186,9 @@ class SequenceHandlers(Handlers):
     def _is_disjoint(self, owner: Any, ends: SequenceEnds, from_start: tuple[int, ...], from_end: tuple[int, ...]) -> bool:
         """Whether places of the original that are counted from one end are others than those that were written to from the other end:
         guarded if so."""
-        written = [key for container, key in self.recorder.effects.written if container == id(owner) and type(key) is int]
-        from_start = (*from_start, *(written if from_end else ()))
+        if from_end:
+            written = self.recorder.effects.written
+            from_start = (*from_start, *[key for container, key in written if container == id(owner) and type(key) is int])
         from_end = (*from_end, *(ends.changed if from_start else ()))
         if from_start and from_end:
             least = max(from_start) + max(from_end) + 1

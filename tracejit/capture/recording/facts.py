@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tracejit.replay.ir import Name
 
@@ -20,8 +19,7 @@ __all__ = ["Earlier", "Fact", "Facts", "earlier_values", "parameters", "shown"]
 _LONGEST: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """`name` was found to be `value`.
 
     kind: "value", "outcome" (of a comparison), "type", "object", "shape", "size" (a symbolic one that is one number in all calls),
@@ -142,4 +140,4 @@ class Facts:
 
     def note(self, kind: str, name: str, value: str, where: str = "") -> None:
         """A guard was made."""
-        self.found.append(Fact(kind, name, where, value))
+        self.found.append(tuple.__new__(Fact, (kind, name, where, value)))  # `Fact()` runs code that the watch does not know

@@ -22,17 +22,21 @@ from tracejit.capture.syntax.locate import Located, NotConvertible, give_source_
 from tracejit.capture.syntax.loops import lines_ending_while
 from tracejit.capture.syntax.rewrite import CELLS, Rewriter
 from tracejit.capture.syntax.sources import nested_codes
+from tracejit.core.package_files import is_own_code
 from tracejit.core.weak_table import WeakTable
 
 __all__ = [
-    "CAPTURE", "INSTRUMENTED", "compiled_as", "convert", "convert_with_source", "ends_while", "is_instrumented", "original_of",
+    "CAPTURE", "INSTRUMENTED", "OF_PACKAGE", "compiled_as", "convert", "convert_with_source", "ends_while", "is_instrumented",
+    "original_of",
 ]  # fmt: skip
 
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _TEXTS = (str, bytes)
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _instrumented: WeakTable[bool] = WeakTable()  # instrumented code, the comprehensions and the bodies of classes inside it
+_of_package: WeakTable[bool] = WeakTable()  # that which stands in files of the package
 INSTRUMENTED: Final = _instrumented.ids()
+OF_PACKAGE: Final = _of_package.ids()
 _ends: WeakTable[frozenset[int]] = WeakTable()  # instrumented code -> the lines of `lines_ending_while`
 _originals: WeakTable[weakref.ref[CodeType]] = WeakTable()  # instrumented code -> what it was made of
 _converted: WeakTable[CodeType | tuple[str, str]] = WeakTable()  # original code -> instrumented code, or why there is none
@@ -189,6 +193,8 @@ def _class_body(code: CodeType, originals: dict[Any, CodeType], known: dict[Any,
 
 def _remember(code: CodeType) -> None:
     _instrumented[code] = True
+    if is_own_code(code):
+        _of_package[code] = True
     for inner in nested_codes(code):
         if inner.co_name in _INLINE or _is_class_body(inner):
             _remember(inner)
