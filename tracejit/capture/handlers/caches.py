@@ -1,9 +1,9 @@
-"""Functions with a `functools.lru_cache` around them: what such a cache holds, without calling the function.
+"""Access to the caches of functions under `functools.lru_cache`, without calling the functions.
 
-A call that hits gives what is in the cache, and runs no code of the program.  CPython keeps what is cached in a dictionary of the wrapper,
-which only the garbage collector shows; whether it is where it is expected is tried out on import.  In a cache without a limit its values
-are the results.  In one with a limit they are links, which nobody can look into, and which hold one result each as long as nothing had to
-make room.
+A call that hits returns what is in the cache and runs no code of the program.  CPython holds the cached results in a dictionary
+of the wrapper that only the garbage collector shows; on import it is tested that it is there and has the expected keys.  The
+values of a cache without a limit are the results.  Those of a cache with a limit are opaque links; each holds the same result
+until entries are dropped.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ CACHED: type = functools._lru_cache_wrapper
 """The type of functions with a cache."""
 
 
-def _found(function: Any) -> dict[Any, Any] | None:
+def _dictionary_of(function: Any) -> dict[Any, Any] | None:
+    """The dictionary of cached results of a function; None if there is no single candidate."""
     own = function.__dict__
-    found = [part for part in gc.get_referents(function) if type(part) is dict and part is not own]
-    return found[0] if len(found) == 1 else None
+    candidates = [part for part in gc.get_referents(function) if type(part) is dict and part is not own]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _mark() -> Any:
-    """What stands in a key between positional arguments and keywords."""
+    """The object that separates positional arguments from keywords in a key."""
     probe = functools.lru_cache(None)(lambda **keywords: None)
     probe(k=1)
-    keys = list(_found(probe) or ())
+    keys = list(_dictionary_of(probe) or ())
     return keys[0][0] if len(keys) == 1 and type(keys[0]) is tuple else None
 
 
@@ -40,9 +41,10 @@ _MARK = _mark()
 
 
 def _is_as_expected() -> bool:
+    """Whether caches have the dictionaries and keys that this module expects."""
     for most, typed in ((None, False), (4, False), (None, True)):
         probe = functools.lru_cache(most, typed)(lambda *arguments, **keywords: arguments)
-        cache = _found(probe)
+        cache = _dictionary_of(probe)
         calls: list[tuple[Any, dict[str, Any]]] = [((1,), {}), (("a",), {}), ((1.5,), {}), ((2,), {"k": "b", "a": 1})]
         for values, keywords in calls:
             probe(*values, **keywords)
@@ -56,15 +58,15 @@ def _is_as_expected() -> bool:
 
 
 def cache_of(function: Any) -> tuple[dict[Any, Any], int | None, bool] | None:
-    """(the dictionary of what has been cached, the limit, whether types are part of keys); None where it is not known, or is full."""
+    """(dictionary of cached results, limit, whether types are part of keys); None if it is not accessible, or the next call fills it."""
     parameters = function.cache_parameters()
-    cache = _found(function) if _EXPECTED else None
+    cache = _dictionary_of(function) if _EXPECTED else None
     most = parameters["maxsize"]
     return None if cache is None or (most is not None and len(cache) + 1 >= most) else (cache, most, bool(parameters["typed"]))
 
 
 def key_of(values: tuple[Any, ...], keywords: dict[str, Any], typed: bool) -> Any:
-    """The key of a call with these arguments."""
+    """The key of a call with these arguments in the dictionary of a cache."""
     if _is_bare(values, keywords, typed):
         return values[0]
     named = (_MARK, *chain.from_iterable(keywords.items())) if keywords else ()
@@ -79,19 +81,21 @@ def key_expression(
     typed: bool,
     constant: Callable[[Any], Expr],
 ) -> Expr:
-    """The key of a call with these arguments; places: their expressions, those of keywords last.  constant: of an object."""
+    """The expression of the key of a call with these arguments.
+
+    places: the expressions of the arguments, those of keywords last.  constant: gives the expression of an object."""
     if _is_bare(values, keywords, typed):
         return places[0]
-    given, of_keywords = places[: len(values)], places[len(values) :]
+    positional, of_keywords = places[: len(values)], places[len(values) :]
     named = [constant(_MARK)] if keywords else []
     for name, place in zip(keywords, of_keywords, strict=True):
         named += [Constant(name), place]
     types = [constant(type(value)) for value in (*values, *keywords.values())] if typed else []
-    return tuple_of(*given, *named, *types)
+    return tuple_of(*positional, *named, *types)
 
 
 def _is_bare(values: tuple[Any, ...], keywords: dict[str, Any], typed: bool) -> bool:
-    """Whether the key is the only argument itself."""
+    """Whether the key is the single argument itself, and not a tuple."""
     return not typed and len(values) == 1 and not keywords and type(values[0]) in (int, str)
 
 

@@ -1,6 +1,6 @@
-"""Calls: Python functions are converted and run; everything else goes by the policies of the closed world.
+"""Handlers of calls.  Python functions are instrumented and run; for any other callable the policies of the closed world decide.
 
-`callee` hands the instrumented frame something to call itself, so that tracebacks and recursion depth stay those of the program;
+`callee` gives the instrumented frame a function to call itself, so that tracebacks and recursion depth are those of the program.
 `call` makes a call for another handler.
 """
 
@@ -79,7 +79,8 @@ __all__ = ["CallHandlers"]
 
 
 def _class_arguments(cls: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments for `cls`: a new class belongs to the module of the program, which Python takes from the frame that calls."""
+    """`arguments` for `cls`.  If they create a class, `type(name, bases, names)`, its `__module__` is added: Python takes it from
+    the calling frame, which here is not the program's."""
     if not issubclass(cls, type) or len(arguments) != 3 or not is_a(arguments[2], dict):
         return arguments
     frame = sys._getframe(1)
@@ -89,50 +90,52 @@ def _class_arguments(cls: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 _KEEPING: tuple[type, ...] = (functools.partial, *GETTERS, *DESCRIPTORS)
-"""Types whose constructors keep what they are given, and look at nothing in it."""
+"""Types whose constructors store their arguments and do not look into them."""
 _OF_ITEMS: tuple[type, ...] = (list, dict, set, collections.OrderedDict)
-"""What classes of containers that are made empty, and filled by `__init__`, have as their base."""
+"""Builtin containers that `__new__` creates empty and `__init__` fills."""
 
 
 class CallHandlers(Handlers):
-    """Dispatch by the kind of callable; Python functions, library functions, classes."""
+    """Dispatches calls by the kind of callable; handles Python functions, functions of the library, and classes."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self._followed: dict[int, FunctionType] = {}  # by id: those that are called as instrumented code
-        self._native: dict[int, FunctionType] = {}  # by id: those of the library, which run natively
-        self._prepared: dict[int, tuple[Any, ...]] = {}  # id of a function -> it, what it consisted of, the instrumented one
+        self._followed: dict[int, FunctionType] = {}  # by id: functions that are called as instrumented code
+        self._native: dict[int, FunctionType] = {}  # by id: functions of the library, which run natively
+        # id of a function -> the function, its (code, defaults, keyword defaults), the instrumented function
+        self._prepared: dict[int, tuple[Any, ...]] = {}
 
     def release(self) -> None:
-        """No function is called any more."""
+        """Release all functions.  Nothing is called after this."""
         self._followed.clear()
         self._native.clear()
         self._prepared.clear()
 
     def callee(self, function: Any) -> Any:
-        """What the instrumented frame calls for `function`."""
+        """What the instrumented frame calls in place of `function`: its instrumented version, or a callable that handles it."""
         if type(function) is MethodType and type(function.__func__) is FunctionType:
             unbound, owner = self._parts(function)
-            converted = self._converted(unbound)
-            return self._calling(unbound, owner) if converted is None else MethodType(converted, owner)
+            converted = self._instrumented_version(unbound)
+            return self._handled(unbound, owner) if converted is None else MethodType(converted, owner)
         if type(function) in INLINED_TYPES:
             return self.callee(self.inlined(function))
         if function in FRAME_FUNCTIONS if type(function) is BuiltinFunctionType else False:
             self.recorder.stop("frame_access", function.__name__)
-            return function  # called from the instrumented frame, which is what it looks at
-        converted = self._converted(function) if type(function) is FunctionType else None
-        return self._calling(function) if converted is None else converted
+            return function  # it looks at its caller, so the instrumented frame has to call it
+        converted = self._instrumented_version(function) if type(function) is FunctionType else None
+        return self._handled(function) if converted is None else converted
 
     def callee_of_any_keywords(self, function: Any) -> Any:
-        """The same for C code, which may take keywords that are no texts (keywords.py)."""
+        """Like `callee`, for C code that may accept keywords that are no strings (keywords.py)."""
 
-        return lambda *arguments, **keywords: self._called(function, arguments, as_given(keywords))
+        return lambda *arguments, **keywords: self._call_from_frame(function, arguments, as_given(keywords))
 
-    def _calling(self, function: Any, *first: Any) -> Any:
-        return lambda *arguments, **keywords: self._called(function, (*first, *arguments), keywords)
+    def _handled(self, function: Any, *first: Any) -> Any:
+        """A callable that handles calls of `function`, with `first` before its arguments."""
+        return lambda *arguments, **keywords: self._call_from_frame(function, (*first, *arguments), keywords)
 
-    def _called(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """What an instrumented frame gets that calls a function."""
+    def _call_from_frame(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """The result of a call from an instrumented frame.  After a defect of a handler it is made eagerly (defects.py)."""
         recorder = self.recorder
         if recorder.stopped:
             return self.call(function, arguments, keywords)
@@ -151,16 +154,18 @@ class CallHandlers(Handlers):
     @staticmethod
     @does_as_python
     def _call_eagerly(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """The result of a plain call, with no stand-ins among the arguments."""
         now = tuple(map(plain_value, arguments)), {k: plain_value(v) for k, v in keywords.items()}
         arguments, keywords = as_called_by_program(function, *now)
         return function(*arguments, **keywords)
 
     def _parts(self, method: MethodType) -> tuple[Any, Any]:
-        """The function of a bound method, and what it is bound to."""
+        """The function of a bound method and the object that it is bound to, both guarded."""
         part = self.recorder.attributes.part
         return part(method, "__func__", method.__func__), part(method, "__self__", method.__self__)
 
-    def _converted(self, function: FunctionType) -> Any:
+    def _instrumented_version(self, function: FunctionType) -> Any:
+        """The instrumented version of `function`; None if a handler does its calls, or it has no source."""
         if id(function) in self._native:
             return None
         if id(function) not in self._followed:
@@ -173,7 +178,7 @@ class CallHandlers(Handlers):
 
     @staticmethod
     def _runs_natively(function: FunctionType) -> bool:
-        """Whether it is the library's, and where it wraps another one, so is that."""
+        """Whether `function` and the functions that it wraps are the library's."""
         while is_library_module(function.__globals__.get("__name__")):
             wrapped = function.__dict__.get("__wrapped__")
             if wrapped is None:
@@ -184,12 +189,13 @@ class CallHandlers(Handlers):
         return False
 
     def inlined(self, compiled: Any) -> Any:
-        """The function that a compiled function stands for."""
+        """The function that a compiled one wraps: calls of it are recorded as a part of this recording."""
         function = self.recorder.attributes.get_attribute(compiled, "__wrapped__")
         self.recorder.branches.follow(function)
         return function
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """function(*arguments, **keywords), recorded."""
         recorder = self.recorder
         if recorder.stopped:
             return self._call_eagerly(function, arguments, keywords)
@@ -219,7 +225,7 @@ class CallHandlers(Handlers):
                 return method(recorder, function, arguments, keywords)
             if makes_records(function) and arguments:
                 return self._record(function, arguments[0], arguments[1:], keywords)
-            if function.__code__.co_filename != "<string>" and not draws(function):  # as it may in another call
+            if function.__code__.co_filename != "<string>" and not draws(function):  # other arguments may make it draw
                 self._followed[id(function)] = function
             return self.instrumented(function, arguments, keywords)
         if cls is MethodType:
@@ -257,41 +263,45 @@ class CallHandlers(Handlers):
         )
 
     def _call_cached(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A function from outside with an lru_cache.  The recorded call may run the function, which is then no part of the recording: later
-        calls find what it has left in the cache, and count as hits when the program has run, or they miss."""
+        """The result of an outside function with an lru_cache.
+
+        The recorded call may run the function, which is not recorded.  Later calls read the result from the cache before the
+        program, and count a hit after it.  They miss if the arguments are not in the cache, or a limited cache is full."""
         recorder = self.recorder
         arguments, keywords = tuple(map(self._as_key_part, arguments)), {k: self._as_key_part(v) for k, v in keywords.items()}
-        given, named = tuple(map(_unshared, arguments)), {k: _unshared(v) for k, v in keywords.items()}
-        places = [a._name if is_symbolic(a) else recorder.contents.key_expression(a) for a in (*arguments, *keywords.values())]
-        known = recorder.unwatched(lambda: cache_of(function))
+        values, named = tuple(map(_unshared, arguments)), {k: _unshared(v) for k, v in keywords.items()}
+        optional = [a._name if is_symbolic(a) else recorder.contents.key_expression(a) for a in (*arguments, *keywords.values())]
+        properties = recorder.unwatched(lambda: cache_of(function))
         of_call = any(is_a(a, type) and recorder.is_created(a) for a in (*arguments, *keywords.values()))
-        if known is None or None in places or of_call or not recorder.is_outside(function):
+        if properties is None or None in optional or of_call or not recorder.is_outside(function):
             recorder.stop("unknown_callable", f"{CACHED.__name__} (given what has no key, or without room)")
-            return recorder.run(function, given, keywords)
-        cache, most, typed = known
+            return recorder.run(function, values, keywords)
+        cache, most, typed = properties
         try:
-            value = recorder.perform(lambda: recorder.unwatched(lambda: function(*given, **named)))
+            value = recorder.perform(lambda: recorder.unwatched(lambda: function(*values, **named)))
         except Exception:
             recorder.stop("unknown_callable", f"{CACHED.__name__} (that raise)")
             raise
-        found = [place for place in places if place is not None]
-        holder, key = recorder.constant(cache), key_expression(given, named, found, typed, recorder.constant)
+        expressions = [expression for expression in optional if expression is not None]
+        holder, key = recorder.constant(cache), key_expression(values, named, expressions, typed, recorder.constant)
         recorder.effects.note_hit(FunctionCall(function, arguments, keywords))
         called = f"{function.__name__}()"
         if most is None:
             recorder.miss_if(holder.lacks(key))
             return recorder.read(value, holder.at(key), called=called, symbolic=True)
-        other = holder.method("get", key).is_not(recorder.constant(cache[key_of(given, named, typed)]))
+        other = holder.method("get", key).is_not(recorder.constant(cache[key_of(values, named, typed)]))
         recorder.miss_if(other.otherwise(holder.length().compared(">=", most)))
         return recorder.read(value, recorder.constant(value), called=called, symbolic=True)
 
     def _as_key_part(self, value: Any) -> Any:
-        """An argument that is part of a key: a number from outside stays symbolic; sizes, and what tuples hold, decide."""
+        """An argument as a part of the key in a cache.  A number of the prologue stays symbolic; sizes, and numbers in tuples,
+        become plain ones, guarded by their values."""
         if is_symbolic(value) and not is_post_program(value) and not self.recorder.sizes.is_size(value):
             return value
         return self.recorder.contents.as_key(value)
 
-    def _parts_of_partial(self, function: Any) -> None:
+    def _read_partial(self, function: Any) -> None:
+        """Guard what a `functools.partial` consists of."""
         recorder = self.recorder
         for name in ("func", "args", "keywords"):
             recorder.require_known(recorder.attributes.get_attribute(function, name))
@@ -299,18 +309,18 @@ class CallHandlers(Handlers):
         recorder.contents.read_content(function.keywords)
 
     def _call_partial(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        self._parts_of_partial(function)
+        self._read_partial(function)
         return self.call(function.func, (*function.args, *arguments), {**function.keywords, **keywords})
 
     # -- Python functions
     def codes(self) -> Iterator[CodeType]:
-        """The code of the functions that have been called as instrumented ones."""
+        """The code objects of all functions that have been instrumented."""
         return (function.__code__ for function, _, _ in self._prepared.values())
 
     def instrumented(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """What the instrumented version of a function returns."""
+        """The result of a call of the instrumented version of `function`."""
         converted = self.prepare(function)
-        if self.recorder.stopped:  # it may be the function itself
+        if self.recorder.stopped:  # then `converted` may be the function itself
             now = tuple(map(without_stand_ins, arguments)), {k: without_stand_ins(v) for k, v in keywords.items()}
             arguments, keywords = as_called_by_program(converted, *now)
         recorder = self.recorder
@@ -326,12 +336,13 @@ class CallHandlers(Handlers):
         return result
 
     def prepare(self, function: FunctionType) -> Any:
-        """The instrumented version of a function, its identity guarded if it comes from outside; itself where there is none."""
+        """The instrumented version of `function`, with guards on its code, defaults and closure if it is from outside.  If it has
+        none, the recording stops, and `function` itself is returned."""
         recorder = self.recorder
         parts = function.__code__, function.__defaults__, function.__kwdefaults__
-        known = self._prepared.get(id(function))
-        if known is not None and all(map(operator.is_, known[1], parts)):
-            return known[2]
+        cached = self._prepared.get(id(function))
+        if cached is not None and all(map(operator.is_, cached[1], parts)):
+            return cached[2]
         if not recorder.is_created(function):
             self._guard_function(function)
         if is_disabled(function):
@@ -352,6 +363,7 @@ class CallHandlers(Handlers):
         return converted
 
     def _guard_function(self, function: FunctionType) -> None:
+        """Guard the code and the defaults of an outside function; note where its closure cells are."""
         recorder = self.recorder
         source = recorder.sources.get(id(function))
         if source is None:
@@ -372,15 +384,15 @@ class CallHandlers(Handlers):
                 recorder.keep.append(cell)
 
     def guarded_callback(self, value: Any) -> Any:
-        """A callable that is handed to C code: calls of it come back to the recorder."""
+        """A stand-in for a callable passed to C code: it records its calls and returns plain values.  Other values unchanged."""
         value = concrete(value)
         if not callable(value) or is_a(value, Tensor):
             return value
-        settled = self.recorder.contents.concrete_contents
-        return RecordedCallback(self.recorder, value, lambda *given, **named: settled(self.call(value, given, named)))
+        concrete_contents = self.recorder.contents.concrete_contents
+        return RecordedCallback(self.recorder, value, lambda *given, **named: concrete_contents(self.call(value, given, named)))
 
     def passed_on(self, value: Any) -> Any:
-        """The same for C code that looks at no results, and only passes them on."""
+        """Like `guarded_callback`, for C code that only passes results on, so that these may be stand-ins."""
         value = concrete(value)
         if not callable(value) or is_a(value, Tensor):
             return value
@@ -388,7 +400,8 @@ class CallHandlers(Handlers):
 
     # -- the library
     def call_library(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A function of the library: its tensor work passes the door, and symbolic numbers look after themselves."""
+        """The result of a function of the eager library.  It runs natively: its operations on tensors pass the door, and symbolic
+        numbers record what is done with them."""
         recorder = self.recorder
         refusal = REFUSED_LIBRARY.get(function.__name__)
         if refusal is not None:
@@ -399,13 +412,13 @@ class CallHandlers(Handlers):
             return result
         if (function.__module__, function.__name__) in SAVING:
             return recorder.outside_calls.saves(function, arguments, keywords)
-        made = construction(function, arguments, keywords)
-        if made is not None:
+        normal_form = construction(function, arguments, keywords)
+        if normal_form is not None:
             recorder.inspect_all(arguments)  # new_tensor() looks at a dtype
-            maker, data, options = made
-            result = recorder.arrays.tensor_of_arrays(maker, data, **options)
+            constructor, data, options = normal_form
+            result = recorder.arrays.tensor_of_arrays(constructor, data, **options)
             if result is None:
-                result = recorder.number_calls.tensor_of_numbers(maker, data, **options)
+                result = recorder.number_calls.tensor_of_numbers(constructor, data, **options)
             if result is not None:
                 return result
         if function.__qualname__ in ITERATING_LIBRARY:
@@ -414,9 +427,9 @@ class CallHandlers(Handlers):
         keeps = function.__qualname__ in KEEPING_LIBRARY
         if not keeps and is_a(function, FunctionType) and any(map(self._is_program_callable, values)):
             return self.prepare(function)(*arguments, **keywords)
-        hands_on = function.__qualname__ == "Function.apply"  # to code of the program, which may have a number of NumPy's
-        arguments = tuple([x if hands_on and is_symbolic(x) else self.for_library(x) for x in arguments])
-        if not keeps:  # which pass them on to the program's functions
+        passes_on = function.__qualname__ == "Function.apply"  # to code of the program, which may get symbolic NumPy scalars
+        arguments = tuple([x if passes_on and is_symbolic(x) else self.for_library(x) for x in arguments])
+        if not keeps:  # those that keep functions pass generators on to these
             arguments = tuple([list(a) if is_a(a, GeneratorType) else a for a in arguments])
         keywords = {k: self.for_library(v) for k, v in keywords.items()} if keywords else keywords
         values = (*arguments, *keywords.values())
@@ -429,7 +442,7 @@ class CallHandlers(Handlers):
         return recorder.mark_created(result) if keeps or is_a(function, type) or is_a(result, (tuple, list, dict)) else result
 
     def _listed(self, value: Any) -> Any:
-        """The elements of an object of the program's, or of nn's, that has an iterator of Python's; another argument as it is."""
+        """The elements, as a list, of an object that has a Python function as `__iter__`; other values unchanged."""
         recorder = self.recorder
         if is_a(value, Tensor) or type(value) in PRIMITIVE_TYPES or not is_user_instance(value):
             return value
@@ -437,16 +450,18 @@ class CallHandlers(Handlers):
         return recorder.mark_created([*recorder.iteration.iterate(value)]) if type(method) is FunctionType else value
 
     def _call_indifferent(self, function: Any, tensor: Any) -> Any:
-        """A function that tells what goes with a tensor: of one from outside, each call finds it."""
+        """The result of a function that gives data attached to a tensor without looking at it.  For a tensor from outside each
+        call reads it in the prologue."""
         recorder, source = self.recorder, self.recorder.tensors.get(id(tensor))
-        answer = recorder.unwatched(lambda: function(tensor))
+        result = recorder.unwatched(lambda: function(tensor))
         if source is None:
-            return recorder.mark_created(answer)
+            return recorder.mark_created(result)
         expression = recorder.constant(function).call(source.variable)
-        return recorder.read(answer, expression, called=f"{function.__name__}()", symbolic=True)
+        return recorder.read(result, expression, called=f"{function.__name__}()", symbolic=True)
 
     def for_library(self, value: Any) -> Any:
-        """An argument: a symbolic number as it is, but for one that stands for an array."""
+        """`value` as an argument of a function of the library.  Symbolic numbers are kept; symbolic truth values, NumPy scalars
+        and containers with numbers become plain values, guarded."""
         if type(value) is Tensor or type(value) in PRIMITIVE_TYPES:
             return value
         recorder = self.recorder
@@ -456,6 +471,7 @@ class CallHandlers(Handlers):
 
     @staticmethod
     def _is_program_callable(value: Any) -> bool:
+        """Whether `value` is a function, method or compiled function of the program."""
         if type(value) is MethodType:
             value = value.__func__
         if type(value) is FunctionType:
@@ -464,6 +480,7 @@ class CallHandlers(Handlers):
 
     # -- classes
     def _call_class(self, cls: type, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """cls(*arguments, **keywords)"""
         recorder = self.recorder
         if cls in (type, int, float) and len(arguments) == 1 and not keywords and is_symbolic(arguments[0]):
             return self._symbolic_conversion(cls, arguments[0])
@@ -471,9 +488,9 @@ class CallHandlers(Handlers):
             number = recorder.extracted_numbers.element(arguments[0])
             if number is not None:
                 return self._symbolic_conversion(cls, number)
-        begun = recorder.generators.drawn_by(cls, arguments, keywords)
-        if begun is not ABSENT:
-            return begun
+        generator = recorder.generators.drawn_by(cls, arguments, keywords)
+        if generator is not ABSENT:
+            return generator
         if cls in PURE_TYPES:
             return recorder.type_calls.call_pure_type(cls, arguments, keywords)
         of_tensors = issubclass(cls, Tensor) and is_library_module(recorder.attributes.lookup(cls, "__init__")[0].__module__)
@@ -487,7 +504,7 @@ class CallHandlers(Handlers):
                 recorder.contents.read_content(value, deep=True)
             return recorder.containers.native(lambda: cls(*arguments, **keywords))
         if cls is super and len(arguments) == 2 and not keywords and is_a(arguments[0], type):
-            super(*arguments)  # it raises what is to be raised
+            super(*arguments)  # which raises Python's error
             return SuperProxy(*arguments)
         if cls in _KEEPING or (issubclass(cls, BaseException) and not is_python_class(cls)):
             return self._call_constructor(cls, *self._plain_arguments(arguments, keywords))
@@ -504,7 +521,7 @@ class CallHandlers(Handlers):
             arguments, keywords = self._plain_arguments(arguments, keywords)
             return recorder.perform(lambda: cls(*_class_arguments(cls, arguments), **keywords))
         finalizer, _ = recorder.attributes.lookup(cls, "__del__")
-        if finalizer is not ABSENT:  # it would not run when a program takes the object's place
+        if finalizer is not ABSENT:  # it would not run in calls that do not create the object
             recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}, which has a finalizer")
             return recorder.run(cls, arguments, keywords)
         initialise, _ = recorder.attributes.lookup(cls, "__init__")
@@ -523,25 +540,27 @@ class CallHandlers(Handlers):
         return self._construct(cls, create, initialise, arguments, keywords)
 
     def _call_constructor(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A constructor that only keeps what it is given."""
+        """A new instance of a class whose constructor only stores its arguments."""
         recorder = self.recorder
-        if cls is functools.partial and arguments and type(arguments[0]) is functools.partial:  # it keeps the parts of that one
-            self._parts_of_partial(arguments[0])
-        made = recorder.mark_created(recorder.containers.native(lambda: cls(*arguments, **keywords)))
+        if cls is functools.partial and arguments and type(arguments[0]) is functools.partial:  # it copies the parts of that one
+            self._read_partial(arguments[0])
+        instance = recorder.mark_created(recorder.containers.native(lambda: cls(*arguments, **keywords)))
         if cls is functools.partial:
-            recorder.mark_created(made.args)
-            recorder.mark_created(made.keywords)
-        return made
+            recorder.mark_created(instance.args)
+            recorder.mark_created(instance.keywords)
+        return instance
 
     def _record(self, create: Any, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A named tuple holds plain numbers, since nobody could change it later on; what stands for them is found by its places."""
-        plainly = {name: plain_value(value) for name, value in keywords.items()}
-        made = self.recorder.containers.native(lambda: create(cls, *map(plain_value, arguments), **plainly))
-        given = {**dict(zip(cls._fields, arguments, strict=False)), **keywords}
-        return self.recorder.contents.known_record(made, given)
+        """A new named tuple.  It holds plain numbers, since it could not be changed later; their stand-ins are noted by place.
+        create: the `__new__` of its class."""
+        plain_keywords = {name: plain_value(value) for name, value in keywords.items()}
+        record = self.recorder.containers.native(lambda: create(cls, *map(plain_value, arguments), **plain_keywords))
+        items = {**dict(zip(cls._fields, arguments, strict=False)), **keywords}
+        return self.recorder.contents.known_record(record, items)
 
     def _plain_arguments(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """For C code: no symbolic numbers, but in lists and dictionaries."""
+        """Arguments for C code: symbolic numbers, also in tuples, become plain ones, guarded by their values.  Lists and
+        dictionaries stay as they are."""
 
         def plain_or_tuple(value: Any) -> Any:
             return self.recorder.contents.concrete_contents(value) if type(value) is tuple else concrete(value)
@@ -549,18 +568,19 @@ class CallHandlers(Handlers):
         return tuple(map(plain_or_tuple, arguments)), {k: plain_or_tuple(v) for k, v in keywords.items()}
 
     def _construct(self, cls: Any, create: Any, initialise: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A new instance of a Python class, by its `__new__` and `__init__` (create, initialise), as `type.__call__` does."""
         recorder = self.recorder
         base = builtin_base(cls)
         if is_a(create, staticmethod):
             instance = self.call(recorder.mark_fixed(create.__func__), (cls, *arguments), keywords)
         elif create is object.__new__ or getattr(create, "__self__", None) is object:
             if (arguments or keywords) and type(initialise) is not FunctionType:
-                return self.recorder.perform(lambda: cls(*arguments, **keywords))  # it raises what is to be raised
+                return self.recorder.perform(lambda: cls(*arguments, **keywords))  # which raises Python's error
             instance = recorder.mark_created(object.__new__(cls))
             if is_a(instance, Tensor):
                 recorder.created[id(instance)] = fill(
                     instance, np.empty(0)
-                )  # handlers look at it before it has contents of its own
+                )  # handlers look at it before `__init__` gives it contents
         elif issubclass(base, BaseException) and type(create) is BuiltinFunctionType:
             arguments, keywords = self._plain_arguments(arguments, keywords)
             instance = create(cls, *arguments, **keywords)
@@ -576,10 +596,10 @@ class CallHandlers(Handlers):
                 keywords = {k: recorder.contents.value_to_store(v) for k, v in keywords.items()}
         elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
             arguments, keywords = self._plain_arguments(arguments, keywords)
-            given = tuple(recorder.container_methods.settled_elements(a) if base in (tuple, frozenset) else a for a in arguments)
-            for value in given:
+            values = tuple(recorder.container_methods.settled_elements(a) if base in (tuple, frozenset) else a for a in arguments)
+            for value in values:
                 recorder.contents.read_content(value, deep=True)
-            instance = recorder.mark_created(recorder.containers.native(lambda: create(cls, *given, **keywords)))
+            instance = recorder.mark_created(recorder.containers.native(lambda: create(cls, *values, **keywords)))
         else:
             recorder.stop("construction", f"{cls.__module__}.{cls.__qualname__}")
             return recorder.run(cls, _class_arguments(cls, arguments), keywords)
@@ -595,7 +615,7 @@ class CallHandlers(Handlers):
         return instance
 
     def _symbolic_conversion(self, cls: type, number: SymbolicNumber) -> Any:
-        """type(), int() or float() of a symbolic number."""
+        """cls(number) for a symbolic number, where `cls` is type, int or float."""
         recorder = self.recorder
         if cls is type:
             return type(concrete(number) if is_deferred_call_result(number) else number._value)
@@ -603,25 +623,25 @@ class CallHandlers(Handlers):
             return number
         try:
             result = cls(number._value)
-        except (ArithmeticError, ValueError) as error:  # the program may catch it: the number has decided where it goes on
+        except (ArithmeticError, ValueError) as error:  # the program may catch it, so that the value decides a branch
             if not recorder.extracted_numbers.raises_again(cls, (number,), error):
                 concrete(number)
             raise
         if is_post_program(number):
-            late = recorder.extracted_numbers.post_program_function(cls, (number,), result)
-            return cls(concrete(number)) if late is None else late
-        sized = recorder.sizes.computed_by(cls, (number,))
-        return recorder.define_number(Name(cls.__name__).call(number._name), result, check_type=False) if sized is None else sized
+            converted = recorder.extracted_numbers.post_program_function(cls, (number,), result)
+            return cls(concrete(number)) if converted is None else converted
+        size = recorder.sizes.computed_by(cls, (number,))
+        return recorder.define_number(Name(cls.__name__).call(number._name), result, check_type=False) if size is None else size
 
 
 def _unshared(value: Any) -> Any:
-    """An argument that a cache may keep, and hand out in later calls: not the tuple that this run has made."""
+    """A plain copy of an argument that a cache may keep and return in later calls: it must not be a tuple of this run."""
     return tuple.__new__(type(value), map(_unshared, tuple.__iter__(value))) if is_a(value, tuple) else plain(value)
 
 
 def _dtype_of_data(cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> DType | None:
-    """The dtype to which an older constructor, `FloatTensor(data)`, `Tensor(data)`, converts a list, a tuple or an array, as `as_tensor`
-    does; None for other calls."""
+    """The dtype to which a legacy constructor, `FloatTensor(data)` or `Tensor(data)`, converts a list, tuple or array as
+    `as_tensor` does; None for other calls."""
     if keywords or len(arguments) != 1 or type(arguments[0]) not in (list, tuple, *KINDS):
         return None
     if cls is Tensor:

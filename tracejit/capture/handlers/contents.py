@@ -1,10 +1,11 @@
-"""What is in lists, tuples, dicts and sets: the guards on whole contents and their order, keys as text, values to be kept.
+"""Handlers of the contents of lists, tuples, dicts and sets: guards on whole contents and their order, expressions of keys,
+stored values.
 
-Guards speak of what was there before the run changed anything.
+Guards check the contents that a container had before the run changed it.
 
-Containers that the call makes hold stand-ins of numbers until C code looks into them (`concrete_contents`) or the recording is over.  Of an
-outside container that the program goes through, the structure is guarded and the numbers are read one by one (`read_elements`); what this
-run knows of them is kept by place (`effects.stored`), since the container itself holds plain numbers.
+Containers that the call creates hold stand-ins of numbers until C code looks into them (`concrete_contents`) or the recording
+ends.  If the program iterates over an outside container, its structure is guarded, and its numbers are read one by one
+(`read_elements`).  The container itself holds plain numbers, so the symbolic ones are in `effects.stored`, by place.
 """
 
 from __future__ import annotations
@@ -68,12 +69,12 @@ _LONG, _MOST = 8, 64
 _WITHOUT_CONTENT: frozenset[type] = frozenset({*PRIMITIVE_TYPES, Tensor, ObjectIdentity})
 _HOLDERS: tuple[type, ...] = (tuple, list, dict, set)
 _LIMITED = 32
-"""A list or deque that may be kept from growing is recorded for each of its lengths up to this one."""
+"""A growing list or deque whose length the program limits is recorded for each of its lengths up to this one."""
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
 
 
 def is_table(cls: type, value: Any) -> bool:
-    """A longer list or tuple of values that `==` and their types tell apart: guarded in one go."""
+    """Whether `value` is a longer list or tuple whose elements have equal bits if they and their types are equal."""
     return (
         cls in (list, tuple)
         and len(value) > _LONG
@@ -82,83 +83,88 @@ def is_table(cls: type, value: Any) -> bool:
 
 
 def _may_change(content: Any) -> bool:
-    """Whether the numbers of a longer list or tuple are of the kind that programs compute anew: its elements are read one by one."""
+    """Whether numbers in a longer list or tuple are likely to vary between calls, so that they are read one by one."""
     return len(content) <= _MOST and any(type(v) in (int, float, bool) for v in content)
 
 
-def _past(cls: type, name: str, *arguments: Any) -> Expr:
-    """A method of the built-in class that a class derives from: guards run no code of the program."""
+def _base_method(cls: type, name: str, *arguments: Any) -> Expr:
+    """A call of a method of the builtin base of `cls`, so that guards run no code of the program."""
     return Name(builtin_base(cls).__name__).method(name, *arguments)
 
 
 def item_of(cls: type, owner: Expr, key: Any) -> Expr:
-    return _past(cls, "__getitem__", owner, key) if is_python_class(cls) else owner.at(key)
+    """The expression of owner[key].  cls: the class of the owner."""
+    return _base_method(cls, "__getitem__", owner, key) if is_python_class(cls) else owner.at(key)
 
 
 def length_of(cls: type, owner: Expr) -> Expr:
-    return _past(cls, "__len__", owner) if is_python_class(cls) else owner.length()
+    """The expression of len(owner).  cls: the class of the owner."""
+    return _base_method(cls, "__len__", owner) if is_python_class(cls) else owner.length()
 
 
 def membership(cls: type, owner: Expr, key: Expr) -> Expr:
-    """Whether a dictionary or set has a key."""
-    return _past(cls, "__contains__", owner, key) if is_python_class(cls) else owner.has(key)
+    """The expression of `key in owner`, for a dictionary or set.  cls: the class of the owner."""
+    return _base_method(cls, "__contains__", owner, key) if is_python_class(cls) else owner.has(key)
 
 
 def get_past(container: Any, key: Any) -> Any:
-    """An item, past the methods of a subclass."""
+    """container[key], bypassing methods of a subclass."""
     cls = type(container)
     return builtin_base(cls).__getitem__(container, key) if is_python_class(cls) else container[key]
 
 
 def elements_of(cls: type, owner: Expr) -> Expr:
-    return Name("list").call(_past(cls, "__iter__", owner) if is_python_class(cls) else owner)
+    """The expression of list(owner).  cls: the class of the owner."""
+    return Name("list").call(_base_method(cls, "__iter__", owner) if is_python_class(cls) else owner)
 
 
 def _types_of(elements: Expr) -> Expr:
+    """The expression of the list of types of `elements`."""
     return Name("list").call(Name("map").call(Name("type"), elements))
 
 
 def _keys(content: Any) -> Any:
-    """The keys of a dictionary in its own order, past the methods of a subclass: an OrderedDict has another than its memory."""
+    """An iterator over the keys of a dictionary, bypassing methods of a subclass.  An OrderedDict has an order of its own, which
+    `dict.__iter__` does not follow."""
     return builtin_base(type(content)).__iter__(content)
 
 
 def _members(cls: type) -> list[str]:
-    """What exceptions of C code keep besides their arguments, and tell in their text: errno, filename, name ..."""
-    found = (value for base in cls.__mro__ if not is_python_class(base) for value in vars(base).values())
-    return [value.__name__ for value in found if is_a(value, MemberDescriptorType) and not value.__name__.startswith("__")]
+    """The names of the attributes that exceptions of C code have besides their arguments: errno, filename, name ..."""
+    values = (value for base in cls.__mro__ if not is_python_class(base) for value in vars(base).values())
+    return [value.__name__ for value in values if is_a(value, MemberDescriptorType) and not value.__name__.startswith("__")]
 
 
 def has_stable_hash(value: Any) -> bool:
-    """Whether the hash of an object is the same in every call that its guards let through."""
+    """Whether the hash of `value` is the same in each call for which its guards hold."""
     if is_a(value, (tuple, frozenset)) and not is_user_instance(value):
         return all(map(has_stable_hash, value))
     return type(value) in PRIMITIVE_TYPES or is_a(value, (enum.Enum, np.generic, type, DType, decimal.Decimal, datetime.date))
 
 
 class ContentHandlers(Handlers):
-    """Keys, whole contents, and values on their way into a place."""
+    """Handlers of keys, of whole contents, and of values that are stored."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of a dictionary from outside -> the view, the dictionary
-        self.reordered: set[int] = journal.set()  # lists that are put in order when the program has run
-        self.limited: set[int] = journal.set()  # lists and deques whose length the program has compared with something
+        self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of an outside dictionary -> the view, the dictionary
+        self.reordered: set[int] = journal.set()  # ids of lists that are sorted after the program
+        self.limited: set[int] = journal.set()  # ids of lists and deques whose length the program has compared with something
         self.ends: dict[int, SequenceEnds] = (
             journal.dictionary()
-        )  # of lists and deques of which nothing else was looked at, or changed
-        self._empty: set[int] = journal.set()  # objects from outside that have no content to guard
+        )  # by id: lists and deques of which the run has read and changed the ends only
+        self._empty: set[int] = journal.set()  # ids of outside objects that have no content to guard
 
     # -- keys
     def key_expression(self, key: Any) -> Expr | None:
-        """An expression for a key of an outside dictionary; None where there is none."""
+        """An expression that gives an equal key in each call, for a key of an outside dictionary or set; else None."""
         recorder = self.recorder
         if type(key) in _SIMPLE_KEYS:
             return recorder.number_expression(key) if type(key) is int else Constant(key)
         if (
             type(key) is float and key == key and key not in (0.0, math.inf, -math.inf)
-        ):  # else equal keys are not the same, or NaN
+        ):  # 0.0 equals -0.0, NaN equals nothing, infinities have no literal
             return recorder.number_expression(key)
         if type(key) is frozenset and all(type(part) in (str, int, bytes) for part in key):
             return recorder.constant(key)
@@ -167,29 +173,30 @@ class ContentHandlers(Handlers):
             return None if None in parts else tuple_of(*parts)
         if id(key) in recorder.sources and type(key).__hash__ is object.__hash__:
             return recorder.sources[id(key)]
-        if is_a(key, type) and recorder.is_created(key):  # no container has it that was there before the call
+        if is_a(key, type) and recorder.is_created(key):  # no outside container can have it
             return Name("ABSENT")
         if is_a(key, IDENTITY_TYPES):
             return recorder.constant(key)
-        if type(key) is weakref.ref and is_a(key(), IDENTITY_TYPES):  # of an object there is one reference without a callback
+        if type(key) is weakref.ref and is_a(key(), IDENTITY_TYPES):  # an object has one reference without a callback
             return recorder.constant(key)
         return None
 
     # -- whole contents
     def read_content(self, value: Any, *, deep: bool = False) -> None:
-        """Something may look at everything in `value`: guard it, order included; with `deep`, in nested containers too."""
+        """Guard the whole content of `value`, order included, because code that no handler sees may look at it.  deep: also in
+        containers that it leads to."""
         if type(value) not in _WITHOUT_CONTENT:
             self._read_content(value, deep, set())
 
     def read_elements(self, value: Any, *, shortened: bool = False) -> None:
-        """The program goes through `value`: guard how many elements there are, and what they are but for numbers, which stay symbolic.
-        shortened: it is about to take some out."""
+        """Guard the content of an outside container that the program iterates over: its length and its elements, except numbers,
+        which become symbolic.  shortened: whether the program is about to remove elements."""
         recorder = self.recorder
         if not recorder.stopped and recorder.is_outside(value) and id(value) not in recorder.effects.content_known:
             self._guard_content(value, type(value), symbolic=True, shortened=shortened)
 
     def has_varied(self, value: Any) -> bool:
-        """Whether a list from outside had other items when a call was recorded before, and they were guarded."""
+        """Whether an earlier recording has guarded other items in the outside list `value`."""
         recorder, facts = self.recorder, self.recorder.facts
         if not recorder.is_outside(value) or not facts.earlier:
             return False
@@ -199,7 +206,8 @@ class ContentHandlers(Handlers):
         return any(facts.has_varied(facts.item(value, k), item, line) for k, item in enumerate(value))
 
     def elements(self, value: Any) -> Any:
-        """What Python's own loop may consume for a list, tuple, dictionary, set or deque, or for the views of a dictionary."""
+        """An iterable of the elements of a list, tuple, dictionary, set, deque or view of a dictionary, for a loop of Python's.
+        The content is guarded; symbolic numbers stand in their places."""
         owner = self.viewed(value)
         if is_a(owner, (set, frozenset)):
             self.read_content(owner)
@@ -214,11 +222,13 @@ class ContentHandlers(Handlers):
         return self._with_numbers(value, owner)
 
     def _with_numbers(self, value: Any, owner: Any) -> Iterator[Any]:
-        """The elements of a container with symbolic numbers, or of a view of such a dictionary, while the program may change it."""
+        """An iterator over a container that has symbolic numbers, or over a view of such a dictionary.  As in Python, the program
+        may change the container meanwhile."""
         items = iter(value) if is_a(value, DICT_VIEWS) else builtin_base(type(owner)).__iter__(owner)
         return stand_in_iterator(items, self._numbers_among(items, value, owner))
 
     def _numbers_among(self, items: Iterator[Any], value: Any, owner: Any) -> Iterator[Any]:
+        """`items`, with symbolic numbers in their places.  value: the container or view; owner: the container."""
         recorder = self.recorder
         keys = builtin_base(type(owner)).__iter__(owner) if is_a(owner, dict) else itertools.count()
         for item in items:
@@ -232,7 +242,7 @@ class ContentHandlers(Handlers):
                 yield recorder.effects.stored.get((id(owner), key), item)
 
     def backwards(self, value: Any) -> Any:
-        """An iterator over a list or tuple from its end."""
+        """reversed(value), for a list or tuple."""
         self.read_elements(value)
         if not self.recorder.effects.numbered.get(id(value)):
             return reversed(value)
@@ -240,6 +250,7 @@ class ContentHandlers(Handlers):
         return stand_in_iterator(items, self._numbers_from_the_end(items, value))
 
     def _numbers_from_the_end(self, items: Any, value: Any) -> Iterator[Any]:
+        """`items`, which is reversed(value), with symbolic numbers in their places."""
         recorder = self.recorder
         while True:
             index = operator.length_hint(items) - 1
@@ -250,16 +261,17 @@ class ContentHandlers(Handlers):
             yield item if recorder.stopped else recorder.effects.stored.get((id(value), index), item)
 
     def viewed(self, value: Any) -> Any:
-        """The dictionary from outside that a view shows; anything else as it is."""
+        """The outside dictionary of a view; any other value unchanged."""
         return self.views[id(value)][1] if is_a(value, DICT_VIEWS) and id(value) in self.views else value
 
     def as_key(self, key: Any) -> Any:
-        """A key or an index: numbers in it decide which item it is."""
+        """`key`, a key or an index, with plain numbers, guarded by their values."""
         key = self.concrete_contents(key)
         self._read_key(key)
         return key
 
     def _read_key(self, key: Any) -> None:
+        """Guard the contents of tuples and arrays in a key or an index."""
         if type(key) is slice:
             key = (key.start, key.stop, key.step)
         if is_a(key, tuple):
@@ -269,6 +281,7 @@ class ContentHandlers(Handlers):
             self.read_content(key, deep=True)
 
     def _read_content(self, value: Any, deep: bool, seen: set[int]) -> None:
+        """`read_content`; seen: ids of objects that have been visited."""
         recorder = self.recorder
         if type(value) in PRIMITIVE_TYPES or is_a(value, (Tensor, np.generic)):
             return
@@ -294,24 +307,28 @@ class ContentHandlers(Handlers):
                 self._read_content(item, True, seen)
 
     def _with_content(self, items: Iterable[Any]) -> list[Any]:
-        """Those of which there may be something to read: sets that a program fills are looked at for each element."""
+        """The items that may have content to guard.  A membership test looks through all elements of a set each time."""
         empty, numbered = self._empty, self.recorder.effects.numbered
         return [x for x in items if type(x) not in _WITHOUT_CONTENT and (id(x) not in empty or id(x) in numbered)]
 
     def concretise_places(self, container: Any) -> None:
+        """Guard the symbolic numbers that are noted for `container` by their values; later reads get the plain numbers in it."""
         for place in self.recorder.effects.numbered.pop(id(container), ()):
             self.concrete_contents(self.recorder.effects.stored.pop(place))
 
     def _read_element(
         self, value: Any, place: EffectTarget, expression: Expr, symbolic: bool, called: str, truths: bool | None = True
     ) -> None:
-        """An element of a container is guarded; where it stays a symbolic number, later reads of the place find that."""
+        """Guard an element of an outside container, unless this run has stored it.  If it becomes a symbolic number, later reads
+        of the place get that."""
         recorder = self.recorder
         if place not in recorder.effects.written:
-            found = recorder.read(value, expression, called=called, symbolic=symbolic, truths=truths)
-            recorder.effects.remember(place, found)
+            element = recorder.read(value, expression, called=called, symbolic=symbolic, truths=truths)
+            recorder.effects.remember(place, element)
 
     def _guard_content(self, value: Any, cls: type, symbolic: bool = False, shortened: bool = False) -> None:
+        """Guard the content of an outside object of class `cls`.  symbolic: whether numbers become symbolic.  shortened: see
+        `read_elements`."""
         recorder = self.recorder
         if is_a(value, CONTAINERS):
             self.check_reordered(value)
@@ -337,9 +354,9 @@ class ContentHandlers(Handlers):
                     recorder.stop("container", "a set of objects")
                 types = recorder.constant([type(k) for k in content])
                 elements = elements_of(cls, source)
-                known = recorder.constant(list(content))
+                expected = recorder.constant(list(content))
                 recorder.identities.note_placeless(content)
-                recorder.miss_if(elements.differs(known).otherwise(_types_of(elements).differs(types)))
+                recorder.miss_if(elements.differs(expected).otherwise(_types_of(elements).differs(types)))
             elif (
                 is_table(cls, content)
                 and not (symbolic and _may_change(content))
@@ -375,7 +392,8 @@ class ContentHandlers(Handlers):
             self._empty.add(id(value))
 
     def _guard_moved(self, value: Any, cls: type, content: list[Any], symbolic: bool) -> None:
-        """A list or deque that this run has changed: its items are where that has put them."""
+        """Guard the original `content` of a list or deque that this run has changed, then repeat the changes on its symbolic
+        items, so that each is noted at its present position."""
         recorder = self.recorder
         source = recorder.sources[id(value)]
         items = [
@@ -397,22 +415,21 @@ class ContentHandlers(Handlers):
             self.concretise_places(value)
 
     def record_of(self, cls: Any, items: list[Any]) -> Any:
-        """A named tuple of `items`.  It holds plain numbers, since nobody could change it later on; what stands for them is found by its
-        places."""
+        """A named tuple of `items`.  It holds plain numbers, since it is immutable; their stand-ins are noted by place."""
         return self.known_record(tuple.__new__(cls, map(plain_value, items)), dict(zip(cls._fields, items, strict=False)))
 
-    def known_record(self, made: Any, items: dict[str, Any]) -> Any:
-        """A new named tuple; items: what it was given, by the names of its fields."""
+    def known_record(self, record: Any, items: dict[str, Any]) -> Any:
+        """Note the stand-ins in a new named tuple; returns it.  items: what it was given, by names of fields."""
         recorder = self.recorder
-        recorder.effects.of_objects.add(id(made))
-        for index, name in enumerate(type(made)._fields):
+        recorder.effects.of_objects.add(id(record))
+        for index, name in enumerate(type(record)._fields):
             if name in items:
-                recorder.effects.remember((id(made), index), items[name])
-                recorder.effects.remember((id(made), name), items[name])
-        return recorder.mark_created(made)
+                recorder.effects.remember((id(record), index), items[name])
+                recorder.effects.remember((id(record), name), items[name])
+        return recorder.mark_created(record)
 
     def remember_items(self, container: Any, items: Iterable[Any], first: int = 0, places: int = 0) -> None:
-        """What later reads find in a list or deque, from a place on, of which it had so many `places` before."""
+        """Note the stand-ins in `items`, the items of a list or deque from position `first` on, which had `places` items there."""
         effects = self.recorder.effects
         if first:
             for index in range(first, first + places):
@@ -424,12 +441,13 @@ class ContentHandlers(Handlers):
             effects.remember((id(container), index), item)
 
     def check_reordered(self, value: Any) -> None:
-        """Stop where items of a list are looked at whose order is known only when the program has run."""
+        """Stop the recording if `value` is a list that is sorted after the program, so that its order is not known yet."""
         if id(value) in self.reordered:
             self.recorder.stop("read_after_change", f"a {type(value).__name__}, as a heap,")
 
     def _check_grown(self, value: Any) -> None:
-        """Stop where a list or deque is looked at as a whole that grows with each call: its guards would not hold for the next one."""
+        """Stop the recording if `value` is a list or deque that grows in each call: guards on its whole content would hold for no
+        later call. One whose length is limited is accepted while it is short."""
         before = self.recorder.effects.originals.get(id(value)) if is_a(value, (list, collections.deque, array.array)) else None
         if not before or len(before) >= builtin_base(type(value)).__len__(value):
             return
@@ -438,28 +456,29 @@ class ContentHandlers(Handlers):
             self.recorder.stop("read_after_change", f"a {type(value).__name__}")
 
     def _guard_dict(self, value: dict[Any, Any], content: dict[Any, Any], source: Expr, symbolic: bool) -> None:
+        """Guard keys, order and items of an outside dictionary.  content: what it had before this run changed it."""
         recorder = self.recorder
-        found = {key: self.key_expression(key) for key in _keys(content)}
-        if None in found.values():
-            found = self._object_keys(value, content, source)
-        if None in found.values():
+        expressions = {key: self.key_expression(key) for key in _keys(content)}
+        if None in expressions.values():
+            expressions = self._object_keys(value, content, source)
+        if None in expressions.values():
             recorder.stop("container", "a dict with unusual keys")
             return
         elements = elements_of(type(value), source)
-        recorder.identities.note_placeless(found)
-        if found:
-            recorder.miss_if(elements.differs(ListOf(tuple([key for key in found.values() if key is not None]))))
-            keys = shown(", ".join(map(shown, found)))
+        recorder.identities.note_placeless(expressions)
+        if expressions:
+            recorder.miss_if(elements.differs(ListOf(tuple([key for key in expressions.values() if key is not None]))))
+            keys = shown(", ".join(map(shown, expressions)))
             recorder.facts.note("value", f"the keys of {recorder.facts.name(value)}", keys, user_line())
-        if not all(type(k) is str for k in found):
-            recorder.miss_if(_types_of(elements).differs(recorder.constant([type(k) for k in found])))
-        for key, expression in found.items():
+        if not all(type(k) is str for k in expressions):
+            recorder.miss_if(_types_of(elements).differs(recorder.constant([type(k) for k in expressions])))
+        for key, expression in expressions.items():
             item, called = dict.__getitem__(content, key), recorder.facts.item(value, key)
-            found_as = item_of(type(value), source, expression)
-            self._read_element(item, (id(value), key), found_as, symbolic, called, truths=None)
+            self._read_element(item, (id(value), key), item_of(type(value), source, expression), symbolic, called, truths=None)
 
     def _object_keys(self, value: Any, content: dict[Any, Any], source: Expr) -> dict[Any, Expr | None]:
-        """Expressions of keys that are found by their identity, and of which only their place is known."""
+        """The expressions of all keys of an outside dictionary.  Keys that are compared by identity and have no expression yet
+        are read by their position in the dictionary."""
         recorder = self.recorder
         keys = recorder.define(elements_of(type(value), source))
         recorder.miss_if(keys.length().differs(len(content)))
@@ -469,12 +488,13 @@ class ContentHandlers(Handlers):
         return {key: self.key_expression(key) for key in _keys(content)}
 
     def check_order(self, value: Any) -> None:
-        """Stop where the order of a set depends on where its elements lie in memory."""
+        """Stop the recording if the order of a set depends on the addresses of its elements."""
         if is_a(value, (set, frozenset)) and len(value) > 1 and not all(map(has_stable_hash, value)):
             self.recorder.stop("object_identity", f"the order of a {type(value).__name__} of objects")
 
     def concrete_contents(self, value: Any) -> Any:
-        """`value` for C code: symbolic numbers in it, and in containers of this run in it, replaced by guarded plain ones."""
+        """`value` for C code: symbolic numbers in it, and in containers of this run that it leads to, become plain ones, guarded
+        by their values.  Lists and dictionaries are changed in place."""
         if is_symbolic(value):
             return concrete(value)
         return value if type(value) in _WITHOUT_CONTENT else self._concrete_contents(value, set())
@@ -499,14 +519,14 @@ class ContentHandlers(Handlers):
         return value
 
     def value_to_store(self, value: Any) -> Any:
-        """`value`, to be stored in a place: a symbolic number stays one, also in a container that this run made."""
+        """`value`, which is about to be stored.  It keeps symbolic numbers; an `id()` in a container stops the recording."""
         if type(value) in _HOLDERS and self._holds_identity(value, set()):
             self.recorder.stop("object_identity", f"a {type(value).__name__} with an id() in it, which is kept,")
             return without_stand_ins(value, self.recorder.is_outside)
         return value
 
     def _holds_identity(self, value: Any, seen: set[int]) -> bool:
-        """Whether there is an id() in a container that this run made."""
+        """Whether there is an `id()` in `value`, a container that this run has created."""
         if type(value) not in _HOLDERS or self.recorder.is_outside(value) or id(value) in seen:
             return False
         seen.add(id(value))

@@ -1,7 +1,8 @@
-"""The methods that a dataclass has been given: they have no source text, but what they do is known from the fields.
+"""Handlers of the methods that `dataclasses` generates.  They have no source file, but the fields determine what they do.
 
-Each is done step by step through the recorder, as its text would be: `__init__` stores the fields and calls `__post_init__`, comparisons
-compare the fields.  Whatever else was made from a text in a string has no source.
+Each method is done step by step through the recorder, as its code would be: `__init__` stores the fields and calls
+`__post_init__`, comparisons compare the fields.  Other functions that were compiled from a string have no source and are not
+recorded.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ __all__ = ["dataclass_method"]
 Method = Callable[["Recorder", FunctionType, tuple[Any, ...], dict[str, Any]], Any]
 _SYMBOLS = {"__eq__": "==", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 _ASSIGNING = frozenset({"object", "__setattr__", "__dataclass_builtins_object__", "__post_init__"})
-_GENERATED = "__create_fn__.<locals>."  # the function in which dataclasses define what they generate
+_GENERATED = "__create_fn__.<locals>."  # prefix of the qualified names of generated methods
 _FIELD_BY_FIELD = sys.version_info >= (3, 13)  # before, __eq__ compared tuples of the fields
 
 
 def dataclass_method(function: FunctionType, arguments: tuple[Any, ...]) -> Method | None:
-    """How to do what `function`, called with these arguments, would do; None for what is no generated method of a dataclass."""
+    """The handler of a call of `function` with these arguments; None if it is not a generated method of a dataclass."""
     code, name = function.__code__, function.__name__
     if (
         not code.co_qualname.startswith(_GENERATED)
@@ -40,8 +41,8 @@ def dataclass_method(function: FunctionType, arguments: tuple[Any, ...]) -> Meth
     if cls is None or "__dataclass_fields__" not in vars(cls):
         return None
     names = {field.name for field in _fields(cls)}
-    known = names | {"__init__": _ASSIGNING, "__hash__": {"hash"}}.get(name, {"__class__", "NotImplemented"})
-    if not known.issuperset(code.co_names):
+    expected = names | {"__init__": _ASSIGNING, "__hash__": {"hash"}}.get(name, {"__class__", "NotImplemented"})
+    if not expected.issuperset(code.co_names):
         return None
     if name == "__hash__":
         return _Hash(cls)
@@ -49,19 +50,19 @@ def dataclass_method(function: FunctionType, arguments: tuple[Any, ...]) -> Meth
 
 
 def _fields(cls: Any) -> list[Any]:
-    """Fields and the pseudo-fields that are only arguments."""
+    """The fields of a dataclass, and its `InitVar` pseudo-fields."""
     return [f for f in cls.__dataclass_fields__.values() if f._field_type is not dataclasses._FIELD_CLASSVAR]  # type: ignore[attr-defined]
 
 
 def _bound(function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Parameters and what a call gives them.  Raises TypeError where it cannot be made."""
+    """The values of the parameters of a call, by name.  Raises TypeError if the arguments do not fit."""
     bound = inspect.Signature.from_callable(function, follow_wrapped=False).bind(*arguments, **keywords)
     bound.apply_defaults()
     return bound.arguments
 
 
 class _Initialise:
-    """`__init__`."""
+    """Handler of `__init__`."""
 
     def __init__(self, cls: Any) -> None:
         self._cls = cls
@@ -72,9 +73,9 @@ class _Initialise:
         except TypeError as error:
             if is_foreign(error):
                 raise
-            return recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
+            return recorder.perform(lambda: function(*arguments, **keywords))  # which raises Python's error
         instance = arguments[0]
-        passed = []
+        init_vars = []
         for field in _fields(self._cls):
             variables = function.__code__.co_freevars
             if not field.init and field.default_factory is dataclasses.MISSING:
@@ -86,18 +87,18 @@ class _Initialise:
             else:
                 value = bound[field.name]
             if field._field_type is dataclasses._FIELD_INITVAR:  # type: ignore[attr-defined]
-                passed.append(value)
+                init_vars.append(value)
             elif self._cls.__dataclass_params__.frozen:
                 recorder.attributes.plain_set_attribute(value, instance, field.name)
             else:
                 recorder.attributes.set_attribute(value, instance, field.name)
         if "__post_init__" in function.__code__.co_names:
-            recorder.calls.call(recorder.attributes.get_attribute(instance, "__post_init__"), tuple(passed), {})
+            recorder.calls.call(recorder.attributes.get_attribute(instance, "__post_init__"), tuple(init_vars), {})
         return None
 
 
 class _Compare:
-    """A comparison of all fields."""
+    """Handler of a comparison of all fields."""
 
     def __init__(self, cls: Any, symbol: str) -> None:
         self._names = [field.name for field in _fields(cls) if field.compare and field._field_type is dataclasses._FIELD]  # type: ignore[attr-defined]
@@ -105,7 +106,7 @@ class _Compare:
 
     def __call__(self, recorder: Recorder, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if len(arguments) != 2 or keywords:
-            return recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
+            return recorder.perform(lambda: function(*arguments, **keywords))  # which raises Python's error
         left, right = arguments
         if self._symbol == "==" and _FIELD_BY_FIELD and left is right:
             return True
@@ -128,7 +129,7 @@ class _Compare:
 
 
 class _Hash:
-    """The hash of the fields that are compared, or said to be hashed."""
+    """Handler of `__hash__`: the hash of the fields that have `hash=True`, or `compare=True` and no `hash`."""
 
     def __init__(self, cls: Any) -> None:
         fields = [field for field in _fields(cls) if field._field_type is dataclasses._FIELD]  # type: ignore[attr-defined]
@@ -136,6 +137,6 @@ class _Hash:
 
     def __call__(self, recorder: Recorder, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if len(arguments) != 1 or keywords:
-            return recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
+            return recorder.perform(lambda: function(*arguments, **keywords))  # which raises Python's error
         parts = recorder.mark_created(tuple([recorder.attributes.get_attribute(arguments[0], name) for name in self._names]))
         return recorder.calls.call(hash, (parts,), {})
