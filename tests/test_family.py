@@ -14,7 +14,7 @@ import tracejit as T
 from tracejit import nn, optim
 from tracejit.config import override
 from tracejit.llvm import driver
-from tracejit.llvm.family import Family, Member, NumberPattern, SizeVariant
+from tracejit.llvm.family import Family, Member, NumberPattern
 
 
 @pytest.fixture(autouse=True)
@@ -44,39 +44,22 @@ def test_numbers_that_differ_become_data_and_all_offsets_with_them() -> None:
     assert pattern.data((32, 10, 0), {2}) == frozenset()
 
 
-def test_kin_are_found_by_what_graphs_have_in_common_and_compared_where_their_texts_are_alike() -> None:
+def test_programs_of_one_graph_are_compared_where_their_texts_are_alike() -> None:
     family = Family()
-    kin = SizeVariant(family.known("a graph"))
-    assert family.known("a graph") is kin.known is not family.known("another")
-    assert kin.data("nest 64, 10", (64, 10), ()) == frozenset()
-    assert kin.data("two nests 64, 10, 3", (64, 10, 3), ()) == frozenset()
-    assert kin.data("nest 32, 10", (32, 10), ()) == {0}
-    assert kin.data("two nests 32, 10, 4", (32, 10, 4), ()) == {0, 2}
-    assert kin.data("other nests 16, 10", (16, 10), ()) == {0}
+    variant = family.variant("a graph")
+    assert family.variant("a graph") is variant is not family.variant("another")
+    assert variant.data("nest 64, 10", (64, 10), ()) == frozenset()
+    assert variant.data("two nests 64, 10, 3", (64, 10, 3), ()) == frozenset()
+    assert variant.data("nest 32, 10", (32, 10), ()) == {0}
+    assert variant.data("two nests 32, 10, 4", (32, 10, 4), ()) == {0, 2}
+    assert variant.data("other nests 16, 10", (16, 10), ()) == {0}
 
 
-def test_what_may_come_of_a_dynamic_size_is_data_of_the_first_program() -> None:
-    pattern = NumberPattern()
-    numbers = (32, 10, 64, 1 / 32, 31, 1 / 320, 0.3, 0, 1.0, 96.0, 5e-324, float("inf"), float("nan"))
-    assert pattern.data(numbers, {1}, {32}) == {0, 1, 2, 3, 4, 5, 9}
-    assert pattern.data(numbers[:-1], {1}, {0, 1}) == frozenset()
-
-
-def test_numbers_that_no_dynamic_size_explains_become_data_when_they_change() -> None:
-    pattern = NumberPattern()
-    assert pattern.data((32, 10, 5), (), {32}) == {0}
-    assert pattern.data((48, 10, 5), (), {48}) == {0}
-    assert pattern.data((64, 10, 6), ()) == {0, 2}
-    assert pattern.data((32, 10, 5), ()) == {0}  # the text of the first program
-
-
-def test_programs_with_other_static_sizes_are_no_kin() -> None:
+def test_programs_with_other_static_sizes_share_nothing() -> None:
     family = Family()
-    assert (
-        Member(family, static=((0, 0, 8),)).size_variant("a graph").known
-        is not Member(family, static=((0, 0, 16),)).size_variant("a graph").known
-    )
-    assert Member(family, frozenset({8})).size_variant("a graph").known is Member(family).size_variant("a graph").known
+    variants = [Member(family, ((0, 0, size),)).size_variant("a graph") for size in (8, 16, 8)]
+    assert variants[0] is variants[2] is not variants[1]
+    assert Member(family).size_variant("a graph") not in variants
 
 
 def test_batches_of_other_sizes_need_no_machine_code_of_their_own() -> None:

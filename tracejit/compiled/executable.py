@@ -297,17 +297,6 @@ class Executable:
         made._visits, made._leading = {}, {}
         return made
 
-    def equals_plain_build(self, recording: Recording) -> bool:
-        """Whether these programs, made of symbolic sizes, are what is made of the recording for its own sizes."""
-        direct = Executable(self.name, recording, "interpret", self._patience)
-        return (
-            direct.pure.equals(self.pure)
-            and direct.graph.equals(self.graph)
-            and direct.in_slab == self.in_slab
-            and isinstance(self.program, Program)
-            and self.program.is_as_lowered()
-        )
-
     def _prepare(self, linked: Sequence[int], observe: Observe | None = None) -> Graph:
         """The pure graph with the computed outputs, then those of the recording's that are `linked`, then inputs with a new place."""
         recorded = self.recording
@@ -784,7 +773,6 @@ def _fresh(tensor: Tensor) -> Storage:
 
 
 def _member(family: Family, recording: Recording) -> Member:
-    """A recording in its function's family, with the sizes of its inputs that the program has marked."""
+    """A recording in its function's family, with the sizes of its inputs that the user has marked as static."""
     marked = [(i, d, facts.shape[d], on) for i, facts in enumerate(recording.tensor_inputs) for d, on in facts.marks.items()]
-    dynamic = frozenset(size for _, _, size, on in marked if on)
-    return Member(family, dynamic, tuple(sorted((i, d, size) for i, d, size, on in marked if not on)))
+    return Member(family, tuple(sorted((i, d, size) for i, d, size, is_dynamic in marked if not is_dynamic)))

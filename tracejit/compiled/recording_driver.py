@@ -167,7 +167,7 @@ class RecordingDriver:
             sizes = table.symbolic.note_shapes(
                 recording, sizes, integers
             )  # from now on calls are told apart by more of their integers
-            recording, path = table.symbolic.note_recording(recording, sizes, dynamic, table.entries)
+            recording, path = table.symbolic.note_recording(recording, sizes, dynamic)
             self._compile(recording, miss, sizes, path)
         finally:
             ticket.over = True

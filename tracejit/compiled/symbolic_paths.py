@@ -1,8 +1,8 @@
 """The recordings of a function that stand for more sizes of its arguments than their own, and the programs made of them.
 
 The second different size of a dimension makes it symbolic: what is recorded then is recorded with symbolic sizes
-(capture/recording/symbolic_recording.py).  Where that says of a size that was recorded before, or is recorded later, what was really done,
-it is trusted: the paths for sizes that follow are instances of it, and no Python of the function runs for them.
+(capture/recording/symbolic_recording.py).  The paths for sizes that follow are instances of it, and no Python of the function runs for
+them, as long as the relations between sizes hold that the recorded call relied on.
 
 Programs are made once for a region of sizes.  Passes, lowering and the writing of machine code run on the symbolic recording as on any
 other; an environment of their own notes what they asked of sizes, and so for which sizes they would have come to the same: the same text
@@ -14,7 +14,7 @@ It must not know of entries more than for which sizes they were recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -27,7 +27,6 @@ from tracejit.capture.recording.symbolic_recording import SymbolicRecording, may
 from tracejit.capture.session import tensors_among, tensors_and_integers_among
 from tracejit.compiled.executable import Executable
 from tracejit.compiled.recorded_path import same_objects
-from tracejit.config import config
 from tracejit.core.locks import Ticket, Turn
 from tracejit.core.shapes import filled_strides
 from tracejit.core.substitution import Substitution
@@ -41,11 +40,10 @@ from tracejit.tensor.marks import marks
 __all__ = ["SymbolicPath", "SymbolicPaths", "of_tensors"]
 
 _MOST: Final = 8  # symbolic recordings of a function: branches of Python, modes
-_ATTEMPTS: Final = 4  # of them that nothing confirmed, and then no more are made
+_ATTEMPTS: Final = 4  # of them in a row that have served no other call, and then no more are made
 _REGIONS: Final = 24
 _NARROW: Final = 6  # regions that have served no size but their first; then no more are made
 _UNROLLED: Final = 2  # regions of one size each, and no others
-_ENOUGH: Final = 3  # sizes for which something was as it should be, though not all that was computed of sizes was another number
 _FITS: Final = object()
 INTEGER: Final[Any] = "an integer"  # in the place of a second size: no shape has it
 STRIDES: Final[Any] = "strides"  # behind the sizes and the strides of a tensor that does not fill its memory
@@ -66,9 +64,6 @@ class Region:
         """make: programs of a recording.  Raises what that raises, and NeedsHost where not all that they do is one program."""
         self.env = ShapeEnv()
         self.instances = 0
-        self._own = path.recording.sizes(shapes)
-        self._confirmations: dict[Any, _Confirmations] = {}  # of the forward program, and of backward ones
-        self._misfits: list[tuple[Any, list[int]]] = []  # what was not what is made for these sizes alone
         self._clean: set[int] = set()
         self._backward: dict[tuple[Mask, Mask], tuple[Graph, Program | None]] = {}
         with self.env:
@@ -77,38 +72,26 @@ class Region:
             raise NeedsHost(f"{self._executable.name} has steps of Python")
 
     @property
-    def is_refuted(self) -> bool:
-        """Whether it is used no more: what was made of it was not what would have been made for these sizes alone, and not by chance."""
-        return len(self._misfits) >= _ENOUGH
-
-    def misfits(self, sizes: list[int]) -> bool:
-        """Whether it stands for these sizes, and is not used for them."""
-        return ("forward", sizes) in self._misfits
-
-    @property
     def is_pinned(self) -> bool:
         """Whether it is of one size."""
         return len(self.env.pinned()) == self.env.variables
 
     def _numbers(self, sizes: list[int]) -> Substitution | None:
-        """These sizes in the place of its own; None where it is used no more, or they are not in the region."""
-        values = None if self.is_refuted else self.env.evaluated(sizes)
+        """These sizes in the place of its own; None where they are not in the region."""
+        values = self.env.evaluated(sizes)
         return None if values is None else Substitution(self.env, values, self._clean)
 
     def is_for(self, sizes: list[int]) -> bool:
-        """Whether these sizes are in the region, and it is used for them."""
-        return not self.misfits(sizes) and self._numbers(sizes) is not None
+        """Whether these sizes are in the region."""
+        return self._numbers(sizes) is not None
 
     def at(self, recording: Recording, sizes: list[int]) -> Executable | None:
         """The programs of the recording for these sizes; None where they are not in the region."""
-        numbers = None if self.misfits(sizes) else self._numbers(sizes)
+        numbers = self._numbers(sizes)
         if numbers is None:
             return None
-        made = self._executable.at(recording, numbers, _Origin(self, sizes))
-        if not self._is_right("forward", sizes, lambda: made.equals_plain_build(recording)):
-            return None
         self.instances += 1
-        return made
+        return self._executable.at(recording, numbers, _Origin(self, sizes))
 
     def backward(self, instance: Executable, present: Mask, mask: Mask, sizes: list[int]) -> Program | None:
         """A backward program of an instance for these sizes; None where what it takes to make it once for all leads out of the region."""
@@ -131,50 +114,7 @@ class Region:
                 ticket.over = True
         graph, symbolic = self._backward[key]
         numbers = None if symbolic is None else self._numbers(sizes)
-        if numbers is None:
-            return None
-        made: Program = numbers.of(symbolic)
-
-        def is_as_made() -> bool:
-            return instance.backward_graph(present, mask)[0].equals(numbers.of(graph)) and made.is_as_lowered()
-
-        return made if self._is_right(key, sizes, is_as_made) else None
-
-    def _is_right(self, what: Any, sizes: list[int], is_as_made: Callable[[], bool]) -> bool:
-        """Whether a program is what would have been made for these sizes alone.  C code may have looked at a symbolic number unnoticed, or
-        taken it for another kind of number; so it is compared, for its own sizes and, for each variable, until it was several times for
-        other ones: a number that stands there, and should be another one, is seen.
-
-        Numbers that are equal for these sizes by chance may be one where they are alone, and the program another one, which does the same.
-        So it takes several misfits until none of it is used."""
-        known = self._confirmations.setdefault(what, _Confirmations())
-        moved = frozenset([k for k, (a, b) in enumerate(zip(self._own, sizes, strict=True)) if a != b])
-        if not config.verify and (moved <= known.variables if moved else known.own):
-            return True
-        if not is_as_made():
-            self._misfits.append((what, sizes))
-            self._confirmations.clear()
-            return False
-        known.add(moved, not moved or self.env.have_moved(self.env.values(self._own), self.env.values(sizes)))
-        return True
-
-
-class _Confirmations:
-    """How often a program was what is made for some sizes alone.  own: whether it was for those that it was made for; variables: those
-    for which it is known, whatever size they have."""
-
-    def __init__(self) -> None:
-        self.own = False
-        self.variables: frozenset[int] = frozenset()
-        self._times: dict[int, int] = {}
-
-    def add(self, moved: frozenset[int], everything: bool) -> None:
-        """It was, where these variables had other sizes; everything: and all that is computed of sizes was another number."""
-        if not moved:
-            self.own = True
-        for k in moved:
-            self._times[k] = self._times.get(k, 0) + 1
-        self.variables |= {k for k in moved if self._times[k] >= _ENOUGH or (everything and self._times[k] > 1)}
+        return None if numbers is None else numbers.of(symbolic)  # type: ignore[no-any-return]
 
 
 class _Origin:
@@ -200,9 +140,12 @@ class SymbolicPath:
 
     def is_of(self, recording: Recording, shapes: Shapes) -> bool:
         """Whether this recording is of the same path as another one with these shapes: under the same guards."""
-        made = self.recording.at(shapes) if self.recording.explains(recording, shapes) else None
+        made = self.recording.at(shapes)
         return (
             made is not None
+            and made.graph is not None
+            and recording.graph is not None
+            and made.graph.equals(recording.graph)
             and made.guards == recording.guards
             and same_objects(made.guards, made.namespace, recording.namespace)
         )
@@ -213,8 +156,6 @@ class SymbolicPath:
         for region in self.regions:
             if (found := region.at(plain, sizes)) is not None:
                 return found
-            if region.misfits(sizes):
-                return None
         if self.needs_host or not self._may_have_more():
             return None
         ticket = Ticket()
@@ -233,15 +174,14 @@ class SymbolicPath:
     def has_programs(self, shapes: Shapes) -> bool:
         """Whether some region stands for these sizes, and is used for them."""
         sizes = self.recording.sizes(shapes)
-        return any(region.is_for(sizes) for region in self.regions)
+        return self.recording.serves(shapes) and any(region.is_for(sizes) for region in self.regions)
 
     def _may_have_more(self) -> bool:
         """Whether another region may pay.  One of a single size is of one that is equal to another size by chance, unless all are: then
         something is unrolled."""
         wide = [region for region in self.regions if not region.is_pinned]
         return (
-            not any(region.is_refuted for region in self.regions)
-            and len(self.regions) - len(wide) < (_REGIONS if wide else _UNROLLED)
+            len(self.regions) - len(wide) < (_REGIONS if wide else _UNROLLED)
             and len(wide) < _REGIONS
             and sum(region.instances < 2 for region in wide) < _NARROW
         )
@@ -259,7 +199,7 @@ class SymbolicPaths:
         self._pinned: dict[str, None] = {}  # why sizes are none of these, for a reader
         self._first: dict[tuple[int, ...], Shapes] = {}  # ranks of the arguments -> the shapes that came first
         self._varying: dict[tuple[int, ...], set[tuple[int, int]]] = {}
-        self._unconfirmed = 0
+        self._unused = 0  # symbolic recordings since one has served another call
         self._asked: frozenset[int] = frozenset()  # which of the integers among the arguments
 
     def dimensions(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, int]]:
@@ -274,7 +214,7 @@ class SymbolicPaths:
             marked.update([shapes[k][d] for d, dynamic in marks(tensor).items() if dynamic])
         if marked:  # what has the same size is most likely the same batch
             varying.update([(k, d) for k, shape in enumerate(of_tensors(shapes)) for d, n in enumerate(shape) if n in marked])
-        if self._unconfirmed >= _ATTEMPTS or self.dynamic is False:
+        if self._unused >= _ATTEMPTS or self.dynamic is False:
             return []
         chosen = [(k, d) for k in range(len(tensors)) for d in range(len(shapes[k]))] if self.dynamic else sorted(varying)
         static = {(k, d) for k, tensor in enumerate(tensors) for d, dynamic in marks(tensor).items() if not dynamic}
@@ -306,73 +246,52 @@ class SymbolicPaths:
         return (*shapes, *[(x if k in self._asked else 0, INTEGER) for k, x in enumerate(integers)])  # type: ignore[arg-type]
 
     def note_recording(
-        self, recording: Recording, shapes: Shapes, dynamic: list[tuple[int, int]], paths: Iterable[SizedPath]
+        self, recording: Recording, shapes: Shapes, dynamic: list[tuple[int, int]]
     ) -> tuple[Recording, SymbolicPath | None]:
         """A recording was made, with these dimensions symbolic.  Returns it with its own sizes alone, and what it is of for others, too."""
         if recording.reason is not None:
             return recording, None
         made = None if recording.env is None else SymbolicRecording(recording, shapes, dynamic)
         plain = recording if made is None else made.plain
-        for path in self.paths:
-            self._confirm(path.recording, plain, shapes)
         if made is not None:
             self._pinned = dict.fromkeys([*self._pinned, *made.env.pins()][-_MOST:])
             plain = replace(plain, facts=(*plain.facts, *_pinned_sizes(made.env)))
         if made is None or not made.is_general:
             return plain, None
-        known = next((path for path in self.paths if path.recording.is_trusted and path.is_of(plain, shapes)), None)
+        known = next((path for path in self.paths if path.is_of(plain, shapes)), None)
         if known is None:
-            self._unconfirmed += 1
-            for other in paths:
-                self._confirm(made, other.recording, other.sizes)
+            self._unused += 1
             known = SymbolicPath(made)
             self.paths = (known, *self.paths)[:_MOST]
         return plain, known
-
-    def _confirm(self, symbolic: SymbolicRecording, recording: Recording, shapes: Shapes) -> None:
-        """Trust a symbolic recording that says what was recorded for other sizes than its own, where no number is another one that was the
-        same for all of these."""
-        if symbolic.sizes(shapes) in (*symbolic.explained, symbolic.own) or not symbolic.explains(recording, shapes):
-            return
-        if not symbolic.is_trusted:
-            self._unconfirmed = 0
-        symbolic.confirm(shapes)
 
     def describe(self) -> list[str]:
         """A line for a reader about each symbolic recording."""
         lines = []
         for path in self.paths:
-            recording, env = path.recording, path.recording.env
+            env = path.recording.env
             names = ", ".join(name for k, name in enumerate(env.names) if k not in env.pinned())
             guards = env.guards()
             more = f" and {len(guards) - _MOST} more" if len(guards) > _MOST else ""
             where = f", where {' and '.join(guards[:_MOST])}{more}" if guards else ""
             count = sum(region.instances for region in path.regions)
-            state = "it serves these sizes alone until a recording of other ones has done the same"
-            if recording.is_trusted:
-                state = f"{_counted_noun(count, 'path')} came of it"
+            state = f"{_counted_noun(count, 'path')} came of it"
             programs = _counted_noun(len(path.regions), "region")
             own = ""
             if path.needs_host:
                 own = "; programs with steps of Python are made for each size"
-            elif any(region.is_refuted for region in path.regions):
-                own = "; what was made for several sizes was not what each of them needs, so programs are made for each size"
             lines.append(f"a recording with symbolic sizes {names}{where}: {state}, machine code for {programs} of sizes{own}")
         return [*lines, *[f"a size is not symbolic, since the program asks which it is: {pin}" for pin in self._pinned]]
 
     def has_programs(self, shapes: Shapes) -> bool:
         """Whether the forward program of a call of these sizes is made, but for its numbers."""
-        return any(path.recording.is_trusted_for(shapes) and path.has_programs(shapes) for path in self.paths)
+        return any(path.has_programs(shapes) for path in self.paths)
 
     def instance(self, shapes: Shapes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, SymbolicPath] | None:
         """What a call of these sizes would be recorded as, if one of the symbolic recordings tells, and of which it is."""
         for path in self.paths:
-            symbolic = path.recording
-            if (
-                symbolic.is_trusted_for(shapes)
-                and (recording := symbolic.at(shapes)) is not None
-                and _serves(recording, args, kwargs)
-            ):
+            if (recording := path.recording.at(shapes)) is not None and _serves(recording, args, kwargs):
+                self._unused = 0
                 return recording, path
         return None
 

@@ -30,7 +30,6 @@ __all__ = [
     "largest",
     "log1p",
     "memory_order",
-    "minus",
     "normalise_dim",
     "normalise_dims",
     "operand",
@@ -154,7 +153,7 @@ def product(sizes: Iterable[Dim]) -> Dim:
 
 def float_product(sizes: Iterable[Dim]) -> float:
     """The product of sizes as a float: what a mean divides by."""
-    return product(sizes) * 1.0  # in this order: a float would convert a symbolic size without its notice
+    return product(sizes) * 1.0
 
 
 def largest(sizes: Sequence[Dim]) -> Dim:
@@ -177,11 +176,6 @@ def rounded_down(x: float) -> Dim:
 def rounded_up(x: float) -> Dim:
     """ceil(x), likewise."""
     return _applied(math.ceil, x)  # type: ignore[no-any-return]
-
-
-def minus(a: float, b: float) -> float:
-    """a - b of numbers, of which b may be a symbolic size: a float in front of that would convert it without its notice."""
-    return a - (b * 1.0 if type(a) is float and active(b) else b)
 
 
 def root(x: float) -> float:

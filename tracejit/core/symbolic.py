@@ -6,16 +6,16 @@ whatever else asks for the number itself notes that the expression has this valu
 values of the variables for which its relations hold: an environment is a trace of what was done with sizes, with its guards, as PyTorch's
 of the same name is (torch.fx.experimental.symbolic_shapes).
 
-They are ints to C code, which may use the number without a word: NumPy, `range`, `operator.index`, a float on the left of an operator.
-What evaluates arrays may do so.  Who hands one to C code says `pinned`, or has a function of it that notes (`minus`, `root`, `size_range`
-in shapes.py).  Whoever decides something without that would not be noticed; therefore what an environment says is compared with what
-another size really gave before it is relied on (capture/recording/symbolic_recording.py, compiled/symbolic_paths.py).
+A symbolic number is no int and no float.  C code that needs one (NumPy, `range`, a list's index) calls `__index__` or `__float__`, and that
+notes the value: nothing can take the number out of it without a note, so what holds under the relations of an environment holds by
+construction.  Evaluating arrays needs numbers, and decides nothing: it happens in `paused` parts.  Who needs a number and decides nothing
+by it takes `without_symbols`.
 
 A dictionary or set that finds an equal number notes that; one that finds none notes nothing.  So what is looked up by sizes must be an
 economy, right also where equal ones are not found.
 
-Notes are taken while the environment is entered, in its thread, and not in `paused` parts of that; elsewhere a SymInt is a plain int in all
-it does.  Nothing is known here of tensors, but that there may be somebody who knows their symbolic shapes (`shape_of`).
+Notes are taken while the environment is entered, in its thread, and not in `paused` parts of that; elsewhere a symbolic number behaves as
+the plain one.  Nothing is known here of tensors, but that there may be somebody who knows their symbolic shapes (`shape_of`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ import math
 import operator
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+import numpy as np
 
 __all__ = [
     "BINARY",
@@ -38,8 +40,8 @@ __all__ = [
     "by_origin",
     "cached",
     "called",
+    "concretise",
     "is_symbolic",
-    "pinned",
     "python_type",
     "shape_of",
     "strides_of",
@@ -80,8 +82,6 @@ _IN_A_ROW: Final = 16
 """Terms of a sum that is written with signs between them: CPython compiles one inside the other."""
 _DEEPEST: Final = 2
 """Extremes of which bounds are looked for in one difference."""
-_plain_int = int.__int__
-_plain_float = float.__float__
 
 shape_of: list[Callable[[Any], Any]] = []
 """While an environment is entered: what gives the symbolic shape of a tensor, or None for one that has none."""
@@ -150,7 +150,7 @@ class ShapeEnv:
         number = self._number(("size", self.variables))
         self.variables += 1
         self.names.append(name)
-        return _integer(hint, self, number)
+        return SymInt(hint, self, number)
 
     def _number(self, expression: tuple[Any, ...]) -> int:
         known = self._numbers.get(expression)
@@ -161,7 +161,7 @@ class ShapeEnv:
 
     def number_of(self, value: Any) -> int:
         """The expression of an operand: of a symbolic number of this environment, or of a plain one, by its type and bits."""
-        if isinstance(value, (SymInt, SymFloat)) and value.env is self:
+        if type(value) in SYMBOLIC and value.env is self:
             return value.number
         plain = without_symbols(value)
         return self._number(("constant", type(plain).__name__, plain.hex() if isinstance(plain, float) else plain, plain))
@@ -172,7 +172,7 @@ class ShapeEnv:
             result = _FUNCTIONS[name](*map(without_symbols, operands))
         except (ArithmeticError, ValueError):
             for operand in operands:
-                self.settle(operand)
+                self.concretise(operand)
             raise
         if name == "**" and type(result) in (int, float):  # of integers it is one or the other
             self.compare(">=", operands[1], 0)
@@ -188,14 +188,14 @@ class ShapeEnv:
         if type(result) is int:
             sum_or_product = self._combined(name, *operands)
             if sum_or_product is None:
-                return _integer(result, self, self._number((name, *map(self.number_of, operands))))
+                return SymInt(result, self, self._number((name, *map(self.number_of, operands))))
             if len(sum_or_product) <= 1 and not (sum_or_product and sum_or_product[0][0]):
                 return result
-            return _integer(result, self, self._of_polynomial(sum_or_product))
+            return SymInt(result, self, self._of_polynomial(sum_or_product))
         if type(result) is float:
-            return _float(result, self, self._number((name, *map(self.number_of, operands))))
+            return SymFloat(result, self, self._number((name, *map(self.number_of, operands))))
         for operand in operands:
-            self.settle(operand)
+            self.concretise(operand)
         return result
 
     def compare(self, name: str, left: Any, right: Any) -> bool:
@@ -224,11 +224,11 @@ class ShapeEnv:
             others = (*difference[:k], *difference[k + 1 :])
             if (
                 len(factors) == 1
-                and abs(coefficient) == 1
+                and all(x % coefficient == 0 for _, x in others)
                 and self.expressions[factors[0]][0] == "size"
                 and all(factors[0] not in rest for rest, _ in others)
             ):
-                self._instead[factors[0]] = tuple([(rest, -x * coefficient) for rest, x in others])
+                self._instead[factors[0]] = tuple([(rest, -x // coefficient) for rest, x in others])
                 return
 
     def _note(self, name: str, left: int, right: int, outcome: bool) -> None:
@@ -286,7 +286,7 @@ class ShapeEnv:
             return 0
         result = without_symbols(left) // without_symbols(right)
         made = tuple(sorted(quotient, reverse=True))
-        return result if made[0][0] == () else _integer(result, self, self._of_polynomial(made))
+        return result if made[0][0] == () else SymInt(result, self, self._of_polynomial(made))
 
     def _of_polynomial(self, polynomial: Polynomial) -> int:
         (factors, coefficient), *more = polynomial
@@ -298,7 +298,7 @@ class ShapeEnv:
         """The largest or the smallest of integers; which of them that is, is not noted.  Of other numbers the operands are."""
         if not all(python_type(x) is int for x in operands):
             for x in operands:
-                self.settle(x)
+                self.concretise(x)
             return result
         numbers: set[int] = set()
         for number in map(self.number_of, operands):
@@ -311,9 +311,9 @@ class ShapeEnv:
             if any(low is not None and low >= 0 for low in ahead):
                 kept.remove(i)
         if len(kept) > 1:
-            return _integer(result, self, self._number((name, *kept)))
+            return SymInt(result, self, self._number((name, *kept)))
         kind, *inside = self.expressions[kept[0]]
-        return inside[-1] if kind == "constant" else _integer(result, self, kept[0])
+        return inside[-1] if kind == "constant" else SymInt(result, self, kept[0])
 
     def _terms(self, number: int) -> Polynomial:
         """An expression as a sum of products of others."""
@@ -361,9 +361,9 @@ class ShapeEnv:
         signs = {x > 0 for factors, x in terms if factors}
         return (None if False in signs else constant), (None if True in signs else constant)
 
-    def settle(self, value: Any) -> Any:
+    def concretise(self, value: Any) -> Any:
         """The plain number, which it has to be in all that this environment stands for."""
-        if isinstance(value, (SymInt, SymFloat)):
+        if type(value) in SYMBOLIC:
             self.compare("==", value, without_symbols(value))
         return without_symbols(value)
 
@@ -376,7 +376,7 @@ class ShapeEnv:
         for x, k in items:
             if type(x) not in (int, float):  # a truth value decides
                 self._note("==", k, self.number_of(x), True)
-        return [_float(x, self, k) if type(x) is float else _integer(x, self, k) if type(x) is int else x for x, k in items]
+        return [SymFloat(x, self, k) if type(x) is float else SymInt(x, self, k) if type(x) is int else x for x, k in items]
 
     # -- other sizes
     def values(self, sizes: Sequence[int]) -> list[Any]:
@@ -439,16 +439,6 @@ class ShapeEnv:
         exec(compile("\n".join(lines), __file__, "exec"), names)  # the library's own code, for whoever watches what runs
         made: Callable[[Sequence[int]], list[Any] | None] = names["evaluate"]
         return made
-
-    def have_moved(self, some: Sequence[Any], others: Sequence[Any]) -> bool:
-        """Whether all expressions that may have another value for other sizes have one in `others` than in `some`: what has lost its
-        expression for a number stands out then.  Those that a relation speaks of need not, but for sizes that no relation pins."""
-        pinned, told = self.pinned(), {i for _, *numbers, _ in self.relations for i in numbers}
-        return all(
-            (expression[1] in pinned if expression[0] == "size" else i in told or expression[0] in ("constant", "call", "item"))
-            or a != b
-            for i, (expression, a, b) in enumerate(zip(self.expressions, some, others, strict=True))
-        )
 
     def pinned(self) -> frozenset[int]:
         """The variables that have one size in all that this stands for."""
@@ -549,9 +539,10 @@ def _binary(name: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
 
     def method(self: Any, other: Any) -> Any:
         if type(other) in _SEQUENCES:
-            own = self.env.settle(self) if self.env.is_noting else without_symbols(self)
-            return plain(other, own) if swapped else plain(own, other)
+            return plain(other, concretise(self)) if swapped else plain(concretise(self), other)
         if type(other) not in _NUMBERS:
+            if isinstance(other, np.generic):
+                return plain(other, concretise(self)) if swapped else plain(concretise(self), other)
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)
         env = _noting(self, other)
@@ -587,95 +578,122 @@ def _asking(function: Callable[..., Any]) -> Callable[..., Any]:
     """A method that needs the number itself."""
 
     def method(self: Any, *arguments: Any) -> Any:
-        own = self.env.settle(self) if self.env.is_noting else without_symbols(self)
-        return function(own, *map(without_symbols, arguments))
+        return function(concretise(self), *map(without_symbols, arguments))
 
     return method
 
 
-class SymInt(int):
-    """An integer computed of sizes; `number` is its expression in `env`."""
+class SymbolicScalar:
+    """A number computed of sizes: its `value` in this run, and the `number` of its expression in `env`.
 
-    env: ShapeEnv
-    number: int
+    It is no int and no float, so C code that needs one calls `__index__` or `__float__`, which note the value.  `isinstance()` takes it
+    for the Python type that it has in this run, as PyTorch's SymInt does not: rules of operations ask `isinstance(dim, int)`."""
+
+    __slots__ = ("env", "number", "value")
+    __array_ufunc__ = None  # NumPy's numbers leave operators to it
+
+    def __init__(self, value: Any, env: ShapeEnv, number: int) -> None:
+        self.value = value
+        self.env = env
+        self.number = number
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes and methods of the plain number: whoever uses one has its value."""
+        if name.startswith("__") or not hasattr(self.value, name):  # asked of whatever there is: is it a tensor?
+            raise AttributeError(f"{type(self.value).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return getattr(concretise(self), name)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        plain = concretise(self)
+        return type(plain), (plain,)
 
 
-class SymFloat(float):
-    """A float computed of sizes."""
+if TYPE_CHECKING:  # it stands where numbers do, so annotations take it for one, too
 
-    env: ShapeEnv
-    number: int
+    class SymInt(int):
+        env: ShapeEnv
+        number: int
+        value: int
+
+        def __init__(self, value: int, env: ShapeEnv, number: int) -> None: ...
+
+    class SymFloat(float):
+        env: ShapeEnv
+        number: int
+        value: float
+
+        def __init__(self, value: float, env: ShapeEnv, number: int) -> None: ...
+
+else:
+
+    class SymInt(SymbolicScalar):
+        """An integer computed of sizes."""
+
+        __slots__ = ()
+        __class__ = property(lambda self: int)
+
+    class SymFloat(SymbolicScalar):
+        """A float computed of sizes."""
+
+        __slots__ = ()
+        __class__ = property(lambda self: float)
 
 
 SYMBOLIC: Final = frozenset((SymInt, SymFloat))
 _SEQUENCES: Final = frozenset((tuple, list, str, bytes))
 _NUMBERS: Final = frozenset((bool, int, float, SymInt, SymFloat))
 
-for _cls in (SymInt, SymFloat):
-    for _name, _symbol in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/"), ("floordiv", "//"), ("mod", "%")):
-        setattr(_cls, f"__{_name}__", _binary(_symbol))
-        setattr(_cls, f"__r{_name}__", _binary(_symbol, True))
-    _cls.__name__ = _cls.__qualname__ = _cls.__bases__[0].__name__  # errors name the classes of what they refuse
-    for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
-        setattr(_cls, f"__{_name}__", _comparison(_symbol))
-    _base: Any = _cls.__bases__[0]
-    for _name, _method in {
-        "__eq__": _comparison("=="),
-        "__ne__": _comparison("==", True),
-        "__hash__": lambda self: hash(without_symbols(self)),
-        "__neg__": _unary("-x"),
-        "__abs__": _unary("abs"),
-        "__pos__": lambda self: self,
-        "__divmod__": lambda self, other: (self // other, self % other),
-        "__rdivmod__": lambda self, other: (other // self, other % self),
-        "__pow__": _binary("**"),
-        "__rpow__": _binary("**", True),
-        "__bool__": lambda self: self != 0,
-        "__repr__": _asking(repr),
-        "__str__": _asking(str),
-        "__reduce_ex__": _asking(lambda own, protocol: (type(own), (own,))),
-    }.items():
-        setattr(_cls, _name, _method)
+
+for _name, _symbol in (
+    ("add", "+"),
+    ("sub", "-"),
+    ("mul", "*"),
+    ("truediv", "/"),
+    ("floordiv", "//"),
+    ("mod", "%"),
+    ("pow", "**"),
+):
+    setattr(SymbolicScalar, f"__{_name}__", _binary(_symbol))
+    setattr(SymbolicScalar, f"__r{_name}__", _binary(_symbol, True))
+for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "==")):
+    setattr(SymbolicScalar, f"__{_name}__", _comparison(_symbol))
+for _name, _method in {
+    "__ne__": _comparison("==", True),
+    "__hash__": lambda self: hash(self.value),
+    "__neg__": _unary("-x"),
+    "__abs__": _unary("abs"),
+    "__pos__": lambda self: self,
+    "__divmod__": lambda self, other: (self // other, self % other),
+    "__rdivmod__": lambda self, other: (other // self, other % self),
+    "__bool__": lambda self: self != 0,
+}.items():
+    setattr(SymbolicScalar, _name, _method)
+for _cls, _base in ((SymInt, int), (SymFloat, float)):
+    _cls.__name__ = _cls.__qualname__ = _base.__name__  # errors name the classes of what they refuse
     for _name in (
         "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "round", "trunc", "floor", "ceil",
-        "int", "float", "index", "format", "getnewargs",
+        "int", "float", "index", "format", "repr", "str",
     ):  # fmt: skip
         if hasattr(_base, f"__{_name}__"):
             setattr(_cls, f"__{_name}__", _asking(getattr(_base, f"__{_name}__")))
-    for _name in ("bit_length", "bit_count", "conjugate", "to_bytes", "is_integer", "as_integer_ratio", "hex"):
-        if hasattr(_base, _name):
-            setattr(_cls, _name, _asking(getattr(_base, _name)))
-
-
-def _integer(value: int, env: ShapeEnv, number: int) -> SymInt:
-    made = int.__new__(SymInt, value)
-    made.env, made.number = env, number
-    return made
-
-
-def _float(value: float, env: ShapeEnv, number: int) -> SymFloat:
-    made = float.__new__(SymFloat, value)
-    made.env, made.number = env, number
-    return made
 
 
 def without_symbols(value: Any) -> Any:
     """The plain number of a symbolic one, without a note; anything else as it is."""
-    kind = type(value)
-    return _plain_int(value) if kind is SymInt else _plain_float(value) if kind is SymFloat else value
+    return value.value if type(value) in SYMBOLIC else value
 
 
-def pinned(value: Any) -> Any:
-    """The plain number of a symbolic one, which is noted to have this value; slices, tuples and lists of such, and anything else as it is.
-    For C code that decides something by it."""
+def concretise(value: Any) -> Any:
+    """The plain number of a symbolic one, which is noted to have this value where notes are taken.  Slices, tuples and lists with those of
+    their elements; anything else as it is.  For what decides something by the number."""
     if not is_symbolic(value):
         return value
-    if isinstance(value, (tuple, list)):
-        parts = [pinned(part) for part in value]
-        return parts if isinstance(value, list) else tuple(parts)
+    if type(value) in SYMBOLIC:
+        return value.env.concretise(value) if value.env.is_noting else value.value
     if type(value) is slice:
-        return slice(pinned(value.start), pinned(value.stop), pinned(value.step))
-    return value.env.settle(value) if active(value) else without_symbols(value)
+        return slice(concretise(value.start), concretise(value.stop), concretise(value.step))
+    parts = [concretise(part) for part in value]
+    return parts if isinstance(value, list) else tuple(parts)
 
 
 def python_type(value: Any) -> type:

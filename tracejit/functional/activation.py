@@ -11,7 +11,7 @@ from typing import Any
 
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
-from tracejit.core.shapes import minus, normalise_dim
+from tracejit.core.shapes import normalise_dim
 from tracejit.functional.support import placed
 from tracejit.ops.elementwise import mathematics
 from tracejit.ops.elementwise.comparison import minimum, where
@@ -232,8 +232,8 @@ def rrelu(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: 
     """input where positive, slope * input elsewhere; slopes drawn from U(lower, upper) in training, their mean otherwise."""
     lower, upper = settled(lower), settled(upper)
     if not training:
-        return leaky_relu(input, minus(lower, -upper) / 2, inplace)  # half of their sum
-    slope = rand(tuple(input.shape), dtype=input.dtype) * minus(upper, lower) + lower
+        return leaky_relu(input, (lower - -upper) / 2, inplace)  # half of their sum
+    slope = rand(tuple(input.shape), dtype=input.dtype) * (upper - lower) + lower
     return placed(input, where(input > 0, input, input * slope), inplace)
 
 

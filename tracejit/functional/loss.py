@@ -12,7 +12,7 @@ from typing import Any
 from tracejit.core.dtypes import int64
 from tracejit.core.library_warnings import warn
 from tracejit.core.precision import in_float32, rounds_once
-from tracejit.core.shapes import float_product, integer, minus
+from tracejit.core.shapes import float_product, integer
 from tracejit.functional.activation import logsigmoid
 from tracejit.functional.normalisation import cosine_similarity, pairwise_distance
 from tracejit.functional.support import in_positions, reduced, sum_of_all
@@ -220,13 +220,13 @@ def _smoothed(logp: Any, target: Any, weight: Any, axis: int, ignore_index: int,
         uniform = sum_of_all(uniform) / sum_of_all(scale)
     else:
         uniform = reduced("cross_entropy", uniform, reduction)
-    return chosen * minus(1.0, smoothing) + uniform * (smoothing / float_product(logp.shape[axis : axis + 1]))
+    return chosen * (1.0 - smoothing) + uniform * (smoothing / float_product(logp.shape[axis : axis + 1]))
 
 
 def _against_probabilities(logp: Any, target: Any, weight: Any, axis: int, reduction: str, smoothing: float) -> Any:
     classes = logp.shape[axis]
     if smoothing > 0.0:
-        target = target * minus(1.0, smoothing) + smoothing / classes
+        target = target * (1.0 - smoothing) + smoothing / classes
     weighted = logp * target if weight is None else logp * target * _by_class(weight, axis, logp.ndim)
     loss = -primitives.sum_(weighted, dims=(axis,), keepdim=False)
     return reduced("cross_entropy", loss, reduction)

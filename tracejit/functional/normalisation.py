@@ -10,7 +10,7 @@ from tracejit.core.dtypes import EPSILON
 from tracejit.core.op import Promotion
 from tracejit.core.precision import like_first, rounds_once
 from tracejit.core.promotion import common_dtype
-from tracejit.core.shapes import broadcast_shapes, float_product, minus, normalise_dim, product
+from tracejit.core.shapes import broadcast_shapes, float_product, normalise_dim, product
 from tracejit.functional.support import same_dtype, trailing_dims
 from tracejit.ops import reduce as primitives
 from tracejit.ops.composites.normalisation import batch_norm as normalised_batch
@@ -146,7 +146,7 @@ def batch_norm(
 def _update(running: Any, batch: Any, momentum: float) -> None:
     if running is not None:
         with no_grad():
-            running.copy_(running * minus(1.0, momentum) + reshape(batch, shape=tuple(running.shape)) * momentum)
+            running.copy_(running * (1.0 - momentum) + reshape(batch, shape=tuple(running.shape)) * momentum)
 
 
 @of_tensors

@@ -6,7 +6,6 @@ from typing import Any
 
 from tracejit.core.dtypes import float32
 from tracejit.core.library_warnings import warn
-from tracejit.core.shapes import minus
 from tracejit.functional.support import placed
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.public.keywords import of_tensors
@@ -32,7 +31,7 @@ def _dropped(name: str, input: Any, shape: tuple[int, ...], p: float, training: 
     if p == 1.0:
         return placed(input, input * 0.0, inplace)
     mask = cast(_kept(input, shape, p), dtype=input.dtype)
-    return placed(input, input * (mask * (1.0 / minus(1.0, p))), inplace)
+    return placed(input, input * (mask * (1.0 / (1.0 - p))), inplace)
 
 
 @of_tensors
@@ -88,7 +87,7 @@ def _alpha_dropped(name: str, input: Any, shape: tuple[int, ...], p: float, trai
         return input
     if p == 1.0:
         return placed(input, input * 0.0, inplace)
-    scale = float((minus(1.0, p) * (1.0 + p * _SELU_LIMIT * _SELU_LIMIT)) ** -0.5)
+    scale = float(((1.0 - p) * (1.0 + p * _SELU_LIMIT * _SELU_LIMIT)) ** -0.5)
     mask = cast(_kept(input, shape, p), dtype=input.dtype)
     return placed(input, (input * mask + (1.0 - mask) * _SELU_LIMIT) * scale - scale * p * _SELU_LIMIT, inplace)
 

@@ -212,4 +212,4 @@ def likeness(node: Node, operands: Mapping[int, Hashable], outputs: Mapping[int,
 
 
 _SCALAR_AVALS = {kind: ScalarAval(kind) for kind in (bool, int, float)}
-_SCALAR_AVALS |= {SymInt: _SCALAR_AVALS[int], SymFloat: _SCALAR_AVALS[float]}
+_SCALAR_AVALS |= {SymInt: _SCALAR_AVALS[int], SymFloat: _SCALAR_AVALS[float]}  # type: ignore[dict-item]

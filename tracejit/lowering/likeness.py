@@ -13,23 +13,18 @@ Knows steps and nests; not what they compute, and not how they are rendered.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
-from types import MappingProxyType
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
-import numpy as np
-
-from tracejit.core.dtypes import DType
 from tracejit.core.symbolic import by_origin
 from tracejit.loops.expressions import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, children
-from tracejit.loops.language import Axis, Buffer, Exit, Extent, For, Index, Interleaved, Let, Nest, Reduce, Size, Statement, Store
+from tracejit.loops.language import Axis, Exit, For, Index, Interleaved, Let, Nest, Reduce, Statement, Store
 from tracejit.lowering.divide import Piece, pieces
-from tracejit.lowering.lowered import Lowered
 from tracejit.lowering.schedule import Scheduled
 from tracejit.lowering.steps import NestCall, NestRun, NumberSlot, ProgramStep
 
-__all__ = ["Nests", "form", "group_alike_units", "merge_runs", "same_program"]
+__all__ = ["Nests", "form", "group_alike_units", "merge_runs"]
 
 U = TypeVar("U")
 
@@ -39,48 +34,11 @@ def form(nest: Nest) -> Hashable:
     return _Form(nest).tokens()
 
 
-def same_program(a: Lowered, b: Lowered) -> bool:
-    """Whether two lowered graphs are the same program, whatever objects it is made of."""
-    return _comparable(a) == _comparable(b)
-
-
-def _comparable(value: Any) -> Any:
-    """What is equal where the values do the same: calls of nests by the form of these, arrays by their contents."""
-    if isinstance(value, NestCall):
-        return _call(value)
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, value.tobytes()
-    if isinstance(value, (tuple, list)):
-        parts = [part for x in value for part in (x.calls if isinstance(x, NestRun) else (x,))]
-        return tuple(map(_comparable, parts))
-    if isinstance(value, Mapping):
-        return {key: _comparable(item) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, (type, DType)):
-        return type(value), tuple([_comparable(getattr(value, field.name)) for field in fields(value)])
-    return value
-
-
-def _call(call: NestCall) -> Hashable:
-    """Equal for calls that do the same to the same memory, whichever numbers and addresses have parameters in common."""
-    nest, division = call.nest, call.division
-    given: dict[Buffer | Size, Hashable] = dict(zip(nest.sizes, call.sizes, strict=True))
-    buffers = (*nest.buffers, *nest.temporaries)
-    given |= {b: (b.dtype, b in nest.temporaries, address) for b, address in zip(buffers, call.buffers, strict=True)}
-    cut = None
-    if division is not None:
-        given[nest.sizes[division.many]] = "many"
-        if division.first is not None:
-            given[nest.sizes[division.first]] = "first"
-        cut = division.extent, division.length, frozenset(zip(call.buffers, division.advances, strict=True))
-    return NestCall, nest.scalars, call.scalars, cut, _Form(nest, given).tokens()[-1]
-
-
 class _Form:
-    """Numbers the axes and expressions of a nest in the order of their appearance.  given: what stands in the places of parameters."""
+    """Numbers the axes and expressions of a nest in the order of their appearance."""
 
-    def __init__(self, nest: Nest, given: Mapping[Buffer | Size, Hashable] = MappingProxyType({})) -> None:
+    def __init__(self, nest: Nest) -> None:
         self.nest = nest
-        self.given = given
         self.axes: dict[int, int] = {}
         self.numbers: dict[int, int] = {}  # by id of an Expr
         self.found: list[Hashable] = []
@@ -96,23 +54,23 @@ class _Form:
                 self.bind(s.var, self.value(s.value))
             elif isinstance(s, Store):
                 value = self.value(s.value)
-                self.found.append(("store", self.parameter(s.buffer), self.index(s.index), value, s.accumulate))
+                self.found.append(("store", s.buffer, self.index(s.index), value, s.accumulate))
             elif isinstance(s, Exit):
                 self.found.append(("exit", self.value(s.condition), s.code))
             elif isinstance(s, Interleaved):
                 self.found.append(("interleaved", len(s.stores)))
                 self.statements(s.stores)
             elif isinstance(s, For):
-                self.found.append(("for", self.axis(s.axis), self.parameter(s.extent), s.vector, s.lanes))
+                self.found.append(("for", self.axis(s.axis), s.extent, s.vector, s.lanes))
                 if s.tiles is not None:
-                    self.found.append((s.tiles.edge, tuple([(self.parameter(b), self.index(i)) for b, i in s.tiles.places])))
+                    self.found.append((s.tiles.edge, tuple([(b, self.index(i)) for b, i in s.tiles.places])))
                 self.statements(s.body)
                 self.found.append("end")
             else:
                 self.reduce(s)
 
     def reduce(self, s: Reduce) -> None:
-        self.found.append(("reduce", self.axis(s.axis), self.parameter(s.extent)))
+        self.found.append(("reduce", self.axis(s.axis), s.extent))
         self.statements(s.body)
         for var, combination, value in s.items:
             self.found.append((combination, self.value(value), var.dtype))
@@ -130,11 +88,8 @@ class _Form:
 
     def index(self, index: Index) -> Hashable:
         dynamic = None if index.dynamic is None else self.value(index.dynamic)
-        terms = tuple([(self.axis(a), self.parameter(stride)) for a, stride in index.terms])
-        return terms, self.parameter(index.offset), dynamic, self.parameter(index.dynamic_stride)
-
-    def parameter(self, x: Buffer | Extent) -> Hashable:
-        return self.given.get(x, x)  # type: ignore[arg-type]
+        terms = tuple([(self.axis(a), stride) for a, stride in index.terms])
+        return terms, index.offset, dynamic, index.dynamic_stride
 
     def value(self, root: Expr) -> int:
         """The number of an expression; what it is made of comes first, without recursion over the depth of the DAG."""
@@ -157,11 +112,11 @@ class _Form:
         if isinstance(e, Const):
             return "const", e.dtype, e.value.tobytes()
         if isinstance(e, Load):
-            return "load", self.parameter(e.buffer), self.index(e.index)
+            return "load", e.buffer, self.index(e.index)
         if isinstance(e, ScalarParam):
             return e.scalar
         if isinstance(e, SizeValue):
-            return "size", self.parameter(e.size)
+            return "size", e.size
         if isinstance(e, AxisValue):
             return "axis", self.axis(e.axis)
         assert isinstance(e, Var), e

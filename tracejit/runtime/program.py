@@ -40,7 +40,6 @@ from tracejit.llvm.arena import Arena
 from tracejit.llvm.driver import MISMATCH, CompiledProgram, compile_program
 from tracejit.llvm.eager_kernels import make_kernel
 from tracejit.llvm.family import Member, SizeVariant
-from tracejit.lowering.likeness import same_program
 from tracejit.lowering.live import Inherited
 from tracejit.lowering.lower import NeedsHost, lower
 from tracejit.lowering.lowered import Lowered, Output, Traffic
@@ -59,49 +58,21 @@ BACKENDS = ("llvm", "numba", "reference", "interpret")
 Runner = Callable[[Any, Any], "tuple[Any, ...] | int"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """What a program is lowered from; see lowering/lower.py."""
-
-    graph: Graph
-    layouts: Mapping[int, tuple[int, ...]]
-    slab_inputs: tuple[int, ...]
-    slab_outputs: tuple[int, ...]
-    codes: Mapping[int, int] | None
-    numbers: Mapping[int, int | float]
-    inherited: tuple[Inherited, ...]
-
-    def lower(self) -> Lowered:
-        """The steps and the memory of the program.  Raises NeedsHost."""
-        return lower(
-            self.graph,
-            self.layouts,
-            self.slab_inputs,
-            self.slab_outputs,
-            self.codes,
-            numbers=self.numbers,
-            inherited=self.inherited,
-        )
-
-
 class Program(LoweredProgram):
     """Machine code of a graph.  `run(arrays, scalars)` runs it; `machine_calls` is how many calls into machine code one run makes;
     `inline` makes a run part of another function of replay."""
 
-    __slots__ = ("_arena", "_code", "_compiled", "_of_sizes", "_run", "_source", "machine_calls", "seconds")
+    __slots__ = ("_arena", "_code", "_compiled", "_of_sizes", "_run", "machine_calls", "seconds")
 
     def __init__(
         self,
         lowered: Lowered,
         compiled: CompiledProgram,
         arena: Arena,
-        source: Callable[[], Source | None] = lambda: None,
         of_sizes: Callable[[], Lowered] | None = None,
     ) -> None:
-        """source: tells what was lowered, where that has symbolic sizes.  of_sizes: tells all of `lowered`, where that is for calls alone
-        (`Lowered.for_calls`)."""
+        """of_sizes: tells all of `lowered`, where that is for calls alone (`Lowered.for_calls`)."""
         self._lowered, self._of_sizes = lowered, of_sizes
-        self._source = source
         self.machine_calls = 1
         self._compiled, self._arena = compiled, arena
         self.seconds = self._compiled.seconds
@@ -117,18 +88,15 @@ class Program(LoweredProgram):
         resident: Sequence[int] = (),
         variant: SizeVariant | None = None,
         arena: Arena | None = None,
-        source: Source | None = None,
     ) -> Program:
         """The program of a lowered graph, compiled."""
         lowered = replace(lowered, spec=replace(lowered.spec, resident=tuple(resident)))
-        compiled = compile_program(lowered.spec, variant=variant)
-        told = source if compiled.words else None  # else it is not kept alive
-        return cls(lowered, compiled, arena or Arena(), lambda: told)
+        return cls(lowered, compile_program(lowered.spec, variant=variant), arena or Arena())
 
     def substituted(self, of: Callable[[Any], Any]) -> Program:
         """The program for other sizes, of one with symbolic sizes (core/symbolic.py): the same machine code with other data."""
-        lowered, source = self.lowered, self._source
-        return Program(lowered.for_calls(of), of(self._compiled), self._arena, lambda: of(source()), lambda: of(lowered))
+        lowered = self.lowered
+        return Program(lowered.for_calls(of), of(self._compiled), self._arena, lambda: of(lowered))
 
     @property
     def lowered(self) -> Lowered:
@@ -146,14 +114,6 @@ class Program(LoweredProgram):
     def traffic(self) -> Traffic:
         """What a call reads and writes."""
         return self._lowered.traffic
-
-    def is_as_lowered(self) -> bool:
-        """Whether what was made of symbolic sizes is what the graph is lowered to with the sizes that it has now."""
-        source = self._source()
-        if source is None:
-            return True
-        found = source.lower()
-        return same_program(found, replace(self.lowered, spec=replace(self.lowered.spec, resident=found.spec.resident)))
 
     @property
     def run(self) -> Runner:
@@ -257,14 +217,8 @@ def build(
     like, segments = skeleton(graph), itertools.count()
     arena = None if member is None else member.family.arena
 
-    def made(
-        lowered: Lowered, resident: Sequence[int] = (), variant: SizeVariant | None = None, source: Source | None = None
-    ) -> Program | RenderedProgram:
-        return (
-            Program.made(lowered, resident, variant, arena, source)
-            if backend == "llvm"
-            else RenderedProgram(lowered, backend, why)
-        )
+    def made(lowered: Lowered, resident: Sequence[int] = (), variant: SizeVariant | None = None) -> Program | RenderedProgram:
+        return Program.made(lowered, resident, variant, arena) if backend == "llvm" else RenderedProgram(lowered, backend, why)
 
     def segment(lowered: Lowered) -> Program | RenderedProgram:
         return made(lowered, variant=None if member is None else member.size_variant((like, next(segments))))
@@ -276,16 +230,15 @@ def build(
         symbolic = [place for place, number in found.items() if type(number) in SYMBOLIC]
         varying = () if symbolic else variant.literals(tuple(found.values()))
         general, numbers = as_inputs(graph, symbolic or [place for k, place in enumerate(found) if k in varying])
-    source = Source(general, dict(layouts), tuple(slab_inputs), tuple(slab_outputs), codes, numbers, tuple(inherited))
     try:
-        lowered = source.lower()
+        lowered = lower(general, layouts, slab_inputs, slab_outputs, codes, numbers=numbers, inherited=inherited)
     except NeedsHost:
         if inherited or any(isinstance(aval, Aval) and has_symbols(aval.shape) for aval in graph.avals.values()):
             raise  # who asks for symbolic sizes can do without
         return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, segment)
     elsewhere = {*slab_inputs, *[v for memory in inherited for v in memory.places]}
     tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in elsewhere]
-    return made(lowered, [i for i, v in enumerate(tensors) if v in resident], variant, source)
+    return made(lowered, [i for i, v in enumerate(tensors) if v in resident], variant)
 
 
 def _constant(array: Any) -> np.ndarray[Any, Any]:

@@ -23,7 +23,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.library_warnings import warn
 from tracejit.core.op import Op
 from tracejit.core.shapes import contiguous, reshaped_strides
-from tracejit.core.symbolic import is_symbolic, pinned, shape_of, strides_of
+from tracejit.core.symbolic import concretise, is_symbolic, shape_of, strides_of
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
@@ -193,7 +193,7 @@ class Tensor:
         if value is not None:
             if not isinstance(value, Tensor):
                 raise TypeError(f"grad: expected a Tensor or None, got {value.__class__.__name__}")
-            if value._array.shape != self._array.shape or value._array.dtype != self._array.dtype:
+            if value._sizes != self._sizes or value._array.dtype != self._array.dtype:
                 raise RuntimeError(
                     f"grad: expected a tensor of shape {list(self.shape)} and dtype {self.dtype.name}, "
                     f"got {list(value.shape)} and {value.dtype.name}"
@@ -277,7 +277,7 @@ class Tensor:
         """Distances between neighbours along each dimension, in elements."""
         strides = strides_of[0](self) if strides_of else None
         strides = tuple(s // self._array.itemsize for s in self._array.strides) if strides is None else strides
-        return strides if dim is None else strides[pinned(dim)]
+        return strides if dim is None else strides[concretise(dim)]
 
     def _symbolic_layout(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """The shape and the strides, where these are symbolic in the recording that is made: who decides something by them is noted."""

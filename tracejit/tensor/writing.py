@@ -51,7 +51,7 @@ def _fitted(value: Tensor, target: Tensor) -> Tensor:
     """`value` in the dtype and shape of `target`."""
     if value._array.dtype != target._array.dtype:
         value = cast(value, dtype=target.dtype)
-    if value._array.shape == target._array.shape:
+    if value._sizes == target._sizes:
         return value
     try:
         fits = np.broadcast_shapes(value._array.shape, target._array.shape) == target._array.shape
@@ -130,7 +130,7 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
             self, value._node, start
         ):  # its derivative needs what is about to be overwritten
             value = function(clone(self), *args, **kwargs)
-        if value._array.shape != self._array.shape:
+        if value._sizes != self._sizes:
             raise RuntimeError(
                 f"{function.__name__}_(): a result of shape {list(value.shape)} does not fit the tensor's shape {list(self.shape)}"
             )

@@ -311,7 +311,7 @@ class SizeHandlers(Handlers):
         if symbol is None:
             return False
         if type(symbol) in SYMBOLIC:
-            symbol.env.settle(symbol)  # type: ignore[union-attr]
+            symbol.env.concretise(symbol)  # type: ignore[union-attr]
         return True
 
 

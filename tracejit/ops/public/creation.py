@@ -8,7 +8,7 @@ from tracejit.core import dtypes
 from tracejit.core.devices import require_cpu
 from tracejit.core.library_warnings import warn
 from tracejit.core.numbers import settled
-from tracejit.core.shapes import integer, minus, rounded_down, rounded_up
+from tracejit.core.shapes import integer, rounded_down, rounded_up
 from tracejit.ops import creation
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.elementwise.comparison import where
@@ -133,7 +133,7 @@ def arange(*bounds: Any, dtype: dtypes.DType | None = None, device: Any = None, 
     if dtype is dtypes.int64:  # which PyTorch computes with as soon as it is asked for it
         numbers = [n if isinstance(n, int) else int(n) for n in numbers]
     start, end, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
-    distance = minus(end, start)
+    distance = end - start
     if step == 0 or distance * step < 0:
         raise RuntimeError(
             f"arange(): upper bound and lower bound inconsistent with step sign: start {start}, end {end}, step {step}"
@@ -159,7 +159,7 @@ def range_(
     warn("range() is deprecated: unlike Python's it includes its end; use arange(), which does not")
     require_cpu("range", device)
     first, last, distance = (_number("range", b) for b in ((0, start, step) if end is None else (start, end, step)))
-    reach = minus(last, first)
+    reach = last - first
     if distance == 0 or reach * distance < 0:
         raise RuntimeError(f"range(): upper bound and lower bound inconsistent with step sign: {first}, {last}, {distance}")
     length = rounded_down(reach / distance) + 1
@@ -186,7 +186,7 @@ def linspace(
     dtype = dtype or dtypes.default_dtype()
     if not dtype.is_floating_point:
         first, last = int(first), int(last)
-    step = minus(last, first) / (steps - 1) if steps > 1 else 0.0
+    step = (last - first) / (steps - 1) if steps > 1 else 0.0
     rising = creation.arange(first, step, length=steps, dtype=dtypes.float64)
     if steps > 1:  # counted from the nearer end, so that both are exact
         half = creation.arange(0, 1, length=steps, dtype=dtypes.int64) < steps // 2

@@ -13,8 +13,8 @@ from tracejit.core.numbers import NUMBERS, RecordedNumber, settled
 from tracejit.core.op import Promotion
 from tracejit.core.precision import rounds_once
 from tracejit.core.promotion import common_dtype
-from tracejit.core.shapes import minus, product
-from tracejit.core.symbolic import pinned
+from tracejit.core.shapes import product
+from tracejit.core.symbolic import concretise
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise import arithmetic, bitwise, comparison, logarithmic, mathematics, rounding, special, trigonometry
 from tracejit.ops.elementwise.arithmetic import cast
@@ -187,7 +187,7 @@ def round_(input: Any, *, decimals: int = 0) -> Any:
         return rounding.rint(input)
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"round(): decimals is only supported for floating-point tensors, got {input.dtype.name}")
-    scale = 10.0 ** abs(pinned(decimals))
+    scale = 10.0 ** abs(concretise(decimals))
     return rounding.rint(input * scale) / scale if decimals > 0 else rounding.rint(input / scale) * scale
 
 
@@ -230,7 +230,7 @@ def logit(input: Any, eps: float | None = None) -> Any:
     """log(x / (1 - x)); `eps` clamps x to [eps, 1 - eps] first."""
     x = as_floating(input)
     if eps is not None:
-        x = clamp(x, eps, minus(1.0, eps))
+        x = clamp(x, eps, (1.0 - eps))
     return logarithmic.logit(x)
 
 
@@ -281,7 +281,7 @@ def lerp(input: Any, end: Any, weight: Any) -> Any:
     difference = end - input
     if is_tensor(weight):
         return comparison.where(abs(weight) < 0.5, input + weight * difference, end - difference * (1.0 - weight))
-    return input + difference * weight if abs(weight) < 0.5 else end - difference * minus(1.0, weight)
+    return input + difference * weight if abs(weight) < 0.5 else end - difference * (1.0 - weight)
 
 
 @public(in_place=True)

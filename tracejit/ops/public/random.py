@@ -16,7 +16,7 @@ from tracejit.core.devices import CPU, device, require_cpu
 from tracejit.core.interpreter import state as thread
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
-from tracejit.core.shapes import integer, minus, operand
+from tracejit.core.shapes import integer, operand
 from tracejit.ops import random as primitives
 from tracejit.ops.creation import constant, full
 from tracejit.ops.elementwise import arithmetic, comparison
@@ -341,7 +341,7 @@ def _uniform_in(input: Any, from_: float = 0.0, to: float = 1.0, *, generator: G
     """Uniform numbers in [from, to) of the shape and dtype of `input`."""
     if from_ > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
-    return uniform_of(tuple(input.shape), floating("uniform_", input.dtype), generator) * minus(to, from_) + from_
+    return uniform_of(tuple(input.shape), floating("uniform_", input.dtype), generator) * (to - from_) + from_
 
 
 @rounds_once
