@@ -8,8 +8,8 @@ recorded, if there is room and it pays.
   have made).
 * Machine code: hot_entry (an entry as machine code); side_trace (machine code that goes on from an exit: it reuses the values that
   are whole in the arena of the program that exited, and computes residuals and results again).  promotion has both compiled.
-* Sizes: symbolic_paths.  A symbolic recording is compared with what other sizes really gave until it is trusted; a size that
-  does not fit has a program of its own, and after several of those the region of sizes is used no more.
+* Sizes: symbolic_paths.  A recording with symbolic sizes serves all sizes for which its relations hold; its programs are made
+  once for each region of sizes.
 * Paths: recorded_path (one path and its states), path_table (those of a function, the states of a function, the slots that
   machine code reads), bridges (from an entry that did not serve a call to one that does).
 * Policy: accounts (what paths gain and cost), tier_policy (when to record, run eagerly, rest, warn, or run in pieces),

@@ -541,8 +541,6 @@ def _binary(name: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
         if type(other) in _SEQUENCES:
             return plain(other, concretise(self)) if swapped else plain(concretise(self), other)
         if type(other) not in _NUMBERS:
-            if isinstance(other, np.generic):
-                return plain(other, concretise(self)) if swapped else plain(concretise(self), other)
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)
         env = _noting(self, other)
@@ -590,7 +588,6 @@ class SymbolicScalar:
     for the Python type that it has in this run, as PyTorch's SymInt does not: rules of operations ask `isinstance(dim, int)`."""
 
     __slots__ = ("env", "number", "value")
-    __array_ufunc__ = None  # NumPy's numbers leave operators to it
 
     def __init__(self, value: Any, env: ShapeEnv, number: int) -> None:
         self.value = value
@@ -602,6 +599,13 @@ class SymbolicScalar:
         if name.startswith("__") or not hasattr(self.value, name):  # asked of whatever there is: is it a tensor?
             raise AttributeError(f"{type(self.value).__name__!r} object has no attribute {name!r}", name=name, obj=self)
         return getattr(concretise(self), name)
+
+    def __array_ufunc__(self, function: Any, method: str, *operands: Any, **keywords: Any) -> Any:
+        """NumPy computes with the plain number, whose dtype gives way to those of arrays."""
+        return getattr(function, method)(*map(concretise, operands), **keywords)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(concretise(self), dtype)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         plain = concretise(self)
