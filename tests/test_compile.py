@@ -716,7 +716,7 @@ def test_a_differentiable_write_to_a_view_from_outside_runs_eagerly() -> None:
 
 def test_paths_that_have_gone_out_of_use_make_room_for_others() -> None:
     with override(max_entries=2, max_sizes=2):
-        compiled = T.compile(lambda x: x.sum())
+        compiled = T.compile(lambda x: x.sum(), dynamic=False)
 
         def call(*sizes: int, times: int = 1) -> None:
             for _ in range(times):
