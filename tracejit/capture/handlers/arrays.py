@@ -478,11 +478,17 @@ class ArrayHandlers(Handlers):
         whole = self.argument_expression(array, parts)
         return self._result(whole.get(name), tuple(parts), getattr(plain_copy(array), name))
 
-    def array_elements(self, array: Any) -> Any:
-        """The elements or rows of an array, as a list."""
-        if not array.ndim or len(array) > MOST_ELEMENTS:
-            self.recorder.stop("tensor_contents", f"shape {list(array.shape)}")
-            return array
+    def array_elements(self, array: Any) -> list[Any] | None:
+        """The elements, or rows, of an array.  None where Python has to ask the array itself: it has no dimensions, which raises, or more
+        elements than a recording takes, which stops the recording."""
+        if not array.ndim:
+            return None
+        if len(array) > MOST_ELEMENTS:
+            shape = list(array.shape)
+            self.recorder.stop(
+                "tensor_contents", f"a loop over an array of shape {shape}, more than {MOST_ELEMENTS} elements or rows"
+            )
+            return None
         return [self.array_call(operator.getitem, (array, i)) for i in range(len(array))]
 
     def array_is_used(self, array: Any) -> None:

@@ -84,7 +84,8 @@ class IterationHandlers(Handlers):
         if is_a(value, np.ndarray) and recorder.arrays.asks_array((value,)):
             if recorder.is_outside(value) and value.ndim:
                 concrete(recorder.containers.length(value))
-            return self.iterate(recorder.mark_created(recorder.arrays.array_elements(value)), pattern) if value.ndim else value
+            elements = recorder.arrays.array_elements(value)
+            return value if elements is None else self.iterate(recorder.mark_created(elements), pattern)
         if (is_a(value, _CONTAINERS) and not self._has_own_iterator(value)) or recorder.contents.viewed(value) is not value:
             recorder.contents.check_order(value)
             values = recorder.contents.elements(value)
