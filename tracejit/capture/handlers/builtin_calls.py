@@ -1,7 +1,7 @@
-"""Calls of C functions: builtins, `math`, `operator`, methods of containers, strings and numbers.
+"""Handlers of calls of C functions: builtins, `math`, `operator`, methods of containers, strings and numbers.
 
-What they read is guarded before they run; callables handed to them come back to the recorder; a function without a policy stops
-the recording, and runs.
+What a C function reads is guarded before it runs.  Callables that are passed to it record their calls.  A function without a
+policy stops the recording, and runs.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ _VALUE_TYPES: tuple[type, ...] = (
 )  # fmt: skip
 _WITH_METHODS: tuple[type, ...] = (list, dict, set, tuple, str, int, float, frozenset, bytes, collections.OrderedDict)
 _AMBIENT_METHODS = frozenset({"astimezone", "timestamp", "strftime", "ctime", "today", "now", "fromtimestamp"})
-"""Methods of dates that ask for the time, the time zone or the locale."""
+"""Methods of dates that depend on the time, the time zone or the locale."""
 _OF_EXCEPTIONS = frozenset({"__init__", "add_note", "with_traceback", "__str__", "__repr__"})
-"""Methods of exceptions that do nothing but what they are for."""
+"""Methods of exceptions that may run as they are."""
 _KEPT_BY_DICTIONARIES: dict[str, tuple[int, ...]] = {
     "setdefault": (1,), "__setitem__": (1,), "update": (0,), "get": (1,), "pop": (1,), "__ior__": (0,), "__init__": (0,),
 }  # fmt: skip
@@ -77,29 +77,30 @@ _KEPT_BY_SEQUENCES: dict[str, tuple[int, ...]] = {
     "append": (0,), "appendleft": (0,), "extend": (0,), "extendleft": (0,), "insert": (1,), "__setitem__": (1,), "__iadd__": (0,),
     "index": (0,), "count": (0,), "remove": (0,), "__contains__": (0,), "__init__": (0,),
 }  # fmt: skip
-"""Methods that store arguments at these positions (update: its keywords, too), or compare them with what they have."""
+"""Methods, with the positions of arguments that they only store or compare with their items (`update`: its keywords, too)."""
 _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 
 
-def _is_static(made_by: Any) -> bool:
-    """Whether methods of this class that are bound to it are known."""
-    return type(made_by) is type and made_by in (*_STATIC_OWNERS, object, list, set, frozenset)
+def _is_static(owner: Any) -> bool:
+    """Whether `owner` is a class whose static and class methods have a policy."""
+    return type(owner) is type and owner in (*_STATIC_OWNERS, object, list, set, frozenset)
 
 
 def _is_record(cls: Any) -> bool:
-    """Whether it is a class of named tuples."""
+    """Whether `cls` is a class of named tuples."""
     return is_a(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
 class BuiltinCallHandlers(Handlers):
-    """The policies of C functions."""
+    """Handlers of C functions."""
 
     def call_builtin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """function(*arguments, **keywords), for a function or method of C code."""
         recorder = self.recorder
         owner = bound_to(function)
         if owner is not None:
             recorder.require_known(recorder.attributes.part(function, "__self__", owner))
-        if type(function) is MethodWrapperType:  # a method of a C class, written as an operator usually is
+        if type(function) is MethodWrapperType:  # a bound special method of a C class: `x.__add__`
             if function.__name__ == "__call__" and type(owner).__call__ is function.__objclass__.__call__:
                 return recorder.calls.call(owner, arguments, keywords)
             return self._call_descriptor(getattr(function.__objclass__, function.__name__), (owner, *arguments), keywords)
@@ -116,7 +117,7 @@ class BuiltinCallHandlers(Handlers):
         if is_a(owner, Tensor):
             recorder.inspect_all((owner, *arguments))
             return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords)))
-        if is_a(owner, _CONTAINER_TYPES):  # no table of functions has a method of some container
+        if is_a(owner, _CONTAINER_TYPES):  # the tables below have no bound methods of containers
             return self._container_method(function, owner, arguments, keywords)
         drawn = recorder.generators.drawn_by(function, arguments, keywords)
         if drawn is not ABSENT:
@@ -159,20 +160,21 @@ class BuiltinCallHandlers(Handlers):
             return self._call_pure(function, arguments, keywords)
         if owner is not None and is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS:
             return self._value_method(function, arguments, keywords)
-        made_by = getattr(function, "__self__", None)
-        if _is_static(made_by):
-            return self._static_method(function, made_by, arguments, keywords)
+        owner_class = getattr(function, "__self__", None)
+        if _is_static(owner_class):
+            return self._static_method(function, owner_class, arguments, keywords)
         if is_a(owner, GeneratorType):
             return recorder.perform(lambda: function(*arguments, **keywords))
         if is_a(owner, BaseException):
             return self._call_descriptor(getattr(builtin_base(type(owner)), function.__name__), (owner, *arguments), keywords)
         bound: Any = recorder.standard_calls.standard_method(owner, function.__name__)
-        if bound is None:  # a function that is known, called as it cannot be: it raises what is to be raised
+        if bound is None:  # a function with a policy, called with arguments for which it raises
             recorder.stop("unknown_call", f"{function.__name__}(), with {len(arguments)} arguments and {len(keywords)} by name")
             return recorder.perform(lambda: function(*arguments, **keywords))
         return bound(owner, *arguments)
 
     def _container_method(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A bound method of a list, dict, set, deque or array."""
         recorder = self.recorder
         if (method := recorder.standard_calls.standard_method(owner, function.__name__)) is not None:
             return method(owner, *arguments)
@@ -181,7 +183,7 @@ class BuiltinCallHandlers(Handlers):
         )
 
     def _is_unknown(self, function: Any, owner: Any) -> bool:
-        """Whether a C function that has no handler is none of those of which it is known what they do."""
+        """Whether a C function that has no handler has no policy either."""
         if function in _OPERATORS or function in _UNARY_OPERATORS or function in PURE_FUNCTIONS:
             return False
         if is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS and owner is not None:
@@ -190,11 +192,11 @@ class BuiltinCallHandlers(Handlers):
             return False
         if owner is None:
             return True
-        made = is_a(owner, (GeneratorType, BaseException)) and not self.recorder.is_outside(owner)
-        return not made and self.recorder.standard_calls.standard_method(owner, function.__name__) is None
+        is_created = is_a(owner, (GeneratorType, BaseException)) and not self.recorder.is_outside(owner)
+        return not is_created and self.recorder.standard_calls.standard_method(owner, function.__name__) is None
 
     def _call_descriptor(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A method taken from its class: `list.append(xs, x)`, `object.__setattr__(o, name, v)`."""
+        """An unbound method of a C class: `list.append(xs, x)`, `object.__setattr__(o, name, v)`."""
         recorder = self.recorder
         owner = arguments[0]
         name, cls, count = function.__name__, function.__objclass__, len(arguments)
@@ -228,17 +230,17 @@ class BuiltinCallHandlers(Handlers):
             keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
             return recorder.containers.native(lambda: function(*map(recorder.contents.concrete_contents, arguments), **keywords))
         if is_a(owner, collections.OrderedDict) and getattr(collections.OrderedDict, name, None) != function:
-            recorder.stop("container", f"{cls.__name__}.{name} of a {type(owner).__name__}")  # which takes its order apart
+            recorder.stop("container", f"{cls.__name__}.{name} of a {type(owner).__name__}")  # it corrupts the order
         elif cls in _WITH_METHODS and isinstance(plain(owner), cls):
             try:
                 return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
             except TypeError as error:
-                said, bound = str(error), f"{type(owner).__qualname__}.{name}() "
-                if is_foreign(error) or cls is type(owner) or not said.startswith(bound):
+                message, prefix = str(error), f"{type(owner).__qualname__}.{name}() "
+                if is_foreign(error) or cls is type(owner) or not message.startswith(prefix):
                     raise
             raise TypeError(
-                f"{cls.__qualname__}.{name}() {said.removeprefix(bound)}"
-            )  # the program has not called a bound method
+                f"{cls.__qualname__}.{name}() {message.removeprefix(prefix)}"
+            )  # as Python words it for an unbound method
         elif cls is weakref.ref and name == "__call__" and count == 1 and not keywords:
             return recorder.attributes.referent(owner)
         else:
@@ -246,7 +248,7 @@ class BuiltinCallHandlers(Handlers):
         return recorder.run(function, arguments, keywords)
 
     def _call_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A C method of a container or of a value, bound."""
+        """A bound C method of a container or a plain value."""
         recorder = self.recorder
         owner = function.__self__
         if is_a(owner, _CONTAINER_TYPES):
@@ -260,7 +262,7 @@ class BuiltinCallHandlers(Handlers):
         return self._value_method(function, arguments, keywords)
 
     def call_text_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A method of a text that each call computes."""
+        """A method of a text that each call computes.  If no handler computes the result, `owner` becomes a plain text, guarded."""
         recorder = self.recorder
         if name == "join":
             text = None
@@ -275,24 +277,27 @@ class BuiltinCallHandlers(Handlers):
         return recorder.calls.call(getattr(concrete(owner), name), arguments, keywords) if text is None else text
 
     def _for_container(self, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
-        """The arguments of a method of a container: a number that it stores, or compares with its items, may stay symbolic."""
+        """The arguments of a method of a container.  A number that it only stores, or compares with its items, stays symbolic;
+        others become plain ones, guarded by their values."""
         recorder = self.recorder
         if is_a(owner, set):
-            stays: Any = ()
+            positions: Any = ()
         elif is_a(owner, dict):
-            stays = (0, 1) if name == "get" and recorder.is_outside(owner) else _KEPT_BY_DICTIONARIES.get(name, ())
+            positions = (0, 1) if name == "get" and recorder.is_outside(owner) else _KEPT_BY_DICTIONARIES.get(name, ())
         else:
-            stays = _KEPT_BY_SEQUENCES.get(name, ())
+            positions = _KEPT_BY_SEQUENCES.get(name, ())
         arguments = tuple(
             [
-                recorder.contents.value_to_store(a) if i in stays else recorder.contents.concrete_contents(a)
+                recorder.contents.value_to_store(a) if i in positions else recorder.contents.concrete_contents(a)
                 for i, a in enumerate(arguments)
             ]
         )
-        into = (
-            recorder.contents.value_to_store if name in ("update", "__init__") and stays else recorder.contents.concrete_contents
+        convert = (
+            recorder.contents.value_to_store
+            if name in ("update", "__init__") and positions
+            else recorder.contents.concrete_contents
         )
-        return arguments, {k: into(v) for k, v in keywords.items()}
+        return arguments, {k: convert(v) for k, v in keywords.items()}
 
     def _value_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a string, number or tuple."""
@@ -303,14 +308,14 @@ class BuiltinCallHandlers(Handlers):
             arguments = tuple(map(recorder.calls.guarded_callback, arguments))
         arguments = tuple(recorder.iteration.iterate(a) if is_a(a, GeneratorType) else a for a in arguments)
         if function.__name__ == "join":
-            arguments = tuple(map(self._in_order, arguments))
+            arguments = tuple(map(self._as_list, arguments))
         values = (*arguments, *keywords.values())
         if function.__name__ in ("format", "format_map") and is_a(owner, str):
             for value in values:
                 recorder.operators.check_text(value)
             parts = recorder.unwatched(lambda: list(string.Formatter().parse(owner)))
-            reaches = any("." in name or "[" in name for _, name, _, _ in parts if name)
-            if reaches and not all(type(value) in (*PRIMITIVE_TYPES, *BUILTIN_CONTAINERS) for value in values):
+            looks_into = any("." in name or "[" in name for _, name, _, _ in parts if name)
+            if looks_into and not all(type(value) in (*PRIMITIVE_TYPES, *BUILTIN_CONTAINERS) for value in values):
                 recorder.stop("object_text", "what str.format() finds in an object")
             if any(is_a(value, decimal.Decimal) for value in values):
                 recorder.stop("impure_call", "a format that depends on the decimal context")
@@ -319,40 +324,39 @@ class BuiltinCallHandlers(Handlers):
         return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords), values))
 
     def _static_method(self, function: Any, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """`tuple.__new__`, `dict.fromkeys`, `str.maketrans` ..."""
+        """A static or class method of a builtin class: `tuple.__new__`, `dict.fromkeys`, `str.maketrans`."""
         recorder = self.recorder
         if function.__name__ == "__new__":
             if not arguments or not is_a(arguments[0], type):
-                return self.recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
-            made = arguments[0]
+                return self.recorder.perform(lambda: function(*arguments, **keywords))  # which raises Python's error
             arguments = (
-                made,
+                arguments[0],
                 *(recorder.container_methods.settled_elements(a) if cls in (tuple, frozenset) else a for a in arguments[1:]),
             )
             if cls is object or cls in (list, dict, set):
                 return recorder.mark_created(function(*arguments, **keywords))
         if function.__name__ == "fromkeys":
-            arguments = (*map(self._in_order, arguments[:1]), *arguments[1:])
+            arguments = (*map(self._as_list, arguments[:1]), *arguments[1:])
         for value in (*arguments, *keywords.values()):
             recorder.contents.read_content(value, deep=True)
         return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords)))
 
-    def _in_order(self, value: Any) -> Any:
-        """The elements of an object of the program, for C code that goes through them."""
+    def _as_list(self, value: Any) -> Any:
+        """The elements, as a list, of an iterable object of the program, for C code that iterates over it; else `value`."""
         if not is_user_instance(value) or self.recorder.attributes.lookup(type(value), "__iter__")[0] is ABSENT:
             return value
         return self.recorder.mark_created(list(self.recorder.iteration.iterate(value)))
 
     def with_callbacks(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
-        """The arguments of a C function, with those that it calls replaced: calls come back to the recorder."""
-        called = self.guarded_predicate if function in PREDICATES else self.recorder.calls.guarded_callback
-        called = self.recorder.calls.passed_on if function in PASSING_ON else called
+        """The arguments of a C function, with stand-ins for the callables that it calls, which record their calls."""
+        wrap = self.guarded_predicate if function in PREDICATES else self.recorder.calls.guarded_callback
+        wrap = self.recorder.calls.passed_on if function in PASSING_ON else wrap
         places = CALLED_BACK.get(function, ())
-        arguments = tuple(called(a) if i in places else a for i, a in enumerate(arguments))
-        return arguments, {k: called(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
+        arguments = tuple(wrap(a) if i in places else a for i, a in enumerate(arguments))
+        return arguments, {k: wrap(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
 
     def guarded_predicate(self, value: Any) -> Any:
-        """The same of a callable, or None, of whose results C code asks the truth."""
+        """Like `CallHandlers.guarded_callback`, for a predicate (None: the truth of its argument), whose results C code tests."""
         recorder = self.recorder
         if value is None:
             return RecordedCallback(recorder, None, recorder.operators.truth)
@@ -362,6 +366,7 @@ class BuiltinCallHandlers(Handlers):
         return RecordedCallback(recorder, call.function, lambda *arguments: recorder.operators.truth(call(*arguments)))
 
     def _call_pure(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A C function that depends on its arguments alone, and on the results of callables among them."""
         recorder = self.recorder
         if function in (builtins.max, builtins.min) and arguments and keywords.keys() <= {"key", "default"}:
             return recorder.number_calls.extreme(function, arguments, keywords)
@@ -396,18 +401,18 @@ class BuiltinCallHandlers(Handlers):
         return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords), arguments))
 
     def _reduced(self, function: Any, values: Any, *initial: Any) -> Any:
-        """functools.reduce: what is handed from call to call may stay symbolic."""
+        """functools.reduce.  The value that is passed from call to call may be symbolic."""
         elements = self.recorder.iteration.iterate(values)
         try:
             rest = iter(elements)
         except TypeError as error:
             if is_foreign(error):
                 raise
-            return self.recorder.perform(lambda: functools.reduce(function, elements))  # it raises what is to be raised
+            return self.recorder.perform(lambda: functools.reduce(function, elements))  # which raises Python's error
         result = next(iter(initial), ABSENT)
         result = next(rest, ABSENT) if result is ABSENT else result
         if result is ABSENT:
-            return self.recorder.perform(lambda: functools.reduce(function, ()))  # it raises what is to be raised
+            return self.recorder.perform(lambda: functools.reduce(function, ()))  # which raises Python's error
         for element in rest:
             result = self.recorder.calls.call(function, (result, element), {})
         return result
@@ -419,7 +424,6 @@ class BuiltinCallHandlers(Handlers):
     def _all(self, values: Any) -> bool:
         return all(self.recorder.operators.truth(value) for value in self.recorder.iteration.iterate(values))
 
-    # -- builtins with a handler of their own
     def _getattr(self, owner: Any, name: str, *default: Any) -> Any:
         name = concrete(name)
         try:
@@ -431,7 +435,7 @@ class BuiltinCallHandlers(Handlers):
 
     def _hasattr(self, owner: Any, name: str) -> bool:
         if type(name) is not str:
-            return hasattr(owner, concrete(name))  # it raises what is to be raised
+            return hasattr(owner, concrete(name))  # which raises Python's error
         try:
             self.recorder.attributes.get_attribute(owner, name)
         except AttributeError:
@@ -442,11 +446,12 @@ class BuiltinCallHandlers(Handlers):
         self.recorder.attributes.set_attribute(value, owner, concrete(name))
 
     def _identity(self, value: Any) -> int:
+        """id(value), as a stand-in that may only be compared.  For a value that guards compare by equality, the recording stops."""
         if is_a(value, np.ndarray):
-            if self.recorder.is_outside(value):  # it is told from the others that are asked for theirs
+            if self.recorder.is_outside(value):  # guard that arrays whose ids are compared are distinct
                 self.recorder.paths.append(self.recorder.sources[id(value)])
             return ObjectIdentity(value, self.recorder)
-        if is_symbolic(value) or is_a(value, PRIMITIVE_TYPES) or is_shareable(value):  # guards do not tell which it is
+        if is_symbolic(value) or is_a(value, PRIMITIVE_TYPES) or is_shareable(value):  # guards do not imply identity
             self.recorder.stop("object_identity", f"id() of a {type(plain(value)).__name__}")
             return id(plain(value))
         return ObjectIdentity(value, self.recorder)
@@ -457,8 +462,8 @@ class BuiltinCallHandlers(Handlers):
         if type(value) not in PRIMITIVE_TYPES:
             method = recorder.attributes.method(value, "__hash__") if is_user_instance(value) else None
             if method is not None:
-                said = Said(recorder.calls.call(method, (value,), {}))
-                return recorder.perform(lambda: hash(said))  # type: ignore[no-any-return]
+                result = Said(recorder.calls.call(method, (value,), {}))
+                return recorder.perform(lambda: hash(result))  # type: ignore[no-any-return]
             recorder.contents.read_content(value, deep=True)
             if not has_stable_hash(value):
                 recorder.stop("object_identity", "hash()")
@@ -471,6 +476,7 @@ class BuiltinCallHandlers(Handlers):
         return self._class_test(builtins.issubclass, value, classes)
 
     def _class_test(self, function: Any, value: Any, classes: Any) -> bool:
+        """function(value, classes), where `function` is isinstance or issubclass."""
         recorder = self.recorder
         if is_a(classes, tuple):
             recorder.contents.read_content(classes)
@@ -484,7 +490,7 @@ class BuiltinCallHandlers(Handlers):
         elif not (function is builtins.isinstance and type(value) is classes):
             name = f"__{'instance' if function is builtins.isinstance else 'subclass'}check__"
             check = recorder.attributes.lookup(kind, name)[0]
-            if getattr(classes, "_is_protocol", False):  # what it says depends on the frame that asks
+            if getattr(classes, "_is_protocol", False):  # its check looks at the calling frame
                 recorder.stop("frame_access", function.__name__)
                 return recorder.perform(lambda: function(value, classes))
             if type(check) is FunctionType and check is not vars(abc.ABCMeta)[name]:
@@ -493,12 +499,13 @@ class BuiltinCallHandlers(Handlers):
         return bool(recorder.containers.native(lambda: function(value, classes)))
 
     def _guard_registrations(self) -> None:
-        """What is registered with abstract classes counts."""
+        """Guard that no class has been registered with an abstract class since (`abc.get_cache_token`)."""
         self.recorder.namespace["abstract_token"] = _abc.get_cache_token
         self.recorder.miss_if(Name("abstract_token").call().differs(_abc.get_cache_token()))
 
     def has_flag(self, value: Any, flag: int) -> bool:
-        """Whether the type of `value` has a flag of those that registrations with abstract classes give."""
+        """Whether the type of `value` has `flag`, one that a registration with an abstract class may set
+        (`Py_TPFLAGS_SEQUENCE`)."""
         if is_heap_type(type(value)):
             self._guard_registrations()
         return bool(type(value).__flags__ & flag)
@@ -544,15 +551,15 @@ _PROTOCOLS = frozenset(
         *(f for f in PURE_FUNCTIONS if f.__module__ in ("math", "cmath")),
     }
 )  # fmt: skip
-"""Functions that ask special methods of their arguments."""
+"""Functions that call special methods of their arguments."""
 _COMPARING = frozenset({builtins.sorted, builtins.max, builtins.min, functools.reduce})
-"""Functions that look at elements only by what they call: numbers in what they are given may stay symbolic."""
+"""Functions that only compare elements or pass them to callables, so that numbers in their arguments may stay symbolic."""
 _UNARY_METHODS = {
     builtins.abs: "__abs__", builtins.round: "__round__", math.floor: "__floor__", math.ceil: "__ceil__", math.trunc: "__trunc__",
 }  # fmt: skip
 _ROUNDING = frozenset({builtins.abs, builtins.round, builtins.divmod, builtins.pow})
-"""Functions that round numbers as their context says."""
-_SPECIAL: dict[Any, tuple[Any, int, int]] = {  # handler, least and most arguments
+"""Functions whose results for decimals depend on the decimal context."""
+_SPECIAL: dict[Any, tuple[Any, int, int]] = {  # function -> handler, least and most arguments
     sys.exception: (BuiltinCallHandlers._handled, 0, 0),
     sys.exc_info: (BuiltinCallHandlers._handled_parts, 0, 0),
     builtins.sum: (lambda self, *terms: self.recorder.number_calls.total(*terms), 1, 2),

@@ -1,11 +1,10 @@
-"""Classes that the call makes.
+"""Handlers of class statements, and of attributes of the classes that they create.
 
-A class statement runs as Python runs it, with an instrumented body; functions in it are functions that the call has made.  What is
-found in such a class is the call's own: no guard is on it, and numbers in it may be others in the next call.  A replay runs no class
-statement; operations that its functions have recorded are all that is left of it.  So a class that outlives the call, or an object of it,
-stops the recording, as does code of the program that Python itself runs when it makes one (metaclasses, `__init_subclass__`,
-`__set_name__`).  A class that nothing keeps is garbage when the call returns; until when `__subclasses__` of its bases still shows it is up
-to the garbage collector.
+A class statement runs as Python runs it, with an instrumented body; functions in the body are created by the call.  Attributes of
+such a class need no guards, and numbers among them may differ in the next call.  An entry does not run the class statement: only
+the operations that the functions of the class have recorded are replayed.  So the recording stops if the class or an instance of
+it escapes, or if Python runs code of the program to create it (metaclasses, `__init_subclass__`, `__set_name__`).  When the call
+returns, the class is garbage; how long `__subclasses__` of its bases still lists it depends on the garbage collector.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTORS", "ClassHandlers"]
 
 DESCRIPTORS: tuple[type, ...] = (property, staticmethod, classmethod)
-"""What functions of a class are put into, which keeps them and does nothing else."""
+"""Descriptors whose constructors only store the functions that they are given."""
 _METACLASSES: tuple[type, ...] = (type, abc.ABCMeta)
-"""Those that make a class and tell nobody."""
+"""Metaclasses that run no code of the program when they create a class."""
 _IGNORING_NAMES: frozenset[type] = frozenset(
     {
         *PRIMITIVE_TYPES, *DESCRIPTORS, FunctionType, Tensor, type, list, tuple, dict, set, frozenset, functools.cached_property,
         dataclasses.Field,
     }
 )  # fmt: skip
-"""Types of attributes that are not told their name in the class, or do no more than to keep it."""
+"""Types of attributes that have no `__set_name__`, or one that only stores the name."""
 
 
 def _has_metaclass(metaclass: Any) -> str:
@@ -48,7 +47,7 @@ def _has_metaclass(metaclass: Any) -> str:
 
 
 def _defaults(cls: type) -> Iterator[Any]:
-    """The values that fields of a class have, if nobody gives them others."""
+    """The default values of the annotated names and dataclass fields of `cls`."""
     for base in cls.__mro__:
         fields = vars(base).get("__dataclass_fields__", {})
         for name in (*vars(base).get("__annotations__", ()), *fields):
@@ -57,20 +56,20 @@ def _defaults(cls: type) -> Iterator[Any]:
 
 
 def _is_plain_default(value: Any) -> bool:
-    """Whether the text of a value is none that code of the program says."""
+    """Whether `repr(value)` runs no code of the program."""
     return not is_user_instance(value) or is_a(value, Tensor) or value is dataclasses.MISSING
 
 
 class ClassHandlers(Handlers):
-    """Class statements, and what is in the classes that they make.
+    """Handlers of class statements and of the classes that they create.
 
-    stores: how often an attribute of a class that the call has made was set."""
+    stores: how many attributes of created classes have been set."""
 
     stores = Variable(0)
 
     # -- the statement
     def check_bases(self, name: str, bases: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The bases of a class, which decide who makes it, and whom Python tells."""
+        """The bases of a class statement.  The recording stops if they have an unusual metaclass or an `__init_subclass__`."""
         recorder, usual = self.recorder, vars(object)["__init_subclass__"]
         for base in bases:
             if type(base) not in _METACLASSES:
@@ -83,23 +82,23 @@ class ClassHandlers(Handlers):
         self.recorder.stop("class_statement", f"{name}, {why},")
 
     def class_maker(self, name: str, metaclass: Any) -> Any:
-        """What makes the class in the place of its metaclass."""
-        if any(metaclass is known for known in _METACLASSES):
-            return guarded_function(self.recorder, metaclass, functools.partial(self._make_class, metaclass))
+        """A callable that creates the class in place of its metaclass."""
+        if any(metaclass is usual for usual in _METACLASSES):
+            return guarded_function(self.recorder, metaclass, functools.partial(self._create_class, metaclass))
         self._stop(name, _has_metaclass(metaclass))
         return metaclass
 
-    def _make_class(self, metaclass: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
-        """The class whose body has bound these names, some of them to stand-ins of numbers, in whose place it gets plain values."""
+    def _create_class(self, metaclass: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+        """The class of a class statement.  Stand-ins in `namespace` become plain values in it, and are noted as stored."""
         recorder, numbers = self.recorder, {}
         for key, value in list(namespace.items()):
-            if (plainly := plain_value(value)) is not value:
-                namespace[key], numbers[key] = plainly, value
+            if (plain := plain_value(value)) is not value:
+                namespace[key], numbers[key] = plain, value
         for value in namespace.values():
-            is_told = (
+            has_set_name = (
                 type(value) not in _IGNORING_NAMES and recorder.attributes.lookup(type(value), "__set_name__")[0] is not ABSENT
             )
-            if is_told:
+            if has_set_name:
                 self._stop(name, f"in which a {type(value).__name__} has a __set_name__")
         if recorder.stopped:
             return metaclass(name, bases, namespace)
@@ -108,29 +107,31 @@ class ClassHandlers(Handlers):
             recorder.effects.remember((id(cls), key), number)
         return cls
 
-    # -- what is in a class
+    # -- attributes
     def attribute(self, cls: type, name: str, value: Any) -> Any:
-        """What a class that the call has made has as `name`; value: what Python finds there."""
+        """The attribute `name` of a created class: the stand-in that was stored, or `value`, which the class has."""
         return self.recorder.effects.stored.get((id(cls), name), self.recorder.mark_created(value))
 
     def is_settable(self, cls: Any, name: str) -> bool:
-        """Whether to set an attribute of such a class changes nothing but what is found there."""
+        """Whether setting the attribute `name` of a created class only replaces data: the name is not special, and the metaclass
+        does not define it."""
         if name.startswith("__") and name.endswith("__"):
             return False
         return type(cls) in _METACLASSES and self.recorder.attributes.lookup(type(cls), name)[0] is ABSENT
 
     def set_attribute(self, cls: Any, name: str, value: Any) -> None:
+        """cls.name = value, for a created class for which `is_settable` holds."""
         self.stores += 1
         type.__setattr__(cls, name, plain_value(value))
         self.recorder.effects.remember((id(cls), name), value)
 
     # -- dataclasses
     def standard_call(self, function: Any) -> Handler | None:
-        """The handler of a function that makes something of a class."""
+        """The handler of `dataclasses.dataclass`; None for other functions."""
         return self._dataclass if function is dataclasses.dataclass else None
 
     def _dataclass(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """dataclasses.dataclass, which generates methods with the defaults of the fields: they are what they are in this call."""
+        """dataclasses.dataclass.  The generated methods hold the defaults of fields, which are guarded by their values."""
         recorder = self.recorder
         keywords = {name: recorder.contents.concrete_contents(value) for name, value in keywords.items()}
         if not arguments or arguments[0] is None:
@@ -139,21 +140,21 @@ class ClassHandlers(Handlers):
         if not (is_a(cls, type) and recorder.is_created(cls)):
             return recorder.calls.instrumented(function, arguments, keywords)
         for value in (cls, *vars(cls).values()):
-            self._settle(value)
-        if not all(map(_is_plain_default, _defaults(cls))):  # it writes them down, in the document of the class
+            self._concretise_places(value)
+        if not all(map(_is_plain_default, _defaults(cls))):  # their repr goes into the docstring of the class
             self._stop(cls.__name__, "a dataclass with an object of the program as a default")
-        made = recorder.perform(lambda: recorder.unwatched(lambda: function(cls, **keywords)))
+        result = recorder.perform(lambda: recorder.unwatched(lambda: function(cls, **keywords)))
         if not recorder.stopped:
-            recorder.mark_created(made)
-            for field in vars(made)["__dataclass_fields__"].values():
+            recorder.mark_created(result)
+            for field in vars(result)["__dataclass_fields__"].values():
                 recorder.mark_created(field)
                 for value in (field.default, field.default_factory, field._field_type):
-                    if type(value).__module__ == "dataclasses":  # its marks
+                    if type(value).__module__ == "dataclasses":  # sentinels such as MISSING
                         recorder.mark_fixed(value)
-        return made
+        return result
 
-    def _settle(self, owner: Any) -> None:
-        """Numbers in the places of an object are what they are in this call."""
+    def _concretise_places(self, owner: Any) -> None:
+        """Guard the symbolic numbers that are noted for `owner` by their values."""
         effects = self.recorder.effects
         for place in effects.numbered.pop(id(owner), ()):
             concrete(effects.stored.pop(place))
