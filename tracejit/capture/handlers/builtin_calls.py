@@ -262,7 +262,7 @@ class BuiltinCallHandlers(Handlers):
         return self._value_method(function, arguments, keywords)
 
     def call_text_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A method of a text that each call computes.  If no handler computes the result, `owner` becomes a plain text, guarded."""
+        """A method of a text that each call computes.  If no handler knows the method, `owner` becomes a plain text, guarded."""
         recorder = self.recorder
         if name == "join":
             text = None
@@ -446,7 +446,7 @@ class BuiltinCallHandlers(Handlers):
         self.recorder.attributes.set_attribute(value, owner, concrete(name))
 
     def _identity(self, value: Any) -> int:
-        """id(value), as a stand-in that may only be compared.  For a value that guards compare by equality, the recording stops."""
+        """id(value), as a stand-in that may only be compared.  A value that guards compare by equality stops the recording."""
         if is_a(value, np.ndarray):
             if self.recorder.is_outside(value):  # guard that arrays whose ids are compared are distinct
                 self.recorder.paths.append(self.recorder.sources[id(value)])

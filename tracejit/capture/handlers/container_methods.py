@@ -1,4 +1,4 @@
-"""The methods of lists, dicts, sets and deques: which read, which change, and what they look at."""
+"""Handlers of the methods of lists, dicts, sets and deques: `xs.append(x)`, `d.get(k)`, `s.update(other)`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["IN_PLACE_METHODS", "ContainerMethodHandlers"]
 
 IN_PLACE_METHODS = frozenset({"__iadd__", "__imul__", "__ior__", "__iand__", "__isub__", "__ixor__"})
-"""How C code changes containers for `+=` and the like: the methods return the container, or NotImplemented."""
+"""Methods of operators in place, `+=` and the like.  They return the container, or NotImplemented."""
 _SET_UPDATES = {
     "__ior__": "update", "__iand__": "intersection_update", "__isub__": "difference_update",
     "__ixor__": "symmetric_difference_update",
@@ -41,7 +41,7 @@ _COMPARING_METHODS = frozenset(
         "setdefault",
     }
 )  # fmt: skip
-"""Methods that look into elements or arguments."""
+"""Methods that compare elements or arguments."""
 _CONSUMING_METHODS = frozenset(
     {
         "extend", "update", "difference_update", "intersection_update", "symmetric_difference_update", "__iadd__", "__ior__", "__iand__",
@@ -51,10 +51,11 @@ _CONSUMING_METHODS = frozenset(
 
 
 _OF_ARRAYS = frozenset({"pop", "__getitem__", "__len__", "__iter__", "index", "count"})
-_TAKING = frozenset({"pop", "popleft", "insert"})
-"""Methods of lists and deques that may be about one of its ends."""
+"""Methods of an outside `array.array` that are handled as those of a list."""
+_OF_ENDS = frozenset({"pop", "popleft", "insert"})
+"""Methods of lists and deques that may affect an end only."""
 _AT_PLACES = frozenset({"__getitem__", "__setitem__", "__delitem__", "pop", "insert", "rotate"})
-"""Methods whose first argument is a position, or a key."""
+"""Methods whose first argument is a position or a key."""
 
 
 class _Ordered:
@@ -71,45 +72,44 @@ class _Ordered:
 
 
 class ContainerMethodHandlers(Handlers):
-    """`xs.append(x)`, `d.get(k)`, `sorted(xs)`."""
+    """Handlers of methods of containers, and of `sorted`."""
 
-    # -- methods of containers
     def container_method(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A C method of a list, dict, set or deque."""
+        """The result of a C method of a list, dict, set, deque or array.  function: the bound method."""
         recorder = self.recorder
         name = function.__name__
         if name in _AT_PLACES and arguments and is_a(arguments[0], (np.ndarray, slice)):
             arguments = (recorder.contents.as_key(recorder.containers.position_in(owner, arguments[0])), *arguments[1:])
         outside = recorder.is_outside(owner)
-        kept = name in ("append", "insert") and outside and recorder.sequences.stores_as_it_is(owner, arguments[-1:])
+        stores = name in ("append", "insert") and outside and recorder.sequences.stores_as_it_is(owner, arguments[-1:])
         if is_a(owner, array.array) and outside and name == "tolist" and not arguments:
             return recorder.mark_created(list(recorder.contents.elements(owner)))
-        if is_a(owner, array.array) and not (outside and (kept or name in _OF_ARRAYS)):
+        if is_a(owner, array.array) and not (outside and (stores or name in _OF_ARRAYS)):
             recorder.stop("container", f"array.array.{name}")
         elif outside and builtin_base(type(owner)) not in (list, set, collections.deque, array.array, *DICT_TYPES):
             recorder.stop("container", f"a {type(owner).__name__}")
         elif name == "__init__" and not outside and builtin_base(type(owner)) in (list, set, *DICT_TYPES):
-            return self._initialised(function, owner, arguments, keywords)
+            return self._initialise(function, owner, arguments, keywords)
         elif name in READING_METHODS:
             return recorder.mark_created(self._reading_method(function, name, owner, outside, arguments, keywords))
         elif name in CHANGING_METHODS:
             if not outside:
-                return recorder.mark_created(self._change_of_its_own(function, name, owner, arguments, keywords))
-            return recorder.mark_created(self._changing_method(function, name, owner, arguments, keywords))
+                return recorder.mark_created(self._change_created(function, name, owner, arguments, keywords))
+            return recorder.mark_created(self._change_outside(function, name, owner, arguments, keywords))
         else:
             recorder.stop("container", f"{type(owner).__name__}.{name}")
         return recorder.run(getattr(builtin_base(type(owner)), name), (owner, *arguments), keywords)
 
-    def _initialised(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        """`super().__init__(...)` of a class of containers, for an instance that this run has made."""
-        given = arguments
+    def _initialise(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """`super().__init__(...)` in a subclass of a container, for an instance that this run has created."""
+        values = arguments
         if arguments and not (builtin_base(type(owner)) is collections.defaultdict and len(arguments) == 1):
             last = (self._pairs_for(owner) if is_a(owner, dict) else self.consumable)(arguments[-1])
-            given = (*arguments[:-1], last)
-        self.recorder.containers.native(lambda: function(*given, **keywords))
+            values = (*arguments[:-1], last)
+        self.recorder.containers.native(lambda: function(*values, **keywords))
 
     def consumable(self, value: Any) -> Any:
-        """An iterable for C code."""
+        """An iterable of the elements of `value` that C code may consume."""
         recorder = self.recorder
         value = concrete(value)
         if is_a(value, (list, tuple, dict, set, frozenset)) and not is_user_instance(value):
@@ -118,36 +118,39 @@ class ContainerMethodHandlers(Handlers):
         return recorder.iteration.iterate(value)
 
     def settled_elements(self, value: Any) -> Any:
-        """An iterable for C code that makes something of its elements that cannot be changed, or looks at them."""
+        """Like `consumable`, with plain values: for C code that looks at elements, or puts them into an immutable object."""
         values = self.consumable(value)
-        known = is_a(values, (list, tuple, dict, set, frozenset)) or not hasattr(type(values), "__iter__")
-        return values if known else self.recorder.iteration.converted(values, self.recorder.contents.concrete_contents)
+        is_container = is_a(values, (list, tuple, dict, set, frozenset)) or not hasattr(type(values), "__iter__")
+        return values if is_container else self.recorder.iteration.converted(values, self.recorder.contents.concrete_contents)
 
     def pairs(self, value: Any, *, asks_items: bool = False) -> Any:
-        """A mapping, or an iterable of pairs, for C code that makes a dictionary of it.  asks_items: see IterationHandlers.mapping."""
+        """A mapping or an iterable of pairs, for C code that fills a dictionary from it.  asks_items: see
+        IterationHandlers.mapping."""
         value = concrete(value)
         if is_a(value, dict) or hasattr(type(value), "keys"):
             return self.recorder.iteration.mapping(value, asks_items=asks_items)
         return self.recorder.iteration.iterate(value, ()) if hasattr(type(value), "__iter__") else value
 
     def _pairs_for(self, owner: Any) -> Callable[[Any], Any]:
+        """`pairs` for methods of the dictionary `owner`."""
         return partial(self.pairs, asks_items=is_a(owner, collections.OrderedDict))
 
     def in_order(self, elements: list[Any], key: Any = None, reverse: Any = False) -> list[Any]:
-        """sorted(elements, key=key, reverse=reverse): comparisons of anything but plain values go through the recorder."""
+        """sorted(elements, key=key, reverse=reverse).  Comparisons of keys that are not plain values are recorded."""
         keys = elements if key is None else [self.recorder.calls.call(key, (element,), {}) for element in elements]
-        plain_keys = [k if is_symbolic(k) else self.recorder.contents.concrete_contents(k) for k in keys]
-        if not all(type(k) in PRIMITIVE_TYPES for k in plain_keys):
-            plain_keys = [_Ordered(self.recorder, k) for k in plain_keys]
+        sort_keys = [k if is_symbolic(k) else self.recorder.contents.concrete_contents(k) for k in keys]
+        if not all(type(k) in PRIMITIVE_TYPES for k in sort_keys):
+            sort_keys = [_Ordered(self.recorder, k) for k in sort_keys]
         backwards = concrete(reverse)
         order = self.recorder.perform(
-            lambda: sorted(range(len(elements)), key=plain_keys.__getitem__, reverse=backwards), is_repeatable=True
+            lambda: sorted(range(len(elements)), key=sort_keys.__getitem__, reverse=backwards), is_repeatable=True
         )
         return [elements[i] for i in order]
 
     def _reading_method(
         self, function: Any, name: str, owner: Any, outside: bool, arguments: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
+        """A method that does not change its container."""
         recorder = self.recorder
         if name == "get" and outside and is_a(owner, dict) and len(arguments) in (1, 2) and not keywords:
             key = arguments[0]
@@ -182,10 +185,8 @@ class ContainerMethodHandlers(Handlers):
             recorder.contents.read_content(argument, deep=True)
         return recorder.containers.native(lambda: function(*arguments, **keywords))
 
-    def _change_of_its_own(
-        self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
-    ) -> Any:
-        """A method changes a container that this run made."""
+    def _change_created(self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A method that changes a container that this run has created."""
         recorder = self.recorder
         if name == "sort" and is_a(owner, list) and not arguments and keywords.keys() <= {"key", "reverse"}:
             items = self.in_order(list(list.__iter__(owner)), **keywords)
@@ -199,7 +200,7 @@ class ContainerMethodHandlers(Handlers):
                 return recorder.perform(lambda: list.__delitem__(owner, place))
         if name == "__setitem__" and len(arguments) == 2 and type(arguments[0]) is slice:
             return recorder.containers.plain_set_item(arguments[1], owner, arguments[0])
-        unbound = getattr(builtin_base(type(owner)), name)  # by which errors tell its name
+        unbound = getattr(builtin_base(type(owner)), name)  # its errors have the class in their texts, as Python's have
         if name in _CONSUMING_METHODS:
             arguments = tuple(map(self._pairs_for(owner) if is_a(owner, dict) else self.consumable, arguments))
         elif name in _COMPARING_METHODS:
@@ -210,11 +211,11 @@ class ContainerMethodHandlers(Handlers):
         length = set.__len__(owner)
         result = recorder.containers.native(lambda: unbound(owner, *arguments, **keywords))
         if set.__len__(owner) != length or name == "symmetric_difference_update":
-            self.journal.note()  # which element goes next does not show in those that are left
+            self.journal.note()  # the order in which `pop` removes elements is not visible in a set's contents
         return result
 
-    def _changing_method(self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A method changes a container from outside."""
+    def _change_outside(self, function: Any, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A method that changes an outside container."""
         recorder = self.recorder
         count = len(arguments)
         if name in IN_PLACE_METHODS and count == 1 and not keywords:
@@ -225,11 +226,11 @@ class ContainerMethodHandlers(Handlers):
                 owner, "__setitem__", slice(None), recorder.mark_created(self.in_order(list(list.__iter__(owner)), **keywords))
             )
         if name == "update" and is_a(owner, dict) and count < 2:
-            ordered = is_a(owner, collections.OrderedDict)  # whose C code calls methods of subclasses
+            ordered = is_a(owner, collections.OrderedDict)  # its C code calls methods of subclasses
             changes = (collections.OrderedDict if ordered else dict)(*map(self._pairs_for(owner), arguments), **keywords)
-            put = recorder.containers.set_item if ordered else recorder.containers.plain_set_item
+            set_item = recorder.containers.set_item if ordered else recorder.containers.plain_set_item
             for key, value in changes.items():
-                put(value, owner, key)
+                set_item(value, owner, key)
             return None
         if name in ("popitem", "move_to_end") and is_a(owner, collections.OrderedDict) and list(keywords) == ["last"]:
             arguments, keywords = (*arguments, keywords["last"]), {}
@@ -254,11 +255,11 @@ class ContainerMethodHandlers(Handlers):
         elif name in ("extend", "update") and count == 1:
             arguments = (recorder.mark_created(list(self.consumable(arguments[0]))),)
             recorder.effects.note_change(owner)
-        elif name in _TAKING and is_a(owner, (list, collections.deque, array.array)):
+        elif name in _OF_ENDS and is_a(owner, (list, collections.deque, array.array)):
             arguments = (recorder.contents.as_key(arguments[0]), *arguments[1:]) if arguments else arguments
             return recorder.containers.record_removal(owner, name, *arguments)
         elif name == "clear" and is_a(owner, (list, collections.deque)) and not arguments:
-            pass  # whatever was in it
+            pass  # its content does not matter
         elif is_a(owner, (list, collections.deque)) and name in MOVING:
             recorder.contents.read_elements(owner)
         else:
@@ -272,34 +273,36 @@ class ContainerMethodHandlers(Handlers):
         return recorder.containers.change(owner, name, *arguments)
 
     def change_in_place(self, function: Any, owner: Any, other: Any) -> Any:
-        """One of IN_PLACE_METHODS of C code, past those of a subclass."""
+        """The result of one of IN_PLACE_METHODS of the builtin base, bypassing a subclass.  function: the bound
+        method."""
         recorder = self.recorder
         base, name = builtin_base(type(owner)), function.__name__
         if not recorder.is_outside(owner):
             other = recorder.contents.concrete_contents(other) if is_a(owner, set) or name == "__imul__" else other
-            return self._change_of_its_own(function, name, owner, (other,), {})
+            return self._change_created(function, name, owner, (other,), {})
         if name == "__imul__":
             times = recorder.containers.index(other)
             if type(times) is not int:
-                return function(times)  # NotImplemented, or it raises what is to be raised
-            recorder.contents.limited.add(id(owner))  # what grows by a factor is soon too long to be read as a whole
+                return function(times)  # which returns NotImplemented, or raises Python's error
+            recorder.contents.limited.add(id(owner))  # a list that grows by a factor is soon too long to be read as a whole
             recorder.contents.read_elements(owner)
             recorder.containers.change(owner, name, times)
             return owner
         if is_a(owner, set) and not is_a(other, (set, frozenset)):
             return NotImplemented
-        as_method = _SET_UPDATES[name] if is_a(owner, set) else "extend" if name == "__iadd__" else "update"
-        self.container_method(getattr(base, as_method).__get__(owner), owner, (other,), {})
+        method = _SET_UPDATES[name] if is_a(owner, set) else "extend" if name == "__iadd__" else "update"
+        self.container_method(getattr(base, method).__get__(owner), owner, (other,), {})
         return owner
 
     def _dict_method(self, function: Any, name: str, owner: dict[Any, Any], key: Any, *default: Any) -> Any:
+        """`setdefault` or `pop` of an outside dictionary."""
         recorder = self.recorder
-        present = recorder.containers.plain_contains(key, owner)
+        is_present = recorder.containers.plain_contains(key, owner)
         if name == "setdefault":
-            if not present:
+            if not is_present:
                 recorder.containers.plain_set_item(default[0] if default else None, owner, key)
             return recorder.containers.plain_item(owner, key)
-        if not present:
+        if not is_present:
             return recorder.perform(lambda: function(key, *default))
         value = recorder.containers.plain_item(owner, key)
         recorder.containers.plain_delete_item(owner, key)

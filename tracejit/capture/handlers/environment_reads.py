@@ -1,8 +1,8 @@
-"""Readings of the world, which change nothing: of the process, of files, of moments.
+"""Handlers of functions that read the environment and change nothing: the process, the file system, dates and times.
 
-What the process and the file system tell is asked before the program, in each call, and guarded, or a number of the prologue.  What is
-another each time - `datetime.now()`, `uuid4()` - is like a clock (extracted_numbers.py): read before the program where it decides, else
-after it.
+Each call reads properties of the process and the file system before the program; they are guarded, or become numbers of the
+prologue. Functions with another result each time, `datetime.now()` or `uuid4()`, are handled as clocks are
+(extracted_numbers.py): an entry calls them before the program if the result decides a branch, else after it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ __all__ = ["CONSTANTS", "EnvironmentReadHandlers", "present"]
 
 
 def present(module: Any, *names: str) -> set[Any]:
+    """The attributes `names` of a module; those that this version or platform does not have are left out."""
     return {getattr(module, name) for name in names if hasattr(module, name)}
 
 
@@ -48,12 +49,13 @@ _OF_PROCESS: frozenset[Any] = frozenset(
     | present(sys, "getrecursionlimit", "getdefaultencoding", "getfilesystemencoding", "getswitchinterval")
     | present(socket, "gethostname")
 )
-"""What they tell is not changed by files that are written and texts that are told."""
+"""Functions whose results no effect of the call changes (files that are written, texts that are printed)."""
 _OF_FILES: frozenset[Any] = frozenset(
     present(os, "access", "listdir", "getcwd")
     | present(os.path, "exists", "lexists", "isfile", "isdir", "islink", "ismount", "getsize", "getmtime", "getatime", "getctime")
 )
-_ANEW: frozenset[Any] = frozenset(
+"""Functions whose results effects of the call may change."""
+_VOLATILE: frozenset[Any] = frozenset(
     present(time, "strftime", "ctime", "asctime", "localtime", "gmtime")
     | present(datetime.datetime, "now", "utcnow", "today")
     | present(datetime.date, "today")
@@ -61,9 +63,9 @@ _ANEW: frozenset[Any] = frozenset(
     | present(secrets, "token_hex", "token_bytes", "token_urlsafe")
     | present(os, "urandom")
 )
-"""What they tell is another each time."""
+"""Functions that have another result each time."""
 _MOMENTS: tuple[type, ...] = (datetime.date, datetime.time, datetime.timedelta, time.struct_time, uuid.UUID)
-"""Types of what those tell: nothing changes them, and their methods and operators look at nothing else."""
+"""Types of moments, results of `_VOLATILE`: they are immutable, and their methods and operators depend on nothing else."""
 _CALM_METHODS = frozenset(
     {
         "isoformat", "strftime", "timestamp", "date", "time", "timetz", "weekday", "isoweekday", "isocalendar", "total_seconds",
@@ -74,22 +76,23 @@ _CALM_METHODS = frozenset(
 _CALM_OPERATORS = frozenset(
     {operator.sub, operator.add, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne}
 )
-"""Operators between moments that do not raise for others of the same types, in the times that are told."""
+"""Operators that do not raise for any moments that occur in practice, given that they do not raise for some of the same types."""
 CONSTANTS: tuple[type, ...] = (type, ModuleType, np.dtype, np.generic, DType, *_MOMENTS)
-"""Types of values that an entry holds as they are."""
+"""Types of values that are constants of an entry."""
 
 
 class EnvironmentReadHandlers(Handlers):
-    """What the recorder does about them, and the expressions of numbers, texts and containers of them."""
+    """Handlers of functions that read the environment; expressions of numbers, texts and containers of them."""
 
     def data_arguments(self, called: Expr, arguments: tuple[Any, ...], keywords: dict[str, Any], parts: list[Any]) -> Expr | None:
-        """The call of a function with such arguments, or None; parts: the numbers and texts in them that each call computes."""
-        given = [self._data(v, parts) for v in arguments]
+        """The expression of a call of `called` with these arguments; None if one of them is no data, see `_data`.  The symbolic
+        numbers and texts in them are appended to `parts`."""
+        positional = [self._data(v, parts) for v in arguments]
         named = {k: self._data(v, parts) for k, v in keywords.items()}
-        return None if None in (*given, *named.values()) else called.call(*given, **named)
+        return None if None in (*positional, *named.values()) else called.call(*positional, **named)
 
     def _data(self, value: Any, parts: list[Any]) -> Expr | None:
-        """The expression of a number, a text, or a container of them that this run made."""
+        """The expression of a plain value, a constant, or a list, tuple or dictionary of such that this run made; else None."""
         recorder = self.recorder
         cls = type(value)
         if cls is SymbolicNumber:
@@ -103,14 +106,15 @@ class EnvironmentReadHandlers(Handlers):
             return None
         if cls is dict:
             value = [(k, recorder.effects.stored.get((id(value), k), v)) for k, v in value.items()]
-        found = [self._data(v, parts) for v in value]
-        if None in found:
+        expressions = [self._data(v, parts) for v in value]
+        if None in expressions:
             return None
-        elements = tuple_of(*found)
+        elements = tuple_of(*expressions)
         return elements if cls is tuple else recorder.constant(cls).call(elements)
 
     def computed_now(self, compute: Callable[[], Any], parts: Sequence[Any]) -> Any:
-        """What this run computes of numbers; where it raises, they have decided where the program goes on."""
+        """The result of `compute`, which depends on the symbolic numbers `parts`.  If it raises, these are guarded by their
+        values, since the program may handle the error."""
         try:
             return self.recorder.perform(lambda: self.recorder.unwatched(compute))
         except Exception:
@@ -118,56 +122,57 @@ class EnvironmentReadHandlers(Handlers):
                 concrete(part)
             raise
 
-    # -- readings
+    # -- reads
     def _read_process(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """os.getpid() and its like."""
+        """A function that reads a property of the process: `os.getpid()`."""
         recorder = self.recorder
-        given = tuple(map(concrete, arguments))
-        if keywords or not all(type(v) in PRIMITIVE_TYPES for v in given):
+        values = tuple(map(concrete, arguments))
+        if keywords or not all(type(v) in PRIMITIVE_TYPES for v in values):
             return recorder.outside_calls.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}()")
         try:
-            answer = recorder.perform(lambda: recorder.unwatched(lambda: function(*given)))
+            result = recorder.perform(lambda: recorder.unwatched(lambda: function(*values)))
         except Exception:  # the program may handle it
             recorder.stop("impure_call", f"{function.__name__}(), which has raised,")
             raise
         if recorder.stopped:
-            return answer
-        asked = recorder.constant(attempt).call(recorder.constant(function), *given)
-        return recorder.read(answer, asked, called=f"{function.__name__}()", symbolic=True)
+            return result
+        expression = recorder.constant(attempt).call(recorder.constant(function), *values)
+        return recorder.read(result, expression, called=f"{function.__name__}()", symbolic=True)
 
     def _read_files(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """os.path.exists(path) and its like: what this call has told others so far may have made the file."""
+        """A function that reads the file system: `os.path.exists(path)`.  It is deferred after other deferred calls."""
         if any(type(effect) is FunctionCall for effect in self.recorder.effects.in_order):
             return self.recorder.outside_calls.outside_call(
                 function, arguments, keywords, "impure_call", f"{function.__name__}() after other calls"
             )
         return self._read_process(function, arguments, keywords)
 
-    def _read_anew(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """datetime.now(), time.strftime("%H:%M"), uuid4() ..."""
+    def _read_volatile(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A function that has another result each time: `datetime.now()`, `time.strftime("%H:%M")`, `uuid4()`."""
         recorder = self.recorder
         arguments, keywords = (
             tuple(map(recorder.contents.concrete_contents, arguments)),
             {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
         )
         call = self.data_arguments(recorder.constant(function), arguments, keywords, [])
-        answer = recorder.perform(lambda: recorder.unwatched(lambda: function(*arguments, **keywords)))
+        result = recorder.perform(lambda: recorder.unwatched(lambda: function(*arguments, **keywords)))
         if recorder.stopped:
-            return answer
+            return result
         if call is None:
             recorder.stop("impure_call", f"{function.__name__}() of such arguments")
-            return answer
-        late = PostProgramValue(call, (), bits=63, behind=recorder.effects.last_call())
-        late.readings = frozenset([late])
-        return recorder.extracted_numbers.define_post_program(late, answer)
+            return result
+        definition = PostProgramValue(call, (), bits=63, behind=recorder.effects.last_call())
+        definition.readings = frozenset([definition])
+        return recorder.extracted_numbers.define_post_program(definition, result)
 
-    # -- what is done with moments
+    # -- uses of moments
     def is_moment(self, value: Any) -> bool:
-        """Whether it is a date, a time or the like that each call has another one of."""
+        """Whether `value` is a post-program date, time, time difference or UUID."""
         return is_post_program(value) and is_a(plain(value), _MOMENTS)
 
     def moment_attribute(self, owner: Any, name: str) -> Any:
-        value = self.recorder.unwatched(lambda: getattr(plain(owner), name))  # or it raises what is to be raised
+        """The attribute `name` of a moment."""
+        value = self.recorder.unwatched(lambda: getattr(plain(owner), name))  # which raises Python's error if it has none
         if callable(value):
             return MethodOf(owner, name)
         return self.recorder.extracted_numbers.define_post_program(
@@ -175,7 +180,7 @@ class EnvironmentReadHandlers(Handlers):
         )
 
     def moment_binary(self, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
-        """An operator between a moment and something else."""
+        """The operator `compute` between a moment and another value.  If it may raise, both become plain values, guarded."""
         parts: list[Any] = []
         operands = self._data(left, parts), self._data(right, parts)
         value = self.computed_now(lambda: compute(plain(left), plain(right)), (left, right))
@@ -188,7 +193,7 @@ class EnvironmentReadHandlers(Handlers):
         )
 
     def moment_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """What a method of a moment comes to; None for one that may raise."""
+        """The result of a method of a moment; None if the method may raise, or has other post-program values as arguments."""
         parts: list[Any] = [owner]
         call = self.data_arguments(owner._name.get(name), arguments, keywords, parts)
         if call is None or len(parts) > 1 or name not in _CALM_METHODS:
@@ -198,12 +203,12 @@ class EnvironmentReadHandlers(Handlers):
         return self.recorder.extracted_numbers.define_post_program(PostProgramValue(call, tuple(parts), bits=63), value)
 
     def standard_call(self, function: Any) -> Handler | None:
-        """The handler of a function that reads the process, files, or what is another one each time."""
+        """The handler of a function that reads the environment; None for others."""
         return self.in_table(_HANDLERS, function)
 
 
 _HANDLERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(_OF_PROCESS, EnvironmentReadHandlers._read_process),
     **dict.fromkeys(_OF_FILES, EnvironmentReadHandlers._read_files),
-    **dict.fromkeys(_ANEW, EnvironmentReadHandlers._read_anew),
+    **dict.fromkeys(_VOLATILE, EnvironmentReadHandlers._read_volatile),
 }
