@@ -58,7 +58,7 @@ def _is_as_expected() -> bool:
 
 
 def cache_of(function: Any) -> tuple[dict[Any, Any], int | None, bool] | None:
-    """(dictionary of cached results, limit, whether types are part of keys); None if it is not accessible, or the next call fills it."""
+    """(dictionary of cached results, limit, whether types are part of keys); None if it is not accessible, or almost full."""
     parameters = function.cache_parameters()
     cache = _dictionary_of(function) if _EXPECTED else None
     most = parameters["maxsize"]

@@ -429,7 +429,7 @@ class ContentHandlers(Handlers):
         return recorder.mark_created(record)
 
     def remember_items(self, container: Any, items: Iterable[Any], first: int = 0, places: int = 0) -> None:
-        """Note the stand-ins in `items`, the items of a list or deque from position `first` on, which had `places` items there."""
+        """Note the stand-ins in `items`, the items of a list or deque from position `first` on.  places: how many it had there."""
         effects = self.recorder.effects
         if first:
             for index in range(first, first + places):
