@@ -39,16 +39,16 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         self.array_stores: list[SymbolicNumber] = journal.list()
         self._errors = np.geterr()  # NumPy's error handling around the call
         self.outside_arrays: list[np.ndarray[Any, Any]] = journal.list()
-        self._whole: dict[int, np.ndarray[Any, Any]] = (
+        self._bases: dict[int, np.ndarray[Any, Any]] = (
             journal.dictionary()
         )  # arrays from outside, by their ids and the ids of views of them
 
     def read_after_program(self, array: Any) -> bool:
-        """Read `array`, from outside, after the program from now on.  False if its class or dtype does not allow that."""
+        """Have `array`, from outside, read after the program from now on.  False if its class or dtype does not allow that."""
         recorder = self.recorder
         if recorder.stopped or type(array) is not np.ndarray or array.dtype.kind not in "biuf" or not array.dtype.isnative:
             return False
-        if id(array) not in self._whole:
+        if id(array) not in self._bases:
             self.is_read_later(array)
             source = recorder.sources[id(array)]
             recorder.miss_if(
@@ -57,7 +57,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
             self.left[id(array)] = recorder.extracted_numbers.define_post_program(
                 PostProgramValue(source, outside=True, of_program=True), array
             )
-            self._whole[id(array)] = array
+            self._bases[id(array)] = array
             self.outside_arrays.append(array)
             recorder.keep.append(array)
         return True
@@ -67,7 +67,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         array from outside, all arrays from outside are read after the program."""
         if not self.is_array(array) or not self.recorder.is_outside(array):
             return self.is_array(array)
-        return id(array) in self._whole or (bool(self.array_stores) and self.read_after_program(array))
+        return id(array) in self._bases or (bool(self.array_stores) and self.read_after_program(array))
 
     def has_tensor_index(self, array: Any, key: Any) -> bool:
         """Whether `key` indexes an array from outside by tensors, `array[t]`, so that it is read after the program."""
@@ -86,7 +86,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         return any(np.may_share_memory(array, other) for other in self.outside_arrays) or super().is_written(array)
 
     def is_outside_array(self, value: Any) -> bool:
-        return super().is_outside_array(value) and id(value) not in self._whole
+        return super().is_outside_array(value) and id(value) not in self._bases
 
     def asks_contents(self, array: Any, name: str) -> bool:
         """Whether method `name` reads the contents of `array`, which is read after the program."""
@@ -94,7 +94,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
 
     def is_written_to(self, array: Any) -> bool:
         """Whether a store in `array`, or an operator in place, changes the memory of an array from outside."""
-        return id(array) in self._whole or (self.recorder.is_outside(array) and self.read_after_program(array))
+        return id(array) in self._bases or (self.recorder.is_outside(array) and self.read_after_program(array))
 
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
         recorder = self.recorder
@@ -110,24 +110,24 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         if self.recorder.stopped:
             return array[key]
         item = self.array_call(operator.getitem, (array, self._position(plain(array), key)))
-        if is_a(item, np.ndarray) and item.base is not None and id(array) in self._whole:
-            self._whole[id(item)] = self._whole[id(array)]
+        if is_a(item, np.ndarray) and item.base is not None and id(array) in self._bases:
+            self._bases[id(item)] = self._bases[id(array)]
         return item
 
     def set_array_item(self, array: Any, key: Any, value: Any) -> None:
         """array[key] = value.  For an array that is not from outside, `array_call` decides (it may stop the recording)."""
         recorder = self.recorder
-        if recorder.stopped or id(array) not in self._whole:
+        if recorder.stopped or id(array) not in self._bases:
             self.array_call(operator.setitem, (array, key, value))
             return
-        whole = self._whole[id(array)]  # the array from outside
-        if not self._is_writeable(whole):
+        base = self._bases[id(array)]  # the array from outside
+        if not self._is_writeable(base):
             operator.setitem(array, plain_copy(key), plain_copy(value))  # which raises Python's error
             return
         key, value = self._position(array, key), self._value(array, value)
         if not all(type(v) in _POSITIONS for v in (key if type(key) is tuple else (key,))):
             recorder.stop("container", "an item of an ndarray at other than numbers and slices")
-        if recorder.effects.given_to_calls(whole):
+        if recorder.effects.given_to_calls(base):
             recorder.stop("read_after_change", "an ndarray that a call has been given")
         parts: list[Any] = []
         expressions = [self.argument_expression(v, parts) for v in (array, key, value)]
@@ -141,7 +141,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
 
     def update_array(self, function: Any, in_place: Any, array: Any, other: Any) -> Any:
         """array <symbol>= other, where `is_written_to(array)` holds.  function: the operator; in_place: its form in place."""
-        if not self._is_writeable(self._whole[id(array)]):
+        if not self._is_writeable(self._bases[id(array)]):
             return in_place(array, plain(other))  # which raises Python's error
         result = self.array_call(function, (array, other))
         if not (is_a(result, np.ndarray) and result.shape == array.shape and self._casts(result.dtype, array.dtype, "same_kind")):
@@ -151,10 +151,10 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         self.set_array_item(array, Ellipsis, result)
         return array
 
-    def _is_writeable(self, whole: np.ndarray[Any, Any]) -> bool:
+    def _is_writeable(self, base: np.ndarray[Any, Any]) -> bool:
         """Whether an array from outside is writeable, with a guard on it."""
-        writeable = whole.flags.writeable
-        self.recorder.miss_if(self.recorder.sources[id(whole)].get("flags").get("writeable").is_not(writeable))
+        writeable = base.flags.writeable
+        self.recorder.miss_if(self.recorder.sources[id(base)].get("flags").get("writeable").is_not(writeable))
         return writeable
 
     def _casts(self, source: Any, target: Any, casting: Any) -> bool:

@@ -231,7 +231,7 @@ class ArrayHandlers(Handlers):
 
     def forget_contents(self, array: Any) -> bool:
         """Note that a tensor of the program now uses the memory of `array`, which is no longer fixed because the tensor may be
-        written to. Returns whether the array was fixed and unaliased."""
+        written to.  Returns whether the array was fixed and unaliased."""
         was_unaliased = self.is_unaliased(array)
         self._fixed.discard(id(array))
         return was_unaliased

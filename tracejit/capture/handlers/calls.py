@@ -450,8 +450,8 @@ class CallHandlers(Handlers):
         return recorder.mark_created([*recorder.iteration.iterate(value)]) if type(method) is FunctionType else value
 
     def _call_indifferent(self, function: Any, tensor: Any) -> Any:
-        """The result of a function that gives data attached to a tensor without looking at it.  For a tensor from outside each
-        call reads it in the prologue."""
+        """The result of a function that gives data attached to a tensor, and looks at no element or size of it (policies.py).
+        For a tensor from outside each call reads it in the prologue."""
         recorder, source = self.recorder, self.recorder.tensors.get(id(tensor))
         result = recorder.unwatched(lambda: function(tensor))
         if source is None:

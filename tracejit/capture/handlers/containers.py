@@ -143,10 +143,10 @@ class ContainerHandlers(Handlers):
         if isinstance(owner, enum.EnumMeta) and type(key) is str:
             return recorder.mark_fixed(owner[key])
         if is_a(owner, type):
-            found, path = recorder.attributes.lookup(owner, "__class_getitem__")
-            if type(found) is classmethod and type(found.__func__) is FunctionType:
+            attribute, path = recorder.attributes.lookup(owner, "__class_getitem__")
+            if type(attribute) is classmethod and type(attribute.__func__) is FunctionType:
                 return recorder.calls.call(
-                    recorder.attributes.bound_attribute(found, "__class_getitem__", path, None, owner), (key,), {}
+                    recorder.attributes.bound_attribute(attribute, "__class_getitem__", path, None, owner), (key,), {}
                 )
             recorder.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]
@@ -166,9 +166,9 @@ class ContainerHandlers(Handlers):
         )
 
     def _post_program_item(self, owner: Any, place: Any) -> Any:
-        """An item of a list or tuple of texts or of numbers at a post-program position: `names[scores.argmax().item()]`.  The
-        whole content is guarded, and that the position is valid, with the sign that it has now.  None if it has to be
-        concrete."""
+        """An item of a list or tuple of texts or of numbers at a post-program position: `names[scores.argmax().item()]`.
+
+        The whole content is guarded, and that the position is valid, with the sign that it has now.  None: make it concrete."""
         recorder = self.recorder
         kinds = set(map(type, owner))
         if (
@@ -421,10 +421,10 @@ class ContainerHandlers(Handlers):
             recorder.miss_if(membership(type(owner), source, key))
 
     def _guard_presence(self, owner: Any, source: Expr, key: Expr) -> None:
-        """Of a class that may have a way to make up items: that it has the key."""
+        """Guard that an outside dictionary has `key`, if its class may have a `__missing__`; for others the read is the guard."""
         recorder = self.recorder
-        makes = is_python_class(type(owner)) or is_a(owner, collections.defaultdict)
-        if makes and id(owner) not in recorder.effects.content_known and recorder.first_time("present", source, key):
+        may_create = is_python_class(type(owner)) or is_a(owner, collections.defaultdict)
+        if may_create and id(owner) not in recorder.effects.content_known and recorder.first_time("present", source, key):
             recorder.miss_if(Not(membership(type(owner), source, key)))
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
@@ -619,9 +619,9 @@ class ContainerHandlers(Handlers):
         return container if before is None else set(before)
 
     def native(self, action: Callable[[], Any], operands: tuple[Any, ...] = ()) -> Any:
-        """The result of `action`, code of C that may run Python code of the standard library or the eager library.
+        """The result of `action`, C code that may run Python code of the standard library or the eager library.
 
-        operands: objects in which it may look up keys.  Adding an item to a defaultdict so, `"%(name)s" % counts`, is a stop."""
+        operands: objects in which it may look up keys.  `"%(name)s" % counts` adds an item to a defaultdict: that stops the recording."""
         recorder = self.recorder
         lengths = operands and [(x, dict.__len__(x)) for x in operands if is_a(x, collections.defaultdict)]
         before, recorder.line = recorder.line, ""
@@ -694,7 +694,7 @@ class ContainerHandlers(Handlers):
         )
 
     def equal(self, left: Any, right: Any) -> bool:
-        """Whether containers take two objects for equal: they are identical, or `left == right` is true."""
+        """Whether containers consider two objects equal: they are identical, or `left == right` is true."""
         return left is right or self.recorder.operators.truth(self.recorder.operators.binary("==", left, right))
 
     def place_of(self, container: Any, element: Any, start: int = 0, stop: int | None = None) -> int | None:

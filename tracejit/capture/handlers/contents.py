@@ -74,7 +74,7 @@ _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
 
 
 def is_table(cls: type, value: Any) -> bool:
-    """Whether `value` is a longer list or tuple whose elements have equal bits if they and their types are equal."""
+    """Whether one guard compares `value` as a whole: a longer list or tuple, for whose elements equality and types imply equal bits."""
     return (
         cls in (list, tuple)
         and len(value) > _LONG
@@ -447,7 +447,7 @@ class ContentHandlers(Handlers):
 
     def _check_grown(self, value: Any) -> None:
         """Stop the recording if `value` is a list or deque that grows in each call: guards on its whole content would hold for no
-        later call. One whose length is limited is accepted while it is short."""
+        later call.  One whose length is limited is accepted while it is short."""
         before = self.recorder.effects.originals.get(id(value)) if is_a(value, (list, collections.deque, array.array)) else None
         if not before or len(before) >= builtin_base(type(value)).__len__(value):
             return

@@ -215,7 +215,7 @@ class EffectHandlers(Handlers):
         super().__init__(recorder)
         journal = recorder.journal
         self.in_order: list[Effect] = journal.list()
-        self.outside: list[Reason] = journal.list()  # deferred calls of opaque code, which are made after the program
+        self.outside: list[Reason] = journal.list()  # one for each deferred call of opaque code, which is made after the program
         self.written: set[EffectTarget] = journal.set()
         # Stand-ins that this run has stored: later reads of these places get them instead of the plain values there.
         self.stored: dict[EffectTarget, Any] = journal.dictionary()
@@ -311,7 +311,7 @@ class EffectHandlers(Handlers):
             self.recorder.keep.append(effect)
 
     def given_to_calls(self, array: Any) -> bool:
-        """Whether deferred calls get `array`, in what they are given."""
+        """Whether a deferred call gets `array`, itself or in what its arguments lead to."""
         calls = [effect for effect in self.in_order if isinstance(effect, FunctionCall)]
         return any(keeps_alive([call.function, call.arguments, call.keywords], array) for call in calls)
 

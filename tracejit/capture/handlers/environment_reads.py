@@ -1,7 +1,7 @@
 """Handlers of functions that read the environment and change nothing: the process, the file system, dates and times.
 
 Each call reads properties of the process and the file system before the program; they are guarded, or become numbers of the
-prologue. Functions with another result each time, `datetime.now()` or `uuid4()`, are handled as clocks are
+prologue.  Functions with another result each time, `datetime.now()` or `uuid4()`, are handled as clocks are
 (extracted_numbers.py): an entry calls them before the program if the result decides a branch, else after it.
 """
 

@@ -192,7 +192,7 @@ class Recorder(Origins):
 
     def branch(self, outcome: Any, is_fixed: bool = False) -> None:
         """Note that a value has decided a branch.  The recording stops if it is long and a loop branches differently from step to
-        step. is_fixed: whether the value is from outside and is not a random number."""
+        step.  is_fixed: whether the value is from outside and is not a random number."""
         hindrance = self.branches.note(outcome, len(self.program.nodes), is_fixed)
         if hindrance:
             self.stop("branching_loop", hindrance)
@@ -256,7 +256,7 @@ class Recorder(Origins):
     @does_as_python
     def perform(self, action: Callable[[], Any], is_repeatable: bool = False) -> Any:
         """Do `action`, a step of the program, and note in `performed` that it was done or has raised (defects.py); returns its
-        result. is_repeatable: whether it may be done again as a part of a larger operation."""
+        result.  is_repeatable: whether it may be done again as a part of a larger operation."""
         try:
             result = action()
         except Exception as error:
@@ -427,7 +427,7 @@ class Recorder(Origins):
         """Guard `value`, which was read from outside by `expression`; returns it, or a symbolic number for it.
 
         called: its name in the program, for facts.  symbolic: whether the caller takes a symbolic number in place of an int or
-        float. truths: whether also in place of a bool; None: only if an earlier recording has read another value there.
+        float.  truths: whether also in place of a bool; None: only if an earlier recording has read another value there.
         by_identity: whether to guard that it is the same object, whatever its type.  argument: whether it is one of the call."""
         if self.stopped:
             return value
@@ -519,7 +519,7 @@ class Recorder(Origins):
 
     def _has_path(self, value: Any) -> bool:
         """Whether `value` is guarded by the expression that reaches it, so that another object of its kind may be there in later
-        calls. If not, it is guarded by identity."""
+        calls.  If not, it is guarded by identity."""
         cls: Any = type(value)
         if is_a(value, Tensor):
             return True
