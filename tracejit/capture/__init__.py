@@ -1,14 +1,16 @@
-"""Capture: a call is run eagerly on an instrumented copy of its source, and what it did becomes a program with guards.
+"""Capture: runs a call eagerly on an instrumented copy of its source, and makes a graph, guards and effects of what it did.
 
-`record(function, args, kwargs)` gives (Recording, result).  The run is a real one: its result is returned, what it raises is
-raised, and then there is no recording.  `Recording.reason` says why a call cannot be replayed; else there are the raw graph,
-guards, effects and facts about the tensors (recording/entry.py).
+`record(function, args, kwargs)` returns (Recording, result).  The run is a real eager call: its result is the caller's result.
+If it raises, the error reaches the caller and there is no recording.  `Recording.reason` says why a call cannot be replayed; if
+it is None, the recording has the raw graph, guards, effects and facts about the tensors (recording/entry.py).
 
-syntax/ makes instrumented code, whose steps call a `Frame` (frame.py), which hands them to the handlers (handlers/) around the
-one recorder of the thread.  Tensor operations come by the door to tensors.py, which evaluates them and appends them to the
-graph; tensor_state.py has what is known of tensors besides their contents.  session.py watches for code that runs
-uninstrumented.  The modules beside these are about loops whose steps need not run (loop_recogniser.py, library_loops.py, while_loops.py and
-what they use), about what may be called (policies.py) and about why a call cannot be recorded (reasons.py).
+* syntax/ makes the instrumented code.  Its steps call methods of a `CaptureFrame` (frame.py), which pass them to the handlers
+  (handlers/) of the thread's recorder.
+* Tensor operations pass the door (core/interpreter.py) to tensors.py, which evaluates them and appends them to the graph.
+  tensor_state.py records the state of tensors besides their contents.
+* session.py starts and ends a recording, and watches for Python code that runs without being instrumented.
+* loop_recogniser.py, library_loops.py, while_loops.py and what they use recognise loops whose steps need not all run.
+* policies.py says which callables may be called, reasons.py why a call cannot be recorded.
 
 Must not know: how a graph is compiled, which recordings a function has.
 Start reading: session.py, syntax/convert.py, handlers/recorder.py, recording/entry.py.

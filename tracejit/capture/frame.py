@@ -1,8 +1,9 @@
-"""What instrumented code talks to.
+"""The interface between instrumented code and the recorder.
 
-Each instrumented function has a `CaptureFrame` in its free variable `__capture__`.  Its methods hand everything to the recorder of the
-running thread.  Where no recording is active (it stopped, or the code runs on after it: a generator that outlives it) they do what
-Python does, and let no stand-in of a number out of the variables that still hold one.
+Each instrumented function has a `CaptureFrame` in its free variable `__capture__`.  Its methods are the steps of instrumented
+code (`__capture__.binary("+", a, b)`); they call the handlers of the thread's recorder.  If no recording is active, they do what
+Python does.  That is so after a recording has stopped, and in code that outlives it, such as a generator.  Variables may still
+hold stand-ins of numbers then; the methods replace these by plain numbers, so that no other code gets one.
 """
 
 from __future__ import annotations
@@ -52,14 +53,15 @@ class _Current(threading.local):
 
 
 current = _Current()
-"""The recorder of each thread, while it records; None otherwise."""
+"""`current.recorder`: the recorder of this thread during a recorded call, None otherwise."""
 
 _EMPTY = CellType()
 _CONVERSIONS: dict[int, Any] = {-1: lambda value: value, ord("s"): str, ord("r"): repr, ord("a"): ascii}
 
 
 def active() -> Any:
-    """The recorder of this thread, if it still records."""
+    """The recorder of this thread; None if there is none or it has stopped.  Called first by each entry (defects.py): it resets
+    `Recorder.performed`."""
     recorder = current.recorder
     if recorder is None:
         return None
@@ -76,7 +78,7 @@ def active() -> Any:
 
 
 class CaptureFrame:
-    """The handlers of one instrumented function; named after what stood in the source text."""
+    """The steps of one instrumented function.  A method is named after the syntax that it replaces."""
 
     __slots__ = ("_cells", "_globals", "_kept", "_taking_any")
 
@@ -95,11 +97,12 @@ class CaptureFrame:
                 if recorder is None
                 else recorder.require_known(recorder.effects.read_global(names, name, names[name]))
             )
-        found = names.get("__builtins__", builtins)
-        found = found if isinstance(found, dict) else vars(found)
-        if name in found:
-            return found[name] if recorder is None else recorder.effects.read_builtin(names, name, found[name])
-        if recorder is not None:  # the program may catch the error
+        module = names.get("__builtins__", builtins)
+        builtin_names = module if isinstance(module, dict) else vars(module)
+        if name in builtin_names:
+            value = builtin_names[name]
+            return value if recorder is None else recorder.effects.read_builtin(names, name, value)
+        if recorder is not None:  # user code may catch the error
             recorder.effects.read_missing_global(names, name)
         raise NameError(f"name {name!r} is not defined", name=name)
 
@@ -108,7 +111,7 @@ class CaptureFrame:
         if cell != _EMPTY:
             value = cell.cell_contents
             return value if recorder is None else recorder.require_known(recorder.effects.read_cell(cell, value))
-        if recorder is not None:  # the program may catch the error
+        if recorder is not None:  # user code may catch the error
             recorder.effects.read_empty_cell(cell)
         raise NameError(
             f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope", name=name
@@ -162,8 +165,9 @@ class CaptureFrame:
         )
 
     def item_of_shape(self, owner: Any, key: int) -> Any:
-        """`owner.shape[key]`: of a tensor whose sizes may be others in the next call, the size alone, as `owner.size(key)` gives it.  Steps
-        of a loop that ask for it again have made nothing new, then."""
+        """`owner.shape[key]`, for a literal key.  If `owner` is a tensor with symbolic sizes, this reads `owner.size(key)`
+        instead, so that no new `Size` is created: a loop that reads it in each step is still recognised as repeating the same
+        step."""
         recorder = active()
         if recorder is not None and (size := recorder.ragged.size(owner, key)) is not ABSENT:
             return size
@@ -189,7 +193,7 @@ class CaptureFrame:
     def slice(self, start: Any, stop: Any, step: Any) -> slice:
         return slice(start, stop, step)
 
-    # -- augmented assignment to attributes and items: the owner is evaluated once
+    # -- augmented assignment (`a.b += c`).  A place is (store, owner, key, old value), so that `a` is evaluated once.
     def attribute_place(self, owner: Any, name: str) -> tuple[Any, ...]:
         return (CaptureFrame.set_attribute, owner, name, self.attribute(owner, name))
 
@@ -234,18 +238,18 @@ class CaptureFrame:
         return bool(plain_value(value)) if recorder is None else recorder.operators.truth(value)
 
     def negated(self, value: Any) -> Any:
-        """`not value`, where that is a value."""
+        """`not value`, where its result is used as a value and not as a condition."""
         recorder = active()
         return not plain_value(value) if recorder is None else recorder.operators.negated(value)
 
     def conditional(self, value: Any, yes: float, no: float) -> Any:
-        """`yes if value else no`, of two numbers that stand there."""
+        """`yes if value else no`, where `yes` and `no` are literal numbers."""
         recorder = active()
         if recorder is not None:
             return recorder.operators.chosen(value, yes, no)
         return yes if plain_value(value) else no
 
-    # -- short-circuit expressions: the value that decides is kept for the very next step
+    # -- short-circuit expressions (`a and b`): the operand that decides is kept in `_kept` until the next step reads it
     def holds_or_keep(self, value: Any) -> bool:
         if self.truth(value):
             return True
@@ -278,7 +282,8 @@ class CaptureFrame:
         return function if recorder is None else recorder.calls.callee(function)
 
     def callee_with_mapping(self, function: Any, site: int) -> Any:
-        """The same for a call that passes on `**mapping`.  site: tells these calls apart."""
+        """`callee` for a call with `**mapping`.  site: the number of the call, by which `mapping` finds what is noted here:
+        whether the function may take keywords that are no texts (handlers/keywords.py)."""
         recorder = active()
         if recorder is None:
             return function
@@ -287,15 +292,15 @@ class CaptureFrame:
         return recorder.calls.callee_of_any_keywords(function) if takes_any else recorder.calls.callee(function)
 
     def vars_of(self, function: Any, value: Any) -> Any:
-        """`vars(value)`, where the name may stand for something else."""
+        """`function(value)`, where user code calls `vars(value)`; `function` is what the name `vars` has there."""
         recorder = active()
         if recorder is None:
             return function(plain_value(value))
         return recorder.attributes.attributes_of(value) if function is vars else self.callee(function)(value)
 
     def argument(self, value: Any) -> Any:
-        """What a call passes on, or a variable that nested functions read: whoever gets it once the recording has stopped is not
-        instrumented."""
+        """`value`, where it is an argument of a call or is stored in a variable that nested functions read.  After the recording
+        has stopped, code that is not instrumented may get it, so a stand-in is replaced."""
         return plain_value(value) if may_hold_stand_ins(value) and active() is None else value
 
     def zero_argument_super(self, cls: type, first: Any) -> Any:
@@ -306,23 +311,24 @@ class CaptureFrame:
         recorder = active()
         return plain_value(value) if recorder is None else recorder.iteration.iterate(value, pattern)
 
-    # -- loops whose steps are looked at
+    # -- loops of which steps may be skipped (loop_recogniser.py)
     def loop(self, *names: Any) -> LoopRecogniser | None:
-        """A `for` statement begins.  names: the fields of its LoopNames."""
+        """The recogniser of a `for` or `while` statement that is about to run; None outside of recordings.  names: the fields of
+        its LoopNames."""
         recorder = active()
         return None if recorder is None else LoopRecogniser(recorder.program, self._cells, LoopNames(*names))
 
     def is_loop_over(self, loop: LoopRecogniser | None, value: Any) -> bool:
-        """Whether a loop stands for `value`, of which there may be any number of elements."""
+        """Whether `loop` iterates over `value` itself, with a symbolic trip count."""
         return active() is not None and loop is not None and (value is loop or loop.is_over(value))
 
     def materialised(self, value: Any) -> Any:
-        """What the header of a loop has given, where no loop stands for it."""
+        """The value of a loop's header, as Python's own object."""
         return materialised(value)
 
     def steps(self, loop: LoopRecogniser | None, value: Any, passing: str) -> Any:
-        """What Python iterates over.  passing: the name of the builtin that has made `value` for this loop, if it was one of those whose
-        results nobody else has got then."""
+        """The iterable that the `for` statement runs over in place of `value`.  passing: the name of the builtin called in the
+        header (`enumerate`), if only the loop has its result; "" otherwise."""
         recorder = active()
         if self.is_loop_over(loop, value):
             return loop
@@ -339,27 +345,29 @@ class CaptureFrame:
         return function is sum
 
     def add_to_sum(self, loop: LoopRecogniser | None, numbers: list[Any], total: Any, element: Any) -> Any:
-        """`total`, to which Python's `sum` adds an element.  numbers: those that are still to be added, one after the other, since how it
-        rounds what it adds up of floats is its own."""
+        """One step of the loop that replaces `sum(... for ...)`: the new total.  numbers: plain numbers that are not yet added to
+        `total`, which this method appends to.  Python's own `sum` adds them later in one call, since it rounds sums of floats in
+        its own way."""
         if not isinstance(element, Tensor) and type(plain(element)) in (int, float, bool):
             _run_all((loop,))
             numbers.append(element)
             return total
-        so_far = self.sum_of(numbers, total)
+        total = self.sum_of(numbers, total)
         numbers.clear()
-        return self.binary("+", so_far, element)
+        return self.binary("+", total, element)
 
     def sum_of(self, numbers: list[Any], total: Any) -> Any:
         return self.callee(sum)(self.new_object([*numbers]), total) if numbers else total
 
     def joining_callee(self, function: Any) -> Any:
-        """What joins the items of a list that is private to the function."""
+        """The callee for `stack(items)`, `cat(items)`, `sum(items)` or `len(items)`, where `items` is a private list
+        (stacked_items.py)."""
         recorder = active()
         program = None if recorder is None else recorder.program
         return guarded_function(recorder, function, partial(join_items, program, function, self.callee(function)))
 
     def reversed_items(self, items: Any) -> Any:
-        """The items of such a list backwards."""
+        """`items[::-1]` of a private list."""
         if not has_stacked(items):
             return self.item(items, slice(None, None, -1))
         if active() is None:
@@ -368,7 +376,8 @@ class CaptureFrame:
         return reversed_items(items)
 
     def without_ends(self, items: Any, place: Any, first: int, last: int) -> Any:
-        """The items of such a list at a place, which are all but so many first ones and last ones."""
+        """`items[place]` of a private list, where `place` is a slice that leaves out the `first` first and the `last` last items:
+        `items[1:-1]`."""
         if not has_stacked(items):
             return self.item(items, place)
         end = len(items) - last
@@ -378,33 +387,33 @@ class CaptureFrame:
         return items[first:end]
 
     def reverse_items(self, items: Any) -> Any:
-        """`items.reverse()` of such a list."""
+        """`items.reverse()` of a private list."""
         if not has_stacked(items):
             return self.callee(self.attribute(items, "reverse"))()
         items[:] = self.reversed_items(items)
         return None
 
     def loop_over_list(self, loop: LoopRecogniser | None, items: Any) -> Any:
-        """Such a list, or what describes its items, where a loop goes through them."""
+        """The private list that a loop iterates over, or an IterationSpace of its items."""
         if loop is not None and active() is not None:
             return loop.headers.list_items_of(items)
         unstack(items)
         return items
 
     def list_item(self, name: str, items: Any, key: Any, *loops: LoopRecogniser | None) -> Any:
-        """An item of such a list, at a place that moves with the steps of loops, if any."""
+        """`items[key]` of a private list.  loops: those with whose counters `key` moves.  name: the variable of the list."""
         recorder = active()
         place = key if recorder is None or type(key) is int else recorder.sizes.symbol(key)
         if recorder is None or not has_stacked(items) or python_type(place) is not int:
             unstack(items)
             return self.item_along(items, key, *loops)
-        found = item_at(recorder.program, items, place)
+        item = item_at(recorder.program, items, place)
         for loop in filter(None, loops):
-            loop.note_list_read(name, place, found)
-        return found
+            loop.note_list_read(name, place, item)
+        return item
 
     def unbind_callee(self, loop: LoopRecogniser | None, owner: Any, name: str) -> Any:
-        """What a loop calls that goes through `owner.unbind(...)`, or another function or method that takes a tensor apart."""
+        """The callee for `owner.unbind(...)`, `split` or `chunk` in the header of a loop."""
         function = self.attribute(owner, name)
         callee = self.callee(function)
         if loop is None or active() is None or not is_unbind_function(owner, name, function):
@@ -413,7 +422,8 @@ class CaptureFrame:
         return guarded_function(current.recorder, function, partial(loop.headers.unbind_slices, name, callee, base))
 
     def counting_callee(self, loop: LoopRecogniser | None, function: Any) -> Any:
-        """What a loop calls that goes through what `range`, `enumerate`, `zip` or `reversed` gives, or something else of this name."""
+        """The callee for `range(...)`, `enumerate`, `zip` or `reversed` in the header of a loop.  function: what the name has
+        there, which may be another function."""
         callee = self.callee(function)
         if loop is None or active() is None:
             return callee
@@ -422,7 +432,8 @@ class CaptureFrame:
         return lambda *arguments, **keywords: callee(*map(materialised, arguments), **keywords)
 
     def skips_steps(self, loop: LoopRecogniser | None) -> bool:
-        """Whether all steps up to the last have been left out, at the beginning of one."""
+        """Asked at the beginning of each step: whether the variables of the function get new values (`loop_exit_values`), for
+        example since all steps up to the last have been skipped."""
         if loop is None or not loop.is_watched():
             return False
         if active() is None:
@@ -432,23 +443,25 @@ class CaptureFrame:
         try:
             return loop.skip_steps({**variables})
         finally:
-            if type(variables) is dict:  # which the frame keeps
+            if type(variables) is dict:  # a copy that the frame would keep alive
                 variables.clear()
 
     def loop_exit_values(self, loop: LoopRecogniser) -> tuple[Any, ...]:
-        left, loop.exit_values = loop.exit_values, ()
-        return left
+        values, loop.exit_values = loop.exit_values, ()
+        return values
 
     def is_unbound(self, value: Any) -> bool:
-        """Whether a variable has been given what stands for no value."""
+        """Whether a value of `loop_exit_values` says that its variable has to be deleted."""
         return value is UNBOUND
 
     def item_along(self, owner: Any, key: Any, *loops: LoopRecogniser | None) -> Any:
-        """An item at a place that moves with the steps of loops: a slice of a tensor, or a number that the program finds in a table of
-        numbers; of anything else one cannot tell which step is like which."""
+        """`owner[key]`, where `key` moves with the counters of `loops` (`xs[t]`).
+
+        Of a tensor it is a slice.  Of a list or tuple of numbers it is a number that the program looks up.  Reads of other
+        objects make steps differ, so all steps of the loops run."""
         if type(owner) is not Tensor:
             is_table = type(owner) in (list, tuple) and set(map(type, owner)) in ({float}, {int})
-            loop = _recorded_one(loops) if is_table else None
+            loop = _single_recorded(loops) if is_table else None
             place = None if loop is None else loop.place_in_program(key)
             if place is None:
                 _run_all(loops)
@@ -457,37 +470,37 @@ class CaptureFrame:
         return self.item(owner, key)
 
     def set_item_along(self, value: Any, owner: Any, key: Any, *loops: LoopRecogniser | None) -> None:
-        """The same, where something is stored."""
+        """`owner[key] = value`, where `key` moves with the counters of `loops`."""
         if type(owner) is not Tensor:
             _run_all(loops)
         self.set_item(value, owner, key)
 
     def item_place_along(self, owner: Any, key: Any, *loops: LoopRecogniser | None) -> tuple[Any, ...]:
-        """The same, where something is updated."""
+        """`item_place(owner, key)` for `owner[key] += ...`, where `key` moves with the counters of `loops`."""
         if type(owner) is not Tensor:
             _run_all(loops)
         return self.item_place(owner, key)
 
     def compare_along(self, symbol: str, left: Any, right: Any, is_left: bool | None, *loops: LoopRecogniser | None) -> Any:
-        """A comparison of a number that counts the steps of a loop, on one side; None: of others with each other.  The program compares it
-        with a tensor."""
-        if is_left is not None and (loop := _recorded_one(loops)) is not None:
-            held = loop.counter_as_tensor(*((left, right) if is_left else (right, left)))
-            if held is not None:
-                return self.compare(symbol, held, right) if is_left else self.compare(symbol, left, held)
+        """A comparison that involves counters of `loops`.  is_left: whether the counter is on the left side (`t > 0`); None:
+        there is more than one.  A counter is compared with a tensor by an operation of the program."""
+        if is_left is not None and (loop := _single_recorded(loops)) is not None:
+            tensor = loop.counter_as_tensor(*((left, right) if is_left else (right, left)))
+            if tensor is not None:
+                return self.compare(symbol, tensor, right) if is_left else self.compare(symbol, left, tensor)
         result = self.compare(symbol, left, right)
-        for loop in filter(None, () if _is_of_tensors(left, right) else loops):
+        for loop in filter(None, () if _has_tensor(left, right) else loops):
             counter, other = (left, right) if is_left else (right, left)
-            if is_left is not None and type(plain(counter)) is float:  # a variable that counts no steps
+            if is_left is not None and type(plain(counter)) is float:  # a float is no counter
                 continue
-            asked = symbol if is_left else SWAPPED[symbol]
-            if is_left is None or type(result) is not bool or not loop.note_comparison(asked, counter, other, result):
+            relation = symbol if is_left else SWAPPED[symbol]
+            if is_left is None or type(result) is not bool or not loop.note_comparison(relation, counter, other, result):
                 loop.run_remaining_steps()
         return result
 
     def number_of_step(self, loop: LoopRecogniser | None, name: str, ahead: int, counter: Any) -> Any:
-        """A variable of a loop, where something is computed with it: a number that counts its steps, or anything else.  ahead: how many
-        steps it is further."""
+        """The value of the loop's variable `name`, where arithmetic uses it (`t * dt`): if it is a counter, a number that the
+        program computes.  ahead: how many steps of the counter are added to it."""
         return (
             counter
             if loop is None or active() is None or isinstance(counter, Tensor)
@@ -495,44 +508,46 @@ class CaptureFrame:
         )
 
     def increment_counter(self, symbol: str, left: Any, right: Any, in_place: bool, loop: LoopRecogniser | None) -> Any:
-        """A number is added to a variable, once in each step of a loop."""
-        found = loop.offset(symbol, left, right) if loop is not None and is_symbolic(left) and active() is not None else None
-        if found is not None:
-            return found
+        """`left + right` or `left += right` for a variable to which each step of a loop adds a number once."""
+        size = loop.offset(symbol, left, right) if loop is not None and is_symbolic(left) and active() is not None else None
+        if size is not None:
+            return size
         return self.in_place(symbol, left, right) if in_place else self.binary(symbol, left, right)
 
     def while_steps(self, loop: LoopRecogniser | None) -> Iterator[Any]:
-        """The steps of a `while` loop, which ends itself."""
+        """The iterable over which the steps of a `while` loop run; the loop's condition ends it."""
         return repeat(None) if loop is None else loop.while_steps()
 
     def while_condition(self, name: str, symbol: str, left: Any, right: Any, is_left: bool, loop: LoopRecogniser | None) -> Any:
-        """The comparison for which a `while` loop goes on.  name: of what counts its steps, on one side."""
+        """The condition of a `while` loop, a comparison.  name: the variable that counts the steps.  is_left: whether it is on
+        the left side."""
         if loop is not None and active() is not None:
-            asked, *sides = (symbol, left, right) if is_left else (SWAPPED[symbol], right, left)
-            loop.note_while_condition(name, asked, *sides)
+            relation, *sides = (symbol, left, right) if is_left else (SWAPPED[symbol], right, left)
+            loop.note_while_condition(name, relation, *sides)
         return self.compare_along(symbol, left, right, is_left, loop)
 
     def offset(self, symbol: str, left: Any, right: Any, *loops: LoopRecogniser | None) -> Any:
-        """Part of such a place: a sum or a difference of integers."""
-        if not (type(left) is type(right) is int or _is_of_tensors(left, right)):
-            if (loop := _recorded_one(loops)) is not None:
+        """`left + right` or `left - right` in a key that moves with the counters of `loops` (`xs[t + 1]`)."""
+        if not (type(left) is type(right) is int or _has_tensor(left, right)):
+            if (loop := _single_recorded(loops)) is not None:
                 left, right = loop.concrete_integer(left), loop.concrete_integer(right)
-                found = loop.offset(symbol, left, right)
-                if found is not None:
-                    return found
+                size = loop.offset(symbol, left, right)
+                if size is not None:
+                    return size
             _run_all(loops)
         return self.binary(symbol, left, right)
 
     def scaled(self, is_left: bool, left: Any, right: Any, *loops: LoopRecogniser | None) -> Any:
-        """Part of such a place: a product of integers.  is_left: whether what moves is on the left side."""
+        """`left * right` in a key that moves with the counters of `loops` (`xs[2 * t]`).  is_left: whether the counter is on the
+        left side."""
         counter, factor = (left, right) if is_left else (right, left)
         if type(plain(counter)) is type(plain(factor)) is int:
-            if (loop := _recorded_one(loops)) is not None:
+            if (loop := _single_recorded(loops)) is not None:
                 factor = loop.concrete_integer(factor)
-                found = loop.scaled_counter(counter, factor)
-                return self.binary("*", counter, factor) if found is None else found
+                size = loop.scaled_counter(counter, factor)
+                return self.binary("*", counter, factor) if size is None else size
             _run_all(loops)
-        elif not _is_of_tensors(left, right):
+        elif not _has_tensor(left, right):
             _run_all(loops)
         return self.binary("*", left, right)
 
@@ -541,69 +556,73 @@ class CaptureFrame:
         return plain_value(value) if recorder is None else recorder.iteration.unpack(value, pattern)
 
     def mapping(self, value: Any, site: int = 0) -> Any:
-        """A mapping for `**value`, in a call (see callee_with_mapping) or in a dictionary."""
+        """The mapping that Python gets for `**value`, in a call (see callee_with_mapping) or in a dictionary display."""
         recorder = active()
         if recorder is None:
             return plain_value(value)
-        found = recorder.iteration.mapping(value)
-        return as_texts(found) if is_a(found, dict) and self._taking_any.get(site) else found
+        mapping = recorder.iteration.mapping(value)
+        return as_texts(mapping) if is_a(mapping, dict) and self._taking_any.get(site) else mapping
 
     def new_object(self, value: Any) -> Any:
-        """The value of a display, comprehension or definition.  Where one of its parts has stopped the recording, those before it were
-        taken when it was recorded."""
+        """`value`, the result of a display, comprehension or definition, marked as created.  If evaluating one of its parts has
+        stopped the recording, earlier parts may be stand-ins: these are replaced."""
         recorder = active()
         if recorder is not None:
             return recorder.mark_created(value)
         return without_stand_ins(value, nested=False)
 
     def starred(self, value: Any) -> Any:
-        """A tuple, list or dictionary that Python has made for a starred name: it may hold stand-ins of numbers."""
+        """`value`, the tuple, list or dictionary that Python creates for a starred name (`*args`), marked as created.  It may
+        hold stand-ins; after the recording they are replaced."""
         recorder = active()
         return without_stand_ins(value) if recorder is None else recorder.mark_created(value)
 
     # -- class statements
     def class_body(self, name: str, hindrance: str, around: Any) -> None:
-        """The body of a class statement runs as it is; around: a function that has the cells around it in its closure."""
+        """Called before a class body that cannot be instrumented, which stops the recording.  name: the class.  hindrance: what
+        the body has, for the reason.  around: a function whose closure has the variables that the body may read."""
         recorder = active()
         if recorder is not None:
             recorder.stop("class_statement", f"{name}, with {hindrance},")
         without_stand_ins(around)
 
     def class_bases(self, name: str, bases: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The bases of a class that is about to be made."""
+        """The bases of a class that is about to be created; some stop the recording."""
         recorder = active()
         return tuple(map(plain_value, bases)) if recorder is None else recorder.classes.check_bases(name, bases)
 
     def class_maker(self, name: str, metaclass: Any) -> Any:
-        """What makes a class of its names once its body has run.  metaclass: what the statement says, or None."""
+        """The callable that creates a class when its body has run.  metaclass: the one that the class statement names, or
+        None."""
         recorder = active()
         usual = type if metaclass is None else plain_value(metaclass)
         return usual if recorder is None else recorder.classes.class_maker(name, usual)
 
     def class_name(self, name: str) -> Any:
-        """A name in the body of a class that the body binds."""
+        """The value of `name` in a class body that binds it."""
         namespace = calling_frame().f_locals
         return self.element(namespace[name]) if name in namespace else self.load_global(name)
 
     def exception_to_raise(self, error: Any) -> Any:
-        """What a raise statement is about to raise."""
+        """The exception of a raise statement that is about to run."""
         recorder = active()
         return error if recorder is None else recorder.raising(error)
 
     def caught(self) -> None:
-        """An exception handler begins: the error's traceback is the program's alone."""
+        """Called at the beginning of an `except` block.  Removes tracejit's frames from the traceback of the error."""
         recorder, error = active(), sys.exception()
         if recorder is not None:
             recorder.caught(error)
         without_handlers(error)
 
     def concrete(self, value: Any) -> Any:
-        """What Python itself keeps or looks at."""
+        """`value` without stand-ins, for syntax that Python evaluates itself."""
         recorder = active()
         return plain_value(value) if recorder is None else recorder.contents.concrete_contents(value)
 
     def element(self, value: Any) -> Any:
-        """What a list, tuple or dictionary of the program gets, or a generator gives: a stand-in of a number while it is recorded."""
+        """`value`, where it becomes an item of a list, tuple or dictionary, or is yielded by a generator.  It may be a stand-in
+        only during a recording."""
         return plain_value(value) if active() is None else value
 
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
@@ -613,7 +632,7 @@ class CaptureFrame:
         return recorder.operators.formatted(value, conversion, specification)
 
     def fstring(self, parts: tuple[Any, ...]) -> Any:
-        """The parts of an f-string."""
+        """The text of an f-string with these parts."""
         recorder = active()
         return "".join(map(plain_value, parts)) if recorder is None else recorder.texts.joined(parts)
 
@@ -639,10 +658,10 @@ class CaptureFrame:
 
 
 _WITHOUT_GUARDS = frozenset({
-    # Made of other entries alone.
+    # They only call other entries.
     "attribute_place", "item_place", "update_place", "holds_or_keep", "holds_and_keep", "compare_link", "kept_operand", "drop_kept",
     "sum_of",
-    # They ask no handlers.
+    # They call no handlers.
     "slice", "materialised", "is_sum", "add_to_sum", "reverse_items", "loop_exit_values", "is_unbound",
 })  # fmt: skip
 _ENTRIES = frozenset(name for name, method in vars(CaptureFrame).items() if callable(method) and not name.startswith("_"))
@@ -650,13 +669,13 @@ assert _WITHOUT_GUARDS <= _ENTRIES, f"no entries: {sorted(_WITHOUT_GUARDS - _ENT
 guarded_entries(CaptureFrame, current, _ENTRIES - _WITHOUT_GUARDS)
 
 
-def _is_of_tensors(left: Any, right: Any) -> bool:
-    """Whether an operation is one of tensors: then nothing in it counts steps."""
+def _has_tensor(left: Any, right: Any) -> bool:
+    """Whether one of two operands is a tensor: then the operation is no arithmetic of counters."""
     return isinstance(left, Tensor) or isinstance(right, Tensor)
 
 
-def _recorded_one(loops: tuple[LoopRecogniser | None, ...]) -> LoopRecogniser | None:
-    """The loop along which something moves, if it is one alone, and the call is still recorded."""
+def _single_recorded(loops: tuple[LoopRecogniser | None, ...]) -> LoopRecogniser | None:
+    """The only loop of `loops`; None if there are more, or the recording has stopped."""
     return loops[0] if len(loops) == 1 and loops[0] is not None and active() is not None else None
 
 
@@ -666,13 +685,13 @@ def _run_all(loops: tuple[LoopRecogniser | None, ...]) -> None:
 
 
 def _reading(subject: Any) -> tuple[Operations, Any]:
-    """How the parts of the subject of a match statement are read, and the subject."""
+    """The operations by which the parts of the subject of a match statement are read, and the subject."""
     recorder = active()
     return (PYTHON, plain_value(subject)) if recorder is None else (RecordedPatterns(recorder), subject)
 
 
 class RecordedPatterns:
-    """How a recording reads the parts of a subject."""
+    """The `Operations` (handlers/patterns.py) of a recording: each read of a part of the subject is recorded."""
 
     __slots__ = ("_recorder",)
 

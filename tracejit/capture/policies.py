@@ -1,8 +1,10 @@
-"""The closed world: which callables that are not plain Python functions the recorder knows, and how they behave.
+"""The closed world: tables of the callables that the recorder can replay without following their source.
 
-Pure functions of the standard library may be called with guarded arguments and their result used as a constant.  Methods of
-containers either read or change them.  Functions of the library itself run natively: their tensor work passes the door.  What
-is not listed here is unknown, and a reason to run eagerly.
+* Pure functions of the standard library are called with guarded arguments; their result is a constant of the recording.
+* Methods of containers either read or change their container.
+* Functions of tracejit's eager library run natively: their tensor operations pass the door.
+
+A callable that is neither listed here nor written in Python that can be instrumented stops the recording.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ C_CALLABLES: tuple[type, ...] = (
     types.WrapperDescriptorType,
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
-    type(re.compile("").search),  # another type, for C functions that know the class they belong to
+    type(re.compile("").search),  # the type of C functions that are passed the class that defines them
 )
 IDENTITY_TYPES: tuple[type, ...] = (
     *C_CALLABLES, type, types.ModuleType, types.CodeType, DType, enum.Enum, property, staticmethod, classmethod, np.dtype,
@@ -121,13 +123,14 @@ PURE_FUNCTIONS: frozenset[Any] = frozenset(
 CALLED_BACK: dict[Any, tuple[int, ...]] = {functools.reduce: (0,), builtins.map: (0,), builtins.filter: (0,)}
 CALLED_BACK |= {itertools.starmap: (0,), itertools.takewhile: (0,), itertools.dropwhile: (0,), itertools.filterfalse: (0,)}
 CALLED_BACK |= {itertools.accumulate: (1,), itertools.groupby: (1,)}
-"""C functions and types that call what they are given at these positions; everything else that is callable they only pass on."""
+"""C functions and types that call their arguments at these positions.  Other callable arguments are values to them: not
+called."""
 PREDICATES: frozenset[Any] = frozenset({builtins.filter, itertools.filterfalse, itertools.takewhile, itertools.dropwhile})
-"""Those of them that ask for the truth of what they get back."""
+"""Those of CALLED_BACK that take the truth value of what the called function returns."""
 PASSING_ON: frozenset[Any] = frozenset({functools.reduce, builtins.map, itertools.starmap, itertools.accumulate})
-"""Those that ask for nothing of what they get back."""
+"""Those of CALLED_BACK that pass on what the called function returns without looking at it."""
 CALLED_BY_NAME: frozenset[str] = frozenset({"key", "func"})
-"""The keywords of such arguments."""
+"""Keywords by which C functions are given functions that they call."""
 PURE_TYPES: frozenset[type] = frozenset(
     {
         int, float, bool, str, bytes, complex, list, tuple, set, frozenset, dict, range, slice, enumerate, zip, map, filter,
@@ -141,7 +144,7 @@ COMPUTED_NUMBERS: frozenset[Any] = frozenset(
         *(f for f in vars(math).values() if type(f) is types.BuiltinFunctionType and f not in (math.fsum, math.prod, math.dist)),
     }
 )  # fmt: skip
-"""Functions of numbers that the prologue can compute again, or whose answer it can ask for again."""
+"""Functions of numbers that an entry can evaluate in its prologue, so that their arguments need not be guarded."""
 
 FRAME_FUNCTIONS: frozenset[Any] = frozenset(
     {
@@ -154,11 +157,11 @@ IMPURE: frozenset[str] = frozenset({"open", "input", "random", "getenv"})
 KEEPING_LIBRARY: frozenset[str] = frozenset(
     {"register_hook", "register_post_accumulate_grad_hook", "Function.apply", "scan", "map", "while_loop"}
 )
-"""Functions of the library that keep functions of the program, or call them by way of the interpreter."""
+"""Functions of the library that store functions of the user, or call them through the interpreter."""
 INDIFFERENT_LIBRARY: frozenset[str] = frozenset({"unpacked"})
-"""Functions of the library that look at no element and at no size of tensors that they are given."""
+"""Functions of the library that read neither elements nor sizes of the tensors that they are given."""
 ITERATING_LIBRARY: frozenset[str] = frozenset({"grad", "backward"})
-"""Functions of the library that go through an iterable of tensors, whichever it is."""
+"""Functions of the library that take any iterable of tensors."""
 REFUSED_LIBRARY: dict[str, str] = {
     "seed": "global_state",
     "add_safe_globals": "global_state",
@@ -172,9 +175,9 @@ REFUSED_LIBRARY: dict[str, str] = {
     "load": "impure_call",
 }
 LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
-"""What a `with` of the program may take and give back (locking.py)."""
+"""Types of locks that user code may hold in a `with` block (handlers/locking.py)."""
 KEEPING_NAMES: frozenset[str] = frozenset({"put", "put_nowait"})
-"""Methods of queues that look at nothing that they are given, and keep it."""
+"""Methods of queues that store their argument without looking at it."""
 SAVING: frozenset[tuple[str, str]] = frozenset(
     {
         ("tracejit.serialization", "save"),
@@ -182,7 +185,7 @@ SAVING: frozenset[tuple[str, str]] = frozenset(
         ("tracejit.serialization.safetensors", "save_safetensors"),
     }
 )
-"""Functions of the library that write tensors to a file: modules and names, since they are of a layer above."""
+"""Functions of the library that write tensors to a file, by module and name, since this layer must not import them."""
 READING_METHODS: frozenset[str] = frozenset(
     {
         "get", "keys", "values", "items", "index", "count", "copy", "__contains__", "__len__", "__getitem__", "__iter__", "union",
@@ -235,13 +238,13 @@ _CONVERTED_PACKAGES = (
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE_TYPE = 1 << 8
 C_METHODS: tuple[type, ...] = (types.MethodDescriptorType, types.WrapperDescriptorType)
-"""What C code gives a class to be called with an instance; a class of the program may have it under another name."""
+"""Types of methods of classes written in C.  A class of the user may have such a method under another name."""
 
 
 @functools.cache
 def is_library_module(name: str | None) -> bool:
-    """Whether functions of this module run natively: the eager library without the layers from nn upwards,
-    GradScaler, custom_fwd and derivatives of functions, which are ordinary Python."""
+    """Whether functions of the module `name` run natively.  Those of the eager library do, except for the layers from nn upwards,
+    GradScaler, custom_fwd and derivatives of functions: these are instrumented like user code."""
     if name is None:
         return False
     dotted = name + "."
@@ -249,40 +252,40 @@ def is_library_module(name: str | None) -> bool:
 
 
 def makes_records(function: Any) -> bool:
-    """Whether it is the `__new__` that collections.namedtuple has made for a class."""
+    """Whether `function` is the `__new__` of a class of collections.namedtuple."""
     named = type(function) is types.FunctionType and function.__name__ == "__new__"
     return named and function.__globals__.get("__name__", "").startswith("namedtuple_")
 
 
 def is_heap_type(cls: type) -> bool:
-    """Whether a class was made while the program ran: by a class statement, or by an extension module."""
+    """Whether a class was created at run time: by a class statement, or by an extension module."""
     return bool(cls.__flags__ & _HEAP_TYPE)
 
 
 def is_changeable(cls: type) -> bool:
-    """Whether attributes of a class may be set."""
+    """Whether attributes of a class can be set."""
     return is_heap_type(cls) and not cls.__flags__ & _IMMUTABLE_TYPE
 
 
 _written_in_python: dict[
     int, tuple[weakref.ref[type], bool]
-] = {}  # by id; a class that dies is dropped, without running Python code
+] = {}  # by id; the callback of the reference drops a dead class without running Python code
 
 
 def is_python_class(cls: type) -> bool:
-    """Whether a class was made by a class statement: it has no methods, no constructor and no memory that C code knows of."""
+    """Whether a class was created by a class statement: C code has given it neither methods nor a constructor nor members."""
     if not cls.__flags__ & _HEAP_TYPE:
         return False
-    known = _written_in_python.get(id(cls))
-    if known is None or known[0]() is not cls:
-        found = not any(map(_of_c, vars(cls).values(), itertools.repeat(cls)))
-        gone: Any = functools.partial(dict.pop, _written_in_python, id(cls))  # the reference, its argument, is the default
-        known = _written_in_python[id(cls)] = weakref.ref(cls, gone), found
-    return known[1]
+    cached = _written_in_python.get(id(cls))
+    if cached is None or cached[0]() is not cls:
+        result = not any(map(_of_c, vars(cls).values(), itertools.repeat(cls)))
+        forget: Any = functools.partial(dict.pop, _written_in_python, id(cls))  # called with the reference, the default of pop
+        cached = _written_in_python[id(cls)] = weakref.ref(cls, forget), result
+    return cached[1]
 
 
 def _of_c(value: Any, cls: type) -> bool:
-    """Whether this attribute of `cls` is one that C code gave it."""
+    """Whether `value`, an attribute in the dictionary of `cls`, was put there by C code that defines the class."""
     kind = type(value)
     if kind in C_METHODS:
         return value.__objclass__ is cls
@@ -292,40 +295,42 @@ def _of_c(value: Any, cls: type) -> bool:
 
 
 def module_of(cls: type) -> str:
-    """The name of the module of a class; empty where a class of C code has something else in that place."""
+    """The name of the module of a class; "" if its `__module__` is no text, as in some classes written in C."""
     name = cls.__module__
     return name if type(name) is str else ""
 
 
 def is_a(value: object, classes: type | tuple[type, ...]) -> bool:
-    """isinstance by the type alone: it asks no `__class__`, which may be code of the program."""
+    """`isinstance` by the type alone.  It does not read `value.__class__`, which may run user code."""
     return issubclass(type(value), classes)
 
 
 def is_shareable(value: object) -> bool:
-    """Whether guards do not tell an outside object from others of its type."""
+    """Whether guards accept another object of the same type and contents in the place of an outside object."""
     return is_a(value, _SHAREABLE) and type(value) not in INLINED_TYPES
 
 
 def instance_dictionary(value: object) -> dict[str, Any] | None:
-    """`value.__dict__` past any `__getattribute__`; None where there is none.  It may be of a class of the program, or `value` itself, as
-    for `self.__dict__ = self`: Python goes past its methods, and so must whoever looks into it."""
+    """`value.__dict__`, without calling a user-defined `__getattribute__`; None if there is none.
+
+    The dictionary may be an instance of a user-defined subclass of dict, or `value` itself (`self.__dict__ = self`).  Python does
+    not call overridden methods of it; callers must not either."""
     try:
-        found: dict[str, Any] = object.__getattribute__(value, "__dict__")
+        namespace: dict[str, Any] = object.__getattribute__(value, "__dict__")
     except AttributeError as error:
         if is_foreign(error):
             raise
         return None
-    return found if is_a(found, dict) else None
+    return namespace if is_a(namespace, dict) else None
 
 
 def storing_base(value: object) -> Any:
-    """The class of C code whose `__setattr__` and `__delattr__` store the attributes of `value`."""
+    """The class, written in C, whose `__setattr__` and `__delattr__` store the attributes of `value`."""
     return threading.local if is_a(value, threading.local) else object
 
 
 def is_empty(slot: Any, owner: object) -> bool:
-    """Whether a slot, a descriptor of C code, has no value for `owner`."""
+    """Whether `owner` has no value in a slot.  slot: the descriptor, which is C code."""
     try:
         slot.__get__(owner)
     except AttributeError as error:
@@ -337,12 +342,12 @@ def is_empty(slot: Any, owner: object) -> bool:
 
 @functools.lru_cache(4096)
 def is_name(text: str) -> bool:
-    """Whether an attribute of this name can be written with a dot, and is then the one that is meant."""
+    """Whether `owner.text` is valid source for the attribute `text`."""
     return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
 
 
 def builtin_base(cls: Any) -> Any:
-    """The first class of the MRO that is written in C: what the memory of an instance looks like."""
+    """The first class of the MRO that is written in C; it decides the layout of instances in memory."""
     if not cls.__flags__ & _HEAP_TYPE:
         return cls
     for base in cls.__mro__:
@@ -367,7 +372,7 @@ _CONTAINER_PROTOCOL = ("__iter__", "__getitem__", "__len__", "__contains__", "ke
 
 
 def is_user_instance(value: object) -> bool:
-    """Whether special methods of `value` may be Python code of the program."""
+    """Whether special methods of `value` may be Python code of the user."""
     cls = type(value)
     return is_python_class(cls) and not issubclass(cls, (np.generic, DType, enum.Enum))
 
@@ -381,8 +386,8 @@ def _library_protocol(cls: type) -> bool:
 
 
 def is_library_container(value: object) -> bool:
-    """Whether `value` is a container whose methods the standard library has in Python (UserDict, ChainMap): C code that goes through it
-    runs them, and what they read is nothing that the recorder sees."""
+    """Whether `value` is a container whose methods are Python code of the standard library (UserDict, ChainMap).  C code that
+    iterates over it runs them, and the recorder does not see what they read."""
     if not is_user_instance(value):
         return False
     bases = type(value).__mro__
@@ -394,6 +399,7 @@ def is_library_container(value: object) -> bool:
 
 
 def bound_to(function: Any) -> Any:
-    """What a C function is bound to: the object that it reads or changes.  None for a function of a module, or of a class."""
+    """The object to which a C function is bound (`items` for `items.append`); None for functions of modules and for class
+    methods."""
     owner = getattr(function, "__self__", None) if type(function) in C_CALLABLES else None
     return None if is_a(owner, (types.ModuleType, type)) else owner

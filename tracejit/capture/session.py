@@ -1,12 +1,14 @@
 """One recorded call, from start to end.
 
-`record` makes the recorder of this thread current, pushes its interpreter, has the frames of the thread watched (cpython/call_hook.py)
-and calls the function through the recorder: a real eager run.  The watch is the net under the instrumentation: Python code that ran
-without being instrumented stops the recording; code that is no part of the program, too: signal handlers and finalizers.  Where it is
-off, tensor operations are not recorded.  Threads do not see each other's recordings.
+`record` makes a recorder current for this thread, pushes its interpreter, begins to watch the thread's frames
+(cpython/call_hook.py) and calls the function through the recorder: a real eager run.  Threads do not see each other's recordings.
 
-Whatever comes in between (an exception of a signal handler may, after any call), all that a recording has changed in its thread and in
-the process is put back.
+The watch catches what the instrumentation has missed: Python code that runs without being instrumented stops the recording.  So
+does code that the user's code has not called (signal handlers, finalizers).  While the watch is off, tensor operations are not
+recorded.
+
+A signal handler may raise after any call.  Whatever is raised, everything that a recording has changed in its thread and in the
+process is restored.
 """
 
 from __future__ import annotations
@@ -60,8 +62,8 @@ __all__ = [
 T = TypeVar("T")
 
 _TRANSPARENT_MODULES = frozenset({"abc", "_py_abc", "enum", "importlib", "importlib._bootstrap", "importlib._bootstrap_external"})
-_LEAST_FRAMES, _FRAMES = 64, 400  # that there have to be for a recording; that it makes room for
-_EAGER_DEPENDENCIES = frozenset({"llvmlite", "numpy", "scipy"})  # llvmlite makes kernels of eager mode
+_LEAST_FRAMES, _FRAMES = 64, 400  # frames that must be left below the recursion limit; frames that a recording makes room for
+_EAGER_DEPENDENCIES = frozenset({"llvmlite", "numpy", "scipy"})  # llvmlite compiles kernels of eager mode
 
 
 def is_recording() -> bool:
@@ -71,15 +73,15 @@ def is_recording() -> bool:
 
 
 def declare_inlined(cls: type) -> None:
-    """Calls of instances of `cls` are calls of the function in their `__wrapped__`."""
+    """Declare that calling an instance of `cls` is calling the function in its `__wrapped__`."""
     INLINED_TYPES.add(cls)
 
 
 class Session(Recorder):
-    """The recorder of a call, and its watch."""
+    """The recorder of one call, with the watch over its frames."""
 
     def __init__(self, hold: collection_paused) -> None:
-        """hold: keeps the garbage collector back while the recording goes on."""
+        """hold: pauses the garbage collector during the recording."""
         super().__init__()
         self.frames = call_hook.Watch(self._check)
         self.is_watching = False
@@ -87,10 +89,11 @@ class Session(Recorder):
         self._releases_late = False
         self._missing: dict[tuple[str, str | None], Expr] = (
             self.journal.dictionary()
-        )  # imports under way, or failed -> what must not hold
+        )  # imports in progress or failed, by (module, attribute) -> the condition under which they would succeed
 
     def stop(self, code: str, detail: str, *, in_handler: bool = False) -> None:
-        """in_handler: what stopped the recording came into the middle of a handler, which still uses what the recording holds."""
+        """Stop the recording for a reason.  in_handler: whether code that interrupted a handler is the cause.  The handler still
+        uses what the recording keeps alive, so that is released by the next `release_after_handler`."""
         if not self.stopped:
             super().stop(code, detail)
             self.unhook()
@@ -100,26 +103,26 @@ class Session(Recorder):
             self._hold.end()  # the program may ask whether the collector is on
 
     def release_after_handler(self) -> None:
-        """Between two handlers: what a recording that has stopped still holds may go."""
+        """Release what a stopped recording keeps alive, if that has been put off.  Called when no handler is running."""
         if self._releases_late:
             self._releases_late = False
             self.release()
 
     def empty(self) -> None:
-        """The recording is over, and keeps nothing: what the call had last goes now, as it would have gone without it."""
+        """Drop all references at the end, so that objects of the call die now, as they would after an eager call."""
         self.journal.release()
         vars(self).clear()
-        self.stopped = True  # stand-ins of numbers that the program still has ask for it
+        self.stopped = True  # stand-ins of numbers that user code still has read this attribute
 
     def hook(self) -> None:
-        """Watch for Python code that runs without being instrumented."""
+        """Begin to watch for Python code that runs without being instrumented."""
         self.is_watching = True
         self.frames.begin()
         if not self.is_watching:  # something stopped the recording before the watch was on
             self.frames.end()
 
     def unhook(self) -> None:
-        """Watch no more."""
+        """End the watch."""
         if self.is_watching:
             profiler = self.frames.profiler()
             self.frames.end()
@@ -132,10 +135,10 @@ class Session(Recorder):
 
     @does_as_python
     def unwatched(self, action: Callable[[], Any]) -> Any:
-        """Do something that is no part of the program."""
+        """The result of `action`, which is not a part of the user's code: neither watched nor recorded."""
         hooked, top = self.is_watching, state.top
         try:
-            state.top = state.base  # before the watch goes, and until it is back: who is not seen is not recorded
+            state.top = state.base  # before the watch ends, and until it is on again: unwatched code must not be recorded
             self.unhook()
             return action()
         finally:
@@ -146,12 +149,14 @@ class Session(Recorder):
                 state.top = top
 
     def _check(self, code: CodeType, names: dict[str, Any]) -> bool:
-        """Stop the recording if code with these globals should have been instrumented.  Whether it may call what is the program's."""
+        """Stop the recording if `code`, which is about to run with the globals `names`, should have been instrumented.  Returns
+        whether it may call user code: its frame is then evaluated without specialised instructions, so that no call is hidden
+        from the watch."""
         if self.stopped or call_hook.is_allowed(code):
             return False
         try:
             return self._is_allowed(code, names)
-        except Exception as error:  # it would be raised where the code is called
+        except Exception as error:  # user code would see it raised by the call of `code`
             if not is_defect(error, self):
                 raise
             stop_for_defect(self, error)
@@ -163,8 +168,8 @@ class Session(Recorder):
             return False
         name = names.get("__name__", "")
         if is_library_module(name):
-            own = is_own_code(code)  # else its globals may be other ones next time
-            if own or names is getattr(sys.modules.get(name), "__dict__", None):  # methods that dataclasses made
+            own = is_own_code(code)  # other code may run with other globals next time
+            if own or names is getattr(sys.modules.get(name), "__dict__", None):  # such as methods generated by dataclasses
                 call_hook.allow(code, lasting=own)
             return False
         if name in _TRANSPARENT_MODULES:
@@ -174,17 +179,18 @@ class Session(Recorder):
             package = name.partition(".")[0]
             if package in _EAGER_DEPENDENCIES or package in sys.stdlib_module_names or package.startswith("namedtuple_"):
                 return True
-            if _is_importing(caller):  # the library needs a module for the first time, and other packages help to find it
+            if _is_importing(caller):  # the library imports a module for the first time, through import hooks of other packages
                 return True
         what, call = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})", call_of_program()
-        if call:  # the program did not call that, and it is none of its lines
+        if call:  # name the call in the user's line that led here
             what = f"{call}() calls {name}.{code.co_qualname}(), which cannot be followed"
         self.stop("implicit_python", what, in_handler=_in_handler(caller))
         return False
 
     # -- the start
     def root(self, function: Any) -> None:
-        """The compiled function itself is where all paths begin."""
+        """Register the compiled function, and the instance of a method, as the first objects from outside; all others are reached
+        from these and from the arguments."""
         if self.is_outside(function):
             return
         if not self.compiled:
@@ -203,7 +209,7 @@ class Session(Recorder):
     def begin(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: Collection[tuple[int, int]], is_shallow: bool
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Take note of the function and of what it is given; the arguments as the run sees them."""
+        """Register the function and read its arguments.  Returns the arguments that the run gets, with stand-ins for numbers."""
         self.root(function)
         integers, places = self.instances_among(int, args, kwargs, is_shallow)
         self.await_integers(places)
@@ -212,18 +218,19 @@ class Session(Recorder):
             tensors, names = self.instances_among(Tensor, args, kwargs, is_shallow)
             for tensor, called in zip(tensors, names, strict=True):
                 self.facts.call(tensor, called)
-            known = list(zip(integers, places, strict=True))
-            self.sizes.begin(tensors, list(map(self.facts.name, tensors)), known, dynamic)
+            named_integers = list(zip(integers, places, strict=True))
+            self.sizes.begin(tensors, list(map(self.facts.name, tensors)), named_integers, dynamic)
         return positional, named
 
     def _root_instance(self, instance: Any, expression: Expr) -> None:
-        """The instance that is called, or whose method is: it is always the same one, but its class may be assigned."""
+        """Guard the class of the instance that is compiled, or whose method is.  The instance is always the same object, but its
+        `__class__` may be assigned."""
         self.paths.append(expression)
         self.facts.note("type", "the instance that is called", type(instance).__qualname__)
         self.miss_if(expression.type().is_not(self.constant(type(instance))))
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Guards on modes and on the structure of the arguments; the arguments as the run sees them."""
+        """Guard modes and the number and names of arguments, and read the arguments.  Returns them as the run gets them."""
         self.namespace["default_names"] = dtypes.__dict__
         given, named = Name("args"), Name("kwargs")
         other_names = Name("list").call(named).differs(ListOf(tuple(map(Constant, kwargs)))) if kwargs else named
@@ -250,22 +257,23 @@ class Session(Recorder):
     def instances_among(
         self, cls: type[T], args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool
     ) -> tuple[list[T], list[str]]:
-        """The instances of a class that are arguments, or that these lead to if it is not to be shallow, and what the function calls them,
-        whether it has looked at them or not."""
+        """The instances of `cls` among the arguments and, unless is_shallow, in what the arguments lead to; and the name of each
+        in the function (`n`, `config.width`).  Does not read them: no guards are added."""
         keys: list[int | str] = [*range(len(args)), *kwargs]
-        found, names = sized_among((*args, *kwargs.values()), cls, is_shallow=is_shallow), []
-        for _, (key, *steps) in found:
+        instances, names = sized_among((*args, *kwargs.values()), cls, is_shallow=is_shallow), []
+        for _, (key, *steps) in instances:
             called = self.facts.argument(keys[key])
             for container, key in zip(steps[::2], steps[1::2], strict=True):
                 self.facts.call(container, called)
                 named = self.facts.item if isinstance(container, (tuple, list, dict)) else self.facts.attribute
                 called = named(container, key)
             names.append(called)
-        return [x for x, _ in found], names
+        return [x for x, _ in instances], names
 
     # -- the rest of the handlers
     def importing(self, name: str, attribute: str | None) -> None:
-        """An import statement follows.  It may fail, and the program may catch that."""
+        """An import statement is about to run.  It may fail, and user code may catch the error: then later calls are guarded by
+        the absence of the module or attribute."""
         module = sys.modules.get(name)
         if module is None:
             self._missing[name, None] = self.constant(sys.modules).has(name)
@@ -278,7 +286,7 @@ class Session(Recorder):
         super().release_created()
 
     def imported(self, module: ModuleType, name: str, attribute: str | None) -> None:
-        """An import statement bound a module, or one of its attributes, to a local name."""
+        """An import statement has bound a module, or one of its attributes, to a local name."""
         self._missing.pop((name, None), None)
         self._missing.pop((name, attribute), None)
         self.read(module, self.constant(sys.modules).at(name))
@@ -287,21 +295,21 @@ class Session(Recorder):
 
 
 def _variables_of_the_program() -> list[Any]:
-    """What the functions that are being recorded have in their variables."""
-    found: list[Any] = []
+    """The values of the local variables of all instrumented functions that are running in this thread."""
+    values: list[Any] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if is_instrumented(frame.f_code):
             variables = frame.f_locals
-            found += variables.values()
-            if type(variables) is dict and frame.f_code.co_flags & CO_OPTIMIZED:  # which the frame keeps
+            values += variables.values()
+            if type(variables) is dict and frame.f_code.co_flags & CO_OPTIMIZED:  # a copy that the frame would keep alive
                 variables.clear()
         frame = frame.f_back
-    return found
+    return values
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Whether an import that the library began runs this code."""
+    """Whether an import runs in `frame` or in one that it was called from, up to the innermost instrumented function."""
     while frame is not None and not is_instrumented(frame.f_code):
         if frame.f_globals.get("__name__") == "importlib._bootstrap":
             return True
@@ -310,7 +318,8 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _in_handler(frame: FrameType | None) -> bool:
-    """Whether a handler, or the interpreter that records, runs this code, on purpose or since a signal or a finalizer came in between."""
+    """Whether a handler or the recording interpreter is running in `frame` or in one that it was called from, up to the innermost
+    instrumented function.  It may have called the code on purpose, or a signal handler or finalizer has interrupted it."""
     while frame is not None and not is_instrumented(frame.f_code):
         if frame.f_code.co_filename.startswith(CAPTURE):
             return True
@@ -319,8 +328,10 @@ def _in_handler(frame: FrameType | None) -> bool:
 
 
 class _RecordingScope:
-    """What a recording changes in its thread: put back when the block is left.  Assignments in a row are one step, and a call that follows
-    them is made; so what `__exit__` does is written out there."""
+    """A `with` block that restores what a recording changes in its thread.
+
+    CPython runs signal handlers neither between assignments in a row nor before a call that follows them.  So `__exit__` spells
+    out its assignments instead of calling `pop`."""
 
     __slots__ = ("_interpreter", "_previous", "_pushed", "_session", "_top")
 
@@ -335,17 +346,17 @@ class _RecordingScope:
         return self
 
     def begin(self) -> None:
-        """Handlers of instrumented code find the session."""
+        """Make the session the current recorder of the thread."""
         current.recorder = self._session
 
     def push(self) -> None:
-        """Operations are recorded."""
+        """Begin to record tensor operations."""
         self._pushed = True
         pushed_anywhere[0] += 1
         state.top = self._interpreter
 
     def pop(self) -> None:
-        """They are not."""
+        """End the recording of tensor operations."""
         if self._pushed:
             self._pushed = False
             pushed_anywhere[0] -= 1
@@ -372,7 +383,8 @@ class _RecordingScope:
 
 
 class _Absorbing:
-    """A part of a recording that runs no code of the program: an error in it stops the recording."""
+    """A `with` block around a part of a recording that runs no user code: an error in it is a defect, which stops the
+    recording."""
 
     __slots__ = ("_session",)
 
@@ -390,7 +402,7 @@ class _Absorbing:
 
 
 def recording_obstacle(function: Any) -> reasons.Reason | None:
-    """What is known to stand in the way of a recording before `function` has run."""
+    """The reason why `function` cannot be recorded, as far as that is known before it runs; None if nothing is known."""
     if (profiler := call_hook.obstacle()) is not None:
         return reasons.make("profiler_active", repr(profiler))
     if frames_left() < _LEAST_FRAMES:
@@ -421,13 +433,18 @@ def record(
     may_give_up: bool = False,
     is_shallow: bool = False,
 ) -> tuple[Recording, Any]:
-    """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).  watch: is shown each operation.  dynamic:
-    dimensions of the tensors among the arguments (`tensors_among`), and integers (`integers_among`), that are symbolic sizes in what is
-    recorded.  earlier: what other recordings of the function have found.  keeps_items: see Recorder; follows_rows: see
-    RaggedHandlers.  may_give_up: whether a recording ends where no later call would take its path (branches.py).  is_shallow: what is
-    in containers and objects is not among the arguments.
+    """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).
 
-    What the function raises is raised as by an eager call: there is no recording then."""
+    watch: called with each operation.
+    dynamic: which dimensions of the tensors of `tensors_among`, and which integers of `integers_among`, are symbolic sizes in the
+        recording.
+    earlier: values that earlier recordings of the function have read, by the expressions that read them.
+    keeps_items: see Recorder.  follows_rows: see RaggedHandlers.
+    may_give_up: whether to stop a recording whose path no later call would take (branches.py).
+    is_shallow: whether only the arguments themselves are looked at for tensors and integers, not the contents of containers and
+        objects.
+
+    What the function raises reaches the caller as in an eager call; there is no recording then."""
     if (profiler := call_hook.obstacle()) is not None:
         return Recording(reasons.make("profiler_active", repr(profiler))), function(*args, **kwargs)
     try:
@@ -435,24 +452,24 @@ def record(
             return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items, follows_rows, may_give_up, is_shallow)
     except BaseException as error:
         _without_recorder(error)
-        raise error  # from here: without_dispatch knows by this frame where it came from
+        raise error  # this frame in the traceback tells without_dispatch where the error came from
 
 
 def integers_among(args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool = False) -> list[int]:
-    """The integers that are arguments, or in containers and objects that are, if it is not to be shallow."""
+    """The integers that are arguments or, unless is_shallow, in containers and objects that are."""
     return [x for x, _ in sized_among((*args, *kwargs.values()), int, is_shallow=is_shallow)]
 
 
 def tensors_and_integers_among(
     args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool = False
 ) -> tuple[list[Tensor], list[int]]:
-    """`tensors_among` and `integers_among`, looked for once."""
-    found = [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, int, is_shallow=is_shallow)]
-    return [x for x in found if type(x) is not int], [x for x in found if type(x) is int]
+    """The results of `tensors_among` and of `integers_among`, from one walk."""
+    values = [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, int, is_shallow=is_shallow)]
+    return [x for x in values if type(x) is not int], [x for x in values if type(x) is int]
 
 
 def tensors_among(args: tuple[Any, ...], kwargs: dict[str, Any], is_shallow: bool = False) -> list[Tensor]:
-    """The tensors that are arguments, or in containers and objects that are, if it is not to be shallow."""
+    """The tensors that are arguments or, unless is_shallow, in containers and objects that are."""
     return [x for x, _ in sized_among((*args, *kwargs.values()), Tensor, is_shallow=is_shallow)]
 
 
@@ -475,7 +492,7 @@ def _recorded(
     try:
         interpreter = RecordingInterpreter(session, next_sequence(), watch)
         with hold, _RecordingScope(session, interpreter) as run:
-            hold.begin()  # finalizers and callbacks of a collection are no part of the program, but would run in the middle of it
+            hold.begin()  # a collection would run finalizers and callbacks in the middle of the user's code
             call_hook.forget()
             run.begin()
             session.facts.earlier, session.keeps_items = earlier or {}, keeps_items
@@ -484,7 +501,7 @@ def _recorded(
             with _Absorbing(session):
                 positional, named = session.begin(function, args, kwargs, dynamic, is_shallow)
                 session.hook()
-                run.push()  # once it is watched: who is not seen is not recorded
+                run.push()  # after the watch is on: unwatched code must not be recorded
             action = partial(session.calls.call, function, positional, named)
             result = guarded_call(session, action, partial(function, *args, **kwargs), function)
             run.pop()
@@ -505,7 +522,7 @@ def _recorded(
             recording = Recording(reasons.make("unbuildable", f"{type(refused[0]).__name__} that keeps what is in it"))
         return (recording if session.defect is None else Recording(session.defect)), result
     except BaseException as error:
-        session.release_stand_ins(error)  # which may lead to any of it
+        session.release_stand_ins(error)  # the error may lead to objects that hold stand-ins
         raise
     finally:
         go_on()

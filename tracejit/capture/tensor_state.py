@@ -1,8 +1,9 @@
-"""What a recording knows of the state of tensors beside their contents: which value each stands for, whether it requires grad, what memory
-it is bound to, its hooks, and operations with a backward pass of their own.
+"""The state of tensors besides their contents, as a recording tracks it: the value id of each tensor, whether it requires grad,
+the memory that it is bound to (`.data = `), its hooks, and user-defined operations with a backward pass of their own.
 
-A value id stands for one version of one tensor object.  Code of the program that a backward pass inside the call runs is followed like any
-other; what a backward pass after the call would have to know of it is for finish.py to refuse.
+A value id stands for one version of one tensor object.  User code that runs in a backward pass inside the call (hooks, `backward`
+of a Function) is followed like any other.  recording/finish.py refuses recordings for which a backward pass after the call would
+have to run such code.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ __all__ = ["StateRecorder"]
 
 _CONTENTS = ("_array", "_base", "_index", "_node", "_requires_grad", "_storage")
 _OF_VIEWS = ("_chain", "_seen")
-"""What a tensor consists of, and what views have beside that."""
+"""The attributes of a tensor, and the additional ones of a view."""
 _BECOMING_VIEWS = frozenset({"unsqueeze_", "squeeze_", "transpose_", "t_", "swapaxes_", "swapdims_"})
-"""Methods after which a tensor is what a view of it was, on the same memory."""
+"""Methods that turn a tensor into a view of itself, on the same memory."""
 
 
 @dataclass(slots=True)
 class _WrittenCache:
-    """What nodes have made and written to: so many of them have been looked at, the last of them being `last`.
+    """An index over the first `nodes` nodes of the graph, of which `last` is the last.
 
-    makers: the node of each value.  roots: of views and versions, the values that own their memory.  written: those of what was written
-    to."""
+    makers: the node that defines each value.  roots: for views and for versions after writes, the value that owns the memory.
+    written: the roots of values that have been written to."""
 
     nodes: int = 0
     last: Node | None = None
@@ -52,22 +53,22 @@ class _WrittenCache:
 
 
 def _lies_alike(tensor: Tensor, view: Tensor) -> bool:
-    """Whether a tensor and a view of all of it have the same elements in the same order, without gaps."""
+    """Whether a tensor and a view of all its elements have them in the same order in memory, without gaps."""
     return tensor._base is None and tensor._array.flags.c_contiguous and view._array.flags.c_contiguous
 
 
 class StateRecorder(Interpreter):
-    """The values of tensors, and changes of their state.
+    """The part of the recording interpreter that tracks value ids of tensors and changes of their state.
 
-    own_backward: the name of an operation of the program's own, where there was one.  hooked: whether a tensor of the call has got a hook.
-    backward_ran: whether there was a backward pass: hooks on leaves would have to run then."""
+    own_backward: the name of a user-defined Function that was applied, or "".  hooked: whether a hook was registered on a tensor
+    of the call.  backward_ran: whether a backward pass has run: it would have to run hooks on leaves."""
 
     own_backward = Variable("")
     hooked = Variable(False)
     backward_ran = Variable(False)
 
     def __init__(self, recorder: Recorder, first_sequence: int) -> None:
-        """first_sequence: nodes of the tape before it were made outside."""
+        """first_sequence: nodes of the tape with a smaller sequence number are from outside."""
         self.recorder = recorder
         journal = self.journal = recorder.journal
         self.nodes: list[Node] = journal.nodes
@@ -75,29 +76,29 @@ class StateRecorder(Interpreter):
         self.inputs: dict[int, Tensor] = journal.dictionary(Topic.READS)  # value id -> outside tensor
         self.requires_grad: set[int] = set()
         self.values: dict[int, int] = {}  # id of a tensor -> its latest value id
-        # Tensors that are recorded where somebody needs them, by id, and what makes them.
+        # Tensors that are recorded when they are first used, by id, with the function that creates them.
         self.deferred_tensors: dict[int, tuple[Tensor, Callable[[], Tensor]]] = journal.dictionary()
         recorder.values, recorder.deferred = self.values, self.deferred_tensors
-        self.evaluated: dict[int, bool] = {}  # first value id of what an operation made -> the grad mode that it was evaluated in
-        self.sized: set[int] = set()  # values in whose shapes there are symbolic sizes
-        self.defined: dict[int, Tensor] = {}  # value id -> the tensor it stands for; they live as long as the recording
-        self._by_tape: dict[tuple[int, int], int] = {}
+        self.evaluated: dict[int, bool] = {}  # first output of an evaluated node -> the grad mode of the evaluation
+        self.sized: set[int] = set()  # values whose shapes have symbolic sizes
+        self.defined: dict[int, Tensor] = {}  # value id -> its tensor, which is kept alive until the recording stops
+        self._by_tape: dict[tuple[int, int], int] = {}  # (id of a node of the tape, index of its output) -> value id
         self.first_sequence = first_sequence
         self.states: set[int] = journal.set()  # ids of tensors that are states of generators
-        self.uncounted: set[int] = journal.set()  # versions of which the tensors do not know: what was written through .data
+        self.uncounted: set[int] = journal.set()  # values of writes through `.data`, which do not change the tensor's version
         self.switched: dict[int, tuple[Tensor, int, int]] = (
             journal.dictionary()
         )  # outside leaves whose requires_grad was changed; value ids before and after
         self._makers = _WrittenCache()
-        # Outside tensors whose .data was assigned, the value that each was before, if it was any, and how many nodes there were.
+        # Outside tensors whose .data was assigned, the value id of each before (None: not yet read), and the number of nodes then.
         self.rebound: dict[int, tuple[Tensor, int | None, int]] = journal.dictionary()
         self.hooks_read: set[int] = journal.set()  # outside leaves whose hooks have run, and are guarded
-        # Nodes from outside at which gradients that were asked for have arrived: hooks there would have to run.
+        # Nodes of the tape from outside that a backward pass has sent gradients to: hooks there would have to run.
         self.reached: set[Any] = journal.set()
-        self.gradients = 0  # how many backward passes there were, and tensors of the call that became leaves
-        self.leaves: list[int] = []  # the values that these tensors had, and those of the call whose `.grad` was set
+        self.gradients = 0  # number of backward passes, and of tensors of the call that became leaves or ended to be
+        self.leaves: list[int] = []  # values of these tensors, and of tensors of the call whose `.grad` was set
         self.earlier_graph = EarlierGraph(recorder)
-        self.last_backward = 0  # how many nodes were there when the last backward pass began
+        self.last_backward = 0  # number of nodes when the last backward pass began
 
     # -- values
     def _fresh(self, aval: Aval | ScalarAval) -> int:
@@ -106,7 +107,7 @@ class StateRecorder(Interpreter):
         return value
 
     def forget(self) -> None:
-        """The recording has stopped: it does not keep the tensors of the run alive.  Who has them may tell when they go."""
+        """Drop the tensors of the call, since the recording has stopped: user code may observe when they die."""
         outside = self.recorder.tensors
         for value, tensor in list(self.defined.items()):
             if id(tensor) not in outside:
@@ -114,25 +115,25 @@ class StateRecorder(Interpreter):
                 self.values.pop(id(tensor), None)
 
     def truncate(self, mark: Mark) -> None:
-        """Take the operations since a mark back.  What was read of the outside since then stays."""
-        gone = {v for node in self.nodes[mark.nodes :] for v in node.outputs}
+        """Remove the operations that were appended since a mark.  Reads from outside since then remain recorded."""
+        removed = {v for node in self.nodes[mark.nodes :] for v in node.outputs}
         self.journal.truncate(mark)
         self.last_backward = min(self.last_backward, mark.nodes)
-        for v in gone:
+        for v in removed:
             tensor = self.defined.pop(v)
             if self.values.get(id(tensor)) == v:
                 del self.values[id(tensor)]
             self.recorder.keep.append(tensor)
-        self.requires_grad -= gone
-        self._by_tape = {place: v for place, v in self._by_tape.items() if v not in gone}
-        if gone == {*range(len(self.avals) - len(gone), len(self.avals))}:  # else something from outside is newer
-            for v in gone:
+        self.requires_grad -= removed
+        self._by_tape = {place: v for place, v in self._by_tape.items() if v not in removed}
+        if removed == {*range(len(self.avals) - len(removed), len(self.avals))}:  # else a value from outside has a later id
+            for v in removed:
                 del self.avals[v]
                 self.sized.discard(v)
                 self.evaluated.pop(v, None)
 
     def symbolic_shape(self, tensor: Tensor) -> tuple[int, ...] | None:
-        """The shape of a tensor in which there are symbolic sizes; None for others."""
+        """The shape of a tensor, if it has symbolic sizes; else None."""
         value = self.values.get(id(tensor))
         if value is None and tensor._node is not None:
             value = self._by_tape.get((id(tensor._node), tensor._index))
@@ -141,12 +142,13 @@ class StateRecorder(Interpreter):
         return self.avals[value].shape if value in self.sized else None  # type: ignore[union-attr]
 
     def _define(self, tensor: Tensor, contents: Tensor | None = None, shape: tuple[int, ...] | None = None) -> int:
-        """A value for a tensor.  contents: whose metadata it is about to get.  shape: one with symbolic sizes."""
-        known = tensor if contents is None else contents
+        """A new value id for a tensor.  contents: a tensor whose metadata it is about to get.  shape: its shape, if that has
+        symbolic sizes."""
+        described = tensor if contents is None else contents
         sizes = self.recorder.sizes
         if shape is None and sizes.env is not None and sizes.are_noted:
-            shape = self.symbolic_shape(known)
-        array = known._array
+            shape = self.symbolic_shape(described)
+        array = described._array
         dtype = FROM_NUMPY[array.dtype]
         value = len(self.avals)
         if shape is None:
@@ -165,7 +167,7 @@ class StateRecorder(Interpreter):
         return value
 
     def value_of(self, tensor: Tensor) -> int | None:
-        """The value id of a tensor; None for one of unknown origin."""
+        """The value id of a tensor; None if its origin is unknown.  A tensor from outside becomes an input of the graph."""
         if self.deferred_tensors:
             self.demand(tensor)
         value = self.values.get(id(tensor))
@@ -175,11 +177,11 @@ class StateRecorder(Interpreter):
                 source.used = True
                 value = self._define(tensor)
                 self.inputs[value] = tensor
-            elif tensor._node is not None:  # a saved output that the tape made a tensor again
+            elif tensor._node is not None:  # an output that the tape has saved and wrapped in a new tensor
                 value = self._by_tape.get((id(tensor._node), tensor._index))
         return value
 
-    # -- tensors that nobody may need
+    # -- deferred tensors: recorded when they are first used
     def deferred(self, make: Callable[[], Tensor]) -> Tensor:
         if self.recorder.stopped:
             return make()
@@ -188,37 +190,37 @@ class StateRecorder(Interpreter):
         return tensor  # type: ignore[no-any-return]
 
     def demand(self, tensor: Any) -> None:
-        """Something looks at a tensor, or computes with it: if it was deferred, it is recorded here."""
-        found = self.deferred_tensors.get(id(tensor))
-        if found is not None:
-            self.replace(tensor, found[1])
+        """Called before a tensor is read or used as an operand: record it here if it is deferred."""
+        entry = self.deferred_tensors.get(id(tensor))
+        if entry is not None:
+            self.replace(tensor, entry[1])
 
     def replace(self, tensor: Tensor, make: Callable[[], Tensor]) -> None:
-        """A tensor of the call is from now on what make() makes, which has the same contents."""
+        """Record `make()`, which has the contents of `tensor`, and let `tensor` stand for its result from now on."""
         self.deferred_tensors.pop(id(tensor), None)
         top, state.top = state.top, self
         try:
-            made = self.recorder.containers.native(make)
+            other = self.recorder.containers.native(make)
         finally:
             state.top = top
-        self.recorder.keep.append(made)
-        self.become(tensor, made)
-        self.values[id(tensor)] = value = self.values[id(made)]
+        self.recorder.keep.append(other)
+        self.become(tensor, other)
+        self.values[id(tensor)] = value = self.values[id(other)]
         self.defined[value] = tensor
 
     @staticmethod
-    def become(tensor: Tensor, made: Tensor) -> None:
-        """Give a tensor of the call the contents of another one, its memory and its place on the tape."""
-        for name in _CONTENTS if made._base is None else (*_CONTENTS, *_OF_VIEWS):
-            setattr(tensor, name, getattr(made, name))
+    def become(tensor: Tensor, other: Tensor) -> None:
+        """Give a tensor of the call the memory and the place on the tape of another one."""
+        for name in _CONTENTS if other._base is None else (*_CONTENTS, *_OF_VIEWS):
+            setattr(tensor, name, getattr(other, name))
 
     # -- changes
     def _become_leaf(self, tensor: Tensor, requires: bool) -> None:
-        """A tensor of the program's own begins, or ends, to be a leaf that requires grad.  What it was computed from gets no gradient
-        by way of it: from here on it is a value of its own."""
+        """`tensor.requires_grad = requires` for a leaf: it gets a new value id by `detach`, so that no gradient flows to what it
+        was computed from."""
         value = self.values[id(tensor)]
-        made = self.producer(value)
-        if made is None or made.op.kind is not Kind.CREATION:
+        maker = self.producer(value)
+        if maker is None or maker.op.kind is not Kind.CREATION:
             self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
         if requires:
             self.requires_grad.add(self.values[id(tensor)])
@@ -226,7 +228,8 @@ class StateRecorder(Interpreter):
             self.requires_grad.discard(self.values[id(tensor)])
 
     def _switch(self, tensor: Tensor) -> None:
-        """An outside leaf begins, or ends, to require grad: a value of its own, until it is as it was."""
+        """The user code flips `requires_grad` of an outside leaf.  The leaf gets a value id of its own; flipped back, it has the
+        one before again."""
         recorder, before = self.recorder, self.value_of(tensor)
         assert before is not None
         recorder.inspect(tensor)
@@ -240,7 +243,7 @@ class StateRecorder(Interpreter):
         self.switched[id(tensor)] = tensor, before, self.values[id(tensor)]
 
     def _assign_data(self, tensor: Tensor, data: Any) -> None:
-        """`tensor` is about to be bound to the memory of `data`: a leaf that is detached from it, and has its memory."""
+        """`tensor.data = data`: `tensor` becomes a leaf, detached from `data`, on the memory of `data`."""
         recorder, before = self.recorder, tensor._array
         value = self.value_of(data) if isinstance(data, Tensor) else None
         outside = id(tensor) in recorder.tensors
@@ -263,7 +266,7 @@ class StateRecorder(Interpreter):
             recorder.effects.note_store((id(tensor), "data"), DataStore(tensor, data))
 
     def _begin_leaf(self, tensor: Tensor, data: Tensor) -> None:
-        """`tensor`, which the call has made, is bound to the memory of `data`."""
+        """The call has created `tensor`, a leaf on the memory of `data` (`Parameter(data)`)."""
         value, recorder = self.value_of(data), self.recorder
         if value is None or recorder.is_outside(tensor) or type(data._storage) is DataStorage:
             recorder.stop("tensor_origin", f"a {type(tensor).__name__} is made of it")
@@ -272,14 +275,16 @@ class StateRecorder(Interpreter):
         recorder.keep.append(tensor)
 
     def _becomes_view(self, tensor: Tensor, view: Tensor) -> bool:
-        """A tensor of the call is about to be what a view of it is: a value of its own from now on.  False for others, where something else
-        has its memory, and where the elements come to lie in another order."""
+        """A tensor of the call is about to become `view`, a view of itself (`tensor.unsqueeze_(0)`): record it as a copy.
+
+        Returns False, and records nothing, if that would be wrong: for a tensor from outside or one that requires grad, if other
+        tensors or arrays share its memory, or if the order of its elements in memory changes."""
         before, value, recorder = self.values.get(id(tensor)), self.value_of(view), self.recorder
         if before is None or value is None or recorder.is_outside(tensor) or tensor.requires_grad:
             return False
-        known = self._looked_through()
-        own = known.roots.get(before, before)
-        views = [v for v, root in known.roots.items() if root == own and known.makers[v].op.kind is Kind.VIEW]
+        index = self._written_cache()
+        own = index.roots.get(before, before)
+        views = [v for v, root in index.roots.items() if root == own and index.makers[v].op.kind is Kind.VIEW]
         is_shared = any(number._late.source is tensor for number in recorder.arrays.left.values())
         if is_shared or any(self.defined[v] is not view for v in views) or not _lies_alike(tensor, view):
             return False
@@ -288,7 +293,7 @@ class StateRecorder(Interpreter):
         return True
 
     def _root(self, value: int | None) -> int | None:
-        """The value that owns the memory of this one."""
+        """The value that owns the memory of `value`."""
         for node in reversed(self.nodes):
             if value in self.inputs:
                 break
@@ -301,41 +306,42 @@ class StateRecorder(Interpreter):
 
     def is_written(self, value: int) -> bool:
         """Whether the call has written to the memory of a value."""
-        known = self._looked_through()
-        return known.roots.get(value, value) in known.written
+        index = self._written_cache()
+        return index.roots.get(value, value) in index.written
 
     def writes_outside(self) -> bool:
-        """Whether the call has written to memory from outside, but for the states of generators."""
+        """Whether the call has written to a tensor from outside, other than states of generators."""
         return bool(self._written_tensors())
 
     def writes_to(self, array: Any) -> bool:
         """Whether the call has written to the memory of an array from outside."""
         return any(np.may_share_memory(tensor._array, array) for tensor in self._written_tensors())
 
-    def _looked_through(self) -> _WrittenCache:
-        known = self._makers
-        if known.nodes and (len(self.nodes) < known.nodes or self.nodes[known.nodes - 1] is not known.last):
-            known = self._makers = _WrittenCache()
-        for node in self.nodes[known.nodes :]:
-            known.makers.update(dict.fromkeys(node.outputs, node))
+    def _written_cache(self) -> _WrittenCache:
+        """The index over all nodes, brought up to date."""
+        index = self._makers
+        if index.nodes and (len(self.nodes) < index.nodes or self.nodes[index.nodes - 1] is not index.last):
+            index = self._makers = _WrittenCache()
+        for node in self.nodes[index.nodes :]:
+            index.makers.update(dict.fromkeys(node.outputs, node))
             if node.op.kind in (Kind.VIEW, Kind.WRITE):
-                own = known.roots.get(node.operands[0], node.operands[0])
-                known.roots.update(dict.fromkeys(node.outputs, own))
+                own = index.roots.get(node.operands[0], node.operands[0])
+                index.roots.update(dict.fromkeys(node.outputs, own))
                 if node.op.kind is Kind.WRITE:
-                    known.written.add(own)
-            known.nodes, known.last = known.nodes + 1, node
-        return known
+                    index.written.add(own)
+            index.nodes, index.last = index.nodes + 1, node
+        return index
 
     def producer(self, value: int) -> Node | None:
-        """The node that made a value; None for inputs."""
-        return self._looked_through().makers.get(value)
+        """The node that defines a value; None for inputs."""
+        return self._written_cache().makers.get(value)
 
     def _written_tensors(self) -> list[Tensor]:
-        """The tensors from outside whose memory the call has written to, but for the states of generators."""
-        tensors = [self.inputs.get(own) for own in self._looked_through().written]
+        """The tensors from outside whose memory the call has written to, without states of generators."""
+        tensors = [self.inputs.get(own) for own in self._written_cache().written]
         return [tensor for tensor in tensors if tensor is not None and id(tensor) not in self.states]
 
-    # -- code of the program that the library calls
+    # -- user code that the library calls
     def call(self, function: Any, *arguments: Any) -> Any:
         recorder = self.recorder
         return (
@@ -355,24 +361,24 @@ class StateRecorder(Interpreter):
         return recorder.contents.concrete_contents(recorder.calls.call(recorder.attributes.get_attribute(owner, name), given, {}))
 
     def _place(self, node: Any, outputs: tuple[Any, ...]) -> None:
-        """`outputs` have got their places at a node with a backward pass of its own."""
+        """The outputs of a user-defined Function have been placed at its node of the tape."""
         for index, output in enumerate(outputs):
             value = self.values.get(id(output))
             if isinstance(output, Tensor) and value is not None:
-                self._by_tape[id(node), index] = value  # also of one without a gradient, which the node may have saved
+                self._by_tape[id(node), index] = value  # also for outputs without a gradient, which the node may have saved
                 if output._node is node:
                     self.requires_grad.add(value)
         self.recorder.keep.append(node)
 
     def _read_hooks(self, leaf: Tensor) -> None:
-        """The hooks of a leaf are about to run: it has the same in every call."""
+        """The hooks of a leaf are about to run: guard that it has the same ones in later calls."""
         source = self.recorder.tensors.get(id(leaf))
         if source is not None:
             self.recorder.read(leaf._hooks, source.variable.get("_hooks"))
             self.recorder.contents.read_content(leaf._hooks)
             self.hooks_read.add(id(leaf))
 
-    # -- everything else
+    # -- events of the eager library
     def note(self, event: str, *details: Any) -> None:
         recorder = self.recorder
         if recorder.stopped:

@@ -1,8 +1,8 @@
-"""The interpreter of a recording: operations are evaluated eagerly, and appended to the raw graph.
+"""The interpreter of a recording: evaluates operations eagerly and appends them to the raw graph.
 
-Program order, views and writes are kept as they come.  A value id stands for one version of one tensor object: a write gives its
-target a new id.  Values taken out of tensors become guard nodes; gradients read from and written to outside leaves go through the
-recorder like any other read and effect.
+The graph has views and writes in the order of the run.  A value id stands for one version of one tensor object: a write gives its
+target a new id.  A Python value that is taken out of a tensor (`bool(x > 0)`) becomes a guard node.  Reads and writes of `.grad`
+of leaves from outside go through the recorder, like any other read or effect.
 """
 
 from __future__ import annotations
@@ -54,13 +54,14 @@ __all__ = ["RecordingInterpreter", "Watch"]
 
 _OWN_CODE = "own code"
 _STATIC_SCALARS = "static scalars"
-"""Trait of primitives whose scalar operands decide which code is generated: their values are guarded, not passed."""
+"""Trait of primitives whose scalar operands decide which code is generated: their values are guarded, not passed to the
+program."""
 _INTEGERS = frozenset(d.name for d in ALL if not d.is_floating_point)
 _BOUNDS: dict[str, tuple[int, int]] = {
     "bool": (-(2**63), 2**63 - 1),
-    "float16": (-(2**24), 2**24),  # by way of float32, which holds these
+    "float16": (-(2**24), 2**24),  # converted by way of float32, which has all integers up to these exactly
     "bfloat16": (-(2**24), 2**24),
-    "float32": (-(2**53), 2**53),  # NumPy converts by way of float64: larger ones would be rounded twice
+    "float32": (-(2**53), 2**53),  # NumPy converts by way of float64: larger integers would be rounded twice
     "float64": (-(2**63), 2**63 - 1),
     **{d.name: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in ALL if d.category == INTEGER},
 }
@@ -73,40 +74,42 @@ _F32, _F64 = float32.numpy, float64.numpy
 _RANDOM, _VIEW = Effect.RANDOM, Kind.VIEW  # members of an enumeration take 0.1 us to find on Python 3.11
 
 Watch = Callable[[Node, tuple[Tensor, ...]], None]
-"""Is shown an operation and what it made."""
+"""Called with each node that is appended and the tensors that it gives."""
 
 
 class RecordingInterpreter(StateRecorder):
-    """Evaluates by the eager interpreter and appends to the graph."""
+    """Evaluates operations by the eager interpreter and appends them to the graph."""
 
     _wrote = Variable(False)
 
     def __init__(self, recorder: Recorder, first_sequence: int, watch: Watch | None = None) -> None:
-        """watch: is shown each operation that is appended."""
+        """first_sequence: see StateRecorder.  watch: called with each operation that is appended."""
         super().__init__(recorder, first_sequence)
         self._watch = watch
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
-        self.numbers: dict[int, SymbolicNumber] = {}  # value id -> a number that it stands for
-        self.taken_out: set[int] = set()  # values of items that were taken out of a piece in a list (list_reads.py)
-        self.unrolled: list[UnrolledItems] = []  # steps that nodes stand for, and that may have to be made anew
-        self.left_out = 0  # how many steps of loops did not run (loop_recogniser.py)
-        self.remarks: list[str] = []  # why a `while_loop` is no node (while_loops.py)
+        self.numbers: dict[int, SymbolicNumber] = {}  # value id -> the number that it stands for
+        self.taken_out: set[int] = set()  # values of items that were sliced out of the stacked items of a list (list_reads.py)
+        self.unrolled: list[UnrolledItems] = []  # steps that a loop node stands for, and that may have to be unrolled again
+        self.left_out = 0  # number of skipped steps of loops (loop_recogniser.py)
+        self.remarks: list[str] = []  # why a `while_loop` did not become a loop node (while_loops.py)
         recorder.program = self
-        # At which places views look, with the version of the memory that they look at.
+        # (position, view that it selects, version of the view's memory), for views at symbolic positions.
         self._moving: list[tuple[SymbolicNumber, Tensor, int]] = []
-        # (value, exact) -> the node that made it, and its strides.
-        self._known_strides: dict[tuple[int | None, bool], tuple[Node, tuple[int, ...] | None]] = {}
+        # (value, exact) -> the node that defines it, and its strides.
+        self._cached_strides: dict[tuple[int | None, bool], tuple[Node, tuple[int, ...] | None]] = {}
         self._patched: list[tuple[Any, str, tuple[Any, ...]]] = []
         self._patched_writes: list[tuple[Any, str, tuple[Any, ...]]] = []
-        self._has_plain_writes = False  # some writes through views stay on the tape with plain numbers
-        kept = map(attrgetter("inputs"), map(itemgetter(0), self._patched))
-        self.restoring = chain(starmap(setattr, compress(self._patched, kept)), starmap(setattr, self._patched_writes))
-        """Used up after the recording, it gives the tape its plain numbers back: in one call of C functions, nothing comes in between."""
+        self._has_plain_writes = False  # whether some writes through views stay on the tape with plain numbers
+        has_inputs = map(attrgetter("inputs"), map(itemgetter(0), self._patched))
+        self.restoring = chain(starmap(setattr, compress(self._patched, has_inputs)), starmap(setattr, self._patched_writes))
+        """An iterator; exhausting it after the recording gives the tape its plain numbers back.  It is made of C functions alone,
+        so that no signal handler can interrupt it."""
         self._guard = REGISTRY["guard"]
 
     # -- operands
     def _scalar(self, number: SymbolicNumber, bounds: tuple[int, int]) -> Operand:
-        """A number as an operand of an operation that takes integers within `bounds`; one outside them is guarded by its value."""
+        """A symbolic number as an operand of an operation that takes integers within `bounds`.  The program gets it as an input
+        and the entry guards its bounds; a number outside the bounds is guarded by its value."""
         if (symbol := self.recorder.sizes.symbol(number)) is not None:
             return self._literal(symbol, bounds)
         if type(number._value) is int:
@@ -153,29 +156,29 @@ class RecordingInterpreter(StateRecorder):
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
         if attributes:
             attributes = {k: _attribute(v) for k, v in attributes.items()}
-        if (known := self._settled_operands(op, operands)) is not None:
-            return self._evaluated(op, operands, *known, attributes)
+        if (settled_operands := self._settled_operands(op, operands)) is not None:
+            return self._evaluated(op, operands, *settled_operands, attributes)
         kinds = set(map(type, operands))
         all_tensors = kinds <= _TENSORS or all(
             map(issubclass, kinds, repeat(Tensor))
-        )  # as mostly: then nothing below is of numbers
-        all_plain = all_tensors or kinds <= _PLAIN  # nor of numbers that are none of Python's own
+        )  # the usual case, in which all that concerns numbers is skipped
+        all_plain = all_tensors or kinds <= _PLAIN  # no symbolic numbers and no numbers of NumPy
         if not all_plain:
             if any(map(is_post_program, operands)):
                 operands = tuple([recorder.extracted_numbers.for_tensor_work(x) if is_post_program(x) else x for x in operands])
                 if (
                     "uniform" in op.traits
                     and is_post_program(operands[0])
-                    and (made := self._full_of_late(operands[0], attributes)) is not None
+                    and (result := self._full_of_late(operands[0], attributes)) is not None
                 ):
-                    return made
+                    return result
                 operands = self._with_late(op, operands)
             operands = tuple(map(settled, operands))
         recordable = all_plain or all(x is None or isinstance(x, (Tensor, int, float)) for x in operands)
         if recordable:  # else the eager interpreter raises
             if op.keeps_dtype and not is_settled(op, [x._array if isinstance(x, Tensor) else x for x in operands]):
                 operands = promote(op, with_tensor(op, operands))
-            is_float32 = all_tensors and operands and operands[0]._array.dtype is _F32  # then it is none of the reduced dtypes
+            is_float32 = all_tensors and operands and operands[0]._array.dtype is _F32  # which is no reduced dtype
             if not is_float32 and (reduced := op.reduced(operands)) is not None:
                 return op.in_float32(operands, attributes, reduced)
         if _STATIC_SCALARS in op.traits:
@@ -189,14 +192,15 @@ class RecordingInterpreter(StateRecorder):
         return self._evaluated(op, operands, operands if all_plain else tuple(map(plain, operands)), recorded, attributes)
 
     def _settled_operands(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Operand, ...]] | None:
-        """The operands as the eager interpreter gets them, and as the graph has them, where nothing is to be asked or done before: tensors
-        that are known, all float32 or all float64, and floats, those of the prologue too.  None for others."""
+        """A fast path for operands that need no conversion and no promotion: the operands for the eager interpreter, and those of
+        the node.  They are tensors that have value ids, all float32 or all float64, floats, and float numbers of the prologue.
+        None for other operands."""
         if op.keeps_dtype and not op.is_plain:
             return None
-        known, dtype, has_numbers = self.values.get, None, False
+        value_by_id, dtype, has_numbers = self.values.get, None, False
         recorded: list[Any] = []
         for x in operands:
-            value = known(id(x))  # ids of tensors that live: those of nothing else are among them
+            value = value_by_id(id(x))  # a value id if x is a tensor: `values` only has ids of tensors that are alive
             if value is not None:
                 if dtype is None:
                     dtype = x._array.dtype
@@ -228,14 +232,14 @@ class RecordingInterpreter(StateRecorder):
         recorded: tuple[Operand, ...],
         attributes: Mapping[str, Any],
     ) -> Any:
-        """What the eager interpreter makes of operands, appended.  given: the operands without numbers of the recording.  recorded: as the
-        graph has them."""
+        """The eager interpreter's result of an operation, which is appended to the graph.  given: the operands without stand-ins.
+        recorded: the operands of the node."""
         recorder, base, has_own_code = self.recorder, state.base, _OWN_CODE in op.traits
         env = recorder.sizes.env
         is_plain_write = op.writes and self._is_plain_write(op, operands)
         recorder.native_depth += 1
         try:
-            state.top = base  # what runs meanwhile is no part of the program: signal handlers, finalizers
+            state.top = base  # operations of signal handlers and finalizers that run meanwhile are not recorded
             if env is not None:
                 env.pause()
             evaluated = attributes if env is None else _without_sizes(attributes)
@@ -247,7 +251,7 @@ class RecordingInterpreter(StateRecorder):
             if env is not None:
                 env.resume()
                 env = None
-            if type(error) is not StepFailed:  # whoever has made a loop of steps has these run
+            if type(error) is not StepFailed:  # for which the recorder of a loop node runs the steps again, one by one
                 self._failed(op, operands, attributes)
                 recorder.performed.append((RAISED, id(error)))
             raise
@@ -278,9 +282,11 @@ class RecordingInterpreter(StateRecorder):
         return op.writes and not (state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands))
 
     def _with_late(self, op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Numbers that are known only after the program as tensors that it has; else their values are guarded.  It is the same for
-        elementwise primitives that one function of NumPy evaluates: that has no way of its own for numbers.  Positions stay what they are,
-        since views are the same wherever they look."""
+        """The operands with post-program numbers replaced: by tensors of the program that hold them, or by their values, which
+        are then guarded.
+
+        They become tensors in elementwise primitives that one NumPy function evaluates, since that treats a number and a tensor
+        alike.  Positions of views stay symbolic."""
         if "place operand" in (op.region or op).traits:
             return tuple(
                 [concrete(x) if is_post_program(x) and not self.recorder.in_program.is_position(x) else x for x in operands]
@@ -293,7 +299,7 @@ class RecordingInterpreter(StateRecorder):
         return tuple([self.recorder.in_program.as_operand(x, dtype) if is_post_program(x) else x for x in operands])
 
     def _full_of_late(self, number: Any, attributes: Mapping[str, Any]) -> Any:
-        """A tensor full of a number that is known only after the program; None where its value has to be guarded."""
+        """`full(shape, number)` for a post-program number; None if its value has to be guarded."""
         dtype = attributes["dtype"]
         value = None
         if dtype in (float32, float64):
@@ -307,8 +313,8 @@ class RecordingInterpreter(StateRecorder):
         return self.bind(REGISTRY["clone"], (value,), {})
 
     def _failed(self, op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> None:
-        """An operation has raised.  The program may catch it and go on: later calls come here only if what failed does so by the metadata
-        of the operands, which guards hold, and not by contents."""
+        """An operation has raised.  User code may catch the error, and then the recording continues if every later call raises
+        it, too: if the metadata of the operands, which are guarded, cause the error.  If contents do, the recording stops."""
         for operand in operands:
             concrete(operand)
         try:
@@ -326,7 +332,7 @@ class RecordingInterpreter(StateRecorder):
             steps.before_write(target)
 
     def _line(self) -> str:
-        """The line of the program that an operation comes from."""
+        """The user's line ("file:line") that an operation comes from."""
         recorder = self.recorder
         if recorder.line is None:
             return user_line()
@@ -335,8 +341,8 @@ class RecordingInterpreter(StateRecorder):
         return recorder.line
 
     def evaluating(self, action: Callable[[], Any]) -> Any:
-        """Do something that evaluates operations by `evaluate_node` alone, and runs no code of the program; grad mode is what it was
-        afterwards."""
+        """The result of `action`, which evaluates operations by `evaluate_node` alone and runs no user code.  Restores grad
+        mode."""
         grad_enabled = state.grad_enabled
         try:
             return self.recorder.unwatched(action)
@@ -344,7 +350,7 @@ class RecordingInterpreter(StateRecorder):
             state.grad_enabled = grad_enabled
 
     def rows(self, tensor: Tensor) -> list[Tensor]:
-        """list(tensor)."""
+        """`list(tensor)`, with a cheap recording of all rows but the first."""
         if (
             self.recorder.sizes.are_noted
             or len(tensor._array) < 2
@@ -359,22 +365,22 @@ class RecordingInterpreter(StateRecorder):
         return [first, *others]
 
     def _other_rows(self, tensor: Tensor, node: Node, grad_enabled: bool) -> list[Tensor]:
-        """All rows but the first, which `node` gives."""
+        """The rows of a tensor except the first, which `node` has selected."""
         state.grad_enabled = grad_enabled
         bind, attributes, (value, _) = state.base.bind, node.attrs, node.operands
-        found = []
+        rows = []
         for k in range(1, len(tensor._array)):
             row = bind(select, (tensor, k), attributes)
             self._append(select, (tensor, k), (value, Literal(k)), node.attributes, row, node.line)
             self.evaluated[self.nodes[-1].outputs[0]] = grad_enabled
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def evaluate_node(
         self, node: Node, attributes: Mapping[str, Any], operands: Sequence[Any], grad_enabled: bool
     ) -> tuple[Tensor, ...]:
-        """What the operation of `node` makes of other operands, tensors and numbers in the places of its values; it is appended, too.
-        attributes: the node's."""
+        """Evaluate the operation of `node` with other operands and append it.  Returns the outputs.  operands: tensors, numbers
+        and literals, in the order of the node's operands.  attributes: those of the node."""
         state.grad_enabled = grad_enabled
         op, values = node.op, self.values
         if self.unrolled and op.writes:
@@ -402,15 +408,15 @@ class RecordingInterpreter(StateRecorder):
         if op.writes:
             self.recorder.performed.append((op, result))
         if not self.recorder.stopped:
-            said = [x.value if type(x) is Literal else x for x in operands]  # the tape keeps symbolic positions
-            self._append(op, said, tuple(recorded), node.attributes, result, node.line)
+            symbolic = [x.value if type(x) is Literal else x for x in operands]  # the tape keeps symbolic positions
+            self._append(op, symbolic, tuple(recorded), node.attributes, result, node.line)
             self.evaluated[self.nodes[-1].outputs[0]] = grad_enabled
             if is_plain_write:
                 self.requires_grad.discard(self.values[id(result)])
         return result if op.multiple else (result,)
 
     def copied(self, value: int) -> Tensor:
-        """A new tensor with what is in `value`, which nothing writes to."""
+        """A new tensor with the contents of a value to which nothing has been written."""
         copy = wrap(self.defined[value]._array.copy())
         self.nodes.append(Node(clone, (value,), (), (self._define(copy),), user_line()))
         return copy
@@ -424,7 +430,8 @@ class RecordingInterpreter(StateRecorder):
         result: Any,
         line: str,
     ) -> Node:
-        """attributes, line: those of the node."""
+        """Append a node for an operation that has been evaluated.  operands: as user code gave them, for the tape.  recorded,
+        attributes, line: those of the node.  result: of the operation."""
         outputs: tuple[Tensor, ...] = result if op.multiple else (result,)
         sizes = self.recorder.sizes
         has_symbols = sizes.env is not None and sizes.are_noted
@@ -435,9 +442,9 @@ class RecordingInterpreter(StateRecorder):
             values = tuple(map(self._define, outputs, repeat(None), shapes or repeat(None)))
         node = Node(op, recorded, attributes, values, line)
         self.nodes.append(node)
-        if op.multiple and (made := next((x._node for x in outputs if x._node is not None), None)) is not None:
-            # The tape may have saved those that do not require grad as well, positions and masks.
-            self._by_tape.update([((id(made), k), v) for k, v in enumerate(values) if outputs[k]._node is None])
+        if op.multiple and (tape_node := next((x._node for x in outputs if x._node is not None), None)) is not None:
+            # The node of the tape may also have saved outputs that do not require grad, such as positions and masks.
+            self._by_tape.update([((id(tape_node), k), v) for k, v in enumerate(values) if outputs[k]._node is None])
         if shapes is not None:
             self._place_sizes(op, recorded, attributes, values, outputs[0]._node)
         if "dynamic shape" in op.traits and op is not row_places:
@@ -463,7 +470,8 @@ class RecordingInterpreter(StateRecorder):
     def _symbolic_shapes(
         self, op: Op, recorded: tuple[Operand, ...], attributes: tuple[tuple[str, Any], ...], outputs: tuple[Tensor, ...]
     ) -> list[tuple[int, ...] | None] | None:
-        """The shapes of results in which there are symbolic sizes, by the shape rule; None where nothing is computed of any."""
+        """The shape of each output, by the shape rule: None for an output without symbolic sizes.  None for all if no operand or
+        attribute has symbolic sizes, or the rule fails."""
         if not any(type(x) is int and x in self.sized for x in recorded) and not any(has_sizes(value) for _, value in attributes):
             return None
         if op is row_places:
@@ -471,30 +479,30 @@ class RecordingInterpreter(StateRecorder):
         sizes = self.recorder.sizes
         plain_operands = [Literal(without_symbols(x.value)) if isinstance(x, Literal) else x for x in recorded]
         try:
-            found = op.infer_tuple([operand_aval(x, self.avals) for x in plain_operands], dict(attributes))
+            inferred = op.infer_tuple([operand_aval(x, self.avals) for x in plain_operands], dict(attributes))
         except Exception as error:
             if is_foreign(error):
                 raise
             sizes.give_up(f"the shape rule of {op.name} raises {type(error).__name__}: {error}")
             return None
         shapes: list[tuple[int, ...] | None] = []
-        for aval, out in zip(found, outputs, strict=True):
+        for aval, out in zip(inferred, outputs, strict=True):
             if tuple(map(without_symbols, aval.shape)) != out._array.shape:
                 sizes.give_up(f"the shape of {op.name} depends on data")
                 return None
             is_of_sizes = has_sizes(aval.shape)
             shapes.append(aval.shape if is_of_sizes else None)
-            if is_of_sizes:  # dimensions of 0 and 1 lie otherwise in memory, and NumPy decides by that
+            if is_of_sizes:  # guard which sizes are 0, 1 or more: NumPy treats strides of sizes below 2 in another way
                 for size in aval.shape:
                     bool(size > 1 or size == 1)
-        if "reshapes" in op.traits and type(recorded[0]) is int:  # its rule leaves that to NumPy
-            equal(product(self.avals[recorded[0]].shape), product(found[0].shape))  # type: ignore[union-attr]
+        if "reshapes" in op.traits and type(recorded[0]) is int:  # guard the number of elements, which its rule leaves to NumPy
+            equal(product(self.avals[recorded[0]].shape), product(inferred[0].shape))  # type: ignore[union-attr]
         return shapes
 
     def _place_sizes(
         self, op: Op, recorded: tuple[Operand, ...], attributes: tuple[tuple[str, Any], ...], values: tuple[int, ...], node: Any
     ) -> None:
-        """A node of the tape says symbolic shapes where a recorded backward pass asks for them."""
+        """Put symbolic shapes into a node of the tape, for a recorded backward pass that reads them."""
         if not isinstance(node, OpNode) or node.op is not op or len(node.needs) != len(recorded):
             return
         node.attributes = dict(attributes)
@@ -511,33 +519,34 @@ class RecordingInterpreter(StateRecorder):
         return self.avals[value].shape  # type: ignore[union-attr]
 
     def is_row_major(self, tensor: Tensor) -> bool:
-        """Whether a tensor lies row by row in memory of its own, whatever sizes it has."""
+        """Whether a tensor is row-major in memory of its own, for all values of its symbolic sizes."""
         value = self.values.get(id(tensor))
         maker = None if value is None else self.producer(value)
         is_own = id(tensor) not in self.recorder.sizes.strides if maker is None else maker.op.kind not in (Kind.VIEW, Kind.WRITE)
         return is_own and tensor._array.flags.c_contiguous
 
     def symbolic_strides(self, tensor: Tensor, value: int | None = None, exact: bool = True) -> tuple[int, ...] | None:
-        """The strides of a tensor, in elements, as they follow from symbolic sizes: of memory that it fills, of arguments that do not, and
-        of views of such.  None where they do not: then nothing is known of other sizes.  value: the tensor as it was.  exact: whether those
-        that no element sees count, of dimensions of one element."""
+        """The strides of a tensor in elements, as functions of symbolic sizes; None if they are unknown, and then the recording
+        gives its symbolic sizes up.  They are known of tensors that fill their memory, of arguments, and of views of these.
+
+        value: an earlier version of the tensor.  exact: whether strides of dimensions of one element have to be right, too."""
         value = self.values.get(id(tensor)) if value is None else value
         maker = None if value is None else self.producer(value)
         key = value, exact
-        if maker is None or self._known_strides.get(key, (None,))[0] is not maker:
-            found = self._found_strides(tensor, value, maker, exact)
+        if maker is None or self._cached_strides.get(key, (None,))[0] is not maker:
+            strides = self._derived_strides(tensor, value, maker, exact)
             if maker is None:
-                return found
-            self._known_strides[key] = maker, found
-        return self._known_strides[key][1]
+                return strides
+            self._cached_strides[key] = maker, strides
+        return self._cached_strides[key][1]
 
-    def _found_strides(self, tensor: Tensor, value: int | None, maker: Node | None, exact: bool) -> tuple[int, ...] | None:
+    def _derived_strides(self, tensor: Tensor, value: int | None, maker: Node | None, exact: bool) -> tuple[int, ...] | None:
         array = tensor._array
         shape = self.symbolic_shape(tensor) if value is None else self._shape_of_value(value)
         strides = element_strides(array)
-        found = filled_strides(array.shape, strides, array.shape if shape is None else shape)
-        if found is None and (value is None or value in self.inputs):
-            found = self.recorder.sizes.strides.get(id(tensor), None if has_sizes(shape) else strides)
+        result = filled_strides(array.shape, strides, array.shape if shape is None else shape)
+        if result is None and (value is None or value in self.inputs):
+            result = self.recorder.sizes.strides.get(id(tensor), None if has_sizes(shape) else strides)
 
         def is_right(some: tuple[int, ...]) -> bool:
             seen = zip(map(without_symbols, some), strides, array.shape, strict=True)
@@ -546,18 +555,18 @@ class RecordingInterpreter(StateRecorder):
         if maker is not None and maker.op.kind is Kind.WRITE and type(maker.operands[0]) is int:
             return self.symbolic_strides(tensor, maker.operands[0], exact)
         if maker is not None and maker.op.kind is Kind.VIEW and type(maker.operands[0]) is int:
-            # A part that fills its memory may do so by chance: a slice of this step, up to this end.
+            # A view may fill a block of memory by chance (with this step, up to this end): its base and its operands decide.
             base = self.symbolic_strides(self.defined[maker.operands[0]], maker.operands[0], exact)
             before, after = self._shape_of_value(maker.operands[0]), self._shape_of_value(maker.outputs[0])
             if base is not None:
                 whole = Strided(maker.operands[0], 0, base)
                 layouts = [strided_view(maker, whole, before, after, unseen) for unseen in (False, True)]
                 right = [layout for layout in layouts if layout is not None and is_right(layout.strides)]
-                found = right[-1].strides if right else found
-        if found is None or not is_right(found):
+                result = right[-1].strides if right else result
+        if result is None or not is_right(result):
             self.recorder.sizes.give_up(f"how a tensor of shape {list(array.shape)} lies in memory may depend on sizes")
             return None
-        return found
+        return result
 
     def note(self, event: str, *details: Any) -> None:
         gradients = self.gradients
@@ -566,12 +575,13 @@ class RecordingInterpreter(StateRecorder):
                 if self.uncounted or view._version != version:
                     concrete(number)
         super().note(event, *details)
-        if self.gradients == gradients:  # which counts others
+        if self.gradients == gradients:  # backward passes are counted there
             self.journal.note()
 
     def _has_plain_places(self, through: Iterable[Any]) -> bool:
-        """Whether some nodes of the tape have plain numbers, since the tape has looked at views again of what was written."""
-        known = {node for node, _ in self._by_tape}
+        """Whether some of these nodes of the tape have plain numbers in place of symbolic ones: the tape has replayed views after
+        a write to their memory."""
+        recorded_nodes = {node for node, _ in self._by_tape}
         return (
             bool(self.uncounted)
             or self._has_plain_writes
@@ -579,13 +589,14 @@ class RecordingInterpreter(StateRecorder):
                 isinstance(node, OpNode)
                 and node.op.kind is Kind.VIEW
                 and node.sequence >= self.first_sequence
-                and id(node) not in known
+                and id(node) not in recorded_nodes
                 for node in through
             )
         )
 
     def _save_symbols(self, operands: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
-        """The tape keeps symbolic operands while the recording lasts, so that a recorded backward pass uses them."""
+        """Put symbolic operands into the node of the tape until the recording ends, so that a recorded backward pass uses
+        them."""
         node: Any = outputs[0]._node
         saved = getattr(node, "inputs", ())
         if len(saved) == len(operands):
@@ -593,7 +604,8 @@ class RecordingInterpreter(StateRecorder):
             self._patched.append((node, "inputs", saved))
 
     def _save_write(self, node: ViewWriteNode, target: int, value: int) -> None:
-        """The same for a write through a view: where that looks, and the shape of what is written.  target, value: their value ids."""
+        """Put symbolic numbers into the tape's node of a write through a view: the positions of the views and the shape of the
+        written value.  target, value: value ids of the view and of what is written."""
         views = self._views_of(target)
         if views is None or [op for op, *_ in views] != [op for op, *_ in node.chain] or not is_undone_by_operations(node.chain):
             self._has_plain_writes = True
@@ -604,7 +616,8 @@ class RecordingInterpreter(StateRecorder):
             node.value_shape = self._shape_of_value(value)
 
     def _views_of(self, value: int) -> Chain | None:
-        """The views that lead from the root of a view to it; None where one looks at a place that is no number of the recording."""
+        """The views that lead from the tensor that owns the memory to this view; None if one has a position that is not a number
+        of the recording."""
         steps: list[Any] = []
         maker = self.producer(value)
         while maker is not None and maker.op.kind in (Kind.VIEW, Kind.WRITE):
@@ -626,7 +639,7 @@ class RecordingInterpreter(StateRecorder):
     def run_while_loop(self, condition: Any, step: Any, carried: list[Any]) -> Any:
         return while_loops.record_while_loop(self, condition, step, carried)
 
-    # -- values leave the world of tensors
+    # -- Python values of tensors
     def take(self, tensor: Tensor) -> Any:
         value = state.base.take(tensor)
         if not self.recorder.stopped:
@@ -640,7 +653,7 @@ class RecordingInterpreter(StateRecorder):
         return value
 
     def take_number(self, tensor: Tensor) -> Any:
-        """A number that leaves: it is known when the program has run (extracted_numbers.py)."""
+        """`tensor.item()`: a post-program number (handlers/extracted_numbers.py)."""
         value = state.base.take(tensor)
         recorder = self.recorder
         if recorder.stopped:
@@ -680,15 +693,16 @@ class RecordingInterpreter(StateRecorder):
         if recorder.stopped or not recorder.arrays.forget_contents(array):
             recorder.stop("tensor_state", "a tensor on the memory of an array")
             return state.base.share_array(array, canonical)
-        made = state.base.share_array(array, canonical)
-        self._append(REGISTRY["constant"], (), (), (("array", ArrayConstant(array.copy())),), made, self._line())
-        return made
+        tensor = state.base.share_array(array, canonical)
+        self._append(REGISTRY["constant"], (), (), (("array", ArrayConstant(array.copy())),), tensor, self._line())
+        return tensor
 
     def warn(self, message: str) -> None:
         self.recorder.printing.warned(message)
 
     def copy_of_contents(self, tensor: Tensor) -> Tensor | None:
-        """A tensor of the recording's own, which holds what `tensor` holds now.  None for one of unknown origin: the recording stops."""
+        """A copy of a tensor that no user code sees, so that later writes do not reach it.  None if the tensor's origin is
+        unknown: the recording stops."""
         operand = self.value_of(tensor)
         if operand is None:
             self.recorder.stop("tensor_origin", "it is read")
@@ -697,13 +711,13 @@ class RecordingInterpreter(StateRecorder):
 
     def _kept(self, operand: int, tensor: Tensor, dtype: DType) -> Tensor:
         same = FROM_NUMPY[tensor._array.dtype] is dtype
-        own = wrap(tensor._array.astype(dtype.numpy))
+        copy = wrap(tensor._array.astype(dtype.numpy))
         op, attributes = (REGISTRY["clone"], ()) if same else (REGISTRY["cast"], (("dtype", dtype),))
         shape = self._shape_of_value(operand) if operand in self.sized else None
-        made = self._define(own, shape=shape)
-        self.nodes.append(Node(op, (operand,), attributes, (made,), user_line()))
-        self.evaluated[made] = False
-        return own
+        value = self._define(copy, shape=shape)
+        self.nodes.append(Node(op, (operand,), attributes, (value,), user_line()))
+        self.evaluated[value] = False
+        return copy
 
     def take_list(self, tensor: Tensor) -> Any:
         self.recorder.sizes.pin(tensor)
@@ -761,7 +775,7 @@ class RecordingInterpreter(StateRecorder):
         self.evaluated.update([(node.outputs[0], state.grad_enabled) for node in self.nodes[-3:]])
         if self._watch is not None:
             for node in self.nodes[-2:]:
-                self._watch(node, (tensor,))  # where the generator is now
+                self._watch(node, (tensor,))  # the new state of the generator
         return result
 
     def generators_drawn_from(self) -> list[Tensor]:
@@ -769,8 +783,8 @@ class RecordingInterpreter(StateRecorder):
         return [source.tensor for number, source in self.recorder.tensors.items() if number in self.states]
 
     def leave_generators(self, moves: Sequence[tuple[str, np.ndarray[Any, Any], Tensor, Tensor]]) -> bool:
-        """Have generators go on elsewhere: (a line, the state before, the state, what it is to be) of each.  False, and nothing is done, if
-        one is not where it was before: somebody else has drawn meanwhile."""
+        """Assign new states to generators, and record it.  moves: (line, state before, tensor of the state, new state) of each.
+        If a generator is no longer in its state before, since other code has drawn from it, returns False and changes nothing."""
         if not all(np.array_equal(tensor._array, before) for _, before, tensor, _ in moves):
             return False
         for line, _, tensor, after in moves:
@@ -780,20 +794,22 @@ class RecordingInterpreter(StateRecorder):
         return True
 
     def make_state(self, generator: Any, op: Any, attributes: Mapping[str, Any]) -> Any:
-        """A generator that the call has made begins at the same place in each."""
+        """The state of a new generator; recorded if the call has created the generator, which begins in the same state in each
+        call."""
         recorder = self.recorder
         begins_here = not recorder.stopped and generator is not default_generator and not recorder.is_outside(generator)
         return (self if begins_here else state.base).bind(op, (), attributes)
 
     def use_generator(self, generator: Any) -> None:
-        """The state of a generator is a tensor from outside, or of the call."""
+        """Read the state of a generator from outside as a tensor, before a draw; a generator that the call has created is refused
+        unless its state was recorded (`make_state`)."""
         recorder, state = self.recorder, generator.state()
         self.states.add(id(state))
         if recorder.stopped or (id(state) in self.values and id(state) not in recorder.tensors):
             return
-        path, known = recorder.sources.get(id(generator)), recorder.constant(default_generator)
-        if generator is default_generator and path is not None and path != known:
-            recorder.miss_if(path.is_not(known))  # an argument may be the generator of all draws that name none
+        path, constant = recorder.sources.get(id(generator)), recorder.constant(default_generator)
+        if generator is default_generator and path is not None and path != constant:
+            recorder.miss_if(path.is_not(constant))  # the default generator may be passed as an argument
         if id(state) in recorder.tensors:
             return
         if generator is default_generator and not recorder.is_outside(generator):
@@ -818,8 +834,9 @@ def _without_sizes(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> tuple[int, int]:
-    """The integers that an operation takes as scalars and that a program, which holds them in 64 bits, treats as eager mode does."""
-    if Kind.VIEW in (op.kind, op.region and op.region.kind):  # their integer is a position
+    """The least and the greatest scalar integer for which a program, which has integers of 64 bits, gives the result of eager
+    mode."""
+    if Kind.VIEW in (op.kind, op.region and op.region.kind):  # the integer is a position
         return _ANY_INTEGER
     names = {FROM_NUMPY[x._array.dtype].name for x in operands if isinstance(x, Tensor)}
     if "dtype" in attributes:
@@ -836,8 +853,8 @@ def _is_integer(operand: Any) -> bool:
 
 
 def _attribute(value: Any) -> Any:
-    """An attribute without symbolic numbers."""
-    if type(value) in _SIMPLE or (type(value) is tuple and _SIMPLE.issuperset(map(type, value))):  # as mostly
+    """An attribute with symbolic numbers replaced by their values, which are guarded."""
+    if type(value) in _SIMPLE or (type(value) is tuple and _SIMPLE.issuperset(map(type, value))):  # the usual case
         return value
     if is_symbolic(value):
         return concrete(value)
