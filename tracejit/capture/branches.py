@@ -1,12 +1,13 @@
-"""Where a recording went one way or another by values, and when it is not worth going on with.
+"""The branches of a recording that values decide, and the rule by which a recording is given up because of them.
 
-A branch in a loop that comes out one way in some steps and another way in others makes 2**n paths of n steps: no later call takes the one
-that is being recorded.  Recording costs several times what an eager call does, and compiling a long graph more than that, so a recording
-that has become long is given up once one of its branches has come out this way and that often enough.  A `while` loop that values end has
-one path for each trip count: it is given up where it has become longer still.
+A branch in a loop whose outcome differs from step to step makes 2**n paths of n steps, so no later call takes the path that is
+being recorded.  Recording costs several times as much as an eager call, and compiling a long graph costs more than that.  So a
+recording is given up when it is long and the outcomes of one of its branches have alternated often enough.  A `while` loop whose
+condition depends on values has one path for each trip count; it is given up when the recording is longer still.
 
-A branch is told by the instructions at which all frames of instrumented code stand, so each run of a line in a loop is the same one, and
-runs of one function for different callers are not.  It must not know what is made of that.
+A branch is identified by the current instructions of all frames of instrumented code.  So the runs of a line in a loop are one
+branch, and runs of a function for different callers are different branches.  This module must not know what follows when a
+recording is given up.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ from tracejit.core.package_files import is_own_frame
 __all__ = ["Branch", "Branches", "Site"]
 
 _RUNS: Final = 16
-"""Of a branch, before it is blamed."""
+"""A branch with fewer runs does not end a recording."""
 _ALTERNATIONS: Final = 2
 _LONG: Final = 750
-"""Nodes of a recording that is given up where steps of a loop go different ways."""
+"""Number of nodes from which a recording is given up if the outcomes of a branch alternate."""
 _LONGER: Final = 2000
-"""The same where it is the number of steps alone that values decide."""
+"""Number of nodes from which it is given up if values decide the trip count of a `while` loop."""
 _SHOWN: Final = 4
+"""Number of outcomes that a branch keeps for its message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A line that runs in a function of the program.  code: of the function, None where it is not known; names: its globals."""
+    """A line that was running in a function of the user.  code: of the function, None if unknown; names: its globals."""
 
     code: CodeType | None
     file: str
@@ -43,10 +45,13 @@ class Site:
 
 
 class Branch:
-    """sites: the lines at which the functions of the program stood, the outermost first.  runs: how often it was decided; alternations: how
-    often otherwise than the last time.  values: some of those that decided.  ends_while: whether one of its outcomes ends a `while` loop.
-    is_fixed: whether it was decided by numbers from outside, which are most likely the same in the next call (attributes of layers).
-    calls_compiled: whether one of the functions but the first was called as a compiled one."""
+    """A branch that values decide.
+
+    sites: the lines at which the functions of the user were, the outermost first.  runs: number of decisions.  alternations:
+    number of decisions whose outcome differed from the one before.  values: some of the outcomes, as texts.  ends_while: whether
+    one of its outcomes ends a `while` loop.  is_fixed: whether numbers from outside decide it, which are most likely the same in
+    the next call (attributes of layers).  calls_compiled: whether a function other than the first was called as a compiled
+    function."""
 
     __slots__ = ("_last", "alternations", "calls_compiled", "ends_while", "is_fixed", "runs", "sites", "values")
 
@@ -58,7 +63,7 @@ class Branch:
         is_fixed: bool = False,
         calls_compiled: bool = False,
     ) -> None:
-        """first: how it comes out when it is decided first."""
+        """first: its first outcome."""
         self.sites = sites
         self.is_fixed = is_fixed
         self.ends_while = ends_while
@@ -69,12 +74,12 @@ class Branch:
 
     @classmethod
     def at(cls, where: str) -> Branch:
-        """One at "file:line", of which nothing else is known."""
+        """A branch of which only the place, "file:line", is known."""
         file, _, line = where.rpartition(":")
         return cls((Site(None, file, int(line or 0)),))
 
     def add(self, outcome: Any) -> None:
-        """It was decided once more."""
+        """Count one more decision."""
         self.runs += 1
         if outcome != self._last:
             self.alternations += 1
@@ -83,7 +88,7 @@ class Branch:
             self.values.append(value)
 
     def is_hopeless(self, nodes: int) -> bool:
-        """Whether no later call takes the path of a recording that has so many nodes."""
+        """Whether a recording with so many nodes is to be given up because of this branch."""
         if self.runs < _RUNS or self.is_fixed:
             return False
         return nodes >= (_LONG if self.alternates else _LONGER if self.ends_while else math.inf)
@@ -95,26 +100,26 @@ class Branch:
 
     @property
     def alternates(self) -> bool:
-        """Whether it came out this way and that from one run to the next, and will otherwise in the next call."""
+        """Whether its outcome changes from run to run, and so most likely from call to call."""
         return self.alternations >= _ALTERNATIONS and not self.is_fixed
 
     def text(self) -> str:
-        """What is wrong with it, for a reader."""
+        """The reason for giving up, for the user."""
         if self.alternates:
             return f"a branch in a loop comes out in different ways ({', '.join(self.values)}) from step to step"
         return f"values decide how many steps a loop has, {self.runs} in this call"
 
 
 class Branches:
-    """Those of one recording.  may_give_up: whether this is a reason to end it; where not, they are counted."""
+    """The branches of one recording.  may_give_up: whether they may end the recording; if not, they are only counted."""
 
     def __init__(self) -> None:
         self.may_give_up = False
-        self._found: dict[tuple[Any, ...], Branch] = {}
-        self._compiled: set[CodeType] = set()
+        self._branches: dict[tuple[Any, ...], Branch] = {}  # by the current instructions of the frames
+        self._compiled: set[CodeType] = set()  # of functions that were called as compiled ones
 
     def follow(self, function: Any) -> None:
-        """The recording follows this function, which is called as a compiled one."""
+        """Note that the recorded call calls `function`, a compiled function, which the recording follows."""
         while type(function) is MethodType:
             function = function.__func__
         function = function if type(function) is FunctionType else getattr(type(function), "forward", None)
@@ -122,25 +127,25 @@ class Branches:
             self._compiled.add(function.__code__)
 
     def note(self, outcome: Any, nodes: int, is_fixed: bool) -> str:
-        """The program is at a branch, which has come out so, and the recording has so many nodes.  is_fixed: see Branch.  Why the recording
-        is to be given up; empty where it goes on."""
+        """Note the outcome of the branch at which the user's code is.  nodes: number of nodes of the recording.  is_fixed: see
+        Branch. Returns why the recording is to be given up; "" if it is not."""
         frames = list(instrumented_frames())
         key = tuple([x for frame in frames for x in (id(frame.f_code), frame.f_lasti)])
-        branch = self._found.get(key)
+        branch = self._branches.get(key)
         if branch is None:
-            branch = self._found[key] = self._begun(outcome, frames, is_fixed)
+            branch = self._branches[key] = self._new_branch(outcome, frames, is_fixed)
         branch.add(outcome)
         return branch.text() if self.may_give_up and branch.is_hopeless(nodes) else ""
 
     def in_program(self) -> tuple[Branch, ...]:
-        """Those in functions of the program that were decided more than once."""
-        return tuple([branch for branch in self._found.values() if branch.runs > 1 and branch.sites])
+        """The branches in functions of the user that were decided more than once."""
+        return tuple([branch for branch in self._branches.values() if branch.runs > 1 and branch.sites])
 
-    def _begun(self, outcome: Any, frames: list[FrameType], is_fixed: bool) -> Branch:
-        """frames: the innermost first."""
+    def _new_branch(self, outcome: Any, frames: list[FrameType], is_fixed: bool) -> Branch:
+        """frames: of instrumented code, the innermost first."""
         sites: list[Site] = []
         of_program = [x for x in frames if not is_own_frame(x)]
-        line = None  # in a comprehension, which is part of the function around it
+        line = None  # the line in a comprehension, which counts as the line of the function around it
         for frame in of_program:
             line = frame.f_lineno if line is None else line
             code = original_of(frame.f_code)

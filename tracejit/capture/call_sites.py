@@ -1,6 +1,7 @@
-"""Where in the program a call stands: what looks for its caller - loggers, warnings, NumPy's warnings, reasons - finds the program's line.
+"""The user's line that is running, and frames as the user's code would have them without a recorder.
 
-Knows of frames, code and filters of warnings, and of nothing that is recorded.
+Loggers, `warnings.warn`, NumPy's warnings and reasons look for their caller; with these functions they see the user's line.  This
+module knows frames, code objects and filters of warnings; it must not know what is recorded.
 """
 
 from __future__ import annotations
@@ -27,33 +28,35 @@ __all__ = [
 
 
 _PASSING = frozenset({"_call_impl", "entry"})
-"""Functions that pass a call on to the one that has been meant."""
+"""Functions that only forward a call, so that no message should name them."""
 
 
 def instrumented_frames() -> Iterator[FrameType]:
     """The frames of instrumented code, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if id(frame.f_code) in INSTRUMENTED:  # asked of a dozen frames at each operation
+        if id(frame.f_code) in INSTRUMENTED:  # a fast test, since this runs for a dozen frames at each operation
             yield frame
         frame = frame.f_back
 
 
 def calling_frame() -> FrameType:
-    """The innermost frame of instrumented code; where there is none, since the compiled function is one of C code, that which calls it."""
-    found = next(instrumented_frames(), None)
-    if found is None:
-        found = sys._getframe(1)
-        while found.f_back is not None and is_own_frame(found):
-            found = found.f_back
-    return found
+    """The innermost frame of instrumented code.  There is none if the compiled function is a C function: then its caller's
+    frame."""
+    innermost = next(instrumented_frames(), None)
+    if innermost is None:
+        innermost = sys._getframe(1)
+        while innermost.f_back is not None and is_own_frame(innermost):
+            innermost = innermost.f_back
+    return innermost
 
 
 def user_line(fallback: str = "") -> str:
-    """ "file:line" of the innermost instrumented code of the user, or of the library's converted code if there is none."""
+    """ "file:line" of the innermost instrumented code of the user.  If there is none: `fallback`, or the line of the innermost
+    instrumented code of the library."""
     frame: FrameType | None = sys._getframe(1)
     innermost: FrameType | None = None
-    while frame is not None:  # as in `instrumented_frames`: it is asked at each operation
+    while frame is not None:  # `instrumented_frames`, written out since this runs at each operation
         code = id(frame.f_code)
         if code in INSTRUMENTED:
             if code not in OF_PACKAGE and not is_own_frame(frame):
@@ -64,8 +67,8 @@ def user_line(fallback: str = "") -> str:
 
 
 def call_of_program() -> str:
-    """What the program has called that is at work now, of the library ("LSTM.forward") or of another package ("numpy.vectorize.__call__");
-    empty where that is the code that asks, or nothing."""
+    """The name of the function that the innermost user code is calling: of the library ("LSTM.forward") or of another package
+    ("numpy.vectorize.__call__").  "" if it is calling nothing but the caller of this function, or no user code is running."""
     frame: FrameType | None = sys._getframe(2)
     name = ""
     while frame is not None and not (is_instrumented(frame.f_code) and not is_own_frame(frame)):
@@ -86,7 +89,8 @@ def _line(frame: FrameType) -> str:
 
 
 def frame_at(level: Any, innermost: FrameType | None = None) -> FrameType | None:
-    """The frame that is meant by a `stacklevel`: 1 is the innermost of instrumented code, and the recorder has none."""
+    """The frame that a `stacklevel` means: 1 is `innermost` (default: the innermost frame of instrumented code); frames of
+    tracejit are not counted.  None if there are fewer frames, or `level` is no int."""
     frame: Any = (innermost or calling_frame()) if type(level) is int else None
     for _ in range(level - 1) if frame is not None else ():
         frame = frame.f_back
@@ -98,13 +102,13 @@ def frame_at(level: Any, innermost: FrameType | None = None) -> FrameType | None
 
 
 def _is_library_frame(frame: FrameType) -> bool:
-    """Whether it is a frame of capture's, or of the rest of the library as it runs natively: the program's are instrumented."""
+    """Whether `frame` is of tracejit's own code and not instrumented."""
     return is_own_frame(frame) and not is_instrumented(frame.f_code)
 
 
 def level_from_here(level: Any) -> Any:
-    """The `stacklevel` that names, to a function called by the caller's caller, the frame that is the program's `level`-th one: capture's
-    own are not the program's."""
+    """The `stacklevel` that the caller's caller has to pass to a function so that it means the frame that user code means by
+    `level`. The result is greater, since it also counts tracejit's own frames."""
     if type(level) is not int or level < 1:
         return level
     frame: FrameType | None = sys._getframe(2)
@@ -117,15 +121,15 @@ def level_from_here(level: Any) -> Any:
 
 
 def called_from(function: Any, frame: FrameType) -> Any:
-    """`function`, as called from the line that `frame` is at."""
-    call: Any = lambda *arguments, **keywords: function(*arguments, **keywords)  # noqa: E731  the line is the code's first
+    """A callable that calls `function` from a frame with the globals, the file and the current line of `frame`."""
+    call: Any = lambda *arguments, **keywords: function(*arguments, **keywords)  # noqa: E731  its line has to be co_firstlineno
     code = frame.f_code
     of_line = call.__code__.replace(co_filename=code.co_filename, co_firstlineno=frame.f_lineno, co_name=code.co_name)
     return FunctionType(of_line, frame.f_globals, code.co_name, None, call.__closure__)
 
 
 def may_be_error(category: type[Warning]) -> bool:
-    """Whether a warning may be an error, which the program may handle where it warns."""
+    """Whether the filters may turn a warning of this category into an error, which user code may handle where it warns."""
     for action, message, kind, module, line in warnings.filters:
         if issubclass(category, kind):
             if action == "error":

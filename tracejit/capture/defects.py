@@ -1,24 +1,29 @@
-"""Defects of the recorder: what happens where an error comes out of the code that records, and is none of the program's.
+"""Defects of the recorder: how a recorded call goes on if recording code raises an error that user code would not have raised.
 
-Instrumented code calls *entries*: methods of `Frame`, callables that handlers return, methods of the interpreter of the recording.  An
-entry does what the program asks for and takes note of it.  `guarded_entries`, `guarded_call` and their like put a guard around entries; no
-handler needs one of its own.  A guard acts on an exception of class Exception in three steps:
+Instrumented code calls *entry points*: methods of `CaptureFrame`, callables that handlers return, methods of the recording
+interpreter.  An entry point does an operation for the user's code and records it.  `guarded_entries`, `guarded_call` and the
+other functions here put a guard around entry points; no handler needs one of its own.  A guard handles an exception of class
+Exception in three steps:
 
-1. Whose is it?  The program's, if the last frame in the traceback is one of the program or of the eager library, if a handler has raised
-   it by a `raise` of its own, as Python does (`max([])`), if an operation of the program has raised it (`Recorder.performed` says so), or
-   if Python raises one of the same class for the same operation.  Then it passes on unchanged.
-2. The recording stops with the reason "recording_defect": the error and its place.  With `config.verify`, `InternalError` is raised.
-3. The call goes on as in eager mode.  Where nothing was done yet, Python does the operation.  What the program cannot have done twice (a
-   call of its functions, a call of C code, a change of a container, a write, a draw) is in `Recorder.performed` with its result.  Where
-   that is what the program asked for, it is the result of the entry.
+1. Decide whether it is an error of user code.  It is, if the last frame in the traceback is of user code or of the eager library,
+if a
+   handler has raised it by a `raise` statement, as Python does (`max([])`), if an operation of user code has raised it
+   (`Recorder.performed` says so), or if Python raises an error of the same class for the same operation.  Then it passes on
+   unchanged.
+2. Otherwise stop the recording with the reason "recording_defect", which names the error and its place.  With `config.verify`,
+raise
+   `InternalError`.
+3. Continue the call as in eager mode.  If nothing has been done yet, Python does the operation.  Operations that must not be done
+   twice (a call of a user function, a call of C code, a change of a container, a write, a draw) are in `Recorder.performed` with
+   their results.  If one of these is the operation that user code asked for, its result is the result of the entry point.
 
-Where only a part has been done (one of the comparisons of a sort, say), nobody knows what is missing, and doing it all would do that
-part twice: the entry raises `InternalError`, which says so.  An error of a class that Python's own operations raise is taken for the
-program's there, since it cannot be told whose it is.
+If only a part of the operation has been done (one of the comparisons of a sort, say), the rest is unknown, and doing all of it
+would repeat that part: the entry point raises `InternalError`, which says so.  If the error is of a class that Python's own
+operations raise, it is taken for an error of user code there, since nothing tells the two apart.
 
-RecursionError and MemoryError say nothing about the code that raises them: they are the program's.
+RecursionError and MemoryError are errors of user code, since any code may raise them.
 
-It must not know what handlers do.
+This module must not know what handlers do.
 """
 
 from __future__ import annotations
@@ -54,41 +59,43 @@ __all__ = [
 
 F = TypeVar("F", bound=Any)
 Performed = list[tuple[Any, Any] | tuple[Any, Any, bool]]
-"""What an entry has had done of the program's: what it was, and its result; True where it may be done again."""
+"""The operations that an entry point has performed for user code: (operation, result), or (operation, result, True) for one that
+may be repeated."""
 
 
 class InternalError(Exception):
-    """A defect of tracejit: an error of its own code that records, whose place it names.  The error itself is its cause.
+    """A defect of tracejit: recording code has raised an error.  The message names the place; the error is the cause of this one.
 
-    It is raised where `config.verify` is on, and where the program cannot go on, since a part of an operation has been done."""
+    It is raised if `config.verify` is on, and if the call cannot continue because only a part of an operation has been done."""
 
 
 RAISED: Final = object()
-"""In `Recorder.performed`, with the id of an error: an operation of the program has raised it."""
+"""In `Recorder.performed`, with the id of an error: an operation of user code has raised it."""
 BEGUN: Final = object()
-"""In `Recorder.performed`, with an action: it was begun, and a handler has failed in the middle of it."""
+"""In `Recorder.performed`, with an action: a handler has failed in the middle of it."""
 CONSUMED: Final = object()
-"""In `Recorder.performed`: an element of an iterator has been taken."""
+"""In `Recorder.performed`: an element of an iterator has been consumed."""
 EAGER: Final = (object(), None)
-"""In `Recorder.performed`: the entry has found that the recording had stopped, and does what Python does."""
+"""In `Recorder.performed`: the recording had stopped before the entry point was called, which does what Python does."""
 
-_OF_COMPILER: Final = tuple(map(own_folder, ("capture", "compiled", "ir", "passes", "loops", "lowering", "llvm", "replay")))
+_COMPILER_FOLDERS: Final = tuple(map(own_folder, ("capture", "compiled", "ir", "passes", "loops", "lowering", "llvm", "replay")))
 _CONTROL_FLOW: Final = (StopIteration, StopAsyncIteration, StepFailed, NotConvertible, InternalError)
-"""What recording code raises on purpose."""
-_OF_RESOURCES: Final = (RecursionError, MemoryError)
-"""What says nothing about the code that raises it."""
-_NEVER_PYTHONS: Final = (AssertionError, NotImplementedError, NameError)
-"""What no operation of Python itself raises that a handler does for the program."""
+"""Errors that recording code raises on purpose."""
+_RESOURCE_ERRORS: Final = (RecursionError, MemoryError)
+"""Errors that any code may raise."""
+_NOT_RAISED_BY_PYTHON: Final = (AssertionError, NotImplementedError, NameError)
+"""Errors that no operation of Python raises which a handler does for user code."""
 
 
-# -- whose an error is
+# -- errors of user code and errors of the recorder
 def is_defect(error: BaseException, recorder: Any) -> bool:
-    """Whether an error that comes out of recording code may be one of that code: `resumed` tells for sure.  recorder: of the thread."""
-    if recorder is None or not isinstance(error, Exception) or isinstance(error, (*_CONTROL_FLOW, *_OF_RESOURCES)):
+    """Whether an error that has left an entry point may be a defect of recording code; `resumed` decides.  recorder: of the
+    thread."""
+    if recorder is None or not isinstance(error, Exception) or isinstance(error, (*_CONTROL_FLOW, *_RESOURCE_ERRORS)):
         return False
     if recorder.performed and (recorder.performed[-1] is EAGER or _is_noted(recorder, error)):
         return False
-    if type(error) is RuntimeError and isinstance(error.__cause__, StopIteration):  # that a generator of the program has raised
+    if type(error) is RuntimeError and isinstance(error.__cause__, StopIteration):  # raised inside a generator of the user
         return False
     last = _last_step(error)
     if last is None or not _is_of_compiler(error):
@@ -97,72 +104,76 @@ def is_defect(error: BaseException, recorder: Any) -> bool:
 
 
 def _is_of_compiler(error: BaseException) -> bool:
-    """Whether code that only recordings and compiled programs run has raised an error, not eager mode, which the program has called."""
+    """Whether code that only recordings and compiled programs run has raised an error, rather than code of eager mode."""
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
     if step is None:
         return False
     code, cls = step.tb_frame.f_code, type(error)
-    if code.co_filename.startswith(CAPTURE) and cls.__module__ == "builtins" and not issubclass(cls, _NEVER_PYTHONS):
-        return not _raises(code, step.tb_lasti)  # else a handler has raised it on purpose, as Python does
-    return code.co_filename.startswith(_OF_COMPILER)
+    if code.co_filename.startswith(CAPTURE) and cls.__module__ == "builtins" and not issubclass(cls, _NOT_RAISED_BY_PYTHON):
+        return not _raises(code, step.tb_lasti)  # by a `raise` statement, handlers raise errors of user code on purpose
+    return code.co_filename.startswith(_COMPILER_FOLDERS)
 
 
 def note_raised(recorder: Recorder, error: Exception, action: Callable[[], Any]) -> None:
-    """Note that an operation of the program has raised an error, which `action` does; or that a handler has, in the middle of it."""
+    """Note in `Recorder.performed` that `action`, an operation of user code, has raised an error; or that a handler has raised it
+    in the middle of the operation."""
     if _is_noted(recorder, error):
         return
     last = _last_step(error)
     code = None if last is None else last.tb_frame.f_code
-    of_handler = code is not None and code.co_filename.startswith(CAPTURE) and code not in _OF_ENTRIES
-    if of_handler and not code.co_flags & inspect.CO_NESTED:  # type: ignore[union-attr]  # else it is the action, which calls C code
+    of_handler = code is not None and code.co_filename.startswith(CAPTURE) and code not in _ENTRY_CODE
+    if of_handler and not code.co_flags & inspect.CO_NESTED:  # type: ignore[union-attr]  # a nested function is the action itself
         recorder.performed.append((BEGUN, action))
     else:
         recorder.performed.append((RAISED, id(error)))
 
 
 def _is_noted(recorder: Recorder, error: BaseException) -> bool:
-    """Whether it is known that an operation of the program has raised an error."""
+    """Whether `Recorder.performed` ends with the note that an operation of user code has raised this error."""
     return bool(recorder.performed) and recorder.performed[-1][:2] == (RAISED, id(error))
 
 
 def _last_step(error: BaseException) -> TracebackType | None:
-    """Where in the traceback recording code has raised an error, or has called library code that has; None where the program's did."""
-    found, step = None, error.__traceback__
+    """The step of the traceback at which recording code raised the error, or called library code that did; None if user code
+    raised it."""
+    last, step = None, error.__traceback__
     while step is not None:
         if not is_own_frame(step.tb_frame):
-            found = None
-        elif found is None or step.tb_frame.f_code.co_filename.startswith(CAPTURE):
-            found = step
+            last = None
+        elif last is None or step.tb_frame.f_code.co_filename.startswith(CAPTURE):
+            last = step
         step = step.tb_next
-    return found
+    return last
 
 
 def _raises(code: CodeType, offset: int) -> bool:
-    """Whether an instruction is a `raise`.  An error without arguments that none has raised comes from C code, or from another thread."""
+    """Whether the instruction at `offset` belongs to a `raise` statement.  An error without arguments that no `raise` has raised
+    comes from C code or from another thread."""
     return dis.opname[code.co_code[offset]] in ("RAISE_VARARGS", "RERAISE")
 
 
 def _is_raised_by_entry(error: BaseException) -> bool:
-    """Whether Python's own operation, which an entry does in eager mode, has raised an error; not a handler that the entry has called."""
+    """Whether the operation that an entry point does in eager mode has raised an error, rather than a handler that the entry
+    point has called."""
     last = _last_step(error)
     code = None if last is None else last.tb_frame.f_code
-    return code is None or not code.co_filename.startswith(CAPTURE) or code.co_filename == __file__ or code in _OF_ENTRIES
+    return code is None or not code.co_filename.startswith(CAPTURE) or code.co_filename == __file__ or code in _ENTRY_CODE
 
 
-_OF_ENTRIES: Final[set[CodeType]] = set()
-"""Code of entries, which do what Python does where the recording has stopped."""
+_ENTRY_CODE: Final[set[CodeType]] = set()
+"""Code of entry points, which do what Python does if the recording has stopped."""
 
 
 def does_as_python(function: F) -> F:
-    """Mark a function that does an operation of the program as eager mode does: what is raised there is the program's."""
-    _OF_ENTRIES.add(function.__code__)
+    """Mark a function that does an operation of user code as Python does: what is raised in it is an error of user code."""
+    _ENTRY_CODE.add(function.__code__)
     return function
 
 
 def place_of(error: BaseException) -> str:
-    """The file and the line of the library in which an error was raised, from the folder of the package on."""
+    """ "tracejit/file:line" of the recording code that raised an error; "" if user code raised it."""
     last = _last_step(error)
     if last is None:
         return ""
@@ -172,13 +183,13 @@ def place_of(error: BaseException) -> str:
 
 # -- after a defect
 def stop_for_defect(recorder: Recorder, error: BaseException) -> None:
-    """Stop the recording for a defect.  Raises InternalError where the library verifies itself."""
+    """Stop the recording for a defect.  Raises InternalError if `config.verify` is on."""
     detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     detail += f" ({place_of(error)})"
     try:
         recorder.stop("recording_defect", detail)
-        recorder.program.forget()  # there may be weak references from now on
-    except Exception as another:  # of what ends a recording: that it has stopped is what counts
+        recorder.program.forget()  # user code may observe when its tensors die
+    except Exception as another:  # an error of code that ends recordings: ending it must not fail
         detail += f", and then {type(another).__name__}: {another} ({place_of(another)})"
         recorder.stopped = True
     recorder.defect = recorder.reason = reasons.make("recording_defect", detail, user_line())
@@ -190,67 +201,73 @@ def resumed(
     recorder: Recorder,
     error: Exception,
     retry: Callable[[], Any],
-    answers: Callable[[Any, Any], Any],
+    result_after: Callable[[Any, Any], Any],
     operands: Sequence[Any] = (),
 ) -> Any:
-    """What an entry gives whose handler has raised an error, after `is_defect`.
+    """The result of an entry point whose handler has raised an error for which `is_defect` holds; or raises the error, if it is
+    one of user code.
 
-    retry: does the operation as eager mode does, where the recording has stopped.  answers: what the entry gives after a performed
-    operation of the program, given that and its result; _UNKNOWN where that was only a part; _REPEATABLE where it may be done again.
-    operands: what C code of the operation goes through.  There are stand-ins of numbers in containers until the recording stops, so it
-    stops before the operation is done again."""
+    retry: does the operation as Python does, once the recording has stopped.
+    result_after: result_after(what, result) is the result of the entry point after it has performed the operation `what` with
+    this
+        result; _UNKNOWN if that was only a part of its operation; _REPEATABLE if that may be done again.
+    operands: objects over which C code of the operation iterates.  If they are containers, they may hold stand-ins until the
+        recording stops, so it stops before the operation is done again."""
     try:
-        answer = _UNKNOWN if any(map(_is_under_way, operands)) else _REPEATABLE
+        outcome = _UNKNOWN if any(map(_is_running_generator, operands)) else _REPEATABLE
         for what, result, *is_repeatable in reversed(recorder.performed):
             if what is RAISED:
                 continue
-            found = _after(what, result, answers)
-            if found is not _REPEATABLE and not (is_repeatable and found is _UNKNOWN):
-                answer = found
+            candidate = _result_of_entry(what, result, result_after)
+            if candidate is not _REPEATABLE and not (is_repeatable and candidate is _UNKNOWN):
+                outcome = candidate
                 break
         in_containers = not isinstance(error, AttributeError) and any(isinstance(x, _CONTAINERS) for x in operands)
-        if answer is _UNKNOWN and not _is_certain(error):
+        if outcome is _UNKNOWN and not _is_certain(error):
             recorder.performed.append((RAISED, id(error)))
             raise error
-        if answer is _REPEATABLE:
-            return _done_eagerly(recorder, error, retry, in_containers)
+        if outcome is _REPEATABLE:
+            return _evaluate_eagerly(recorder, error, retry, in_containers)
         stop_for_defect(recorder, error)
-        if answer is not _UNKNOWN:
-            return without_stand_ins(answer, nested=False)
+        if outcome is not _UNKNOWN:
+            return without_stand_ins(outcome, nested=False)
         raise InternalError(
             f"a defect of tracejit: {type(error).__name__}: {error} ({place_of(error)}), after a part of an operation of the program "
             f"had been done, which cannot be done again ({user_line()})"
         ) from error
     finally:
-        del error  # whose traceback leads here
+        del error  # its traceback leads to this frame
 
 
-def _after(what: Any, result: Any, answers: Callable[[Any, Any], Any]) -> Any:
-    """What an entry gives after an operation, or after one that was begun, or an element that was taken."""
+def _result_of_entry(what: Any, result: Any, result_after: Callable[[Any, Any], Any]) -> Any:
+    """`result_after` for any element of `Recorder.performed` but RAISED."""
     if what is BEGUN:
-        return _REPEATABLE if answers(result, None) is _REPEATABLE else _UNKNOWN
-    return _UNKNOWN if what is CONSUMED else answers(what, result)
+        return _REPEATABLE if result_after(result, None) is _REPEATABLE else _UNKNOWN
+    return _UNKNOWN if what is CONSUMED else result_after(what, result)
 
 
-def _is_under_way(value: Any) -> bool:
-    """Whether it is a generator that has begun."""
+def _is_running_generator(value: Any) -> bool:
+    """Whether `value` is a generator of which a part has run."""
     return type(value) is GeneratorType and inspect.getgeneratorstate(value) != inspect.GEN_CREATED
 
 
 def _is_certain(error: Exception) -> bool:
-    """Whether an error cannot be one of Python's own operations."""
-    return isinstance(error, _NEVER_PYTHONS) and not _is_raised_by_entry(error)
+    """Whether no operation of Python can have raised the error, so that it is a defect."""
+    return isinstance(error, _NOT_RAISED_BY_PYTHON) and not _is_raised_by_entry(error)
 
 
 _UNKNOWN: Final = object()
+"""Outcome of an entry point: a part of its operation has been done, so that there is no result and no way to repeat it."""
 _REPEATABLE: Final = object()
+"""Outcome of an entry point: nothing has been done that must not be done twice."""
 
 
-def _done_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], Any], in_containers: bool = False) -> Any:
-    """The operation done by Python, of which nothing was done; what it raises is the program's, if the class is that of `error`: that is
-    raised, and the recording goes on, if it need not stop before."""
+def _evaluate_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], Any], in_containers: bool = False) -> Any:
+    """The result of `retry`, which does as Python does an operation of which nothing has been done.  If it raises an error of the
+    class of `error`, then `error` was one of user code: it is raised, and the recording continues unless it had to stop before
+    the retry. Otherwise `error` is a defect."""
     env, was_stopped = recorder.sizes.env, recorder.stopped
-    result = own = None
+    result = eager_error = None
     is_certain = _is_certain(error)
     try:
         if is_certain:
@@ -265,28 +282,30 @@ def _done_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], Any]
             if was_stopped:
                 result = retry()
             else:
-                result = recorder.unwatched(lambda: _while_stopped(recorder, retry))
+                result = recorder.unwatched(lambda: _as_if_stopped(recorder, retry))
         except Exception as raised:
-            own = raised
+            eager_error = raised
         finally:
             if env is not None:
                 env.resume()
-        if own is not None and type(own) is type(error) and _is_raised_by_entry(own):
+        if eager_error is not None and type(eager_error) is type(error) and _is_raised_by_entry(eager_error):
             recorder.performed.append((RAISED, id(error)))
             raise error
         if not is_certain:
             stop_for_defect(recorder, error)
-        if own is None:
+        if eager_error is None:
             return without_stand_ins(result, nested=False)
-        if _is_raised_by_entry(own):
-            raise own
-        raise InternalError(f"a defect of tracejit: {type(own).__name__}: {own} ({place_of(own)})") from own
+        if _is_raised_by_entry(eager_error):
+            raise eager_error
+        raise InternalError(
+            f"a defect of tracejit: {type(eager_error).__name__}: {eager_error} ({place_of(eager_error)})"
+        ) from eager_error
     finally:
-        del error, own  # whose tracebacks lead here
+        del error, eager_error  # their tracebacks lead to this frame
 
 
-def _while_stopped(recorder: Recorder, action: Callable[[], Any]) -> Any:
-    """What `action` gives where entries do what Python does."""
+def _as_if_stopped(recorder: Recorder, action: Callable[[], Any]) -> Any:
+    """The result of `action`, during which entry points do what Python does."""
     recorder.stopped = True
     try:
         return action()
@@ -296,22 +315,23 @@ def _while_stopped(recorder: Recorder, action: Callable[[], Any]) -> Any:
 
 # -- guards
 def guarded_entries(cls: type, current: Any, names: frozenset[str]) -> None:
-    """Put guards around methods of the class that instrumented code talks to.  current: has the recorder of the thread."""
+    """Put guards around the methods `names` of the class that instrumented code calls.  current: has the recorder of the
+    thread."""
     for name in names:
         setattr(cls, name, _guarded_entry(name, vars(cls)[name], current))
 
 
 def _guarded_entry(name: str, method: Any, current: Any) -> Any:
-    answers = _ANSWERS.get(name, _of_reading)
+    result_after = _RESULTS_AFTER.get(name, _after_reading)
     does_as_python(method)
 
-    def go_on(error: Exception, *given: Any) -> Any:
+    def resume(error: Exception, *given: Any) -> Any:
         try:
             return resumed(
                 current.recorder,
                 error,
                 lambda: method(*given),
-                lambda what, result: answers(what, result, *given[1:]),
+                lambda what, result: result_after(what, result, *given[1:]),
                 given if name == "compare" else (),
             )
         finally:
@@ -325,7 +345,7 @@ def _guarded_entry(name: str, method: Any, current: Any) -> Any:
                 raise
             defect = error
         try:
-            return go_on(defect, *given)
+            return resume(defect, *given)
         finally:
             del defect
 
@@ -333,7 +353,7 @@ def _guarded_entry(name: str, method: Any, current: Any) -> Any:
 
 
 def guarded_call(recorder: Recorder, action: Callable[[], Any], retry: Callable[[], Any], function: Any) -> Any:
-    """What `action` gives, which calls `function` for the program; retry: calls it as eager mode does."""
+    """The result of `action`, a handler that calls `function` for user code, with a guard.  retry: calls it as Python does."""
     recorder.performed = []
     try:
         return action()
@@ -350,15 +370,15 @@ def guarded_call(recorder: Recorder, action: Callable[[], Any], retry: Callable[
 def resumed_call(
     recorder: Recorder, error: Exception, function: Any, retry: Callable[[], Any], arguments: Sequence[Any] = ()
 ) -> Any:
-    """`resumed`, where the entry calls `function`."""
+    """`resumed` for an entry point that calls `function`."""
     try:
-        return resumed(recorder, error, retry, lambda what, result: _of_call(what, result, function), arguments)
+        return resumed(recorder, error, retry, lambda what, result: _after_call(what, result, function), arguments)
     finally:
         del error
 
 
 def guarded_interpreter(cls: type, names: frozenset[str]) -> None:
-    """Put guards around methods of the interpreter of a recording."""
+    """Put guards around the methods `names` of the recording interpreter."""
     for name in names:
         owner = next(base for base in cls.__mro__ if name in vars(base))
         setattr(cls, name, _guarded_method(vars(owner)[name]))
@@ -367,7 +387,7 @@ def guarded_interpreter(cls: type, names: frozenset[str]) -> None:
 def _guarded_method(method: Any) -> Any:
     does_as_python(method)
 
-    def go_on(error: Exception, outer: Performed, count: int, self: Any, *given: Any) -> Any:
+    def resume(error: Exception, outer: Performed, count: int, self: Any, *given: Any) -> Any:
         try:
             return _resumed_within(
                 self.recorder,
@@ -375,7 +395,7 @@ def _guarded_method(method: Any) -> Any:
                 outer,
                 count,
                 lambda: method(self, *given),
-                lambda what, result: _of_interpreter(what, result, given),
+                lambda what, result: _after_interpreter(what, result, given),
             )
         finally:
             del error
@@ -393,7 +413,7 @@ def _guarded_method(method: Any) -> Any:
                 raise
             defect = error
         try:
-            return go_on(defect, outer, count, self, *given)
+            return resume(defect, outer, count, self, *given)
         finally:
             del defect
 
@@ -406,19 +426,20 @@ def _resumed_within(
     outer: Performed,
     count: int,
     retry: Callable[[], Any],
-    answers: Callable[[Any, Any], Any],
+    result_after: Callable[[Any, Any], Any],
 ) -> Any:
-    """`resumed`, of an entry in the middle of another one, which had performed the first `count` of `outer` before."""
+    """`resumed` for an entry point that another one has called.  outer: `Recorder.performed` of the outer one, which had `count`
+    elements when the inner one was called."""
     recorder.performed = outer[count:] if recorder.performed is outer else recorder.performed
     try:
-        return resumed(recorder, error, retry, answers)
+        return resumed(recorder, error, retry, result_after)
     finally:
         recorder.performed = outer + recorder.performed
         del error
 
 
 def guarded_callback(cls: type) -> None:
-    """Put a guard around calls of what C code has got in the place of a function of the program."""
+    """Put a guard around calls of the class of callables that C code gets in place of user functions."""
     method: Any = does_as_python(vars(cls)["__call__"])
 
     def entry(self: Any, *given: Any, **named: Any) -> Any:
@@ -438,7 +459,9 @@ def guarded_callback(cls: type) -> None:
             return method(self, *given, **named)
 
         try:
-            return _resumed_within(recorder, defect, outer, count, retry, lambda what, result: _of_call(what, result, function))
+            return _resumed_within(
+                recorder, defect, outer, count, retry, lambda what, result: _after_call(what, result, function)
+            )
         finally:
             del defect
 
@@ -446,7 +469,7 @@ def guarded_callback(cls: type) -> None:
 
 
 def guarded_function(recorder: Recorder | None, function: Any, action: Callable[..., Any]) -> Callable[..., Any]:
-    """What instrumented code calls in the place of `function`: `action`, with a guard.  recorder: where a recording is active."""
+    """`action` with a guard, for instrumented code to call in place of `function`.  recorder: None if no recording is active."""
     if recorder is None:
         return action
 
@@ -464,7 +487,8 @@ def guarded_function(recorder: Recorder | None, function: Any, action: Callable[
 
 
 def guarded_question(recorder: Recorder, ask: Callable[..., Any]) -> Callable[..., Any]:
-    """`ask`, of which the eager library asks what only a recording knows: None is its answer without one."""
+    """`ask` with a guard, for the eager library to ask the recording something.  A defect gives None, the answer without a
+    recording."""
 
     def asked(*given: Any) -> Any:
         try:
@@ -479,7 +503,8 @@ def guarded_question(recorder: Recorder, ask: Callable[..., Any]) -> Callable[..
 
 
 def guarded_context(cls: Any) -> Any:
-    """Put guards around how a stand-in of a context manager is entered and left.  Its `manager` is what Python would enter."""
+    """Put guards around `__enter__` and `__exit__` of a class that replaces context managers.  Its `manager` is the one that
+    Python would enter."""
     for name in ("__enter__", "__exit__"):
         setattr(cls, name, _guarded_context(name, vars(cls)[name]))
     return cls
@@ -490,10 +515,10 @@ def _guarded_context(name: str, method: Any) -> Any:
         recorder, manager = self._recorder, self.manager
         if recorder.stopped:
             return method(self, *exception)
-        asked = getattr(type(manager), name)
+        target = getattr(type(manager), name)
 
-        def answers(what: Any, result: Any) -> Any:
-            return result if getattr(what, "__self__", None) is manager else _of_call(what, result, asked)
+        def result_after(what: Any, result: Any) -> Any:
+            return result if getattr(what, "__self__", None) is manager else _after_call(what, result, target)
 
         recorder.performed = []
         try:
@@ -503,7 +528,7 @@ def _guarded_context(name: str, method: Any) -> Any:
                 raise
             defect = error
         try:
-            return resumed(recorder, defect, lambda: asked(manager, *exception), answers)
+            return resumed(recorder, defect, lambda: target(manager, *exception), result_after)
         finally:
             del defect
 
@@ -511,7 +536,7 @@ def _guarded_context(name: str, method: Any) -> Any:
 
 
 def guarded_numbers(cls: type) -> None:
-    """Put guards around the special methods of a stand-in of numbers, which C code and the library call, too."""
+    """Put guards around the special methods of a class of stand-ins of numbers, which C code and the library call, too."""
     for name, method in list(vars(cls).items()):
         if type(method) is FunctionType and name.startswith("__") and name not in ("__init__", "__getattr__", "__reduce_ex__"):
             setattr(cls, name, _guarded_number(method))
@@ -520,9 +545,9 @@ def guarded_numbers(cls: type) -> None:
 def _guarded_number(method: Any) -> Any:
     does_as_python(method)
 
-    def go_on(error: Exception, self: Any, *given: Any, **named: Any) -> Any:
+    def resume(error: Exception, self: Any, *given: Any, **named: Any) -> Any:
         try:
-            return _done_eagerly(self._recorder, error, lambda: method(self, *given, **named))
+            return _evaluate_eagerly(self._recorder, error, lambda: method(self, *given, **named))
         finally:
             del error
 
@@ -534,38 +559,40 @@ def _guarded_number(method: Any) -> Any:
                 raise
             defect = error
         try:
-            return go_on(defect, self, *given, **named)
+            return resume(defect, self, *given, **named)
         finally:
             del defect
 
     return update_wrapper(entry, method)
 
 
-# -- what answers an entry
-def _of_call(what: Any, result: Any, function: Any) -> Any:
-    """What a call of `function` gives after a performed operation: a call of its code, an action of a handler that holds it, or a change
-    of the container whose method it is."""
-    asked = _called_for(function)
-    if any(what is f for f in asked):
+# -- the result of an entry point after a performed operation (`result_after` of `resumed`), by the kind of entry point
+def _after_call(what: Any, result: Any, function: Any) -> Any:
+    """The entry point calls `function`.  That has been done by a call of it, by an action of a handler whose closure has it, or
+    by a change of the container whose method it is."""
+    chain = _call_chain(function)
+    if any(what is f for f in chain):
         return result
-    held = list(_closure_values(what))
-    if any(f is value or (type(f) in _BOUND and type(f) is type(value) and f == value) for value in held for f in asked):
+    closure = list(_closure_values(what))
+    if any(f is value or (type(f) in _BOUND and type(f) is type(value) and f == value) for value in closure for f in chain):
         return result
-    name = _named(function)
-    if type(function) is BuiltinFunctionType and function in _SPECIAL and _named(what) in _SPECIAL[function]:
-        return _SAID.get(function, lambda said: said)(result)
+    name = _name_of(function)
+    if type(function) is BuiltinFunctionType and function in _SPECIAL and _name_of(what) in _SPECIAL[function]:
+        return _CONVERSIONS.get(function, lambda result: result)(result)
     owner = getattr(function, "__self__", None) if type(function) is BuiltinFunctionType else None
-    if owner is None or not any(value is owner for value in held):
+    if owner is None or not any(value is owner for value in closure):
         return _UNKNOWN
     if any(
-        value == name if type(value) is str else _named(value) == name for value in held if not isinstance(value, _CONTAINERS)
+        value == name if type(value) is str else _name_of(value) == name
+        for value in closure
+        if not isinstance(value, _CONTAINERS)
     ):
         return result
-    return None if name in _OF_CHANGES else _UNKNOWN
+    return None if name in _CHANGING_METHODS else _UNKNOWN
 
 
 def _closure_values(action: Any) -> Iterator[Any]:
-    """What an action of a handler has in its closure, and in those of the actions in it."""
+    """The values in the closure of an action of a handler, and in the closures of actions among these."""
     if _is_action(action):
         for cell in action.__closure__ or ():
             yield cell.cell_contents
@@ -576,21 +603,25 @@ _SPECIAL: Final[dict[Any, tuple[str, ...]]] = {
     iter: ("__iter__",), next: ("__next__",), len: ("__len__",), hash: ("__hash__",), abs: ("__abs__",), round: ("__round__",),
     getattr: ("__getattr__", "__getattribute__", "__get__"),
 }  # fmt: skip
-"""Builtins that ask a special method."""
-_SAID: Final[dict[Any, Callable[[Any], Any]]] = {len: lambda said: len(Said(said)), hash: lambda said: hash(Said(said))}
-"""What they make of what it says, where that is more than to pass it on."""
+"""Builtins that call a special method."""
+_CONVERSIONS: Final[dict[Any, Callable[[Any], Any]]] = {
+    len: lambda value: len(Said(value)),
+    hash: lambda value: hash(Said(value)),
+}
+"""How they convert its result, if they do."""
 _BOUND: Final = (MethodType, BuiltinFunctionType)
-"""Types of what is made anew each time that it is asked for."""
+"""Types of bound methods: each read of `owner.method` creates a new object."""
 _CONTAINERS: Final = (list, dict, set, tuple, deque)
-_OF_CHANGES: Final = frozenset({"sort", "remove", "reverse", "extend", "clear", "insert", "append"})
-"""Methods of lists that give None, and are done when the list has been changed once."""
+_CHANGING_METHODS: Final = frozenset({"sort", "remove", "reverse", "extend", "clear", "insert", "append"})
+"""Methods of lists that return None and change the list once."""
 
 
-def _called_for(function: Any) -> list[Any]:
-    """What a call of `function` comes to, step by step: what is bound, partial or compiled is another function."""
-    found = []
+def _call_chain(function: Any) -> list[Any]:
+    """`function`, then the functions that a call of it calls one after the other: inside a bound method, a partial, a compiled
+    function or an object with `__call__`."""
+    chain = []
     while function is not None:
-        found.append(function)
+        chain.append(function)
         cls = type(function)
         if cls is MethodType:
             function = function.__func__
@@ -602,104 +633,106 @@ def _called_for(function: Any) -> list[Any]:
             function = vars(cls)["__call__"]
         else:
             function = None
-    return found
+    return chain
 
 
-def _named(what: Any) -> str:
+def _name_of(what: Any) -> str:
     return getattr(what, "__name__", "") if not _is_action(what) else ""
 
 
 def _is_action(what: Any) -> bool:
-    """Whether it is C code that a handler runs: for anything but calls and updates, it may run again."""
+    """Whether `what` is an action of a handler, which runs C code.  Unless it calls or changes something for user code, it may be
+    done again."""
     return type(what) is FunctionType and what.__code__.co_filename.startswith(CAPTURE)
 
 
-def _of_interpreter(what: Any, result: Any, given: tuple[Any, ...]) -> Any:
-    """What a method of the interpreter gives after an operation: one that it was given, or a call of what it was."""
+def _after_interpreter(what: Any, result: Any, given: tuple[Any, ...]) -> Any:
+    """The entry point is a method of the interpreter, with the arguments `given`.  It has been done by an operation among them,
+    or by a call of the first one."""
     if any(what is value for value in given):
         return result
     if _is_action(what):
         return _REPEATABLE
-    found = _of_call(what, result, given[0]) if given and callable(given[0]) else _UNKNOWN
-    return result if found is _UNKNOWN and len(given) > 1 and _named(what) == given[1] else found
+    outcome = _after_call(what, result, given[0]) if given and callable(given[0]) else _UNKNOWN
+    return result if outcome is _UNKNOWN and len(given) > 1 and _name_of(what) == given[1] else outcome
 
 
-def _of_store(what: Any, result: Any, value: Any, owner: Any, *key: Any) -> Any:
-    return _of_deletion(what, result, owner)
+def _after_store(what: Any, result: Any, value: Any, owner: Any, *key: Any) -> Any:
+    return _after_deletion(what, result, owner)
 
 
-def _of_deletion(what: Any, result: Any, owner: Any, *key: Any) -> Any:
+def _after_deletion(what: Any, result: Any, owner: Any, *key: Any) -> Any:
     return _REPEATABLE if _is_action(what) and not any(value is owner for value in _closure_values(what)) else None
 
 
-def _of_binding(what: Any, result: Any, *given: Any) -> Any:
+def _after_binding(what: Any, result: Any, *given: Any) -> Any:
     return _REPEATABLE
 
 
-def _of_attribute(what: Any, result: Any, *given: Any) -> Any:
+def _after_attribute(what: Any, result: Any, *given: Any) -> Any:
     return _REPEATABLE if _is_action(what) else result
 
 
-def _of_item(what: Any, result: Any, *given: Any) -> Any:
+def _after_item(what: Any, result: Any, *given: Any) -> Any:
     if _is_action(what):
         return _REPEATABLE
-    return result if _named(what) in ("__getitem__", "__missing__", "__class_getitem__") else _UNKNOWN
+    return result if _name_of(what) in ("__getitem__", "__missing__", "__class_getitem__") else _UNKNOWN
 
 
-def _of_operator(what: Any, result: Any, symbol: str, *operands: Any) -> Any:
+def _after_operator(what: Any, result: Any, symbol: str, *operands: Any) -> Any:
     if _is_action(what):
         return _REPEATABLE
-    if symbol in ("in", "not in") and _named(what) == "__contains__":
+    if symbol in ("in", "not in") and _name_of(what) == "__contains__":
         return bool(plain_value(result)) is (symbol == "in")
     name = SPECIAL_NAMES.get(symbol)
     names = (f"__{name}__", f"__r{name}__", f"__i{name}__", f"__{SPECIAL_NAMES.get(SWAPPED.get(symbol, ''))}__")
-    return result if _named(what) in names and result is not NotImplemented else _UNKNOWN
+    return result if _name_of(what) in names and result is not NotImplemented else _UNKNOWN
 
 
-def _of_update(what: Any, result: Any, symbol: str, left: Any, right: Any) -> Any:
+def _after_update(what: Any, result: Any, symbol: str, left: Any, right: Any) -> Any:
     if not _is_action(what):
-        return _of_operator(what, result, symbol, left, right)
+        return _after_operator(what, result, symbol, left, right)
     if result is NotImplemented:
         return _REPEATABLE
-    held = list(_closure_values(what))
-    if isinstance(left, _CONTAINERS) and any(value is left for value in held):
+    closure = list(_closure_values(what))
+    if isinstance(left, _CONTAINERS) and any(value is left for value in closure):
         return left
-    return result if any(value is IN_PLACE[symbol] for value in held) else _REPEATABLE
+    return result if any(value is IN_PLACE[symbol] for value in closure) else _REPEATABLE
 
 
-def _of_unary(what: Any, result: Any, name: str, value: Any) -> Any:
-    return _REPEATABLE if _is_action(what) else result if _named(what) == f"__{name}__" else _UNKNOWN
+def _after_unary(what: Any, result: Any, name: str, value: Any) -> Any:
+    return _REPEATABLE if _is_action(what) else result if _name_of(what) == f"__{name}__" else _UNKNOWN
 
 
-def _of_truth(what: Any, result: Any, value: Any, *given: Any) -> Any:
-    return _REPEATABLE if _is_action(what) else bool(plain_value(result)) if _named(what) == "__bool__" else _UNKNOWN
+def _after_truth(what: Any, result: Any, value: Any, *given: Any) -> Any:
+    return _REPEATABLE if _is_action(what) else bool(plain_value(result)) if _name_of(what) == "__bool__" else _UNKNOWN
 
 
-def _of_negation(what: Any, result: Any, value: Any) -> Any:
-    found = _of_truth(what, result, value)
-    return found if found is _UNKNOWN or found is _REPEATABLE else not found
+def _after_negation(what: Any, result: Any, value: Any) -> Any:
+    outcome = _after_truth(what, result, value)
+    return outcome if outcome is _UNKNOWN or outcome is _REPEATABLE else not outcome
 
 
-def _of_iteration(what: Any, result: Any, *given: Any) -> Any:
-    return _REPEATABLE if _is_action(what) else result if _named(what) == "__iter__" else _UNKNOWN
+def _after_iteration(what: Any, result: Any, *given: Any) -> Any:
+    return _REPEATABLE if _is_action(what) else result if _name_of(what) == "__iter__" else _UNKNOWN
 
 
-def _of_text(what: Any, result: Any, *given: Any) -> Any:
-    return result if type(what) is partial else _of_reading(what, result, *given)  # how what an object says is formatted
+def _after_text(what: Any, result: Any, *given: Any) -> Any:
+    return result if type(what) is partial else _after_reading(what, result, *given)  # a partial formats a value
 
 
-def _of_reading(what: Any, result: Any, *given: Any) -> Any:
+def _after_reading(what: Any, result: Any, *given: Any) -> Any:
     return _REPEATABLE if _is_action(what) else _UNKNOWN
 
 
-_ANSWERS: Final[dict[str, Callable[..., Any]]] = {
-    "attribute": _of_attribute, "item": _of_item, "binary": _of_operator, "compare": _of_operator, "in_place": _of_update,
-    "iterate": _of_iteration, "steps": _of_iteration, "formatted": _of_text, "unary": _of_unary, "truth": _of_truth,
-    "negated": _of_negation,
-    "set_attribute": _of_store, "set_item": _of_store, "delete_attribute": _of_deletion, "delete_item": _of_deletion,
-    "store_global": _of_binding, "store_free": _of_binding,
+_RESULTS_AFTER: Final[dict[str, Callable[..., Any]]] = {
+    "attribute": _after_attribute, "item": _after_item, "binary": _after_operator, "compare": _after_operator,
+    "in_place": _after_update, "iterate": _after_iteration, "steps": _after_iteration, "formatted": _after_text,
+    "unary": _after_unary, "truth": _after_truth, "negated": _after_negation,
+    "set_attribute": _after_store, "set_item": _after_store, "delete_attribute": _after_deletion, "delete_item": _after_deletion,
+    "store_global": _after_binding, "store_free": _after_binding,
 }  # fmt: skip
-"""By the names of entries: what they give after a performed operation."""
+"""The functions above, by the names of the entry points of `CaptureFrame`; others have `_after_reading`."""
 
 guarded_numbers(SymbolicNumber)
 guarded_callback(RecordedCallback)

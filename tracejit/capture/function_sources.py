@@ -1,7 +1,9 @@
-"""Source texts that do not stand where code says they do: those a program gives, and those that go with functions pickled by value.
+"""Source texts for functions whose code names no file that has their source.
 
-cloudpickle, and what is built on it (joblib, ray, dask), pickles a function of `__main__` as its code, of which another process has no
-text.  So the texts of the function, and of functions of `__main__` that it reaches, go along.
+* Texts that the user passes (`tracejit.compile(source=...)`): `use_source`.
+* Texts of functions that are pickled by value: `modules_by_value`, `sources_reached`.  cloudpickle, and what is built on it
+  (joblib, ray, dask), pickles a function of `__main__` as its code object, and another process has no source of that.  So the
+  pickle of a compiled function also has the source texts of the function and of functions of `__main__` that it reaches.
 """
 
 from __future__ import annotations
@@ -21,21 +23,23 @@ from tracejit.core.weak_table import WeakTable
 __all__ = ["modules_by_value", "sources_reached", "use_source"]
 
 _PICKLERS: Final = frozenset({"cloudpickle", "dill"})
-_MOST: Final = 10_000  # objects that are looked at
+_MOST: Final = 10_000  # objects that `sources_reached` looks at
 _texts: WeakTable[str] = WeakTable()
 
 
 def use_source(function: Any, text: str) -> None:
-    """From now on the definition of a function, or of the methods of an object's class, is looked for in a text: that of the definition,
-    or a longer one.  Raises ValueError where none in it compiles to the code that runs, TypeError where it is no text."""
+    """Take the source of a function, or of the methods of an object's class, from a text.
+
+    text: contains the definition, and may contain more.  Raises ValueError if no definition in it compiles to the code of the
+    function, TypeError if it is not a str."""
     if not isinstance(text, str):
         raise TypeError(f"compile(): source must be a text, got {type(text).__name__}")
     plain = _plain(function)
     functions = [plain] if isinstance(plain, FunctionType) else list(_methods(type(plain)))
     errors: list[ValueError] = []
-    for one in functions:
+    for candidate in functions:
         try:
-            convert_with_source(one.__code__, text, one.__globals__)
+            convert_with_source(candidate.__code__, text, candidate.__globals__)
         except ValueError as error:
             errors.append(error)
     if len(errors) == len(functions):
@@ -43,11 +47,11 @@ def use_source(function: Any, text: str) -> None:
 
 
 def modules_by_value() -> Collection[str]:
-    """The modules whose functions are pickled by value by who asks for a pickle now: none, unless it is cloudpickle, or dill."""
+    """The modules whose functions the pickler that is running pickles by value: none, unless it is cloudpickle or dill."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = str(frame.f_globals.get("__name__"))
-        if not _PICKLERS.isdisjoint(name.split(".")):  # also where another package contains it
+        if not _PICKLERS.isdisjoint(name.split(".")):  # also a copy inside of another package (joblib.externals.cloudpickle)
             registered = frame.f_globals.get("list_registry_pickle_by_value")
             return {"__main__", *(registered() if registered is not None else ())}
         if not is_own_frame(frame) and name not in ("pickle", "copyreg"):
@@ -57,9 +61,9 @@ def modules_by_value() -> Collection[str]:
 
 
 def sources_reached(function: Any, modules: Collection[str]) -> tuple[str, ...]:
-    """The texts of the functions of some modules that a function reaches by globals and free variables, its own included.  What has no
-    text is left out."""
-    found: dict[str, None] = {}
+    """The source texts of `function` and of the functions that it reaches through globals and free variables, as far as they are
+    defined in `modules` and have a source text."""
+    texts: dict[str, None] = {}
     for code, names in _reached(function, modules):
         text = _texts.get(code)
         if text is None:
@@ -69,12 +73,12 @@ def sources_reached(function: Any, modules: Collection[str]) -> tuple[str, ...]:
                 text = ""
             _texts[code] = text
         if text:
-            found[text] = None
-    return tuple(found)
+            texts[text] = None
+    return tuple(texts)
 
 
 def _plain(function: Any) -> Any:
-    """The function behind methods, partial calls and compiled functions."""
+    """The function in a bound method, a `functools.partial` or a compiled function, in any nesting; other objects as they are."""
     while True:
         if isinstance(function, MethodType):
             function = function.__func__
@@ -87,9 +91,9 @@ def _plain(function: Any) -> Any:
 
 
 def _methods(cls: type) -> Iterator[FunctionType]:
-    """The functions of the program that a class has."""
-    for one in cls.__mro__:
-        for value in vars(one).values():
+    """The methods of a class and its bases, and the functions of its properties, that are user code."""
+    for base in cls.__mro__:
+        for value in vars(base).values():
             parts = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
             for part in map(_plain, parts):
                 if isinstance(part, FunctionType) and not is_own_code(part.__code__):
@@ -97,6 +101,7 @@ def _methods(cls: type) -> Iterator[FunctionType]:
 
 
 def _reached(function: Any, modules: Collection[str]) -> Iterator[tuple[CodeType, dict[str, Any]]]:
+    """The code and the globals of the functions in `modules` that a function reaches, itself included."""
     pending, seen = [function], set[int]()
     while pending and len(seen) < _MOST:
         value = _plain(pending.pop())
@@ -120,7 +125,7 @@ def _reached(function: Any, modules: Collection[str]) -> Iterator[tuple[CodeType
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The names that code and the functions inside it may look up among globals."""
+    """The names that `code`, or a function inside it, may look up among globals."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

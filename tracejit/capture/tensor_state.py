@@ -90,7 +90,7 @@ class StateRecorder(Interpreter):
             journal.dictionary()
         )  # outside leaves whose requires_grad was changed; value ids before and after
         self._makers = _WrittenCache()
-        # Outside tensors whose .data was assigned, the value id of each before (None: not yet read), and the number of nodes then.
+        # Outside tensors whose .data was assigned, the value id of each before (None: not read yet) and the number of nodes then.
         self.rebound: dict[int, tuple[Tensor, int | None, int]] = journal.dictionary()
         self.hooks_read: set[int] = journal.set()  # outside leaves whose hooks have run, and are guarded
         # Nodes of the tape from outside that a backward pass has sent gradients to: hooks there would have to run.

@@ -1,4 +1,4 @@
-"""Tracebacks as the program would see them without the compiler: none of its frames between the program's own."""
+"""Removes tracejit's frames from tracebacks, so that they look as they would without the compiler."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ COMPILER = (
     *[own_file("core", f"{part}.py") for part in ("uninterrupted", "garbage_collection", "interrupts", "locks")],
     "<tracejit ",
 )
-"""Where code stands that an eager call does not run."""
+"""Prefixes of file names of code that eager calls do not run."""
 
 
 def without_dispatch(error: BaseException) -> None:
-    """Take what stands between a call of a compiled function and the frames of the function out of the traceback of `error`.  One that the
-    compiler has raised, outside of recordings, keeps its traceback."""
+    """Remove the frames between the call of a compiled function and the function's own frames from the traceback of `error`.  An
+    error that the compiler itself has raised outside of recordings keeps its traceback."""
     last, traceback = None, error.__traceback__
     while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(COMPILER):
         last, traceback = traceback, traceback.tb_next
-    is_own = traceback is None and last is not None and not last.tb_frame.f_code.co_filename.startswith(CAPTURE)
-    if not (is_own and isinstance(error, Exception)):
+    is_of_compiler = traceback is None and last is not None and not last.tb_frame.f_code.co_filename.startswith(CAPTURE)
+    if not (is_of_compiler and isinstance(error, Exception)):
         error.__traceback__ = traceback
 
 
 def without_handlers(error: BaseException | None) -> None:
-    """Take the frames of this package out of the traceback of `error`, and out of those of the errors behind it."""
+    """Remove the frames of capture/ from the tracebacks of `error` and of its causes and contexts."""
     seen: set[int] = set()
     pending = [error]
     while pending:
@@ -39,20 +39,20 @@ def without_handlers(error: BaseException | None) -> None:
         if current is None or id(current) in seen:
             continue
         seen.add(id(current))
-        current.__traceback__ = _without_own(current.__traceback__)
+        current.__traceback__ = _without_capture(current.__traceback__)
         pending += (current.__cause__, current.__context__)
 
 
-def _without_own(traceback: TracebackType | None) -> TracebackType | None:
+def _without_capture(traceback: TracebackType | None) -> TracebackType | None:
     steps: list[TracebackType] = []
     while traceback is not None:
         steps.append(traceback)
         traceback = traceback.tb_next
-    kept: TracebackType | None = None
+    following: TracebackType | None = None
     for step in reversed(steps):
         if step.tb_frame.f_code.co_filename.startswith(CAPTURE):
             continue
-        if step.tb_next is not kept:
-            step.tb_next = kept
-        kept = step
-    return kept
+        if step.tb_next is not following:
+            step.tb_next = following
+        following = step
+    return following
