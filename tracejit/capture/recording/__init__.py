@@ -1,6 +1,7 @@
-"""What a recorded call came to: its guards, its effects, the facts about its tensors, and the entry that stands for later calls.
+"""The result of a recorded call: guards, effects, facts about tensors, and the entry that serves later calls.
 
-Must not know: how Python's steps were followed, how programs are made: an entry is given the statements that run one.
-Start reading: journal.py (what a run did), finish.py (from there to a Recording), entry.py (what is kept), structure.py (guards in words of
-memory).
+Must not know: how handlers recorded the steps of Python, how programs are compiled (an entry is given the statements that run its
+program).
+Start reading: journal.py (the log of a run), finish.py (makes a Recording of it), entry.py (the Recording), structure.py (guards
+that machine code checks in words of memory).
 """

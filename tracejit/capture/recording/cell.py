@@ -1,21 +1,25 @@
-"""The state of an entry's structure (capture/recording/structure.py): the words that show that nothing has changed, and what is made once.
+"""The state of an entry's structure (capture/recording/structure.py): the words that show that nothing has changed, and cached
+tuples.
 
-A `StructureCell` belongs to one entry.  It runs the checks when a word has moved, and keeps the new words and, made once, the tuples of
-arrays, tensors and edges that the entry's body asks for (`Body.cached`).  There are two tables of words.  The quick one has the
-dictionaries, and for all tensors together the counter of tensor/rebinding.py: a call's cost does not grow with the number of parameters.
-The precise one, with the tensors' own words, is asked when the quick one has moved; if that was because of a tensor that nobody asked
-about, only the counter is new.
+A `StructureCell` belongs to one entry.  When a word has changed, it runs the checks of the structure and stores the new words; it
+also stores the tuples of arrays, tensors and edges that the entry's body uses (`Body.cached`).  There are two tables of words:
 
-Each state has a key of its own, which stands for its arrays with the metadata that they have (`ProgramSpec.resident`): the array
-objects of the tensors are out of reach of others (`tensor.shield`), so none of that changes unless the counter moves.
+* The quick table has the dictionaries, and one counter for all tensors together (tensor/rebinding.py), so that the cost of a call
+  does not grow with the number of parameters.
+* The precise table has the words of each tensor.  It is compared when the quick one differs.  If it is equal, a tensor that does
+  not belong to the structure has moved the counter: then only the counter is updated.
 
-Ownership: words are addresses, and hold nothing.  What holds objects (the tuples hold arrays, and parameters where gradients may be wanted;
-a state holds the containers that were looked at, with their items, since these have no words that no later state repeats, only
-addresses) is in a `StructureState`, which a cell refers to weakly.  One of the structure's own tensors owns it, and it dies with the cell
-and with each root.  So a cell keeps nothing alive, whatever leads where: a model to which its own parameters lead goes when the collector
-finds that nobody else has it.  A structure without tensors has no owner for a `StructureState`; then its checks run in every call.
+Each state has a key of its own, which identifies its arrays with their metadata (`ProgramSpec.resident`).  No other code can
+reach the array objects of the tensors (`tensor.shield`), so none of this changes unless the counter moves.
 
-It must not know what is computed with the values.
+Ownership: words are addresses and keep nothing alive.  Objects are kept alive by a `StructureState`: the tuples refer to arrays,
+and to parameters if gradients may be needed; a state also keeps the containers that were checked, with their items, since only
+addresses stand for these, and an address may be reused.  A cell refers to its state weakly.  One of the structure's own tensors
+owns the state, which dies with the cell and with each root.  So a cell keeps nothing alive: a model to which its own parameters
+lead is collected when nothing else refers to it.  If a structure has no tensors, nothing can own a `StructureState`, and its
+checks run in every call.
+
+This module must not know what is computed with the values.
 """
 
 from __future__ import annotations
@@ -50,7 +54,7 @@ from tracejit.tensor.rebinding import ADDRESS, rebindings
 
 __all__ = ["StructureCell", "StructureState", "marks"]
 
-_MOST = 64  # calls for which no table is made
+_MOST = 64  # at most so many calls in a row are served without storing words
 
 
 @cache
@@ -62,15 +66,15 @@ def _tensor_words() -> SlotWords:
 
 @cache
 def marks() -> Callable[[tuple[Storage, ...]], None]:
-    """`mark_written` for a tuple, as a builtin function where there can be one."""
+    """`mark_written` for a tuple of storages, as a builtin function if this Python supports it."""
     if not c_api.supported():
         return mark_written
     return marking(next_sequence, Storage, "version", "written")
 
 
 class StructureState:
-    """What the state of a cell holds.  found: (ids of objects that must differ from others, key, *what the entry wants); items: (container,
-    place, item) for each item that was looked at."""
+    """The objects that a cell's state keeps alive.  found: (table of objects that must be distinct from others, key, *the values
+    that the entry needs).  items: (container, place, item) for each item that was checked."""
 
     __slots__ = ("__weakref__", "_watched", "_within", "found", "items")
 
@@ -83,8 +87,8 @@ class StructureState:
         self._watched: tuple[weakref.ref[Any], ...] = ()
 
     def give_to(self, owner: Tensor, number: int, needed: Sequence[Any]) -> None:
-        """Live with `owner` under a number, until one of the objects `needed` dies.  No Python code runs then: nothing that a signal could
-        interrupt."""
+        """Let `owner` keep this object alive, under a number, until one of the objects `needed` dies.  It is dropped then without
+        running Python code, which a signal could interrupt."""
         try:
             self._within = _held_by(owner)
         except AttributeError as error:
@@ -93,21 +97,22 @@ class StructureState:
             self._within = {}
             _hold(owner, self._within)
         leave = partial(self._within.pop, number)
-        self._watched = tuple([weakref.ref(needed_one, leave) for needed_one in needed])
+        self._watched = tuple([weakref.ref(value, leave) for value in needed])
         self._within[number] = self
 
     def leave(self, number: int) -> None:
-        """Live on only as long as a call needs it."""
+        """The owner no longer keeps this object alive."""
         self._within.pop(number, None)
 
 
 _NOTHING = StructureState((), NO_KEY, ())
 _UNUSED = (b"", NEVER, weakref.ref(_NOTHING))
-_held_by, _hold = Tensor.__dict__["_held"].__get__, Tensor.__dict__["_held"].__set__  # past what a subclass may do to attributes
+_held_by, _hold = Tensor.__dict__["_held"].__get__, Tensor.__dict__["_held"].__set__  # not overridden by subclasses
 
 
 class _Tables(NamedTuple):
-    """What shows that a state still holds.  pairs: the words of the dictionaries, as in the quick table.  own: what nobody else holds."""
+    """The words by which a state is found valid.  pairs: the words of the dictionaries, as in the quick table.  precise: the
+    precise table. own: the StructureState, if it has no other owner because it refers to nothing."""
 
     pairs: bytes
     precise: bytes
@@ -120,7 +125,8 @@ _next_number = itertools.count(1).__next__
 
 
 class StructureCell:
-    """`state[0]` is (addresses of the roots, quick table, weak reference to a `StructureState`)."""
+    """The state of one entry's structure.  `state[0]` is (addresses of the roots, quick table, weak reference to a
+    `StructureState`)."""
 
     __slots__ = (
         "__weakref__",
@@ -137,8 +143,9 @@ class StructureCell:
     )
 
     def __init__(self, examine: Callable[..., Any], missed: object, namespaces: Sequence[Any], calls: Sequence[int]) -> None:
-        """examine(*roots) runs the checks: what it finds (instances, tensors, objects that must differ from others, (container, place,
-        item) for each item it looked at, *what the entry wants), or `missed`.  calls[0]: how many calls the entry has served."""
+        """examine: examine(*roots) runs the checks.  It returns `missed`, or (instances, tensors, objects that must be distinct
+        from others, (container, place, item) for each checked item, *the values that the entry needs).  namespaces: dictionaries
+        of classes that the checks read.  calls: calls[0] is the number of calls that the entry has served."""
         self._examine = examine
         self._namespaces = tuple(namespaces)
         self._number = _next_number()
@@ -151,45 +158,45 @@ class StructureCell:
 
     def drop(self) -> None:
         """Forget words and tuples."""
-        state, self.state[0], self._tables = self.state[0], _UNUSED, None
-        held = state[2]()
-        if held is not None:
-            held.leave(self._number)
+        previous, self.state[0], self._tables = self.state[0], _UNUSED, None
+        state = previous[2]()
+        if state is not None:
+            state.leave(self._number)
 
     def refresh(self, *roots: Any) -> Any:
-        """A word has moved: the `StructureState` after running the checks where needed, or `missed`.  Keeps it, unless that has not paid
-        lately."""
+        """Called when a word has changed: runs the checks if needed, and returns the `StructureState`, or `missed`.  Stores it,
+        unless the structure has changed too often lately."""
         addresses = packed([*map(id, roots)])
-        known, counter = self._tables, rebindings()
-        if known is not None and known.state[0] == addresses:
-            held = known.state[2]()  # what the words speak of lives while it does
-            if held is not None and same()(known.precise, b""):
-                self._keep(known._replace(state=(addresses, _quick(counter, known.pairs), known.state[2])))
-                return held
+        tables, counter = self._tables, rebindings()
+        if tables is not None and tables.state[0] == addresses:
+            state = tables.state[2]()  # while it is alive, so are the objects whose words are in the tables
+            if state is not None and same()(tables.precise, b""):
+                self._keep(tables._replace(state=(addresses, _quick(counter, tables.pairs), tables.state[2])))
+                return state
         self.drop()
-        found = self._examine(*roots)
-        if found is self._missed:
-            return found
-        instances, tensors, apart, items, *wanted = found
+        first = self._examine(*roots)
+        if first is self._missed:
+            return first
+        instances, tensors, apart, items, *wanted = first
         if self._pays():
             for tensor in tensors:
                 shield(tensor)
             counter = rebindings()
             words = self._words(instances, tensors, items)
-            again = self._examine(*roots)  # the words are older than this: what it finds true held when they were read
-            if again is self._missed:
-                return again
-            _, _, apart, items_again, *wanted = again
-            if words is not None and all(map(_are, (*again[:2], *items_again), (*found[:2], *items))):
+            second = self._examine(*roots)  # after reading the words: if it finds the same, this was so when they were read
+            if second is self._missed:
+                return second
+            _, _, apart, items_again, *wanted = second
+            if words is not None and all(map(_are, (*second[:2], *items_again), (*first[:2], *items))):
                 pairs, precise = words
-                held = StructureState(apart, _new_key(), wanted, items_again)
-                holds_some = bool(wanted or items)
-                if holds_some and tensors:
-                    held.give_to(tensors[0], self._number, (self, *roots))
-                if tensors or not holds_some:
-                    state = (addresses, _quick(counter, pairs), weakref.ref(held))
-                    self._keep(_Tables(pairs, precise, state, None if holds_some else held))
-                return held
+                state = StructureState(apart, _new_key(), wanted, items_again)
+                has_referents = bool(wanted or items)
+                if has_referents and tensors:
+                    state.give_to(tensors[0], self._number, (self, *roots))
+                if tensors or not has_referents:
+                    quick = (addresses, _quick(counter, pairs), weakref.ref(state))
+                    self._keep(_Tables(pairs, precise, quick, None if has_referents else state))
+                return state
         return StructureState(apart, _new_key(), wanted)
 
     def _keep(self, tables: _Tables) -> None:
@@ -198,11 +205,11 @@ class StructureCell:
 
     @property
     def hardly_pays(self) -> bool:
-        """Whether the structure has been another one in call after call."""
+        """Whether the structure has changed in almost every call."""
         return self._patience == _MOST
 
     def _pays(self) -> bool:
-        """Whether making a table is worth it: not where the structure changes from call to call."""
+        """Whether to store words now: not while the structure changes from call to call (exponential back-off)."""
         served, self._last = self._calls[0] - self._last, self._calls[0]
         if self._backing_off:
             self._backing_off -= 1
@@ -214,22 +221,22 @@ class StructureCell:
     def _words(
         self, instances: Sequence[Any], tensors: Sequence[Tensor], items: Sequence[tuple[Any, Any, Any]]
     ) -> tuple[bytes, bytes] | None:
-        """Pairs of dictionaries and items, packed, and the precise table: they hold while all is as it is; an instance comes after the one
-        it was found in.  None where there are none."""
+        """The packed pairs of the quick table and the precise table; None if an object has no words.  instances: each after the
+        one that it was read from."""
         words: list[int] = []
         for namespace in self._namespaces:
             words += namespace_words(namespace)
         for instance in instances:
             dictionary = instance_dictionary(instance)
-            found = instance_words(instance, dictionary)
-            if not found:
+            added = instance_words(instance, dictionary)
+            if not added:
                 return None
-            words += found
+            words += added
         if items:
-            found = item_words(items)
-            if not found:
+            added = item_words(items)
+            if not added:
                 return None
-            words += found
+            words += added
         pairs = packed(words)
         of_tensors = _tensor_words()
         blocks: list[int] = []
@@ -251,5 +258,5 @@ def _new_key() -> bytes:
 
 
 def _are(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether the elements are the same objects."""
+    """Whether two sequences have the same objects."""
     return all(map(operator.is_, some, others))

@@ -1,15 +1,15 @@
-"""The finished recording, and the function of replay (replay/ir.py) that stands for its calls.
+"""The finished recording, and its entry: the function in the language of replay/ir.py that serves later calls.
 
-An entry guards, computes the scalars, runs the program, then the effects, and returns the result.  It holds the functions, classes,
-modules and dictionaries of globals that it compares by identity, and refers weakly to other objects that it compares so; tensors are
-reached by their path.  Outside objects that the call may change are different ones in each call (`distinct_guards`), but for NumPy's
-arrays: what is done to these is done in the order of the function, whichever they are.
+An entry checks the guards, computes the scalars, runs the program, does the effects and returns the result.  It keeps alive the
+functions, classes, modules and dictionaries of globals whose identity it guards; other such objects it refers to weakly.  Tensors
+are reached by their path.  A guard requires that outside objects which the call may change are different objects
+(`distinct_guards`).  NumPy arrays need no such guard, since reads and writes of them are replayed in the order of the function.
 
-Of a tensor that the call uses, guards ask the type, and whether it requires grad, is a leaf, is a view.  The metadata (dtype, shape,
-strides ...) of the program's inputs are checked by the program (runtime/program.py); those of other tensors at which Python has looked
-are guarded.
+The guards on a tensor that the call uses are on its type, and on whether it requires grad, is a leaf, is a view.  The program
+checks the metadata of its own inputs (dtype, shape, strides; runtime/program.py); those of other tensors that the function
+inspects are guarded here.
 
-Guards and epilogue run no code of the program: special methods of subclasses are passed over, since what they did was recorded.
+Guards and epilogue run no user code: special methods of subclasses are bypassed, since what they did was recorded.
 """
 
 from __future__ import annotations
@@ -75,11 +75,12 @@ __all__ = [
 
 
 class Exit:
-    """What an entry returns instead of a result: exit `number` (from 1) of its program was taken, a guard failed (0, `MISS`), or an
-    interrupt came (-1, `INTERRUPTED`).  Nothing was changed.
+    """What an entry returns in place of a result: the program has left by its exit `number` (from 1), a guard has failed (0,
+    `MISS`), or a signal has interrupted it (-1, `INTERRUPTED`).  Nothing has been changed.
 
-    counter: of the program (Executable.counter), by which it is known.  bridge: the machine code that machine code goes on to by itself
-    (cpython/dispatcher.py), or None, while `left` is more than 0; each time takes one from it.  word: the address of `left`."""
+    counter: the `Executable.counter` of the program, which identifies the program.  bridge: the machine code to which machine
+    code goes on from here by itself (cpython/dispatcher.py), or None.  left: how often it still does so; each time decrements it.
+    word: the address of `left`."""
 
     __slots__ = ("bridge", "counter", "left", "number", "word")
 
@@ -94,10 +95,10 @@ class Exit:
 MISS = Exit(0)
 """What an entry returns when a guard fails."""
 INTERRUPTED = Exit(-1)
-"""What an entry returns when its program has been left for a signal handler: the call is made once more when that has run."""
+"""What an entry returns when a signal has interrupted its program: the call is repeated after the signal handler has run."""
 
 PROMOTE = Notify(Name("promote").call(), Name("counter").at(0).compared("==", Name("hot")))
-"""The statement of a Body that asks whether the entry should be machine code."""
+"""The statement of a Body that calls `promote` when the entry has served enough calls to become machine code."""
 _MISSED = Name("MISS")
 _NONE = Constant(None)
 Entry = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -105,9 +106,9 @@ Entry = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class TensorInput:
-    """A tensor from outside: graph input `value`, the prologue's variable, and what it was like when recorded.
+    """A tensor from outside: graph input `value`, its variable in the prologue, and its metadata in the recorded call.
 
-    strides: in elements.  marks: per marked dimension, whether its size is dynamic."""
+    strides: in elements.  marks: whether the size is dynamic, for each dimension that the user has marked."""
 
     value: int
     expression: Name
@@ -121,7 +122,7 @@ class TensorInput:
 
 @dataclass(frozen=True, slots=True)
 class ScalarInput:
-    """A number from outside: graph input `value` with a ScalarAval, and what it is in the prologue."""
+    """A number from outside: graph input `value`, which has a ScalarAval, and its expression in the prologue."""
 
     value: int
     expression: Expr
@@ -129,15 +130,16 @@ class ScalarInput:
 
 @dataclass(frozen=True, slots=True)
 class ViewPosition:
-    """Where a view looks, which the program computes: what is in output number `output`."""
+    """The position of a view that the program computes: it is the value of output number `output`."""
 
     output: int
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """An output that shares memory: `kind` is "input" or "output", `index` its position, `views` the (op, operands after the first,
-    attributes) that lead from it to this output; empty where the memory is the same."""
+    """The input or output whose memory an output shares: `kind` is "input" or "output", `index` its position.  views: (op,
+    operands after the first, attributes) of the views that lead from it to the output; empty if it is the same memory as a
+    whole."""
 
     kind: str
     index: int
@@ -145,14 +147,15 @@ class Alias:
 
     @property
     def places(self) -> list[ViewPosition]:
-        """The computed places, in order."""
+        """The positions that the program computes, in order."""
         return [x for _, operands, _ in self.views for x in operands if isinstance(x, ViewPosition)]
 
 
 @dataclass(frozen=True, slots=True)
 class TensorOutput:
-    """A new tensor object that the result or an effect needs; facts of the eager run.  strides: in elements.  consumed: positions of the
-    inputs that its graph leads to where a backward pass inside the run has used that up, else None."""
+    """A new tensor that the result or an effect needs, with its metadata in the recorded call.  strides: in elements.  consumed:
+    if a backward pass inside the call has freed the tensor's graph on the tape, the positions of the inputs that the graph leads
+    to; else None."""
 
     value: int
     shape: tuple[int, ...]
@@ -166,10 +169,12 @@ class TensorOutput:
 
 @dataclass(frozen=True, slots=True)
 class WrittenInput:
-    """Tensor input number `index` was written in place; `value` is its last version, the flags its state afterwards.
+    """Tensor input number `index` was written in place.  value: its last version.  requires_grad, is_leaf: its state after the
+    call.
 
-    counted: whether tensors know of it; `.data` writes to memory whose versions stay as they are.  placed: whether a differentiable write
-    has given the tensor a new place on the tape.  consumed: as for a TensorOutput, where that is in a graph that was used up."""
+    counted: whether the write has changed the version counter of the tensor, as all writes do but those through `.data`.  placed:
+    whether a differentiable write has given the tensor a new place on the tape.  consumed: as for a TensorOutput, for this
+    place."""
 
     index: int
     value: int
@@ -182,7 +187,7 @@ class WrittenInput:
 
 @dataclass(frozen=True, slots=True)
 class ExitPoint:
-    """A guard node of the graph: position among the nodes, the user's line, the value seen."""
+    """A guard node of the graph: its position among the nodes, the user's line, and the value in the recorded call."""
 
     node: int
     line: str
@@ -191,11 +196,13 @@ class ExitPoint:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What runs between the guards and the effects: statements that define out0, out1 ... (the tensors of `Recording.outputs`), or return
-    MISS or an Exit.  They use the variables of `tensor_inputs` and `scalar_inputs`, and the names in `environment`.
+    """The part of an entry between the guards and the effects: statements that define out0, out1 ... (the tensors of
+    `Recording.outputs`), or return MISS or an Exit.  They use the variables of `tensor_inputs` and `scalar_inputs`, and the names
+    in `environment`.
 
-    cached: names that the statements use, and expressions of tuples that depend on the recording's structure alone: they are made
-    again only when it has changed.  calls: calls[0] grows with every call served; only with it is the structure checked by machine code."""
+    cached: names that the statements use, with expressions of tuples that depend on the recording's structure alone; they are
+    evaluated again only when it has changed.  calls: calls[0] counts the calls served; without it, machine code does not check
+    the structure."""
 
     statements: tuple[Statement, ...]
     environment: dict[str, Any]
@@ -204,24 +211,27 @@ class Body:
 
     @property
     def promotes(self) -> bool:
-        """Whether it can be machine code."""
+        """Whether the entry may become machine code."""
         return PROMOTE in self.statements
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What one recorded call came to: a program, or the reason why there is none.
+    """The result of a recorded call: a graph with guards and effects, or the reason why there is none.
 
-    guards: the prologue's statements.  epilogue: the effects'.  namespace: the constants they refer to.  weak:
-    names of those that are weak references, and stand for what these refer to.
-    structure: the same guards, with those that machine code can check for itself apart; None where there are too few.
-    asked: which of the integers among the arguments are guarded by their values.  settled: their variables, and the
-    number that each is in all calls that this recording serves.
-    generators: references to those of Python and NumPy that the prologue draws from.  locks: whether it takes some.
-    env: of the symbolic sizes in all of this, if there are any (symbolic_recording.py).
-    facts: what the guards are about, in the order in which a reader asks.  moved: of which of these it was decisive that it had been
-    another one.  outside: calls that are made beside the program.  left_out: how many steps of loops did not run as Python.  remarks: what
-    else there is to say of them.  branches: where values decided more than once what the call does.
+    guards: the statements of the prologue.  epilogue: the statements of the effects.
+    namespace: the constants that both refer to.  weak: names of constants that are weak references and stand for their referents.
+    structure: the same guards, with those that machine code can check separated; None if these are too few.
+    asked: positions of the integers among the arguments that are guarded by their values.  settled: the variables of these, with
+        the value that each has in all calls that this recording serves.
+    generators: references to the generators of Python and NumPy from which the prologue draws.  locks: whether the entry holds
+    locks. env: the symbolic sizes in all of this, if there are any (symbolic_recording.py).
+    facts: what the guards guard, for the user, the most important ones first.  moved: the numbers that are not guarded because
+    earlier
+        recordings have read other values for them (`Facts.moved`).
+    outside: calls of opaque code that the entry makes besides the program.
+    left_out: number of steps of loops that did not run as Python.  remarks: further remarks on loops, for the user.
+    branches: the branches that values have decided more than once.
     follows_rows: see `RaggedHandlers`."""
 
     reason: Reason | None
@@ -251,8 +261,8 @@ class Recording:
     follows_rows: bool = field(default=False, repr=False, compare=False)
 
     def build_entry(self, body: Body, hot: int = 0, promote: Callable[[], None] | None = None) -> Entry:
-        """entry(args, kwargs) -> the result, MISS where a guard fails, or whatever else `body` returned.  Its globals are what the names
-        in its functions stand for.  promote: called when the entry is about to serve call number `hot`.
+        """The entry as a Python function: entry(args, kwargs) returns the result, MISS if a guard fails, or what `body` returns
+        in place of a result.  promote: called when the entry is about to serve call number `hot`.
 
         Raises ValueError for a recording that has a reason."""
         if self.reason is not None:
@@ -270,20 +280,21 @@ class Recording:
         return entry
 
     def text(self, body: Body) -> str:
-        """The source of the entry, for a reader."""
+        """The source of the entry, for the user."""
         function, examine = self.functions(body)
         checks = "" if examine is None else python.render(examine, "examine")
         return checks + python.render(function, "entry")
 
     def functions(self, body: Body) -> tuple[Function, Function | None]:
-        """The entry, and `examine(*roots)`, which runs the checks of the structure: MISS, or what a Cell needs."""
+        """The entry; and `examine(*roots)`, which runs the checks of the structure and returns MISS or what a StructureCell needs
+        (None if there is no structure)."""
         structure = self.structure
         guards: Sequence[Statement] = self.guards
         examine = None
         if structure is not None and body.calls is not None:
-            held, definitions = self._wanted(structure, body)
-            guards = _guarding(structure, [*body.cached, *held], definitions)
-            examine = self._with_referents(_examining(structure, [*body.cached.values(), *map(Name, held)]))
+            from_cell, definitions = self._variables_needed(structure, body)
+            guards = _guards_with_cell(structure, [*body.cached, *from_cell], definitions)
+            examine = self._with_referents(_examine_function(structure, [*body.cached.values(), *map(Name, from_cell)]))
         alive = [Miss(Name(name).is_same(None)) for name in self.weak]
         rest = (*body.statements, *self.epilogue, Return(self.result))
         entry = Function(("args", "kwargs"), (*alive, *guards), rest, _MISSED, locks=self.locks)
@@ -291,9 +302,9 @@ class Recording:
             entry = with_generators_restored(entry)
         return self._with_referents(entry), examine
 
-    def _wanted(self, structure: Structure, body: Body) -> tuple[list[str], list[Statement]]:
-        """What is needed of what `structure.checks` define, by statements that follow them (guards outside the checks, and the rest): the
-        variables that the Cell holds, and statements that define the others."""
+    def _variables_needed(self, structure: Structure, body: Body) -> tuple[list[str], list[Statement]]:
+        """The variables defined in `structure.checks` that the rest of the entry uses: names of those that the cell holds, and
+        the statements that define the others."""
         used = names(structure.after, structure.others, body.statements, self.epilogue, self.result)
         definitions = []
         for variable, statement in reversed(list(structure.definitions.items())):
@@ -303,7 +314,7 @@ class Recording:
         return [variable for variable in structure.held if variable in used], definitions[::-1]
 
     def _with_referents(self, function: Function) -> Function:
-        """Names that stand for weak references: each becomes a call, which returns the object, or None."""
+        """`function`, with each name of a weak reference replaced by a call of the reference, which gives the object or None."""
         if not self.weak:
             return function
         weak = frozenset(self.weak)
@@ -315,28 +326,29 @@ class Recording:
 
 
 def cell_of(entry: Entry) -> StructureCell | None:
-    """The cell of what `Recording.build_entry` has made, if it has one."""
+    """The cell of an entry of `Recording.build_entry`, if it has one."""
     refresh = getattr(entry, "__globals__", {}).get("refresh")
     return None if refresh is None else refresh.__self__
 
 
 def distinct_guards(values: Sequence[Expr]) -> list[Statement]:
-    """A guard that these are different objects."""
+    """The guard that these are different objects, if there are two or more."""
     if len(values) == 2:
         return [Miss(Is(*values))]
     return [Miss(Not(Distinct(tuple(values))))] if len(values) > 2 else []
 
 
-def _examining(structure: Structure, wanted: Sequence[Expr]) -> Function:
+def _examine_function(structure: Structure, wanted: Sequence[Expr]) -> Function:
+    """`examine(*roots)` of StructureCell.  wanted: what the entry needs besides."""
     items = [TupleOf((v, _NONE, _NONE) if place is None else (v, place, Item(v, place))) for v, place in structure.reads]
-    found = [TupleOf(tuple(map(Name, part))) for part in (structure.instances, structure.tensors, structure.apart)]
-    answer = Define("found", TupleOf((*found, TupleOf(tuple(items)), *wanted)))
-    guards = (*structure.checks, *distinct_guards([*map(Name, structure.apart)]), answer)
+    parts = [TupleOf(tuple(map(Name, part))) for part in (structure.instances, structure.tensors, structure.apart)]
+    result = Define("found", TupleOf((*parts, TupleOf(tuple(items)), *wanted)))
+    guards = (*structure.checks, *distinct_guards([*map(Name, structure.apart)]), result)
     return Function(structure.roots, guards, (Return(Name("found")),), _MISSED)
 
 
-def _guarding(structure: Structure, wanted: Sequence[str], definitions: Sequence[Statement]) -> list[Statement]:
-    """The guards of an entry: while no word has moved, `structure.checks` are not among them."""
+def _guards_with_cell(structure: Structure, wanted: Sequence[str], definitions: Sequence[Statement]) -> list[Statement]:
+    """The guards of an entry that has a cell: `structure.checks` run only if a word has changed."""
     roots = tuple(map(Name, structure.roots))
     held, table = Name("held"), Name("table")
     moved = Not(Name("same").call(table, Name("addresses"), *roots))
@@ -358,7 +370,8 @@ def _guarding(structure: Structure, wanted: Sequence[str], definitions: Sequence
 
 
 def calling(recording: Recording, ask: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> Body:
-    """A body that asks `ask(tensors, scalars)` for the tuple of output tensors, and returns anything else that it answers."""
+    """A body that calls `ask(tensors, scalars)`, which gives the tuple of output tensors; anything else that it gives the entry
+    returns."""
     given = [TupleOf(tuple([fact.expression for fact in facts])) for facts in (recording.tensor_inputs, recording.scalar_inputs)]
     result = Name("result")
     statements: list[Statement] = [

@@ -1,8 +1,8 @@
-"""What a recording relied on, for a reader: the names, places and values of its guards.
+"""Facts: what a recording relies on, in words of the user: the names, lines and values of its guards.
 
-A `Fact` is noted where a guard is made, by whoever makes it: what the program calls the thing that was looked at, where it looked, and
-what it found.  Facts of two recordings of one function are compared (report/divergences.py) to say which guard keeps calls apart, and a
-recording is told what others have found (`Facts.earlier`).  They hold no object of the program.
+Code that adds a guard also notes a `Fact`: the name of the guarded thing in the user's code, the line, and the value.  Facts of
+two recordings of one function are compared to say which guard makes them differ (report/divergences.py).  A recording also gets
+the values of earlier ones (`Facts.earlier`).  Facts hold no objects of the user.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _LONGEST: Final = 60
 
 
 class Fact(NamedTuple):
-    """`name` was found to be `value`.
+    """A guard requires that `name` is `value`.
 
-    kind: "value", "outcome" (of a comparison), "type", "object", "shape", "size" (a symbolic one that is one number in all calls),
-    "tensor", "mode" or "exit" (a value inside the program).  where: the user's "file:line", empty for what comes with the call."""
+    kind: "value", "outcome" (of a comparison), "type", "object", "shape", "size" (a symbolic size that is the same in all calls),
+    "tensor", "mode" or "exit" (a value inside the program).  where: the user's "file:line"; "" for arguments and modes."""
 
     kind: str
     name: str
@@ -32,7 +32,7 @@ class Fact(NamedTuple):
 
 
 def shown(value: Any) -> str:
-    """A plain value, or which object it is; short."""
+    """A short text for a value: its repr if it is plain; else its type and address."""
     if value is None or type(value) in (bool, int, float, complex, str, bytes):
         text = repr(value) if type(value) is not int or value.bit_length() < 2048 else f"an integer of {value.bit_length()} bits"
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters, {hash(text) & 0xFFFF:04x})"
@@ -41,7 +41,7 @@ def shown(value: Any) -> str:
 
 
 def parameters(function: Any) -> tuple[str, ...]:
-    """Names of the positional arguments of what is called; empty where they are not known."""
+    """Names of the positional parameters of a callable, as its caller counts them; empty if they are unknown."""
     bound = 0
     while type(function) is MethodType:
         function, bound = function.__func__, bound + 1
@@ -54,28 +54,31 @@ def parameters(function: Any) -> tuple[str, ...]:
 
 
 Earlier = Mapping[tuple[str, str], Set[str]]
-"""What recordings found to be the value of what has a name, at some line."""
+"""The values that recordings have read, as texts, by (name, line)."""
 
 
-_ANYTHING_ELSE: Final = frozenset({""})  # which is no value
+_ANYTHING_ELSE: Final = frozenset({""})  # the text of no value
 
 
 def earlier_values(recordings: Iterable[tuple[Iterable[Fact], Earlier]]) -> Earlier:
-    """The values in the facts of recordings; any other one where it was decisive in a recording that there had been others."""
-    found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    """The guarded values of recordings, from their facts; and `_ANYTHING_ELSE` for names that a recording did not guard because
+    they had varied before (`Facts.moved`)."""
+    values: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for facts, moved in recordings:
         for fact in facts:
             if fact.kind == "value":
-                found[fact.name, fact.where].add(fact.value)
+                values[fact.name, fact.where].add(fact.value)
         for key in moved:
-            found[key] |= _ANYTHING_ELSE
-    return found
+            values[key] |= _ANYTHING_ELSE
+    return values
 
 
 class Facts:
-    """The facts of a recording, and what the program calls the objects that it found.  earlier: what other recordings have found; it may
-    decide which of two ways that mean the same a number goes, and nothing else.  moved: where it has done so; a recording that is told
-    this does so there and nowhere else."""
+    """The facts of a recording, and the names of objects in the user's code.
+
+    earlier: the values in earlier recordings of the function.  A number that had another value then may become an input in place
+    of a guarded constant; nothing else may depend on this.  moved: the numbers for which it did.  A recording that gets these in
+    `earlier` decides in the same way."""
 
     __slots__ = ("_names", "_owners", "earlier", "found", "moved", "numbers", "parameters")
 
@@ -85,53 +88,54 @@ class Facts:
         self.found: list[Fact] = []
         self.numbers: dict[Name, str] = {}  # of variables of the prologue
         self.parameters: tuple[str, ...] = ()
-        self._names: dict[int, str] = {}  # ids of objects that the recording keeps
-        self._owners: dict[int, str] = {}  # the same of dictionaries of attributes, and what their owners are called
+        self._names: dict[int, str] = {}  # id of an object that the recording keeps alive -> its name
+        self._owners: dict[int, str] = {}  # id of a dictionary of attributes -> the name of its owner
 
     def argument(self, key: int | str) -> str:
-        """What the function calls an argument."""
+        """The name of an argument: of the parameter at this position, or the keyword."""
         if type(key) is str:
             return key
         assert type(key) is int
         return self.parameters[key] if key < len(self.parameters) else f"argument {key + 1}"
 
     def call(self, value: Any, name: str) -> None:
-        """An object was found under a name."""
+        """Note the name of an object; the first one counts."""
         self._names.setdefault(id(value), name)
 
     def call_dictionary(self, attributes: Any, owner: Any) -> None:
-        """The dictionary of an object's attributes was found."""
+        """Note that `attributes` is the dictionary of the attributes of `owner`."""
         self._owners.setdefault(id(attributes), self.name(owner))
 
     def name(self, value: Any) -> str:
-        """What the program calls an object; what it is, where that is not known."""
-        known = self._names.get(id(value))
-        if known is not None:
-            return known
+        """The name of an object in the user's code; if it has none, what it is."""
+        name = self._names.get(id(value))
+        if name is not None:
+            return name
         if isinstance(value, (type, FunctionType)):
             return value.__qualname__
         return value.__name__ if type(value) is ModuleType else type(value).__name__
 
     def attribute(self, owner: Any, name: str) -> str:
-        """What the program calls an attribute."""
+        """The name of an attribute: `owner.name`."""
         return f"{self.name(owner)}.{name}"
 
     def item(self, owner: Any, key: Any) -> str:
-        """What the program calls an item of a container."""
+        """The name of an item of a container: `owner[key]`."""
         if id(owner) in self._owners:
             return f"{self._owners[id(owner)]}.{key}"
         return f"{self.name(owner)}[{shown(key) if type(key) in (int, str, float, bool) else type(key).__name__}]"
 
     def has_moved(self, number: Name, value: Any, where: str) -> bool:
-        """Whether a number of the prologue had another value at this line when a call was recorded before."""
+        """`has_varied` for a number of the prologue."""
         return self.has_varied(self.numbers.get(number, "a number"), value, where)
 
     def move(self, name: str, where: str) -> None:
-        """What the program calls so may have any other value in other calls: nothing is guarded."""
+        """Note that the number of this name at this line is not guarded: it may have any value in other calls."""
         self.moved[name, where] = _ANYTHING_ELSE
 
     def has_varied(self, name: str, value: Any, where: str) -> bool:
-        """The same of what the program calls so, and whose value was guarded then."""
+        """Whether an earlier recording has guarded another value than `value` for this name at this line.  If so, notes it as
+        moved."""
         key = name, where
         if all(x == shown(value) for x in self.earlier.get(key, ())):
             return False
@@ -139,5 +143,5 @@ class Facts:
         return True
 
     def note(self, kind: str, name: str, value: str, where: str = "") -> None:
-        """A guard was made."""
+        """Note that a guard has been added."""
         self.found.append(tuple.__new__(Fact, (kind, name, where, value)))  # `Fact()` runs code that the watch does not know

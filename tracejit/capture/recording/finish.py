@@ -1,6 +1,7 @@
-"""From a run that went well to a `Recording`: guards in their final form, facts about outputs, what the entry does.
+"""Makes a `Recording` of a run that has not been stopped: guards in their final form, facts about outputs, effects and result.
 
-Nothing of the run's tensors survives here except as numbers and names.
+It also refuses recordings that no entry could replay (the checks below).  The Recording keeps no tensors of the run alive: only
+their metadata and names.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _GUARD = Kind.GUARD  # found once: a member of an enumeration takes 0.1 us on Py
 
 
 def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, modes: tuple[bool, Any]) -> Recording:
-    """The recording of a run that returned `result`; `modes`, of grad and autocast, are those it began in."""
+    """The recording of a run that has returned `result`.  modes: (grad mode, autocast) at its beginning."""
     branches = recorder.branches.in_program()
     if recorder.stopped:
         return Recording(recorder.reason, branches=branches)
@@ -93,35 +94,36 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
             )
     if any(type(tensor._storage) is DataStorage for tensor in recipes.outputs):
         recorder.stop("tensor_state", "a tensor from .data that leaves the call")
-    goes_on = any(o.requires_grad and not o.is_leaf and o.consumed is None for o in outputs)
-    goes_on = goes_on or any(fact.placed and fact.consumed is None for fact in written)
-    _check_storages(recorder, interpreter, views, inputs, goes_on)
-    _check_data(recorder, interpreter, views, inputs, written, goes_on)
-    for _, _, value in interpreter.switched.values() if goes_on else ():
+    # Whether a backward pass after the call may run through it.
+    has_backward = any(o.requires_grad and not o.is_leaf and o.consumed is None for o in outputs)
+    has_backward = has_backward or any(fact.placed and fact.consumed is None for fact in written)
+    _check_storages(recorder, interpreter, views, inputs, has_backward)
+    _check_data(recorder, interpreter, views, inputs, written, has_backward)
+    for _, _, value in interpreter.switched.values() if has_backward else ():
         if value in interpreter.requires_grad and value not in inputs:
             recorder.stop("tensor_state", "requires_grad_() of an outside tensor, before a backward pass that follows the call,")
-    if goes_on:
+    if has_backward:
         for fact in written:
             tensor = interpreter.inputs[inputs[fact.index]]
             if fact.requires_grad and recorder.tensors[id(tensor)].is_view:  # the write has given it a new place on the tape
                 recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}, whose base changes with it")
-    if goes_on and interpreter.own_backward:
+    if has_backward and interpreter.own_backward:
         recorder.stop("own_backward", interpreter.own_backward)
-    if goes_on and interpreter.hooked:
+    if has_backward and interpreter.hooked:
         recorder.stop("tensor_state", "a hook on a tensor of the call, which a backward pass that follows would run,")
-    hooks = _places_of_hooks(recorder, interpreter)
+    hooks = _hook_expressions(recorder, interpreter)
     of_tape = interpreter.earlier_graph.guards([interpreter.inputs[inputs[fact.index]] for fact in written])
     if recorder.stopped:
         return Recording(recorder.reason, branches=branches)
     join_selections(interpreter, [out.value for out in outputs])
     guards = [*_guards(recorder, hooks), *of_tape]
-    asked = _asked_for(recorder, guards)
+    asked = _guarded_integers(recorder, guards)
     distinct = [*[s.variable for s in recorder.tensors.values()], *recorder.paths]
     if any(isinstance(effect, FunctionCall) for effect in recorder.effects.in_order):
         distinct += recorder.array_paths
     distinct = list(dict.fromkeys(distinct))
     variables = [recorder.tensors[id(interpreter.inputs[value])].variable for value in inputs]
-    weak = {name: weakref.ref(value) for name, value in recorder.namespace.items() if _is_passing(name, value, recorder)}
+    weak = {name: weakref.ref(value) for name, value in recorder.namespace.items() if _must_be_weak(name, value, recorder)}
     graph = Graph(
         inputs=(*inputs, *interpreter.scalars.values()),
         avals=interpreter.avals,
@@ -147,7 +149,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         weak=tuple(weak),
         structure=None
         if recorder.locking.taken
-        else _structure(recorder, guards, distinct),  # what is read under a lock is read there
+        else _structure(recorder, guards, distinct),  # values read under a lock have to be read under it
         locks=bool(recorder.locking.taken),
         asked=asked,
         settled={
@@ -172,23 +174,23 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
 
 
 def _facts_of_tensors(recorder: Recorder, arguments: bool) -> list[Fact]:
-    """What tensors from outside are like: those that are arguments, or the others."""
-    found: list[Fact] = []
-    known: dict[Any, list[tuple[str, str, str]]] = {}  # parameters are alike
+    """Facts about the metadata of tensors from outside: of those that are arguments, or of the others."""
+    result: list[Fact] = []
+    cached: dict[Any, list[tuple[str, str, str]]] = {}  # many parameters have the same metadata
     for source in recorder.tensors.values():
         if source.argument is arguments and (source.used or source.inspected):
             array, shape = source.tensor._array, recorder.sizes.inputs.get(id(source.tensor))
             key = array.dtype, array.shape, array.strides, source.requires_grad, source.is_leaf
-            facts = known.get(key) if shape is None else _tensor_facts(source, shape)
+            facts = cached.get(key) if shape is None else _tensor_facts(source, shape)
             if facts is None:
-                facts = known[key] = _tensor_facts(source, array.shape)
+                facts = cached[key] = _tensor_facts(source, array.shape)
             name = recorder.facts.name(source.tensor)
-            found += [Fact(kind, f"{name}.{what}", "", value) for kind, what, value in facts]
-    return found
+            result += [Fact(kind, f"{name}.{what}", "", value) for kind, what, value in facts]
+    return result
 
 
 def _tensor_facts(source: TensorSource, shape: Sequence[int]) -> list[tuple[str, str, str]]:
-    """(kind, which attribute, its value) of what there is to say of a tensor."""
+    """(kind, attribute, value) for each guarded attribute of a tensor."""
     array = source.tensor._array
     return [
         ("tensor", "dtype", str(FROM_NUMPY[array.dtype])),
@@ -201,27 +203,28 @@ def _tensor_facts(source: TensorSource, shape: Sequence[int]) -> list[tuple[str,
 
 
 def _inside(interpreter: RecordingInterpreter) -> list[Fact]:
-    """What the program itself makes sure of."""
-    found = []
+    """Facts about what the program itself guards."""
+    facts = []
     for node in interpreter.nodes:
         if node.op.kind is _GUARD:
-            found.append(Fact("exit", "a value", node.line, shown(_expected(node).value)))
+            facts.append(Fact("exit", "a value", node.line, shown(_expected(node).value)))
         elif "dynamic shape" in node.op.traits:
             sizes = [list(aval.shape) for v in node.outputs if isinstance(aval := interpreter.avals[v], Aval)]
             if node.op is row_places:
                 sizes = [[*sizes[0], 1]]
-            found.append(Fact("exit", f"the shape that {_called(node)}() finds", node.line, ", ".join(map(str, sizes))))
-    return found
+            facts.append(Fact("exit", f"the shape that {_public_name(node)}() finds", node.line, ", ".join(map(str, sizes))))
+    return facts
 
 
-def _called(node: Node) -> str:
-    """What a program calls an operation that finds a size."""
+def _public_name(node: Node) -> str:
+    """The name by which users know an operation whose result has a size that depends on data."""
     op = nonzero if node.op is row_places else node.op
     return op.name
 
 
-def _is_passing(name: str, value: Any, recorder: Recorder) -> bool:
-    """Whether a constant is an object that an entry must not keep alive: one that leads to others, and is no definition."""
+def _must_be_weak(name: str, value: Any, recorder: Recorder) -> bool:
+    """Whether a constant is an object that the entry must not keep alive: one that leads to other objects, and is not a function,
+    class or the like."""
     return (
         gc.is_tracked(value)
         and not (type(value) is frozenset and not any(map(gc.is_tracked, value)))
@@ -239,9 +242,10 @@ def _expected(node: Node) -> Literal:
 
 
 # -- guards
-def _places_of_hooks(recorder: Recorder, interpreter: RecordingInterpreter) -> dict[int, Expr]:
-    """For outside tensors that a backward pass inside may have handed a gradient: where their hooks are, of which there must be none."""
-    found: dict[int, Expr] = {}
+def _hook_expressions(recorder: Recorder, interpreter: RecordingInterpreter) -> dict[int, Expr]:
+    """For outside tensors to which a backward pass inside the call may have sent a gradient: the expressions of their hooks, by
+    the id of the TensorSource.  Guards require that there are none; if there are in this call, the recording stops."""
+    expressions: dict[int, Expr] = {}
     for source in recorder.tensors.values():
         requires = source.requires_grad or id(source.tensor) in interpreter.switched
         if not (interpreter.backward_ran and source.used and requires):
@@ -249,19 +253,20 @@ def _places_of_hooks(recorder: Recorder, interpreter: RecordingInterpreter) -> d
         if id(source.tensor) in interpreter.hooks_read:
             continue
         if source.is_leaf:
-            found[id(source)], hooks = source.variable.get("_hooks"), source.tensor._hooks
+            expressions[id(source)], hooks = source.variable.get("_hooks"), source.tensor._hooks
         elif source.place[0] in interpreter.reached:
             place = source.variable.get("_node").method("place", source.variable.get("_index"))
-            found[id(source)] = place.at(0).get("hooks")
+            expressions[id(source)] = place.at(0).get("hooks")
             hooks = source.place[0].hooks
         else:
             continue
         if hooks:
             recorder.stop("tensor_state", f"a hook on a tensor of shape {list(source.tensor.shape)}, in a backward pass inside,")
-    return found
+    return expressions
 
 
 def _guards(recorder: Recorder, hooks: Mapping[int, Expr]) -> list[Statement]:
+    """The statements of the prologue, with guards in the places of TensorSources.  hooks: see `_hook_expressions`."""
     statements: list[Statement] = []
     for line in recorder.prologue:
         if isinstance(line, Statement):
@@ -274,22 +279,23 @@ def _guards(recorder: Recorder, hooks: Mapping[int, Expr]) -> list[Statement]:
     return statements
 
 
-def _asked_for(recorder: Recorder, guards: Sequence[Statement]) -> frozenset[int]:
-    """Which of the integers among the arguments are guarded by their values, or numbers that are computed of them, for more than to tell
-    where a slice is."""
+def _guarded_integers(recorder: Recorder, guards: Sequence[Statement]) -> frozenset[int]:
+    """The positions of the integers among the arguments whose values are guarded, directly or through numbers computed from them,
+    for another reason than as the position of a slice."""
     if not recorder.integers:
         return frozenset()
     computed = {s.name: s.value for s in guards if type(s) is Define}
-    found, waiting = set(), list(recorder.asked_for - recorder.positions)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += [part for part in walk(computed.get(name.name, name)) if type(part) is Name]
-    return frozenset([k for k, x in enumerate(recorder.integers) if x is not None and x._name in found])
+    reached, pending = set(), list(recorder.asked_for - recorder.positions)
+    while pending:
+        name = pending.pop()
+        if name not in reached:
+            reached.add(name)
+            pending += [part for part in walk(computed.get(name.name, name)) if type(part) is Name]
+    return frozenset([k for k, x in enumerate(recorder.integers) if x is not None and x._name in reached])
 
 
 def _structure(recorder: Recorder, guards: Sequence[Statement], distinct: Sequence[Expr]) -> Structure | None:
+    """`split` for the guards of a recording: with the objects that the call has reached and those that it changes."""
     reached = [(recorder.sources.get(id(value)), value) for value in recorder.keep]
     objects = {source.name: value for source, value in reached if isinstance(source, Name)}
     changed: set[int] = set()
@@ -312,7 +318,8 @@ def _structure(recorder: Recorder, guards: Sequence[Statement], distinct: Sequen
 
 
 def _tensor_conditions(recorder: Recorder, source: TensorSource) -> list[Expr]:
-    """What must not hold of a tensor; contents and, for inputs of the program, strides are the program's own business."""
+    """The conditions on a tensor from outside under which the entry misses.  The program itself checks the metadata of its
+    inputs."""
     x, array = source.variable, source.tensor._array
     conditions: list[Expr] = [x.type().is_not(recorder.constant(type(source.tensor)))]
     if not (source.used or source.inspected):
@@ -323,7 +330,7 @@ def _tensor_conditions(recorder: Recorder, source: TensorSource) -> list[Expr]:
     else:
         conditions.append(x.get("_base").is_not(None))
         conditions.append(x.get("_requires_grad").is_not(source.requires_grad))
-        if source.requires_grad:  # only such tensors have a node
+        if source.requires_grad:  # only tensors that require grad have a node
             node = x.get("_node")
             conditions.append(node.is_not(None) if source.is_leaf else node.is_same(None))
     if not source.used:  # the program checks its own inputs
@@ -336,21 +343,22 @@ def _tensor_conditions(recorder: Recorder, source: TensorSource) -> list[Expr]:
 
 # -- inputs
 def _strides_in_bytes(recorder: Recorder, tensor: Tensor) -> tuple[int, ...]:
-    """Those of a tensor from outside: computed of its symbolic sizes where it fills its memory, else symbolic themselves."""
+    """The strides of a tensor from outside: as they follow from its symbolic sizes if it fills its memory, else symbolic
+    themselves."""
     env, shape, array = recorder.sizes.env, recorder.sizes.inputs.get(id(tensor)), tensor._array
     if env is None:
         return array.strides
     with env:
         strides = element_strides(array)
-        found = filled_strides(array.shape, strides, array.shape if shape is None else shape)
-        found = recorder.sizes.strides.get(id(tensor)) if found is None else found
-        return array.strides if found is None else tuple([s * array.itemsize for s in found])
+        symbolic = filled_strides(array.shape, strides, array.shape if shape is None else shape)
+        symbolic = recorder.sizes.strides.get(id(tensor)) if symbolic is None else symbolic
+        return array.strides if symbolic is None else tuple([s * array.itemsize for s in symbolic])
 
 
 def _layout(
     interpreter: RecordingInterpreter, value: int, array: np.ndarray[Any, Any]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape, and strides in elements."""
+    """The shape of a value, and its strides in elements."""
     env = interpreter.recorder.sizes.env
     if env is None:
         return array.shape, element_strides(array)
@@ -362,22 +370,25 @@ def _layout(
 def _tensor_inputs(
     recorder: Recorder, interpreter: RecordingInterpreter, inputs: list[int], variables: list[Name]
 ) -> tuple[TensorInput, ...]:
-    made = []
+    facts = []
     for value, variable in zip(inputs, variables, strict=True):
         tensor = interpreter.inputs[value]
         source = recorder.tensors[id(tensor)]
         array = tensor._array
         dtype = FROM_NUMPY[array.dtype]
         shape, strides = _layout(interpreter, value, array)
-        made.append(TensorInput(value, variable, shape, dtype, strides, source.requires_grad, source.is_leaf, marks(tensor)))
-    return tuple(made)
+        facts.append(TensorInput(value, variable, shape, dtype, strides, source.requires_grad, source.is_leaf, marks(tensor)))
+    return tuple(facts)
 
 
 def _written_inputs(recorder: Recorder, interpreter: RecordingInterpreter, views: Views, inputs: list[int]) -> list[WrittenInput]:
+    """Facts about the inputs that the call has written.  Writes that no entry could replay stop the recording."""
     roots = views.written()
     writes = [node.outputs[0] for _, node in views.writes]
     counted = {views.root(value)[0] for value in writes if value not in interpreter.uncounted}
-    placed = set()  # a differentiable write gives its target a new place on the tape, and what that is a view of
+    placed = (
+        set()
+    )  # roots of differentiable writes: these give the target, and the tensor that it is a view of, new places on the tape
     for value in writes:
         root, chain = views.root(value)
         if value in interpreter.requires_grad and not any(_ends_gradients(view.op) for view in chain):
@@ -406,26 +417,30 @@ def _check_data(
     views: Views,
     inputs: list[int],
     written: list[WrittenInput],
-    goes_on: bool,
+    has_backward: bool,
 ) -> None:
-    """A backward pass after the call reads, of what `.data` has changed, what is there then, whatever was saved: so do programs, where it
-    was saved after the last change (`Executable._refresh`).  The memory that a tensor had before is written to by then, or not at all."""
-    if goes_on and interpreter.uncounted and not _is_saved_as_it_is_left(interpreter, views):
+    """Stop the recording if a backward pass after the call could read other contents than in eager mode, because of `.data`.
+
+    In eager mode it reads the memory of a saved tensor, with what writes through `.data` have put there until then.  A program
+    does the same if the tensor was saved after the last of these writes (`Executable._refresh`).  A tensor whose `.data` was
+    assigned must not be used by way of its former memory."""
+    if has_backward and interpreter.uncounted and not _is_saved_after_writes(interpreter, views):
         recorder.stop("tensor_state", "a write through .data, before a backward pass that follows the call,")
     for tensor, former, position in interpreter.rebound.values():
         late = former is not None and views.root(former)[0] in views.written(position)
         is_placed = any(fact.placed and interpreter.inputs[inputs[fact.index]] is tensor for fact in written)
-        if (goes_on and tensor.requires_grad) or late or is_placed:
+        if (has_backward and tensor.requires_grad) or late or is_placed:
             recorder.stop("tensor_state", f".data = a tensor of shape {list(tensor.shape)}, which is used elsewhere,")
 
 
-def _is_saved_as_it_is_left(interpreter: RecordingInterpreter, views: Views) -> bool:
-    """Whether all that was written through `.data`, and by nothing else, was saved for backward passes after that; and of what was written
-    there nothing else was saved, which in a pure graph is the same value."""
+def _is_saved_after_writes(interpreter: RecordingInterpreter, views: Views) -> bool:
+    """Whether tensors that were written through `.data` were saved for backward passes only after their last write, and were
+    written in no other way; and whether no tensor was saved whose contents were written through `.data`, since in a pure graph
+    the two are the same value."""
     if interpreter.own_backward or interpreter.rebound:
-        return False  # it saves what it likes; contents that `.data =` has given are in the memory of two tensors
-    last: dict[int, int] = {}
-    unseen: dict[int, bool] = {}
+        return False  # a user-defined Function may save anything; after `.data =` two tensors have the same memory
+    last: dict[int, int] = {}  # root -> position of the last write
+    unseen: dict[int, bool] = {}  # root -> whether its writes are those through `.data`
     sources = set()
     for position, node in views.writes:
         root = views.root(node.outputs[0])[0]
@@ -450,12 +465,12 @@ def _is_saved_as_it_is_left(interpreter: RecordingInterpreter, views: Views) -> 
 
 
 def _ends_gradients(view: Op) -> bool:
-    """Whether a view is one that the tape does not know."""
+    """Whether no gradient flows through a view (`detach`)."""
     return "not differentiable" in view.traits
 
 
 def _check_targets(recorder: Recorder, interpreter: RecordingInterpreter, views: Views) -> None:
-    """A program writes through views whose elements are all different ones of their base."""
+    """Stop the recording if it writes through a view that has an element of its base twice (`expand`): no program can do that."""
     for _, node in views.writes:
         for view in views.root(node.outputs[0])[1]:
             base = interpreter.avals[view.operands[0]]  # type: ignore[index]
@@ -465,7 +480,8 @@ def _check_targets(recorder: Recorder, interpreter: RecordingInterpreter, views:
 
 
 def _check_overlap(recorder: Recorder, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]) -> None:
-    """One sweep over the arrays in order of address: memory that is written must not be that of another input, nor twice in one."""
+    """Stop the recording if an input that is written overlaps another input, or has an element of memory twice.  It is one sweep
+    over the arrays in order of address."""
     arrays = [interpreter.inputs[value]._array for value in inputs]
     changed = {fact.index for fact in written}
     for index in changed:
@@ -485,13 +501,15 @@ def _check_overlap(recorder: Recorder, interpreter: RecordingInterpreter, inputs
 
 
 def _check_storages(
-    recorder: Recorder, interpreter: RecordingInterpreter, views: Views, inputs: list[int], goes_on: bool
+    recorder: Recorder, interpreter: RecordingInterpreter, views: Views, inputs: list[int], has_backward: bool
 ) -> None:
-    """Where a backward pass follows a write, inside the run or after it (`while_condition`), eager mode minds that the written tensor has
-    its storage in common with one that was saved, even if the two do not overlap.  A program knows of no storages, so they must differ.
+    """Require that a tensor which is written before a backward pass, inside the call or after it, shares its storage with no
+    other input.
 
-    Later calls check it of arguments and of views: others would have to be given each other's storage (`.data = ...`) in between."""
-    written = views.written() if goes_on else views.written(0, interpreter.last_backward)
+    In eager mode the backward pass raises if a saved tensor has the same storage as a written one, even if the two do not
+    overlap. A program has no storages, so they must differ: the recording stops, or guards are added.  Guards are needed for
+    arguments and views alone, since other tensors can only get a common storage by `.data = ...`."""
+    written = views.written() if has_backward else views.written(0, interpreter.last_backward)
     tensors = {value: interpreter.inputs[value] for value in inputs}
     for target in inputs:
         if target not in written:
@@ -511,13 +529,13 @@ def _check_storages(
 
 # -- outputs
 def _places(interpreter: RecordingInterpreter, outputs: Sequence[TensorOutput], tensors: list[Tensor]) -> dict[int, ViewPosition]:
-    """Where outputs that are views look, as far as the program computes that: each call makes the views again, and gets these numbers as
-    outputs, which are appended to `tensors`."""
+    """The positions of output views that the program computes, by their values.  Each call creates the views again, and needs
+    these positions as outputs, which are appended to `tensors`."""
     operands = [x for out in outputs if out.alias is not None for _, rest, _ in out.alias.views for x in rest]
     computed = dict.fromkeys([x for x in operands if type(x) is int and isinstance(interpreter.avals[x], Aval)])
-    found = {x: ViewPosition(len(tensors) + k) for k, x in enumerate(computed)}
+    positions = {x: ViewPosition(len(tensors) + k) for k, x in enumerate(computed)}
     tensors += map(interpreter.copied, computed)
-    return found
+    return positions
 
 
 def _outputs(
@@ -528,8 +546,9 @@ def _outputs(
     inputs: list[int],
     places: Mapping[int, ViewPosition],
 ) -> tuple[TensorOutput, ...]:
-    """Facts of the output tensors, and of roots that several of them are views of, or one that was taken under no_grad, which goes on
-    as its root does once it is written to: those come last, for `call` alone."""
+    """Facts about the output tensors.  After them come hidden outputs: roots that are no outputs themselves, of which several
+    outputs are views, or of which one is a view created under no_grad, since a later write to that gives it the place of its root
+    on the tape."""
     values = [interpreter.values[id(t)] for t in tensors]
     roots = [views.root(value) for value in values]
     positions = {root: i for i, (root, chain) in enumerate(roots) if not chain}
@@ -540,14 +559,14 @@ def _outputs(
         if chain and (sharing[root] > 1 or follows) and root not in positions and root not in inputs:
             positions[root] = len(values) + len(hidden)
             hidden.append(root)
-    made, numbers = [], {value: k for k, value in enumerate(inputs)}
+    facts, numbers = [], {value: k for k, value in enumerate(inputs)}
     for position, (tensor, (root, chain)) in enumerate(zip(tensors, roots, strict=True)):
         alias = _alias(position, root, chain, positions, numbers, places)
-        made.append(_output(recorder, interpreter, tensor, alias, inputs))
+        facts.append(_output(recorder, interpreter, tensor, alias, inputs))
     for root in hidden:
         owner = interpreter.defined[root]
-        made.append(_output(recorder, interpreter, owner, None, inputs))
-    return tuple(made)
+        facts.append(_output(recorder, interpreter, owner, None, inputs))
+    return tuple(facts)
 
 
 def _alias(
@@ -566,13 +585,14 @@ def _alias(
 
 
 def _consumed(recorder: Recorder, interpreter: RecordingInterpreter, tensor: Tensor, inputs: list[int]) -> tuple[int, ...] | None:
-    """Positions of the inputs that the graph of `tensor` leads to, where a backward pass inside the run has used that up."""
+    """The positions of the inputs that the tape's graph of `tensor` leads to, if a backward pass inside the call has freed it;
+    else None."""
     places = places_behind_freed(tensor, interpreter.first_sequence)
     if places is None:
         return None
     outside = [recorder.tensors[id(interpreter.inputs[value])] for value in inputs]
-    found = [(i, s.place) for i, s in enumerate(outside) if s.requires_grad or id(s.tensor) in interpreter.switched]
-    return tuple([i for i, (target, index) in found if (id(target), index) in places])
+    targets = [(i, s.place) for i, s in enumerate(outside) if s.requires_grad or id(s.tensor) in interpreter.switched]
+    return tuple([i for i, (target, index) in targets if (id(target), index) in places])
 
 
 def _output(

@@ -1,4 +1,5 @@
-"""Generators of random numbers, of Python and NumPy, are put back to where they were when an entry does not serve a call."""
+"""Restores the generators of random numbers of Python and NumPy when an entry that has drawn from them does not serve the
+call."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from tracejit.replay.ir import Define, Expr, Function, If, Name, ReturnIf, RunPr
 __all__ = ["reference", "restore_states", "saved_states", "with_generators_restored"]
 
 State = tuple[Callable[..., None], Any, tuple[Any, ...]]
-"""What puts a generator back, the generator, and what else that is called with."""
+"""(restore, generator, arguments): `restore(generator, *arguments)` puts the generator back."""
 
 
 def with_generators_restored(function: Function) -> Function:
-    """An entry that draws: wherever it does not serve a call, nothing has been drawn.  Its namespace holds `kept_states`, what
-    `saved_states` gives for its generators, and `restore_states`."""
+    """An entry that draws, changed so that it restores the generators wherever it returns without serving the call.  Its
+    namespace needs `kept_states`, the result of `saved_states` for its generators, and `put_back`, which is `restore_states`."""
 
     def back(value: Expr) -> Expr:
         return Name("put_back").call(Name("states"), value)
@@ -42,35 +43,35 @@ def with_generators_restored(function: Function) -> Function:
 
 
 def saved_states(references: Sequence[Callable[[], Any]]) -> Callable[[], list[State]]:
-    """What tells the present states of the generators that are referred to, as far as they live."""
-    known = [(reference, *_place(generator)) for reference in references if (generator := reference()) is not None]
+    """A function that gives the current states of the referenced generators that are alive."""
+    places = [(reference, *_place(generator)) for reference in references if (generator := reference()) is not None]
 
     def states() -> list[State]:
-        found: list[State] = []
-        for reference, bits, memory in known:
+        current: list[State] = []
+        for reference, bits, memory in places:
             generator = reference()
             if generator is None:
                 continue
             if memory is None or bit_generator(generator) is not bits:
-                found.append((_set_state, generator, (_state(generator),)))
+                current.append((_set_state, generator, (_state(generator),)))
             elif bits is None:
-                found.append((_write_python, generator, (memory[0], memory[0].raw, generator.gauss_next)))
+                current.append((_write_python, generator, (memory[0], memory[0].raw, generator.gauss_next)))
             else:
-                found.append((_write, generator, (memory, [part.raw for part in memory])))
-        return found
+                current.append((_write, generator, (memory, [part.raw for part in memory])))
+        return current
 
     return states
 
 
 def restore_states(states: list[State], answer: Any) -> Any:
-    """The answer, when the generators are where they were."""
+    """Restore the generators; returns `answer`, the result of the entry."""
     for put, generator, state in states:
         put(generator, *state)
     return answer
 
 
 def reference(generator: Any) -> Callable[[], Any]:
-    """What an entry keeps of a generator: weak where there is such a reference."""
+    """A reference to a generator for an entry: a weak one, if the generator allows that."""
     return weakref.ref(generator) if type(generator).__weakrefoffset__ else partial(_itself, generator)
 
 

@@ -1,18 +1,22 @@
-"""The journal of a recording: an append-only list of what the run did, in its order.
+"""The journal of a recording: an append-only log of what the run did.
 
-There are three kinds of events, all immutable: operations on tensors, the `nodes` of the raw graph; `statements` of the prologue, which
-read and guard what is outside; and changes of what is known besides: something was stored, called, drawn.  Changes are of *tables*, the
-dictionaries, sets, lists and attributes in which handlers keep what they know.  Each handler makes its own (`journal.dictionary(...)`,
-`Variable`), and says of which `Topic` it is; from then on it uses them as any other, and what it does to them stands in the journal.
+It has three kinds of events, all immutable:
 
-What follows from others is an index, and no table: of the nodes, which value a tensor has, and its shape (`StateRecorder.truncate`); of
-the statements, what has been read and guarded already.
+* operations on tensors: the `nodes` of the raw graph;
+* `statements` of the prologue, which read and guard values from outside;
+* changes of *tables*: the dictionaries, sets, lists and attributes in which handlers keep their state (what was stored, called,
+  drawn).
 
-A `Mark` is a place in the journal.  Loops at recording rest on three questions: has anything but operations happened since a mark
-(`has_read`, `changes`), what operations have (`nodes`), and can these be taken back (`truncate`)?  A table that is set to what it was
-has not changed: what counts is the difference between the mark and now.
+A handler creates its tables by `journal.dictionary(...)` and the like, or as a `Variable`, each with a `Topic`.  It uses them
+like any other container; each change is logged.  Data that can be derived from the events need no table: their owners keep them
+in plain containers and truncate these themselves (the value ids of tensors, `StateRecorder.truncate`; what has been read and
+guarded).
 
-It knows nothing of what tables are of.
+A `Mark` is a position in the journal.  The recognition of loops asks three things about the events since a mark: is there
+anything but operations (`has_read`, `changes`), which operations are there (`nodes`), and it rolls back (`truncate`).  A table
+that was changed and set back has not changed: the state at the mark is compared with the state now.
+
+This module must not know what tables are for.
 """
 
 from __future__ import annotations
@@ -33,20 +37,20 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _ABSENT: Final[Any] = object()
-"""Stands for what a table had where it had nothing."""
+"""The value of a table at a key that it does not have."""
 
 
 class Topic(Flag):
-    """What a table tells of."""
+    """What a table is about."""
 
     READS = auto()
-    """What is known of the outside besides the statements that read and guard it."""
+    """Values read from outside.  A rollback leaves these tables alone, since the guards on them remain."""
     NUMBERS = auto()
-    """Numbers that the program computes.  Of those that nothing holds, a run may make any number."""
+    """Post-program numbers.  A step of a loop may compute any number of them that nothing refers to afterwards."""
     EFFECTS = auto()
     """Everything else: changes outside, calls, draws, locks, arrays."""
     INDEX = auto()
-    """What follows from other tables: a change of it is none of its own."""
+    """Data derived from other tables: `changes` does not report them."""
 
 
 NOTHING: Final = Topic(0)
@@ -54,7 +58,7 @@ NOTHING: Final = Topic(0)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in the journal: how many events of each kind come before it."""
+    """A position in the journal: the number of events of each kind before it."""
 
     nodes: int
     statements: int
@@ -65,19 +69,19 @@ class _Table(Protocol):
     topic: Topic
 
     def at(self, key: Any) -> Any:
-        """What is at `key` now, `_ABSENT` where nothing is."""
+        """The current value at `key`; `_ABSENT` if there is none."""
 
     def restore(self, key: Any, before: Any) -> None:
-        """Have `before` at `key` again; no event."""
+        """Put `before` back at `key`, without an event."""
 
 
 Change = tuple[_Table, Any, Any]
-"""A table has got another value at a key: (table, key, the value that it had there).  It is a bare tuple: a class with names would run code
-that the watch of a recording takes for the program's."""
+"""(table, key, the value before the change).  It is a bare tuple, since creating a NamedTuple or dataclass runs Python code that
+the watch of the recording would take for user code."""
 
 
 class Journal:
-    """See the module.  nodes: the operations so far; statements: those of the prologue."""
+    """The journal of one recording; see the module.  nodes: the operations.  statements: the prologue."""
 
     __slots__ = ("_changes", "nodes", "statements")
 
@@ -100,24 +104,24 @@ class Journal:
         return LoggedList(self._changes, topic)
 
     def note(self, topic: Topic = Topic.EFFECTS) -> None:
-        """Something has happened that is in no table."""
+        """Log a change that is in no table and cannot be undone."""
         self._changes.append((_Happened(topic), None, False))
 
     def release(self) -> None:
-        """Nothing is asked of the journal any more: what tables have had may go."""
+        """Drop the log, which keeps former values of tables alive.  The journal is not used after this."""
         self._changes.clear()
 
     # -- slices
     def mark(self) -> Mark:
-        """This place."""
+        """The current position."""
         return Mark(len(self.nodes), len(self.statements), len(self._changes))
 
     def has_read(self, since: Mark) -> bool:
-        """Whether the prologue has more statements than at a mark."""
+        """Whether statements have been added to the prologue since a mark."""
         return len(self.statements) > since.statements
 
     def changes(self, since: Mark, ignored: Topic = NOTHING) -> Iterator[tuple[_Table, Any]]:
-        """The tables that differ from what they were at a mark, and where, but for those of the topics `ignored`."""
+        """(table, key) for each difference between the tables now and at a mark, without tables of the topics `ignored`."""
         first: dict[tuple[int, Any], Change] = {}
         ignored |= Topic.INDEX
         for change in self._changes[since.changes :]:
@@ -129,8 +133,8 @@ class Journal:
                 yield table, key
 
     def truncate(self, mark: Mark) -> None:
-        """Take back everything since a mark but what was read: guards on that have been made, and hold.  Indexes of the nodes are their
-        owner's to truncate."""
+        """Roll back to a mark, except for what was read: those guards remain.  Owners of data derived from nodes truncate these
+        themselves."""
         del self.nodes[mark.nodes :]
         since = self._changes[mark.changes :]
         for table, key, before in reversed(since):
@@ -140,14 +144,15 @@ class Journal:
 
 
 def is_same(now: Any, before: Any) -> bool:
-    """Whether two values of a table say the same: an object, equal plain values, tuples of such, and what says so itself by `is_like`."""
+    """Whether two values of a table count as the same: the same object, equal plain values, tuples of such, or objects whose
+    class says so by `is_like`."""
     if now is before:
         return True
     cls = type(now)
     if cls is not type(before):
         return False
     if cls in PRIMITIVE_TYPES:
-        return repr(now) == repr(before)  # which tells 0.0 from -0.0, and NaN from nothing
+        return repr(now) == repr(before)  # distinguishes 0.0 from -0.0, and takes NaN for equal to NaN
     if cls is tuple:
         return len(now) == len(before) and all(map(is_same, now, before))
     is_like = getattr(cls, "is_like", None)
@@ -155,7 +160,7 @@ def is_same(now: Any, before: Any) -> bool:
 
 
 class LoggedDict(dict[K, V]):
-    """A dictionary whose changes are events.  After `truncate` keys may be in another order."""
+    """A dictionary whose changes are logged.  A rollback may change the order of its keys."""
 
     __slots__ = ("_changes", "topic")
 
@@ -202,7 +207,7 @@ class LoggedDict(dict[K, V]):
 
 
 class LoggedSet(set[K]):
-    """A set whose changes are events."""
+    """A set whose changes are logged."""
 
     __slots__ = ("_changes", "topic")
 
@@ -239,7 +244,7 @@ class LoggedSet(set[K]):
 
 
 class LoggedList(list[V]):
-    """A list whose changes are events: items are appended, and put in the place of others."""
+    """A list whose changes are logged.  Items can be appended and replaced."""
 
     __slots__ = ("_changes", "topic")
 
@@ -282,7 +287,7 @@ class LoggedList(list[V]):
 
 
 class _Happened:
-    """What is in no table: it has changed, whatever comes after it."""
+    """The table of a change that is in no table (`Journal.note`): it always counts as changed."""
 
     __slots__ = ("topic",)
 
@@ -293,12 +298,12 @@ class _Happened:
         return True
 
     def restore(self, key: Any, before: Any) -> None:
-        """Nothing is to be done."""
+        """Does nothing."""
 
 
 class Variable(Generic[V]):
-    """An attribute whose assignments are events, of objects that have a `journal`, and a place for the value in `__dict__` or a slot
-    named `_<name>`."""
+    """A descriptor for an attribute whose assignments are logged.  The owner needs a `journal`, and `__dict__` or a slot
+    `_<name>` for the value."""
 
     def __init__(self, initial: V, topic: Topic = Topic.EFFECTS) -> None:
         self.topic = topic

@@ -1,4 +1,8 @@
-"""What is computed, read and called when the program has run must find what the function found: memory that is not written meanwhile."""
+"""Checks that Python code which an entry runs after the program reads what it read in the recorded call.
+
+The entry runs the program as a whole, and then NumPy's computations and calls of opaque code, which the function had interleaved.
+So memory that these read must not be written by the program at a later point of the function; if it is, the recording stops.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +26,13 @@ _VIEW, _WRITE = Kind.VIEW, Kind.WRITE  # members of an enumeration take 0.1 us t
 
 
 class Views:
-    """From a value back to the memory that it is a view of.  writes: (position, node) of those that write, in order."""
+    """Leads from values to the values that own their memory.  writes: (position, node) of the nodes that write, in order."""
 
     def __init__(self, nodes: list[Node]) -> None:
         self.writes: list[tuple[int, Node]] = []
         self._producers: dict[int, Node] = {}
-        self._first: dict[int, int] = {}  # what writes have made -> the first version of it
-        self._roots: dict[int, tuple[int, tuple[Node, ...]]] = {}  # those that were asked for
+        self._first: dict[int, int] = {}  # the result of a write -> the first version of what is written
+        self._roots: dict[int, tuple[int, tuple[Node, ...]]] = {}  # cached results of `root`
         for position, node in enumerate(nodes):
             kind = node.op.kind
             if kind is _VIEW:
@@ -40,11 +44,11 @@ class Views:
                 self._first.update(dict.fromkeys(node.outputs, self._first.get(target, target)))
 
     def root(self, value: int) -> tuple[int, tuple[Node, ...]]:
-        """(the value that owns the memory, in its first version; the view nodes that lead from it to `value`)."""
-        found = self._roots.get(value)
-        if found is None:
-            found = self._roots[value] = self._root(value)
-        return found
+        """(the first version of the value that owns the memory; the view nodes that lead from it to `value`)."""
+        cached = self._roots.get(value)
+        if cached is None:
+            cached = self._roots[value] = self._root(value)
+        return cached
 
     def _root(self, value: int) -> tuple[int, tuple[Node, ...]]:
         chain: list[Node] = []
@@ -59,12 +63,12 @@ class Views:
             value = source
 
     def written(self, first: int = 0, last: float = math.inf) -> set[int]:
-        """What owns the memory that nodes write from a position on, up to another one."""
+        """The roots of what the nodes at positions from `first` up to `last` (exclusive) write."""
         return {self.root(node.outputs[0])[0] for position, node in self.writes if first <= position < last}
 
 
 def check_arrays(recorder: Recorder, interpreter: RecordingInterpreter, views: Views) -> None:
-    """NumPy computes after the program, from arrays whose memory must be then what it was."""
+    """Stop the recording if an array from which NumPy computes after the program is changed after that point of the function."""
     if recorder.arrays.reads_late and interpreter.writes_outside():
         recorder.stop("read_after_change", "the memory that an array has")
     looked_at = [(number._late.position, number) for number in recorder.extracted_numbers.late if number._late.position >= 0]
@@ -78,7 +82,8 @@ def check_arrays(recorder: Recorder, interpreter: RecordingInterpreter, views: V
 
 
 def check_calls(recorder: Recorder, views: Views, inputs: list[int]) -> None:
-    """Where a call that is put off raises, nothing of what the program changes after it is to be changed; nor anything that it looks at."""
+    """Stop the recording if a call that is deferred until after the program may read tensors that are written after it, or may
+    raise before inputs are written."""
     recorder.outside_calls.check_given()
     recorder.locking.check_locks()
     for position, code, detail in recorder.outside_calls.looking:
@@ -92,7 +97,8 @@ def check_calls(recorder: Recorder, views: Views, inputs: list[int]) -> None:
 def check_outside_arrays(
     recorder: Recorder, interpreter: RecordingInterpreter, inputs: list[int], written: list[WrittenInput]
 ) -> None:
-    """Arrays from outside are read and written when the program has run: it must not write to their memory, nor read what is written."""
+    """Check that tensors do not share memory with arrays from outside, which are read and written after the program: the program
+    must neither write what is read nor read what is written.  Stops the recording if they do; adds guards for later calls."""
     tensors = [interpreter.inputs[value] for value in inputs]
     changed = tensors if recorder.arrays.array_stores else [tensors[fact.index] for fact in written]
     for array in (*recorder.arrays.outside_arrays, *recorder.arrays.read_after_writes) if changed else ():
@@ -104,7 +110,7 @@ def check_outside_arrays(
 
 
 def _sources(number: Any) -> list[Tensor]:
-    """The tensors whose memory NumPy reads for a number."""
+    """The tensors whose memory NumPy reads to compute a post-program number."""
     late = number._late
     if late.shared:
         return [late.source]

@@ -1,7 +1,11 @@
-"""How the epilogue gets the values that a call returns or stores.
+"""Recipes: expressions by which the epilogue gets the values that a call returns or stores.
 
-Outside objects are reached by their expression again, tensors come out of the program, numbers and constants are written down, and new
-tuples, lists, dicts, sets and plain objects are built anew.  What cannot be built stops the recording.
+* An object from outside: the expression by which the call has reached it.
+* A tensor: an output of the program.
+* A number or constant: a literal or a constant of the entry.
+* A new tuple, list, dict, set or plain object: statements that build it.
+
+A value of another kind stops the recording.
 """
 
 from __future__ import annotations
@@ -67,34 +71,35 @@ _CONSTANT_TYPES: tuple[type, ...] = (
 
 
 _FEW = 6
-"""Members of a set whose orders are tried."""
+"""Sets of at most so many members are built in each possible order, to find the one that gives their order."""
 
 
 class Recipes:
-    """Expressions for values; `statements` must run before them, in order; `outputs` are the tensors the program returns."""
+    """Makes expressions for values.  statements: must run before the expressions are evaluated, in order.  outputs: the tensors
+    that the program returns."""
 
     def __init__(self, recorder: Recorder, interpreter: RecordingInterpreter) -> None:
         self.recorder = recorder
         self.interpreter = interpreter
         self.statements: list[Statement] = []
         self.outputs: list[Tensor] = []
-        self.late: list[SymbolicNumber] = []  # numbers that are computed after the program
-        self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that leave
-        self._made: dict[int, int] = {}  # effects, by their ids, and how many statements there were then
-        self._answered: dict[PostProgramValue, int] = {}  # what calls have answered, and how many statements there were then
+        self.late: list[SymbolicNumber] = []  # post-program numbers that expressions use
+        self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that escape
+        self._made: dict[int, int] = {}  # id of an effect -> number of statements up to its own
+        self._answered: dict[PostProgramValue, int] = {}  # result of a called function -> number of statements up to the call
         self._expressions: dict[int, Expr] = {}
 
     def define_post_program(self) -> None:
-        """Put the definitions of numbers that are computed after the program before all that uses them."""
+        """Insert the definitions of post-program numbers before the statements that use them."""
 
         def tensor(late: PostProgramValue) -> Expr:
             if late.shared and self.recorder.is_outside(late.source):
                 return self.source(late.source)
-            known = [i for i, output in enumerate(self.outputs) if output is late.source]
-            if not known:
-                known = [len(self.outputs)]
+            positions = [i for i, output in enumerate(self.outputs) if output is late.source]
+            if not positions:
+                positions = [len(self.outputs)]
                 self.outputs.append(late.source)
-            return Name(f"out{known[0]}")
+            return Name(f"out{positions[0]}")
 
         always = [number for number in self.recorder.extracted_numbers.late if number._late.warns]
         wanted = [*self.late, *always, *self.recorder.arrays.array_stores]
@@ -106,7 +111,7 @@ class Recipes:
             self.statements[place:place] = places[place]
 
     def make(self, effect: Effect) -> None:
-        """Append the statement of an effect, behind those that build what it needs."""
+        """Append the statement of an effect, after those that build the values that it needs."""
         statement = effect.statement(self)
         self.statements.append(statement)
         self._made[id(effect)] = len(self.statements)
@@ -114,13 +119,14 @@ class Recipes:
             self._answered[effect.answer._late] = len(self.statements)
 
     def _is_known(self, reading: PostProgramValue) -> bool:
-        """Whether the call has been made that answers it, or after which a clock is read."""
+        """Whether `reading`, the result of a called function or a clock that is read after a call, is defined by now: the call is
+        among the statements."""
         if reading.is_call_result:
             return reading in self._answered
         return reading.placed or reading.behind is None or id(reading.behind) in self._made
 
     def _place_of(self, reading: PostProgramValue) -> int:
-        """How many statements come before an answer, or a clock that is read after a call."""
+        """The number of statements that come before the definition of `reading` (see `_is_known`)."""
         return self._answered.get(reading, 0 if reading.behind is None else self._made.get(id(reading.behind), 0))
 
     def source(self, value: Any) -> Expr:
@@ -128,7 +134,7 @@ class Recipes:
         return self.recorder.sources[id(value)]
 
     def expression(self, value: Any) -> Expr:
-        """An expression for a value."""
+        """The expression for a value.  A value that cannot be built stops the recording."""
         recorder = self.recorder
         if is_symbolic(value):
             if is_post_program(value):
@@ -138,9 +144,9 @@ class Recipes:
             return value._name
         if is_a(value, np.ndarray):
             return self._array(value)
-        known = recorder.sources.get(id(value)) or self._expressions.get(id(value))
-        if known is not None:
-            return known
+        existing = recorder.sources.get(id(value)) or self._expressions.get(id(value))
+        if existing is not None:
+            return existing
         cls = type(value)
         if cls in (bool, str, type(None)):
             return Constant(value)
@@ -165,7 +171,7 @@ class Recipes:
         return build(value, cls)
 
     def _builder(self, value: Any, cls: Any) -> Callable[[Any, Any], Expr] | None:
-        """What writes down how to make such a value anew; None for what cannot be."""
+        """The method that makes the expression for a new value of class `cls`; None if such a value cannot be built."""
         if cls in (tuple, Size) or (is_a(value, tuple) and hasattr(cls, "_fields") and not getattr(value, "__dict__", None)):
             return self._tuple
         if cls in (list, dict, set, collections.OrderedDict, collections.Counter, collections.defaultdict, collections.deque):
@@ -181,10 +187,10 @@ class Recipes:
 
     def _array(self, value: np.ndarray[Any, Any]) -> Expr:
         recorder = self.recorder
-        known = recorder.sources.get(id(value)) or self._expressions.get(id(value))
+        existing = recorder.sources.get(id(value)) or self._expressions.get(id(value))
         number = recorder.arrays.left.get(id(value))
-        if known is not None:
-            return known
+        if existing is not None:
+            return existing
         if number is not None:
             return self.expression(number)
         shared = any(np.shares_memory(value, v) for v in self.fixed)
@@ -232,7 +238,8 @@ class Recipes:
         self.statements.append(SetItem(owner, key if isinstance(key, Expr) else Constant(key), value))
 
     def _stored(self, container: Any, key: Any, value: Any) -> Expr:
-        """A value in a local container or object: a symbolic one if such was stored there."""
+        """The expression for an item or attribute of a new container or object: if a stand-in was stored there, of the
+        stand-in."""
         return self.expression(self.recorder.effects.stored.get((id(container), key), value))
 
     def _tuple(self, value: tuple[Any, ...], cls: Any) -> Expr:
@@ -258,25 +265,27 @@ class Recipes:
                 self._put(variable, self.expression(key), self._stored(value, key, item))
         else:
             method = "add" if cls is set else "append"
-            for item in self._as_they_go_in(value) if cls is set else value:
+            for item in self._insertion_order(value) if cls is set else value:
                 self.statements.append(Evaluate(variable.method(method, self.expression(item))))
         return variable
 
-    def _as_they_go_in(self, members: set[Any]) -> list[Any]:
-        """The members of a set in an order in which they go in, so that they come out as they do now: that depends on what was in it
-        before.  Where nobody relies on the order, since it depends on addresses, any will do."""
-        now = list(set.__iter__(members))
-        if not all(map(has_stable_hash, now)):
-            return now
-        orders = itertools.chain([now], itertools.permutations(now) if len(now) <= _FEW else ())
+    def _insertion_order(self, members: set[Any]) -> list[Any]:
+        """The members of a set in an order of insertion that gives a set with the iteration order of this one.
+
+        The iteration order of a set depends on what was in it before; if no insertion order gives it, the recording stops.  If
+        hashes of members depend on addresses, no program can rely on the order, and any will do."""
+        current = list(set.__iter__(members))
+        if not all(map(has_stable_hash, current)):
+            return current
+        orders = itertools.chain([current], itertools.permutations(current) if len(current) <= _FEW else ())
         for order in orders:
-            again: set[Any] = set()
+            rebuilt: set[Any] = set()
             for member in order:
-                again.add(member)
-            if all(map(operator.is_, again, now)):
+                rebuilt.add(member)
+            if all(map(operator.is_, rebuilt, current)):
                 return list(order)
         self.recorder.stop("unbuildable", "set whose order depends on what it has lost")
-        return now
+        return current
 
     def _empty(self, value: Any, cls: type) -> Expr:
         if cls in (list, dict):
@@ -298,19 +307,20 @@ class Recipes:
         return variable
 
     def _object_with_items(self, value: Any, cls: type) -> Expr:
-        """An instance of a class of containers, past its methods: their code has been recorded itself."""
+        """An instance of a user-defined subclass of a container.  It is built without calling overridden methods, since what they
+        did was recorded."""
         base: Any = builtin_base(cls)
-        made_by = self.recorder.constant(base)
-        variable = self._define(value, made_by.method("__new__", self.recorder.constant(cls)))
+        maker = self.recorder.constant(base)
+        variable = self._define(value, maker.method("__new__", self.recorder.constant(cls)))
         self._give_attributes(variable, value, cls)
         if issubclass(base, dict):
             for key, item in base.items(value):
                 place = self.expression(key)
-                self.statements.append(Evaluate(made_by.method("__setitem__", variable, place, self._stored(value, key, item))))
+                self.statements.append(Evaluate(maker.method("__setitem__", variable, place, self._stored(value, key, item))))
         else:
             method = "add" if base is set else "append"
-            for item in self._as_they_go_in(value) if base is set else base.__iter__(value):
-                self.statements.append(Evaluate(made_by.method(method, variable, self.expression(item))))
+            for item in self._insertion_order(value) if base is set else base.__iter__(value):
+                self.statements.append(Evaluate(maker.method(method, variable, self.expression(item))))
         return variable
 
     def _give_attributes(self, variable: Name, value: Any, cls: type) -> None:
@@ -326,7 +336,8 @@ class Recipes:
 
 
 def _part_of_elements(numbers: list[Any]) -> tuple[SymbolicNumber, SliceKey] | None:
-    """(all elements of a tensor as a list, where in it) for numbers that are some of them, in their order."""
+    """(the list of all elements of a tensor, a slice of it) for a list of numbers that are consecutive elements of the tensor;
+    None for other lists."""
     if len(numbers) < 2 or not all(is_post_program(number) and number._late.element is not None for number in numbers):
         return None
     tensor, start = numbers[0]._late.element

@@ -1,8 +1,9 @@
-"""Rows that are selected, and spread among zeros again: `where` does both.
+"""Replaces a selection of rows that is spread among zeros again by `where`.
 
-Functions of ragged tensors are recorded so (capture/handlers/ragged.py): `index_add(zeros, places, index_select(x, places))`.  Here that
-becomes `where(inside, x, 0)`, forward and in backward passes, where gradients of selections are spread, and added up before that.  What
-selects rows, and finds their places, goes where nothing else needs it: then nothing in the graph has a size that depends on data.
+Functions of ragged tensors are recorded as `index_add(zeros, places, index_select(x, places))` (capture/handlers/ragged.py).
+Here that becomes `where(inside, x, 0)`, where `inside` is the mask that gave the places.  Recorded backward passes have the same
+pattern: gradients of selections are added up, then spread.  Selections, and the nodes that compute places, are removed if nothing
+else uses them: then no size in the graph depends on data.
 """
 
 from __future__ import annotations
@@ -26,22 +27,24 @@ _PASSING = frozenset({clone, detach})
 
 
 def join_selections(interpreter: RecordingInterpreter, outputs: Iterable[int]) -> None:
-    """Rewrite the nodes of a recording, which gives these values."""
+    """Rewrite the nodes of a recording, in place.  outputs: the values that the graph gives."""
     nodes = interpreter.nodes
     if any(node.op is row_places for node in nodes):
         _Joining(interpreter).join(set(outputs))
 
 
 class _Joining:
+    """The rewriting of one graph."""
+
     def __init__(self, interpreter: RecordingInterpreter) -> None:
         self._interpreter = interpreter
         self._avals = interpreter.avals
-        self._inside: dict[int, int] = {}  # places -> the mask that they are of
-        self._selected: dict[int, tuple[int, int]] = {}  # rows that were selected -> (of what, places)
+        self._inside: dict[int, int] = {}  # places -> the mask that they were computed from
+        self._selected: dict[int, tuple[int, int]] = {}  # selected rows -> (the tensor they were selected from, places)
         self._zeros: set[int] = set()
         self._columns: dict[tuple[int, int], int] = {}
         self._nodes: list[Node] = []
-        self._removable: set[int] = set()  # values that nothing needs but who selects and spreads
+        self._removable: set[int] = set()  # values that are removed if nothing uses them
 
     def join(self, outputs: set[int]) -> None:
         for node in self._interpreter.nodes:
@@ -61,7 +64,7 @@ class _Joining:
             del self._avals[value]
 
     def _rewritten(self, node: Node) -> Node:
-        """The node, or one that gives the same without selecting."""
+        """The node, or a `where` in its place."""
         op, operands = node.op, node.operands
         if len(node.outputs) != 1:
             return node
@@ -94,7 +97,7 @@ class _Joining:
         return Node(REGISTRY["where"], (mask, source, number), (), node.outputs, node.line)
 
     def _add(self, node: Node) -> None:
-        """Gradients of selections are added up: so are those of what they were selected from."""
+        """`acc` of selections (gradients that are added up): also add up the tensors that they were selected from."""
         previous, other = node.operands
         assert type(other) is int
         source, places = self._selected[other]
@@ -108,15 +111,15 @@ class _Joining:
             self._selected[value] = total, places
 
     def _column(self, places: int, rank: int, line: str) -> int:
-        """The mask as (rows, 1, ...)."""
+        """The mask of `places` with shape (rows, 1, ...) of this rank."""
         inside = self._inside[places]
         if rank == 1:
             return inside
-        known = self._columns.get((inside, rank))
-        if known is None:
+        column = self._columns.get((inside, rank))
+        if column is None:
             aval = self._avals[inside]
             assert isinstance(aval, Aval)
             shape = (*aval.shape, *(1,) * (rank - 1))
-            known = self._columns[inside, rank] = self._interpreter._fresh(Aval(shape, aval.dtype))
-            self._nodes.append(Node(REGISTRY["reshape"], (inside,), (("shape", shape),), (known,), line))
-        return known
+            column = self._columns[inside, rank] = self._interpreter._fresh(Aval(shape, aval.dtype))
+            self._nodes.append(Node(REGISTRY["reshape"], (inside,), (("shape", shape),), (column,), line))
+        return column

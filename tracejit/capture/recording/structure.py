@@ -1,18 +1,20 @@
-"""Which guards of an entry machine code can check: those on the structure of objects reached from outside.
+"""The structure of a recording: the guards on objects reached from outside that machine code can check by comparing words of
+memory.
 
 `split` sorts the prologue of a recording into four parts:
 
-* `before`: guards on arguments, modes, globals, cells.  They also find the *roots*: instances from which the structure is reached.
-* `checks`: guards that depend on nothing but attributes of instances, class dictionaries, items of lists, tuples and dictionaries found
-  there, and the flags and arrays of the tensors found there.  All this is a few words of memory per object (cpython/words.py):
-  while none of them has changed the checks need not run.
-* `definitions`: the statements of `checks` that define variables, for those that the rest of the entry needs.
-* `after`: guards that depend on variables defined in `checks`, but look at something that is in no word (an element of a set), or at
-  what may change from call to call: a number in a dictionary that the program computes with, an item that the recorded call itself
+* `before`: guards on arguments, modes, globals, cells.  They also define the *roots*: instances from which the structure is
+  reached.
+* `checks`: guards that depend only on attributes of instances, class dictionaries, items of lists, tuples and dictionaries
+  reached from these, and flags and arrays of tensors reached from these.  Each object has a few words of memory for all this
+  (cpython/words.py); while no word has changed, the checks need not run.
+* `definitions`: the statements of `checks` that define variables; the rest of the entry may use these.
+* `after`: guards that depend on variables defined in `checks`, but read something that has no word (an element of a set), or that
+  may change from call to call: a number in a dictionary that the program computes with, an item that the recorded call itself
   replaces.
 
-capture/recording/cell.py keeps the words, and runs the checks when one has moved.
-It must not know what is computed with the values.
+capture/recording/cell.py stores the words, and runs the checks when one has changed.
+This module must not know what is computed with the values.
 """
 
 from __future__ import annotations
@@ -62,16 +64,17 @@ _CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", dict: "dict", coll
 _CONTAINER_KINDS = frozenset(_CONTAINERS.values())
 _BUILTIN_TYPES = ("int", "float", "str")
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
-_WORTH_IT = 4  # with fewer checks they cost less than the words
+_WORTH_IT = 4  # fewer checks cost less than comparing words
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """The parts of a prologue.  roots, instances, tensors: variables.  namespaces: names of constants, class dictionaries.
+    """The parts of a prologue.
 
-    reads: (variable of a list or dictionary, the index or key that `checks` look at, None for the length).  held: variables
-    that are items of lists, tuples and dictionaries.  apart: variables defined in `checks` that must be distinct objects, from
-    each other and from the expressions `others`."""
+    roots, instances, tensors: names of variables.  namespaces: names of constants that are class dictionaries.
+    reads: (variable of a list or dictionary, the index or key that `checks` read; None for the length).
+    held: variables that are items of lists, tuples and dictionaries.
+    apart: variables defined in `checks` that must be distinct objects, from each other and from the expressions `others`."""
 
     before: tuple[Statement, ...]
     checks: tuple[Statement, ...]
@@ -96,11 +99,12 @@ def split(
     changed: frozenset[int] | set[int],
     stored: Mapping[int, Collection[str]] = MappingProxyType({}),
 ) -> Structure | None:
-    """The parts of `guards`; None where it is not worth it, or not possible on this Python.
+    """The parts of `guards`; None if there are too few checks, or this Python does not allow it.
 
-    distinct: objects that must be distinct.  objects: of variables, as recorded.  instance_reads: attributes that were found in instance
-    dictionaries.  changed: ids of instances, of their dictionaries, of those of classes, and of containers, that the recorded call
-    itself changes.  stored: id of a dictionary in which it only replaces items -> their keys."""
+    distinct: expressions of objects that must be distinct.  objects: variable -> the object in the recorded call.  constants: the
+    entry's namespace.  instance_reads: expressions of attributes that are in the dictionary of an instance.
+    changed: ids of instances, dictionaries of instances and classes, and containers that the recorded call itself changes.
+    stored: id of a dictionary in which the call only replaces items -> the keys of these."""
     if not (supported() and c_api.supported()):
         return None
     splitter = _Splitter(objects, constants, instance_reads, changed, stored)
@@ -126,10 +130,12 @@ def split(
 
 
 class _Splitter:
-    """Goes through the guards in order.  kinds: variable defined by a check -> "instance", "tensor", "list", "tuple", "dict", "object" or
-    "number".
+    """Sorts the guards, one after the other.  kinds: variable defined by a check -> "instance", "tensor", "list", "tuple",
+    "dict", "object" or "number".
 
-    A deep model has thousands of guards: nodes are told apart by their types, and their fields found by position."""
+    A deep model has thousands of guards; for speed, expressions are distinguished by `type(node)` and their fields read by
+    position. Methods named after a condition (`_test`, `_read`, `_value` ...) say whether an expression may be a part of a check;
+    they also note the roots, namespaces and reads that it needs."""
 
     def __init__(
         self,
@@ -154,7 +160,7 @@ class _Splitter:
         self.held: list[str] = []
         self.kinds: dict[str, str] = {}
         self._late: set[str] = set()  # variables defined in `after`
-        # Whether there are calls in `after`: those that follow stay behind them, as draws of one generator do.
+        # Whether `after` has calls.  Later calls then go to `after`, too, so that their order is kept (draws of one generator).
         self._called_late = False
         self._early: set[str] = set()  # variables defined in `before`
         self._is_watched: dict[int, bool] = {}  # id of an object -> whether its attributes are in words
@@ -172,15 +178,15 @@ class _Splitter:
             if type(value) is Item and self._container(value[1]):
                 self.held.append(name)
             return
-        for found, count in ((self.roots, roots), (self.namespaces, namespaces), (self.reads, reads)):
-            while len(found) > count:  # what a refused statement would have needed
-                found.popitem()  # type: ignore[attr-defined]
+        for noted, count in ((self.roots, roots), (self.namespaces, namespaces), (self.reads, reads)):
+            while len(noted) > count:  # needed only by this statement, which has become no check
+                noted.popitem()  # type: ignore[attr-defined]
         late = self._is_late(statement)
         (self.after if late else self.before).append(statement)
         (self._late if late else self._early).update(defined(statement))
 
     def _is_late(self, statement: Statement) -> bool:
-        """Whether a statement that is no check stands behind the checks."""
+        """Whether a statement that is no check comes after the checks."""
         used = names(statement)
         late = not (self.definitions.keys().isdisjoint(used) and self._late.isdisjoint(used))
         if late != self._called_late and any(type(node) is Call and node[1] not in _PURE for node in walk(statement)):
@@ -188,8 +194,9 @@ class _Splitter:
         return late
 
     def _exposed_namespaces(self) -> set[int]:
-        """Addresses of the class dictionaries of objects whose attributes are read in each call, before the checks.  What such a read does
-        (a property, `__getattribute__`) is in these dictionaries, so the guards on them come first, in their order, and are no checks."""
+        """Addresses of the class dictionaries of objects whose attributes each call reads before the checks.  These dictionaries
+        decide what such a read does (a property, `__getattribute__`), so the guards on them must come before it: they cannot be
+        checks."""
         classes = {type(value) for value in self.objects.values() if type(value) is not Tensor and not self._is_instance(value)}
         bases = {base for cls in classes for base in cls.__mro__ if not base.__flags__ & _IMMUTABLE}
         return {namespace_address(vars(base)) for base in bases}
@@ -204,11 +211,11 @@ class _Splitter:
         return "tensor" if is_a(value, Tensor) else "instance" if self._is_instance(value) else "object"
 
     def _is_instance(self, value: Any) -> bool:
-        """Whether the attributes of `value` are in a dictionary whose version can be read, and the recorded call leaves them alone."""
-        found = self._is_watched.get(id(value))
-        if found is None:
-            found = self._is_watched[id(value)] = self._has_words(value)
-        return found
+        """Whether words tell when the attributes of `value` change, and the recorded call itself does not change them."""
+        cached = self._is_watched.get(id(value))
+        if cached is None:
+            cached = self._is_watched[id(value)] = self._has_words(value)
+        return cached
 
     def _has_words(self, value: Any) -> bool:
         cls: Any = type(value)
@@ -233,8 +240,8 @@ class _Splitter:
         return False
 
     def _namespace(self, node: Expr) -> bool:
-        found = self.constants.get(node[1]) if type(node) is Name else None
-        if type(found) is MappingProxyType and id(found) not in self.changed and namespace_address(found) not in self._exposed:
+        value = self.constants.get(node[1]) if type(node) is Name else None
+        if type(value) is MappingProxyType and id(value) not in self.changed and namespace_address(value) not in self._exposed:
             self.namespaces[node[1]] = None
             return True
         return False
@@ -244,12 +251,12 @@ class _Splitter:
         return attributes or self._namespace(node)
 
     def _container(self, node: Expr) -> str:
-        """ "list", "tuple" or "dict" for a variable that is one; else empty."""
+        """ "list", "tuple" or "dict" for a variable that is one; else ""."""
         kind = self.kinds.get(node[1], "") if type(node) is Name else ""
         return kind if kind in _CONTAINER_KINDS else ""
 
     def _item(self, owner: Expr, index: Expr) -> bool:
-        """An item of a container whose place is known: by a position, a string, or an object that is compared by identity."""
+        """An item of a list or tuple at a constant index, or of a dictionary (`_holds`)."""
         kind = self._container(owner)
         if kind == "dict":
             return self._holds(owner, index)
@@ -260,7 +267,7 @@ class _Splitter:
         return True
 
     def _holds(self, container: Expr, key: Expr) -> bool:
-        """A place of a dictionary that holds something that the recorded call does not replace."""
+        """An item of a dictionary, by a text or a tensor as the key, that the recorded call does not replace."""
         if self._container(container) != "dict":
             return False
         if type(key) is Constant:
@@ -276,7 +283,7 @@ class _Splitter:
         self.reads[container, place] = None
 
     def _read(self, node: Expr) -> bool:
-        """A place whose content is in a word."""
+        """An attribute or item whose value a word stands for."""
         kind = type(node)
         if kind is Item:
             owner, key = node[1:]
@@ -291,11 +298,11 @@ class _Splitter:
     def _defines(self, variable: str, node: Expr) -> bool:
         kind = type(node)
         if kind is Item and variable not in self.objects and self._container(node[1]) in ("list", "dict"):
-            return False  # a number: likely another one in the next call
+            return False  # a number, which likely differs in the next call
         return self._read(node) or (kind is not Constant and kind is not Name and self._value(node))
 
     def _value(self, node: Expr) -> bool:
-        """An expression of simple values."""
+        """An expression of plain values."""
         kind = type(node)
         if kind is Constant:
             return True
@@ -324,7 +331,7 @@ class _Splitter:
         return bool(kind)
 
     def _identity(self, node: Expr) -> bool:
-        """An expression of which only the identity counts."""
+        """An expression that is compared by identity."""
         kind = type(node)
         if kind is Constant:
             return True
@@ -356,5 +363,5 @@ class _Splitter:
 
 
 def _is_plain_key(value: Any) -> bool:
-    """Whether a dictionary finds it by its identity."""
+    """Whether a dictionary looks a key up by its identity."""
     return type(value).__hash__ is object.__hash__
