@@ -1,11 +1,11 @@
-"""Bridges: from an entry that did not serve a call to the one that does.
+"""Bridges: links from an entry that did not serve a call to the entry that does.
 
-An entry *misses* a call where a guard before its program fails, and leaves it at *exit* k where a guard inside the program fails; nothing
-has been changed in either case.  A bridge from there leads to the entry that served the last such call, which may exit in turn and have a
-bridge of its own.  Calls follow bridges between machine code without Python, but for every 32nd time, when that is accounted for
-(Entry.link).  Where there is no bridge all candidates are asked (path_table.py).  What none of them serves is recorded, or runs eagerly
-(recording_driver.py).  Where all were asked in vain from an exit, and there is no room for another path, they are asked again after more
-and more calls only (Entry.note_vain_search).
+An entry *misses* a call if a guard before its program fails, and leaves it by *exit* k if a guard inside the program fails;
+nothing has been changed in either case.  A bridge from there leads to the entry that served the last such call, which may exit in
+turn and have a bridge of its own.  Calls follow bridges between machine code without Python, except for every 32nd or so, which
+accounts for the others (Entry.link).  If there is no bridge, all candidates are tried (path_table.py).  A call that none of them
+serves is recorded, or runs eagerly (recording_driver.py).  If all were tried in vain after an exit, and there is no room for
+another path, they are tried again only after more and more calls (Entry.note_vain_search).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["BridgeLinker"]
 
 
 class BridgeLinker:
-    """Follows and makes the bridges between the paths of one table."""
+    """Follows and creates the bridges between the paths of one table."""
 
     __slots__ = ("_driver", "_policy", "_promoter", "_stats", "_table")
 
@@ -39,9 +39,10 @@ class BridgeLinker:
         first: Entry | None = None,
         counter: list[int] | None = None,
     ) -> Any:
-        """The result of a call that an entry, the first one if none is given, has missed (number 0) or left at an exit; or UNSERVED.
+        """The FALLBACK slot: the result of a call that an entry has missed (number 0) or left by exit `number`; or UNSERVED.
 
-        counter: of the entry that was left, if machine code has followed bridges to another one."""
+        first: the entry, default: the first of the table.  counter: `executable.counter` of the entry that was left, which is
+        another one if machine code has followed bridges."""
         table, driver = self._table, self._driver
         if number == INTERRUPTED.number or (driver.pending is not None and driver.install_finished()):
             return table.serve(args, kwargs)
@@ -83,8 +84,8 @@ class BridgeLinker:
     def _record_bridge_hit(
         self, entry: Entry, exited: Entry | None, number: int, cost: int, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """`entry` has served a call that the first one did not.  number: of the exit of `exited` that is to have a bridge to it; 0: it has
-        one."""
+        """Note that `entry` has served a call that the first one did not.  exited, number: the entry that the call has left last,
+        and the exit that gets a bridge to `entry`; 0: it has one."""
         table = self._table
         if exited is not None:
             if number:
@@ -101,8 +102,8 @@ class BridgeLinker:
             self._policy.close_window()
 
     def _link_bridge(self, entry: Entry, number: int, bridge: Entry) -> None:
-        """Calls go from an exit of an entry to `bridge` from now on.  Accounts for those that did so without Python; what most calls lead
-        to is tried first."""
+        """Let calls go from exit `number` of `entry` to `bridge`.  Also accounts for the calls that have done so without Python,
+        has side traces compiled, and makes `bridge` the first entry if most calls exit to it."""
         calls = entry.link(number, bridge)
         if not calls:
             return

@@ -1,7 +1,7 @@
-"""`compile` and CompiledFunction: what a user meets.
+"""`compile` and CompiledFunction: the interface to users.
 
-A CompiledFunction puts together what serves its calls, and answers questions about them; the package's docstring tells which module does
-what.  It must not decide anything itself.
+A CompiledFunction creates and connects the objects that serve its calls (the package's docstring lists them), and answers
+questions about these calls.  It must not decide anything itself.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ R = TypeVar("R")
 if TYPE_CHECKING:
 
     class _Partial(functools.partial[R], Generic[P, R]):
-        """A partial without arguments has the signature of its function."""
+        """A partial without arguments, which has the signature of its function."""
 
         def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
@@ -60,15 +60,15 @@ else:
     _Partial = functools.partial
 
 _compiled: WeakTable[None] = WeakTable()
-_USUAL: Final = Options()
+_DEFAULT: Final = Options()
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial, type)
 
 
 class CompiledFunction(_Partial[P, R]):
-    """What `compile` returns.  Call it like the function; `stats`, `explain()`, `graph()`, `source()` tell what happened.
+    """The result of `compile`.  Call it like the function; `stats`, `explain()`, `graph()`, `source()` tell what happened.
 
-    It is a functools.partial without arguments for the sake of its call: C calls the dispatcher (cpython/dispatcher.py) at once, where a
-    `__call__` written in Python costs 0.1 us more and stands in the traceback of what the function raises."""
+    It is a functools.partial without arguments so that C calls the dispatcher (cpython/dispatcher.py) directly.  A `__call__`
+    written in Python costs 0.1 us more, and would be in the traceback of errors that the function raises."""
 
     __wrapped__: Callable[P, R]
     stats: Stats
@@ -81,9 +81,10 @@ class CompiledFunction(_Partial[P, R]):
     _driver: RecordingDriver
 
     def __new__(
-        cls, function: Callable[P, R], options: Options = _USUAL, piece_of: CompiledFunction[..., Any] | None = None
+        cls, function: Callable[P, R], options: Options = _DEFAULT, piece_of: CompiledFunction[..., Any] | None = None
     ) -> CompiledFunction[P, R]:
-        """piece_of: the function whose step `function` is, if it is one's."""
+        """piece_of: if `function` is the body of a loop that is compiled as a piece, the compiled function of which it is a
+        piece."""
         slots: list[Any] = [nothing_recorded, None, None, None, None]
         accounts = Accounts(function)
         self = super().__new__(
@@ -118,33 +119,33 @@ class CompiledFunction(_Partial[P, R]):
         _compiled[self] = None
         return self
 
-    # -- for those who compare calls
+    # -- for shadow.py and tests, which compare calls
     def entries(self) -> list[Entry]:
-        """The recorded paths, in the order in which they are tried."""
+        """The recorded paths, the one that is tried first in front."""
         first = self._table.first
         return sorted(self._table.entries, key=lambda entry: entry is not first)
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call, whoever asks, or UNSERVED."""
+        """The result of a call as paths serve it, also inside of other recordings; or UNSERVED."""
         return self._table.serve(args, kwargs)
 
     def recorded(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch, known: Recording | None = None
     ) -> tuple[Recording, Any] | None:
-        """An eager call, recorded and not kept, and its result; None where another thread is recording.  known: a recording as which it is
-        recorded."""
+        """Run a call eagerly and record it, without keeping the path.  Returns (recording, result), or None if another thread is
+        recording. known: an earlier recording of such a call; the new one is made with the same settings."""
         return self._driver.recorded(args, kwargs, watch, known)
 
-    # -- what a user may ask
+    # -- questions of the user
     @property
     def reasons(self) -> dict[Reason, int]:
-        """Why calls ran eagerly, and how often a recording ended so."""
+        """The reasons why calls ran eagerly, with the number of recordings that ended for each."""
         self._install_finished()
         return dict(self._diagnostics.reasons)
 
     def explain(self, verbose: bool = False) -> str:
-        """What happened to the calls of this function, in text: a sentence, then a screen of counts, reasons and paths.  verbose: all of
-        them, with guards, exits, programs and passes."""
+        """A text that tells what happened to the calls of this function: a sentence, then a screen of counts, reasons and paths.
+        verbose: all paths, with guards, exits, programs and passes."""
         self._install_finished()
         table, diagnostics = self._table, self._diagnostics
         report = explain_function if verbose else summary
@@ -161,25 +162,28 @@ class CompiledFunction(_Partial[P, R]):
         )
 
     def _install_finished(self) -> None:
-        """Who asks about the function finds what was compiled in the background."""
-        with suppress(FullGraphError):  # it is among the reasons
+        """Install what has been compiled in the background, so that answers include it."""
+        with suppress(FullGraphError):  # the reasons include it
             self._driver.install_finished()
 
     def graph(self, index: int = -1) -> str:
-        """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is none."""
+        """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is
+        none."""
         return graph_text(self._entry(index).executable)
 
     def source(self, index: int = -1) -> str:
-        """The programs of a recorded path as a Python module that runs with NumPy and Numba alone: `run`, and `backward0`, `backward1`
-        ... made so far.  Operations that NumPy alone does not compute raise in it.  Raises RuntimeError if there is no path."""
+        """The programs of a recorded path as the source of a Python module that needs only NumPy and Numba: `run`, and
+        `backward0`, `backward1` ... as far as they have been compiled.  Operations that NumPy does not have raise in it.  Raises
+        RuntimeError if there is no path."""
         return source_text(self._entry(index).executable)
 
     def warm_up(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """A call like any other, with its effects and its result, which waits for all programs: that of its path, if it had to be recorded
-        or is compiled in the background already, and for each recorded path with results that require grad the backward program for all of
-        them, and for each alone.  Nothing is done by these.
+        """Call the function as usual, with its effects and its result, and wait until all programs are compiled: the one of its
+        path, and for each recorded path whose results require grad the backward program for all these results and the one for
+        each alone.  Backward programs are compiled but not run.
 
-        Raises what the call raises, and what compiling a backward program raises.  What cannot be compiled runs eagerly, as in any call."""
+        Raises what the call raises, and what compiling a backward program raises.  A call that cannot be compiled runs
+        eagerly."""
         waits, reason = self._wait.reasons, object()
         try:
             waits.append(reason)
@@ -198,7 +202,7 @@ class CompiledFunction(_Partial[P, R]):
         return result
 
     def clear(self) -> None:
-        """Forget all recorded paths and reasons; statistics start again."""
+        """Forget all recorded paths and reasons; reset the statistics."""
         for part in (self._driver, self._promoter, self._policy, self._diagnostics, self._table):
             part.clear()
 
@@ -211,11 +215,11 @@ class CompiledFunction(_Partial[P, R]):
             raise RuntimeError(f"{self._diagnostics.name}: nothing was compiled: {why}")
         return entries[index]
 
-    # -- standing in for the function
+    # -- behaving like the function
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> CompiledFunction[P, R]: ...
     @overload
-    def __get__(  # a bound method, which hands on what is asked of its function
+    def __get__(  # a bound method, which forwards attributes to its function
         self: CompiledFunction[Concatenate[Any, Q], R], instance: object, owner: type | None = None
     ) -> CompiledFunction[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -223,7 +227,7 @@ class CompiledFunction(_Partial[P, R]):
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """For `isinstance`: a compiled Module, or other object, stands where one is asked for."""
+        """For `isinstance`: a compiled Module or other object passes for an instance of its class."""
         function = self.__dict__.get("__wrapped__")
         return type(self) if function is None or isinstance(function, _FUNCTIONS) else function.__class__
 
@@ -233,15 +237,15 @@ class CompiledFunction(_Partial[P, R]):
         return getattr(self.__wrapped__, name)
 
     def __reduce__(self) -> Any:
-        """Copies and pickles are of the function; what was recorded is of this process.  A decorated function is found by its name, unless
-        the pickler takes functions of its module by value: then their source goes along."""
+        """A copy or pickle has the function and its options, not the paths.  A decorated function is pickled by its name.  If the
+        pickler pickles functions of its module by value, the pickle also has their source texts."""
         function = self.__wrapped__
         module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-        found: Any = sys.modules.get(module) if isinstance(module, str) else None
+        by_name: Any = sys.modules.get(module) if isinstance(module, str) else None
         for part in name.split(".") if isinstance(name, str) else ():
-            found = getattr(found, part, None)
+            by_name = getattr(by_name, part, None)
         modules = modules_by_value()
-        if found is self and module not in modules:
+        if by_name is self and module not in modules:
             return name
         options = {**asdict(self._options), "wait": compile in self._wait.reasons}
         return _restored, (function, options, sources_reached(function, modules))
@@ -270,26 +274,29 @@ def compile(
 ) -> Any:  # fmt: skip
     """Compile a function, a method (in its class body), or a Module (any callable object).
 
-    The first call of each kind runs eagerly and is recorded; later calls for which its guards hold run as machine code, with the same
-    results (docs/equality.md).  Whatever cannot be recorded runs eagerly, and `explain()` says why.
+    The first call of each kind runs eagerly and is recorded.  Later calls for which the guards of a recording hold run as machine
+    code, with the same results (docs/equality.md).  A call that cannot be recorded runs eagerly, and `explain()` says why.
 
-    A call waits for its program for a second at most (`config.compile_wait`); then this is compiled in the background while calls run
-    eagerly.
+    A call waits for its program for one second at most (`config.compile_wait`).  If compiling takes longer, it continues in the
+    background while calls run eagerly.
 
-    fullgraph: a call that is not one program raises FullGraphError, with the reason and the line: one that cannot be replayed, or in which
-    something is done beside the program (print), after it was made; one for which there is no room among the recorded paths, before.
-    Operations are in the program wherever they are computed, and so are numbers that leave it (`.item()`), and stores.
-    dynamic: whether sizes of tensors among the arguments are symbolic: all from the first call on (True), none (False), or those of which
-    there was a second one (None).  It decides what is recorded again, never what a call gives.
-    mode, options: accepted, as in PyTorch; they change nothing.
-    backend: "llvm", "numba", "reference" or "interpret"; PyTorch's "eager" means the last, its "inductor" what is configured.
-    disable: the function itself is returned.
-    wait: calls wait for their programs, forward and backward, however long it takes.
-    source: the text in which the definition stands, for functions that exec() or a pipe has defined: Python does not keep it.  Other
-    functions of that text are found there, too.
+    fullgraph: whether a call that is not a single program raises FullGraphError, with the reason and the line.  A call that
+    cannot be
+        replayed, or that has calls besides the program (print), raises after it has run; one for which there is no room among the
+        recorded paths raises before.  Numbers that leave the program (`.item()`) and stores are allowed.
+    dynamic: which sizes of tensors among the arguments are symbolic: all from the first call on (True), none (False), or those
+    that have
+        been seen with a second value (None).  It decides what is recorded again, never the result of a call.
+    mode, options: accepted as in PyTorch, without effect.
+    backend: "llvm", "numba", "reference" or "interpret".  PyTorch's "eager" means "interpret", its "inductor" the configured
+    backend. disable: whether to return the function itself.
+    wait: whether calls wait for their programs, forward and backward, however long compiling takes.
+    source: a text that contains the definition, for functions that were defined by exec() or read from a pipe, since Python does
+    not keep
+        their source.  Other functions in the text are found there, too.
 
-    Raises TypeError for what cannot be called, ValueError for an unknown backend or a source without the definition that runs, RuntimeError
-    for an unknown mode."""
+    Raises TypeError if `function` cannot be called, ValueError for an unknown backend or a source without the definition of the
+    function, RuntimeError for an unknown mode."""
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"compile(): mode must be one of {', '.join(_MODES)}, got {mode!r}")
     chosen = backend_named(backend)
@@ -311,14 +318,14 @@ def compile(
 
 
 def _restored(function: Any, options: dict[str, Any], sources: tuple[str, ...]) -> Any:
-    """A compiled function, from what was pickled of it."""
+    """The compiled function of a pickle."""
     for text in sources:
         give_source(text)
     return compile(function, **options)
 
 
 def compiled_functions() -> list[CompiledFunction[..., Any]]:
-    """Those that there are in the process, those of pieces included."""
+    """All compiled functions of the process that are alive, including pieces."""
     return _compiled.keys()
 
 

@@ -1,4 +1,5 @@
-"""What a compiled function can say of its calls: counts, reasons for eager calls, guards at which paths part, and its one warning."""
+"""The diagnostics of a compiled function: counts of calls, reasons for eager calls, guards that make paths differ, and its one
+warning."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _MOST_REASONS = 64
 
 
 class Diagnostics:
-    """reasons: why calls ran eagerly, and how often a recording ended so.  partings: the guards at which paths part.  advice: the warning
-    that the function gives once."""
+    """reasons: why calls ran eagerly, with the number of recordings that ended so.  divergences: the guards that make paths
+    differ. advice: the warning that the function gives once."""
 
     __slots__ = ("_function", "advice", "divergences", "reasons", "stats")
 
@@ -31,17 +32,17 @@ class Diagnostics:
 
     @property
     def name(self) -> str:
-        """Of the function, for a reader."""
+        """The name of the function, for messages."""
         return getattr(self._function, "__qualname__", type(self._function).__name__)
 
     def note(self, reason: Reason) -> None:
-        """Calls run eagerly for this reason."""
+        """Note that calls run eagerly for this reason."""
         if len(self.reasons) < _MOST_REASONS:
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
         eager_reason(self.name, reason)
 
     def clear(self) -> None:
-        """As if the function had not been called yet."""
+        """Reset to the state before the first call."""
         self.advice.clear()
         self.divergences.clear()
         self.reasons = {}

@@ -1,9 +1,10 @@
-"""From a call of a compiled function that no machine code serves to what serves it: the first slot, and the fallback behind it.
+"""Dispatch of calls that machine code does not serve, through the slots of a compiled function.
 
-The *slots* of a compiled function are a list: what serves a call first (SERVE), what to do when that answers with an Exit (FALLBACK), the
-two that machine code reads (cpython/dispatcher.py: FRONT, SIZED), and the function (OWNER).  The table of paths fills them (path_table.py).
+The *slots* of a compiled function are a list: the callable that serves a call first (SERVE); the callable that serves it if that
+returns an Exit (FALLBACK); the two that machine code reads (cpython/dispatcher.py: FRONT, SIZED); and the function (OWNER).  The
+table of paths fills them (path_table.py).
 
-It must not know of entries but how they are called and that they may answer with an Exit.
+This module must not know more about entries than how they are called and that they may return an Exit.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ OWNER: Final = 4
 
 _EAGER = state.base
 compared: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None] = [None]
-"""What makes the calls in the place of `CompiledFunction.serve` while compiled calls are compared with eager ones (shadow.py)."""
+"""The callable that serves calls while compiled calls are compared with eager ones (shadow.py); None otherwise."""
 
 
 def nothing_recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Serves a call while there is no entry to try."""
+    """The SERVE slot while there is no entry to try."""
     return MISS
 
 
 def dispatch_function(slots: list[Any]) -> Callable[..., Any]:
-    """The function that serves calls which no machine code does."""
+    """The function that the dispatcher calls for calls that machine code does not serve."""
 
     def dispatch(*args: Any, **kwargs: Any) -> Any:
         if pushed_anywhere[0]:
-            if state.top is not _EAGER:  # inside another recording, which follows the function itself
+            if state.top is not _EAGER:  # another recording is active and follows the function itself
                 return UNSERVED
             if state.compilation_off or not config.enabled:
                 return UNSERVED
@@ -50,21 +51,22 @@ def dispatch_function(slots: list[Any]) -> Callable[..., Any]:
 
 
 def exit_handler(slots: list[Any], entry: Any = None) -> Callable[..., Any]:
-    """What machine code calls where an entry, the first one if none is given, did not serve the call, nor those along its bridges."""
+    """The function that machine code calls if neither an entry nor those along its bridges served the call.  entry: default: the
+    first one."""
 
-    def leave(exit_taken: Exit, *args: Any) -> Any:
-        return slots[FALLBACK](args, {}, exit_taken.number, entry, exit_taken.counter)
+    def leave(exit_: Exit, *args: Any) -> Any:
+        return slots[FALLBACK](args, {}, exit_.number, entry, exit_.counter)
 
     return leave
 
 
-_asks = [0]  # of this module: 1 while compilation is turned off by the configuration
+_asks = [0]  # 1 while `config.enabled` is off: then each call has to pass `dispatch`, which checks it
 
 
-def _turn(enabled: bool) -> None:
-    more = int(not enabled) - _asks[0]
-    _asks[0] += more
-    ask_always(more)
+def _note_enabled(enabled: bool) -> None:
+    change = int(not enabled) - _asks[0]
+    _asks[0] += change
+    ask_always(change)
 
 
-watch("enabled", _turn)
+watch("enabled", _note_enabled)

@@ -1,11 +1,11 @@
-"""Entries as machine code: what an entry that serves many calls becomes.
+"""Hot entries: entries that have served many calls, as machine code.
 
-The first calls of a recorded path go through Python (`Recording.build_entry`); an entry that has served `config.hot_calls` of them is
-translated (cpython/functions.py).  A call of a CompiledFunction then goes from C to machine code: functools.partial calls the
-dispatcher (cpython/dispatcher.py), that the entry in front, that its program, all by pointer.
+The first calls of a recorded path go through Python (`Recording.build_entry`).  An entry that has served `config.hot_calls` calls
+is translated (cpython/functions.py).  A call of a CompiledFunction then never leaves C and machine code: functools.partial calls
+the dispatcher (cpython/dispatcher.py), which calls the first entry, which calls its program, each by a pointer.
 
-Translating and compiling a statement takes 0.12 ms and saves about 20 ns a call, so it pays after some thousand calls.  The code is found
-again by its content, in the disk cache, too: no address is part of it.
+Translating and compiling a statement takes 0.12 ms and saves about 20 ns a call, so it pays after some thousand calls.  The code
+has no addresses in it, so it is cached by its content, on disk, too.
 """
 
 from __future__ import annotations
@@ -27,28 +27,29 @@ from tracejit.tensor import Tensor
 __all__ = ["machine_entry", "machine_function"]
 
 _ATTRIBUTE_ACCESS: Final = ("__getattribute__", "__setattr__")
-_LONGEST: Final = 4000  # a statement takes 0.12 ms to translate and compile, in one call: half a second at most
+_LONGEST: Final = 4000  # statements of an entry: compiling more of them would take over half a second
 _SYMBOL: Final = "tracejit_hot"
 
 
 def _slotted(namespace: Mapping[str, Any]) -> tuple[type, ...]:
-    """Classes with slots whose instances an entry with these globals reads and makes, where attributes are what they usually are."""
+    """Classes with slots whose instances an entry with these globals reads and creates, and which do not override attribute
+    access."""
     kinds = [value for value in namespace.values() if isinstance(value, type) and issubclass(value, Tensor)]
     plain = [cls for cls in kinds if all(getattr(cls, name) is getattr(object, name) for name in _ATTRIBUTE_ACCESS)]
     return tuple(dict.fromkeys((*plain, Tensor, Storage, CompiledNode, ConsumedNode, StructureState)))
 
 
 def machine_entry(recording: Recording, body: Body, entry: Callable[..., Any]) -> Any:
-    """`entry`, made by `recording.build_entry(body)`, as a built-in function of the positional arguments alone.
-
-    Raises Untranslatable where it cannot be, with what stands in the way."""
+    """`entry`, the result of `recording.build_entry(body)`, as a built-in function of positional arguments.  Raises
+    Untranslatable, whose text names the obstacle."""
     if not body.promotes:
         raise Untranslatable("a program that is not one call of machine code")
     return machine_function(recording.functions(body)[0], entry.__globals__)
 
 
 def machine_function(function: Function, namespace: Mapping[str, Any]) -> Any:
-    """A function of replay, whose names `namespace` holds, as a built-in function of positional arguments.  Raises Untranslatable."""
+    """A function of replay/ir.py as a built-in function of positional arguments.  namespace: its globals.  Raises
+    Untranslatable."""
     if not c_api.supported():
         raise Untranslatable(c_api.unsupported())
     if (length := sum(isinstance(node, Statement) for node in walk((function.guards, function.body)))) > _LONGEST:

@@ -1,4 +1,4 @@
-"""What was asked of `compile` for one function: its options, and how long calls wait for machine code."""
+"""The options of one compiled function, and how long its calls wait for machine code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["CompileWait", "Options"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """fullgraph: whether a call that is not one program is an error.  dynamic: which sizes are symbolic (symbolic_paths.py).  backend: of
-    the programs; None: the configuration's."""
+    """The options of `compile`.  fullgraph: whether a call that is not one program is an error.  dynamic: which sizes are
+    symbolic (symbolic_paths.py).  backend: of the programs; None: the configured one."""
 
     fullgraph: bool = False
     dynamic: bool | None = None
@@ -21,10 +21,10 @@ class Options:
 
 
 class CompileWait:
-    """How many seconds calls of a function, and backward passes through them, wait for a program: however long it takes, while there are
-    `reasons` to.
+    """Called without arguments, gives how many seconds calls of a function, and backward passes through them, wait for a program:
+    without limit while there are `reasons` to, else `config.compile_wait`.
 
-    It has no reference to the function: tapes have one to it, and must not keep the function alive."""
+    It has no reference to the function: nodes of tapes refer to this object, and must not keep the function alive."""
 
     __slots__ = ("reasons",)
 

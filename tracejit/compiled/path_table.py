@@ -1,19 +1,20 @@
 """The table of paths: the entries of a compiled function, which of them a call tries first, and how many there may be.
 
-Lookup.  The table fills the *slots* that the dispatcher reads (cpython/dispatcher.py; dispatch.py has their layout).  A call tries the
-first entry; of a function with arguments of several sizes, the first entry for the sizes of the call.  If that does not serve the call,
-bridges.py asks the `candidates`: all entries while there are `_FEW_PATHS`; those of the call's sizes, and those that serve any sizes, while
-there are `MANY_PATHS`; beyond that those of the call's sizes alone.
+Lookup.  The table fills the *slots* that the dispatcher reads (cpython/dispatcher.py; dispatch.py has their layout).  A call
+tries the first entry; if the function has paths for several sizes of its arguments, the first entry for the sizes of the call.
+If that does not serve the call, bridges.py tries the `candidates`.  Those are all entries, if there are at most `_FEW_PATHS`; the
+entries for the call's sizes and the entries that serve any sizes, if there are at most `MANY_PATHS`; beyond that only the entries
+for the call's sizes.
 
-Capacity.  There is at most one path for each of `config.max_sizes` sizes, and less than `config.max_entries` beside them.  What fits none
-runs eagerly, as a user of torch.compile would expect: to record every new path in turn would cost more than it gains.  Paths that served
-no call since they were last looked at make room (`drop_unused`); when they are looked at is for the policy to say (tier_policy.py).
+Capacity.  There is at most one path for each of `config.max_sizes` sizes, and less than `config.max_entries` more.  Calls beyond
+that run eagerly, as users of torch.compile expect: recording every new path in turn would cost more than it gains.  Paths that
+have served no call since the last search make room (`drop_unused`); tier_policy.py decides when to search.
 
-Interrupts and threads: whatever belongs together is written by assignments in a row, between which CPython calls nothing; so neither an
-exception of a signal handler nor another thread meets one half of it.  Tuples of entries are replaced as a whole.  What threads may lose
-of each other's work is which entry is tried first, never a result: every entry checks its own guards.
+Interrupts and threads: data that belong together are written by assignments in a row, between which CPython calls nothing.  So
+neither an exception of a signal handler nor another thread sees half of a change.  Tuples of entries are replaced as a whole.  A
+race of threads may lose which entry is tried first, but never a result, since each entry checks its own guards.
 
-The table must not know why a path is recorded, dropped, or not asked.
+The table must not know why a path is recorded, dropped or skipped.
 """
 
 from __future__ import annotations
@@ -41,45 +42,45 @@ Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
 class FunctionState(Enum):
-    """What serves the next call of a function that machine code does not.
+    """The state of a compiled function: what the SERVE slot does with a call.
 
     ::
 
                   a path is installed
         FRESH ----------------------------> SERVING
           ^ <---------------------------------+ |
-          |     the first path is dropped       | the steps of a loop take different ways (from FRESH, too)
+          |     the first path is dropped       | the steps of a loop branch differently (from FRESH, too)
           |                                     v
           +------------------------------- IN_PIECES
                 the function is redefined
 
         FRESH, SERVING or IN_PIECES -- it does not pay (or nothing can be recorded) --> RESTING -- so many calls later --> back
-        FRESH, SERVING or IN_PIECES -- there is something to warn of -----------------> WARNING -- the next call --------> back
+        FRESH, SERVING or IN_PIECES -- a warning is due ------------------------------> WARNING -- the next call --------> back
         any of them ----------------- a path has become machine code ------------------> STALE ---- the next call --------> back
 
-    `clear()` leads to FRESH.  "Back" is decided by `PathTable.set_first`."""
+    `clear()` leads to FRESH.  `PathTable.set_first` decides which state "back" is."""
 
     FRESH = auto()
-    """Nothing: there is no entry to try first."""
+    """There is no entry to try first."""
     SERVING = auto()
-    """The first entry, or the first one for the sizes of the call."""
+    """Tries the first entry, or the first one for the sizes of the call."""
     IN_PIECES = auto()
-    """The function in pieces (pieces.py)."""
+    """Calls the function in pieces (pieces.py)."""
     RESTING = auto()
-    """The function itself, for a number of calls that machine code counts down."""
+    """Calls the function itself, for a number of calls that machine code counts down."""
     WARNING = auto()
-    """A warning is given before anything of the call is done."""
+    """Gives a warning, then serves the call."""
     STALE = auto()
-    """The slots are filled again: they do not have the machine code of some entry yet."""
+    """Fills the slots again, which do not have the machine code of some entry yet, then serves the call."""
 
 
-# As globals they cost a look, as attributes of an Enum 0.1 us on Python 3.11.
+# Globals, since reading an attribute of an Enum takes 0.1 us on Python 3.11.
 _FRESH, _SERVING, _IN_PIECES, _RESTING, _WARNING, _STALE = FunctionState
 
 
 class StateHandlers(NamedTuple):
-    """What serves a call in the states in which no entry is tried first.  Each answers as an entry does: with a result, MISS or an Exit;
-    or with UNSERVED."""
+    """The SERVE slots of the states in which no entry is tried first.  Each returns what an entry returns (a result, MISS or an
+    Exit), or UNSERVED."""
 
     in_pieces: Handler
     resting: Handler
@@ -88,16 +89,16 @@ class StateHandlers(NamedTuple):
 
 
 class PathTable:
-    """entries: all of them.  first: the entry that is tried first; by_sizes: those for each sizes of the arguments, the one tried first in
-    front; size_table: what machine code knows of these.  symbolic: the recordings that stand for several sizes.  pieces: in which the
-    function runs.  handlers: set once, before the first call."""
+    """The table of one function.  entries: all entries.  first: the one that is tried first.  by_sizes: sizes of arguments -> the
+    entries for these, the one that is tried first in front.  size_table: the same for machine code.  symbolic: the recordings
+    with symbolic sizes. pieces: set while the function runs in pieces.  handlers: set once, before the first call."""
 
     __slots__ = (
         "_advice", "_is_stale", "by_sizes", "entries", "first", "handlers", "pieces", "size_table", "slots", "state", "symbolic",
     )  # fmt: skip
 
     def __init__(self, slots: list[Any], symbolic: SymbolicPaths, advice: Advice) -> None:
-        """slots: of the dispatcher; advice: says whether a warning is due."""
+        """slots: of the dispatcher.  advice: knows whether a warning is due."""
         self.slots = slots
         self.symbolic = symbolic
         self._advice = advice
@@ -115,7 +116,7 @@ class PathTable:
         self.pieces, self.entries, self.by_sizes, self.size_table = pieces, (), {}, SizeTable()
 
     def clear(self) -> None:
-        """As if the function had not been called yet."""
+        """Reset to the state before the first call."""
         dropped = self.entries
         self._is_stale = False
         self._empty()
@@ -130,8 +131,8 @@ class PathTable:
         return result if result.__class__ is not Exit else self.slots[FALLBACK](args, kwargs, result.number)
 
     def set_first(self, entry: Entry | None) -> None:
-        """The entry is tried first from now on; none of them in a function that runs in pieces.  Leaves the states RESTING, WARNING and
-        STALE, unless there is a reason for one of the latter two."""
+        """Try this entry first from now on (none, if the function runs in pieces).  Leaves the states RESTING, WARNING and STALE,
+        unless there is still a reason for WARNING or STALE."""
         slots, machine, sized = self.slots, None, None
         serve: Handler
         if self.pieces is not None:
@@ -140,30 +141,30 @@ class PathTable:
             state, serve = _FRESH, nothing_recorded
         elif len(self.by_sizes) > 1:
             state, serve = _SERVING, self._serve_by_sizes
-            sized = None if self.symbolic.is_shallow else self.size_table.items  # machine code looks into containers
+            sized = None if self.symbolic.is_shallow else self.size_table.items  # machine code always looks into containers
         else:
             state, serve, machine = _SERVING, entry.run, entry.machine
         self.state, self.first, slots[SERVE], slots[FRONT], slots[SIZED] = state, entry, serve, machine, sized
-        # Asked when the slots are filled: a thread in the background sets the mark first and the slot then (mark_stale).
+        # Read after the slots are filled, since the background thread sets the mark before the slot (mark_stale).
         if self._is_stale and entry is not None:
             self.state, slots[SERVE] = _STALE, self.handlers.stale
         if self._advice.is_due:
             self.state, slots[SERVE], slots[FRONT], slots[SIZED] = _WARNING, self.handlers.warning, None, None
 
     def set_first_for(self, sizes: Shapes, entry: Entry) -> None:
-        """The entry is tried first for arguments of these sizes from now on."""
+        """Try this entry first for arguments of these sizes from now on."""
         self.by_sizes[sizes] = (entry, *[other for other in self.by_sizes.get(sizes, ()) if other is not entry])
         if entry.machine is not None:
-            # Machine code looks for the shapes of tensors alone.
+            # Machine code looks entries up by the shapes of tensors alone, without integers.
             self.size_table.put(of_tensors(sizes), (entry.machine, exit_handler(self.slots, entry)))
 
     def _serve_by_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        known = self.by_sizes.get(self.symbolic.shapes(args, kwargs))
-        entry = self.first = self.first if known is None else known[0]
+        entries = self.by_sizes.get(self.symbolic.shapes(args, kwargs))
+        entry = self.first = self.first if entries is None else entries[0]
         return MISS if entry is None else entry.serve(args, kwargs)
 
     def candidates(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, ...]:
-        """The entries to ask for a call that the first one and its bridges do not serve."""
+        """The entries to try for a call that the first one and its bridges do not serve."""
         entries = self.entries
         if len(entries) <= _FEW_PATHS:
             return entries
@@ -174,12 +175,12 @@ class PathTable:
 
     # -- states in which the slots have no entry
     def rest(self) -> None:
-        """No entry is tried until `set_first` is called."""
+        """Enter RESTING: no entry is tried until `set_first` is called."""
         slots = self.slots
         self.state, slots[SERVE], slots[FRONT], slots[SIZED] = _RESTING, self.handlers.resting, None, None
 
     def mark_stale(self) -> None:
-        """The next call that machine code does not serve fills the slots again, whatever is first before.  For any thread."""
+        """Enter STALE: the next call that machine code does not serve fills the slots again.  May be called by any thread."""
         self._is_stale = True
         self.state, self.slots[SERVE] = _STALE, self.handlers.stale
 
@@ -191,7 +192,7 @@ class PathTable:
         self.set_first(self.first)
 
     def enter_pieces(self, pieces: Pieces) -> tuple[Entry, ...]:
-        """The function runs in pieces from now on.  Returns the entries, which are dropped."""
+        """Enter IN_PIECES.  Drops all entries and returns them."""
         dropped = self.entries
         self._empty(pieces)
         self.set_first(None)
@@ -199,14 +200,14 @@ class PathTable:
         return dropped
 
     def leave_pieces(self) -> None:
-        """The function is recorded as a whole again."""
+        """Leave IN_PIECES: the function is recorded as a whole again."""
         self.pieces = None
         self.set_first(None)
 
     # -- capacity
     def add(self, entry: Entry, sizes: Shapes, exited: Entry | None, number: int) -> None:
-        """A new entry, recorded for a call of these sizes, which `exited` has left at exit `number`, or (None) which no entry began to
-        serve."""
+        """Add a new entry, recorded for a call of these sizes.  exited, number: the entry that this call had left, and the exit;
+        None if all entries had missed."""
         self.entries = (*self.entries, entry)
         if exited is not None:
             exited.bridges[number] = entry
@@ -218,14 +219,14 @@ class PathTable:
             self.set_first(entry)
 
     def is_full(self, sizes: Shapes | None = None) -> bool:
-        """Whether there are as many paths as there may be for calls of these sizes, or of any."""
+        """Whether there is no room for another path for these sizes; None: for one or the other kind of sizes (seen or new)."""
         entries, sized = len(self.entries), len(self.by_sizes)
         if sizes is None or sizes in self.by_sizes:
             return entries - sized >= config.max_entries - 1 or (sizes is None and sized >= config.max_sizes)
         return sized >= config.max_sizes or entries >= config.max_sizes + config.max_entries
 
     def drop_unused(self) -> list[Entry]:
-        """Drop the entries that served no call since the last time, and return them."""
+        """Drop the entries that have served no call since the last time, and return them."""
         kept = tuple([entry for entry in self.entries if entry.uses != entry.uses_seen])
         dropped = [entry for entry in self.entries if entry not in kept]
         for entry in kept:

@@ -1,10 +1,11 @@
-"""A function that runs in pieces: it is Python again, but the bodies of its loops are compiled functions (capture/syntax/pieces.py).
+"""Functions in pieces: the function is plain Python, and the bodies of its loops are compiled functions
+(capture/syntax/pieces.py).
 
-Where paths are recorded again and again because steps of a loop go different ways, 2**n of them in n steps, a path for each of the ways
-that one step may go is enough.  What is around such a loop runs eagerly.
+If the steps of a loop branch differently, there are 2**n paths of n steps, which would be recorded again and again.  With the
+body as a function of its own, one path for each outcome of the branch is enough.  The code around such a loop runs eagerly.
 
-The loop may be in a function that is called: then that one is in pieces wherever this one calls it at that place.  If the branch is in a
-function that has been compiled for itself, the loop around it stays as it is, and calls what is compiled.
+The loop may be in a function that this one calls.  Then that function is in pieces, too, where this one calls it from that line.
+If the branch is in a function that is compiled itself, the loop around it is not changed, and calls the compiled function.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ __all__ = ["Pieces", "compile_in_pieces"]
 Compile = Callable[[FunctionType], Any]
 
 _MOST_FUNCTIONS: Final = 4
-"""Functions with one piece of code that are taken to pieces where they are called."""
+"""At most so many called functions with the same code are put in pieces for one call."""
 
 
 class Pieces:
-    """function: does what the one that was cut does; parts: the functions that have been compiled for it so far; why: what kept its calls
-    apart."""
+    """A function in pieces.  function: does what the original does.  parts: the functions that have been compiled for it so far.
+    why: the branch at which calls differed, for the user."""
 
     __slots__ = ("_cut_definition", "_module", "_whole", "function", "parts", "why")
 
     def __init__(self, whole: FunctionType, module: Any, function: Callable[..., Any], parts: list[Any], why: str) -> None:
-        """whole: what was cut; module: of which it is the `forward`, if it is one's."""
+        """whole: the original.  module: if that is the `forward` of a Module, the Module."""
         self.function = function
         self.parts = parts
         self.why = why
@@ -47,36 +48,36 @@ class Pieces:
         return (*around, *_definition(whole))
 
     def are_current(self) -> bool:
-        """Whether the function that was cut is still what it was."""
+        """Whether the original has not been redefined since."""
         (forward, *now), (before, *then) = self._current_definition(), self._cut_definition
-        return bool(forward == before) and all(map(is_, now, then))  # each bound method is one of its own
+        return bool(forward == before) and all(map(is_, now, then))  # each read of `module.forward` creates a bound method
 
 
 def compile_in_pieces(function: Any, branches: Sequence[Branch], why: str, compiled: Compile) -> Pieces | None:
-    """A function in pieces; None for one that has no loop that can be cut.  branches: where its calls differ; compiled: how to compile a
-    piece."""
+    """`function` in pieces; None if it has no loop whose body can be a function.  branches: where its calls differ.  why: see
+    Pieces. compiled: compiles a piece."""
     module, unbound, owners = _definition_of(function)
     if unbound is None:
         return None
     parts: list[Any] = []
     try:
         routes = [route for branch in branches if (route := _route(unbound, branch)) is not None]
-        made = _assemble(unbound, routes, compiled, parts) if routes else None
+        replacement = _assemble(unbound, routes, compiled, parts) if routes else None
     except (NotConvertible, RecursionError):
         return None
-    if made is None:
+    if replacement is None:
         if not any(branch.calls_compiled for branch in branches):
             return None
-        made = unbound
-    return Pieces(unbound, module, _bound_as(module, owners, made), parts, why)
+        replacement = unbound
+    return Pieces(unbound, module, _bound_as(module, owners, replacement), parts, why)
 
 
 def _definition_of(function: Any) -> tuple[Any, FunctionType | None, list[Any]]:
-    """The module whose `forward` it is that is called, if there is one; the Python function behind methods, and what these are bound to,
-    the outermost first."""
+    """(the Module, if `function` is one; the Python function inside bound methods, here or of the Module's `forward`; the objects
+    that these are bound to, the outermost first).  The second is None if there is no Python function."""
     module, owners = None, []
     if type(function) is not FunctionType and type(function) is not MethodType:
-        if getattr(type(function), "__call__", None) not in calling_with:  # noqa: B004  that of the class is what is called
+        if getattr(type(function), "__call__", None) not in calling_with:  # noqa: B004  Python calls the method of the class
             return None, None, []
         module, function = function, function.forward
     while type(function) is MethodType:
@@ -85,18 +86,19 @@ def _definition_of(function: Any) -> tuple[Any, FunctionType | None, list[Any]]:
     return module, (function if type(function) is FunctionType else None), owners
 
 
-def _bound_as(module: Any, owners: Sequence[Any], made: Callable[..., Any]) -> Callable[..., Any]:
-    """What is called in the place of the function of `_definition_of`, if `made` is to be called instead of it."""
+def _bound_as(module: Any, owners: Sequence[Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
+    """`replacement`, bound as the function of `_definition_of` was (its module and owners)."""
     for owner in reversed(owners):
-        made = MethodType(made, owner)
+        replacement = MethodType(replacement, owner)
     if module is None:
-        return made
+        return replacement
     calling = calling_with[type(module).__call__]
-    return lambda *args, **kwargs: calling(module, made, args, kwargs)
+    return lambda *args, **kwargs: calling(module, replacement, args, kwargs)
 
 
 def _route(function: FunctionType, branch: Branch) -> tuple[Site, ...] | None:
-    """The sites of a branch down to the innermost that is in a loop; None where that has to stay as it is, or there is none."""
+    """The sites of a branch, from the outermost function to the innermost one in which it is in a loop.  None if there is no such
+    loop, or its body cannot be a function."""
     sites = branch.sites
     if branch.calls_compiled:
         return None
@@ -111,31 +113,33 @@ def _route(function: FunctionType, branch: Branch) -> tuple[Site, ...] | None:
 def _assemble(
     whole: FunctionType, routes: Sequence[tuple[Site, ...]], compiled: Compile, parts: list[Any]
 ) -> Callable[..., Any] | None:
-    """A function that does what `whole` does, in pieces, which it finds in cells as it finds its free variables; None where no loop can be
-    cut.  parts: gets the pieces."""
+    """A function that does what `whole` does, with the bodies of loops as compiled functions, which are in additional free
+    variables.  None if no loop has a body that can be a function.  routes: see `_route`.  parts: the compiled pieces are appended
+    to it."""
     code = whole.__code__
     own = [route[0] for route in routes if len(route) == 1]
     lines = [site.line if site.file == code.co_filename else None for site in own]
     calls = {route[0].line for route in routes if len(route) > 1}
-    found = outline_loop_bodies(code, lines, whole.__globals__, calls)
-    if found is None:
+    outlined = outline_loop_bodies(code, lines, whole.__globals__, calls)
+    if outlined is None:
         return None
     cells = dict(zip(code.co_freevars, whole.__closure__ or (), strict=True))
-    for piece in found.pieces:
+    for piece in outlined.pieces:
         part = compiled(_with_code(whole, piece.code, cells, f"{whole.__qualname__}, a step of line {piece.line}"))
         cells[piece.name] = CellType(part)
         parts.append(part)
-    if found.calls is not None:
-        cells[found.calls] = CellType(_CalledPieces([route[1:] for route in routes if len(route) > 1], compiled, parts))
-    made = _with_code(whole, found.code, cells, whole.__qualname__)
-    made.__defaults__, made.__kwdefaults__ = whole.__defaults__, whole.__kwdefaults__
-    return made
+    if outlined.calls is not None:
+        cells[outlined.calls] = CellType(_CalledPieces([route[1:] for route in routes if len(route) > 1], compiled, parts))
+    result = _with_code(whole, outlined.code, cells, whole.__qualname__)
+    result.__defaults__, result.__kwdefaults__ = whole.__defaults__, whole.__kwdefaults__
+    return result
 
 
 def _with_code(function: FunctionType, code: CodeType, cells: dict[str, CellType], name: str) -> FunctionType:
-    made = FunctionType(code, function.__globals__, function.__name__, None, tuple([cells[free] for free in code.co_freevars]))
-    made.__qualname__, made.__module__ = name, function.__module__
-    return made
+    """A function with other code, in the module of `function`.  cells: for the free variables, by name."""
+    result = FunctionType(code, function.__globals__, function.__name__, None, tuple([cells[free] for free in code.co_freevars]))
+    result.__qualname__, result.__module__ = name, function.__module__
+    return result
 
 
 def _definition(function: FunctionType) -> tuple[Any, ...]:
@@ -143,29 +147,32 @@ def _definition(function: FunctionType) -> tuple[Any, ...]:
 
 
 class _CalledPieces:
-    """Answers, for what a function in pieces is about to call, what it is to call instead: functions with a loop that is to be cut are in
-    pieces, too.  Those that are made anew in each call, beyond a few, are called as they are."""
+    """Called by a function in pieces with each function that it is about to call at certain lines; returns the one to call
+    instead.
 
-    __slots__ = ("_compiled", "_known", "_parts", "_routes")
+    A function with a loop of the routes is replaced by itself in pieces.  If each call defines it anew, only the first
+    `_MOST_FUNCTIONS` are."""
+
+    __slots__ = ("_compiled", "_parts", "_replacements", "_routes")
 
     def __init__(self, routes: Sequence[tuple[Site, ...]], compiled: Compile, parts: list[Any]) -> None:
         self._routes: dict[Any, list[tuple[Site, ...]]] = {}
         for route in routes:
             self._routes.setdefault(route[0].code, []).append(route)
         self._compiled, self._parts = compiled, parts
-        self._known: dict[FunctionType, tuple[tuple[Any, ...], Callable[..., Any] | None]] = {}
+        self._replacements: dict[FunctionType, tuple[tuple[Any, ...], Callable[..., Any] | None]] = {}
 
     def __call__(self, function: Any) -> Any:
         module, unbound, owners = _definition_of(function)
         routes = None if unbound is None else self._routes.get(unbound.__code__)
         if unbound is None or routes is None:
             return function
-        if unbound not in self._known and len(self._known) < _MOST_FUNCTIONS:
-            self._known[unbound] = _definition(unbound), self._assemble(unbound, routes)
-        definition, made = self._known.get(unbound, ((), None))
-        if made is None or not all(map(is_, definition, _definition(unbound))):
+        if unbound not in self._replacements and len(self._replacements) < _MOST_FUNCTIONS:
+            self._replacements[unbound] = _definition(unbound), self._assemble(unbound, routes)
+        definition, replacement = self._replacements.get(unbound, ((), None))
+        if replacement is None or not all(map(is_, definition, _definition(unbound))):
             return function
-        return _bound_as(module, owners, made)
+        return _bound_as(module, owners, replacement)
 
     def _assemble(self, function: FunctionType, routes: Sequence[tuple[Site, ...]]) -> Callable[..., Any] | None:
         try:

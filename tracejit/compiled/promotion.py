@@ -1,8 +1,8 @@
-"""Promotion: the guards of a path that has served many calls become machine code, and exits that many calls take get side traces.
+"""Promotion: the entry of a path that has served many calls becomes machine code, and exits that many calls take get side traces.
 
-Both are compiled in a thread, for which a call waits `CompileWait` seconds.  Until then, and where it fails, calls are served as before.
-The thread writes to the entry, to the traces that it makes, and to the first slot (`PathTable.mark_stale`); all else is left to the next
-call that comes to Python.
+Both are compiled in a thread, for which a call waits `CompileWait` seconds.  Until compiling has ended, and if it fails, calls
+are served as before.  The thread writes to the entry, to the traces that it creates, and to the SERVE slot
+(`PathTable.mark_stale`).  The next call that comes to Python does everything else.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class Promoter:
         self._lost: list[Entry] = []  # entries whose translation was lost by a fork
 
     def clear(self) -> None:
-        """As if the function had not been called yet."""
+        """Reset to the state before the first call."""
         self._lost.clear()
 
     def promote(self, entry: Entry) -> None:
-        """An entry has served many calls.  The next one is about to run, and may be interrupted here: nothing has been done yet."""
+        """Have an entry translated to machine code.  Called at the beginning of a call; nothing of the call has been done yet, so
+        it may be interrupted here."""
         if not entry.begin_translation():
             return
         work = start_work(lambda: self._translate(entry), self._wait(), lambda: self._lose(entry))
@@ -48,33 +49,34 @@ class Promoter:
             report_defect(self._diagnostics.name, "translate the Python around", error)
 
     def _translate(self, entry: Entry) -> None:
-        """Make an entry machine code, or say why it is none.  Raises what is a defect."""
+        """Make an entry machine code, or note in it why that is impossible.  Raises defects.  Runs in the thread."""
         try:
-            made = entry.translate()
+            translated = entry.translate()
         except Untranslatable as error:
             entry.keep_interpreted(f"what cannot be translated is {error}")
         except Exception as error:
             entry.keep_interpreted(f"the translation failed: {type(error).__name__}: {error}")
             raise
         else:
-            if entry.become(*made):
+            if entry.become(*translated):
                 self._table.mark_stale()
 
     def _lose(self, entry: Entry) -> None:
-        """In a forked child, which has not got the thread: the next call has the entry translated again."""
+        """Called in a forked child, which does not have the thread: lets the next call have the entry translated again."""
         if entry.lose_translation():
             self._lost.append(entry)
             self._table.mark_stale()
 
     def serve_stale(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Serves a call in the state STALE: some entry has become machine code that the slots do not have, or is to become it."""
+        """Serve a call in the state STALE: some entry has become machine code that the slots do not have yet, or has to be
+        translated again."""
         while self._lost:
             self.promote(self._lost.pop())
         self._table.refresh()
         return self._table.slots[SERVE](args, kwargs)
 
     def add_side_trace(self, trace: Trace, number: int, bridge: Entry) -> None:
-        """Many calls go from an exit of a trace along a bridge: a side trace finds in memory what is computed already."""
+        """Have a side trace compiled from exit `number` of a trace to `bridge`, unless there are too many."""
         if sum([len(entry.traces) - 1 for entry in self._table.entries]) >= config.max_entries:
             return
         key = number, bridge

@@ -1,6 +1,6 @@
-"""One recorded path of a compiled function: what serves its calls, and the bridges from its exits to other paths.
+"""One recorded path of a compiled function: its entry in Python or machine code, and the bridges from its exits to other paths.
 
-It must not know of the other paths of the function, but for these bridges.
+It must not know of the other paths of the function, except through these bridges.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from tracejit.runtime.program import Program
 __all__ = ["FIRST_WAIT", "Entry", "PathState", "same_objects"]
 
 _TABLE_TYPES = (list, tuple, int, float, complex, str, bytes)
-_CHEAP_CHECKS = 200  # guards that machine code looks at in a few microseconds
-_HOPS = range(31, 1024)  # calls along a bridge without Python before they are accounted for: more where many were already
-_HOPS_PART = 16  # of all calls along a bridge
-_ELEMENTS = 4096  # that a program goes through in a unit of accounts.py
-_BYTES = 8  # that it reads and writes for an element
-_MIN_SAVED_ELEMENTS = 2048  # elements that a side trace need not compute, or it is not made: about a microsecond
-_VARIANT_COST = 512  # units that a path for other sizes costs whose programs are there, and for each operation
+_CHEAP_CHECKS = 200  # machine code checks so many guards in a few microseconds
+_HOPS = range(31, 1024)  # calls that may follow a bridge without Python before they are accounted for; grows with `crossed`
+_HOPS_PART = 16  # ... to this part of the calls that have crossed the bridge
+_ELEMENTS = 4096  # elements that a program processes in a unit of accounts.py
+_BYTES = 8  # memory traffic that counts as one element
+_MIN_SAVED_ELEMENTS = 2048  # a side trace has to save at least so many elements, about a microsecond
+_VARIANT_COST = 512  # units of accounts.py: cost of a path for other sizes whose programs are compiled already
 _VARIANT_COST_PER_OPERATION = 3
-_UNSTABLE_AFTER = 4  # recordings of one path, which served no call in between
-FIRST_WAIT = 64  # eager calls before what came to nothing is tried again; doubled each time
+_UNSTABLE_AFTER = 4  # recordings of the same path without a call served in between
+FIRST_WAIT = 64  # eager calls before a failed attempt is repeated; doubled each time
 
 
 class PathState(Enum):
-    """How calls reach the program of a path.  While the program itself is compiled there is no Entry but a PendingPath
+    """How calls reach the program of a path.  While the program itself is being compiled, there is a PendingPath and no Entry
     (recording_driver.py).
 
     ::
@@ -58,19 +58,20 @@ class PathState(Enum):
     """
 
     RECORDED = auto()
-    """Through generated Python, which counts them."""
+    """Through the generated Python function, which counts calls."""
     TRANSLATING = auto()
-    """Through generated Python, while that is translated to machine code."""
+    """Through the generated Python function, while it is translated to machine code in the background."""
     INTERPRETED = auto()
-    """Through generated Python for good; `Entry.obstacle` says why."""
+    """Through the generated Python function for good; `Entry.obstacle` says why."""
     MACHINE_CODE = auto()
     """Through machine code alone."""
     DROPPED = auto()
-    """By no new call: the path is in the table no more."""
+    """Not at all: the path is no longer in the table."""
 
 
 class Entry:
-    """One recorded path: the generated function, its executable, and the bridges from its exits."""
+    """One recorded path: the generated function (`run`, and `machine` as machine code), its executable, its traces, and the
+    bridges from its exits."""
 
     __slots__ = (
         "_elements", "_operations", "_repeats", "_served_seen", "body", "bridges", "eager_exits", "executable", "is_sized", "machine",
@@ -88,36 +89,37 @@ class Entry:
         self.run = recording.build_entry(body, config.hot_calls, lambda: promote(self))
         self.machine: Any = None
         self.state = PathState.RECORDED
-        self.obstacle = ""  # why it is INTERPRETED
+        self.obstacle = ""  # why the state is INTERPRETED
         root = Trace(executable, executable.program, executable.operations, body, entries=(self,))
-        self.traces: tuple[Trace, ...] = (root,)  # and the side traces that lead here
+        self.traces: tuple[Trace, ...] = (root,)  # the root trace, and the side traces that end in this path
         if log is not None:
             log.entry(recording.text(body))
-        self.bridges: dict[int, Entry] = {}  # from an exit, and from a miss (0): the entry that served the last such call
+        self.bridges: dict[int, Entry] = {}  # number of an exit, 0 for a miss -> the entry that served the last such call
         self.eager_exits: dict[
             int, list[int]
-        ] = {}  # exits that a recorded path stands for: [eager calls since, how many to wait for]
-        self.unbridged = [0, 0]  # exits without a bridge since all entries were asked in vain, how many not to ask them for
+        ] = {}  # exits after which eager mode takes a path that is recorded already: [eager calls since, how many to wait for]
+        self.unbridged = [0, 0]  # exits without a bridge since the last vain search of all entries, how many skip the next search
         self.sizes: Shapes = ()  # of the arguments of the recorded call
-        self.is_sized = False  # whether it serves no calls of other sizes
-        self.uses_seen = 0  # at the last search for unused entries
-        self._repeats = 0, 0  # how often it was recorded once more, and its uses at that time
+        self.is_sized = False  # whether it serves only calls of these sizes
+        self.uses_seen = 0  # `uses` at the last search for unused entries
+        self._repeats = 0, 0  # how often the path was recorded again, and `uses` at the last of these times
         self._operations = len(recording.graph.nodes) if recording.graph is not None else 0
         self._served_seen = 0
         self._elements: tuple[int, int] | None = None
 
     def begin_translation(self) -> bool:
-        """RECORDED -> TRANSLATING.  Whether it was recorded."""
+        """RECORDED -> TRANSLATING.  Returns False if the state is another one."""
         if self.state is not PathState.RECORDED:
             return False
         self.state = PathState.TRANSLATING
         return True
 
     def translate(self) -> tuple[Recording, Body, Any, Any]:
-        """(recording, body, entry, what serves calls of positional arguments in machine code).  Raises Untranslatable.
+        """Translate the entry: (recording, body, entry in Python, built-in function for calls with positional arguments).  Raises
+        Untranslatable.
 
-        Where objects from outside are other ones in each call (a new one as an argument), a few guards of them cost less than looking
-        for what has changed."""
+        If objects from outside differ from call to call (a new object as an argument), and there are few guards, the result
+        checks the guards one by one instead of comparing words of memory."""
         recording, body, run = self.recording, self.body, self.run
         cell = cell_of(run)
         if (
@@ -131,32 +133,34 @@ class Entry:
         return recording, body, run, machine_entry(recording, body, run)
 
     def become(self, recording: Recording, body: Body, run: Any, machine: Any) -> bool:
-        """TRANSLATING -> MACHINE_CODE, which is what `translate` has made.  Whether it was not dropped meanwhile."""
-        own = self.traces[0]
+        """TRANSLATING -> MACHINE_CODE, with the results of `translate`.  Returns False if the entry was dropped meanwhile."""
+        root = self.traces[0]
         if self.state is not PathState.TRANSLATING:
             return False
         self.recording, self.body, self.run, self.machine, self.state = recording, body, run, machine, PathState.MACHINE_CODE
-        own.body, own.machine = body, machine
+        root.body, root.machine = body, machine
         return True
 
     def keep_interpreted(self, obstacle: str) -> None:
-        """TRANSLATING -> INTERPRETED, since `obstacle` stands in the way of machine code; unless it was dropped meanwhile."""
+        """TRANSLATING -> INTERPRETED, unless the entry was dropped meanwhile.  obstacle: why it cannot be machine code."""
         if self.state is PathState.TRANSLATING:
             self.obstacle, self.state = obstacle, PathState.INTERPRETED
 
     def lose_translation(self) -> bool:
-        """TRANSLATING -> RECORDED, in a child of the process in which it was being translated.  Whether it was."""
+        """TRANSLATING -> RECORDED, in a forked child, which does not have the thread that translates.  Returns False if the state
+        is another one."""
         if self.state is not PathState.TRANSLATING:
             return False
         self.state = PathState.RECORDED
         return True
 
     def drop(self) -> None:
-        """-> DROPPED."""
+        """Any state -> DROPPED."""
         self.state = PathState.DROPPED
 
     def side_trace(self, source: Trace, number: int) -> Trace | str:
-        """Machine code that goes on along this path where `source` leaves at an exit, with what is in memory there; or why not."""
+        """Compile a side trace, which goes on in this path where `source` leaves by exit `number`; or a text that says why there
+        is none."""
         executable, recording = self.executable, self.recording
         if recording.generators or source.executable.recording.generators:
             return "a generator of Python or NumPy is drawn from, and put back at the exit"
@@ -174,57 +178,58 @@ class Entry:
         return Trace(executable, program, len(rest.graph.nodes), body, machine, rest.known, rest.held, (*source.entries, self))
 
     def add_side_trace(self, side: Trace) -> None:
-        """A side trace ends in this path from now on."""
+        """Add a side trace that ends in this path."""
         self.traces = (*self.traces, side)
 
     @property
     def uses(self) -> int:
-        """Calls that it served or led to another entry."""
+        """Number of calls that it has served or left by an exit."""
         served, exits, *_ = self.executable.counter
         return served + exits
 
     def is_unstable(self) -> bool:
-        """It was recorded once more, since its guards had not held.  Whether that has happened several times while it served no call: after
-        some calls they hold, as those of a cache do which the call has filled."""
+        """Note that the path was recorded again, since its guards had not held; returns whether that has happened several times
+        without a call served.  A few times are normal: the guards on a cache that calls fill hold only after some calls."""
         times, uses = self._repeats
         self._repeats = times + 1 if uses == self.uses else 1, self.uses
         return self._repeats[0] >= _UNSTABLE_AFTER
 
     @property
     def gain(self) -> int:
-        """What it has saved so far, in the units of accounts.py: of each call the operations that eager mode would have called, two each,
-        and the elements that only eager mode goes through."""
-        ours, eagers = self._element_counts
-        return self.executable.counter[0] * (2 * self._operations + (eagers - ours) // _ELEMENTS)
+        """What it has saved so far, in the units of accounts.py: for each call, two units for each operation that eager mode
+        would have called, and the elements that only eager mode would have processed."""
+        compiled, eager = self._element_counts
+        return self.executable.counter[0] * (2 * self._operations + (eager - compiled) // _ELEMENTS)
 
     @property
     def pays_for_variant(self) -> bool:
-        """Whether eager mode goes through so much in a call that a path for other sizes, which takes its programs from where this one has
-        them, pays with one call."""
+        """Whether an eager call processes so many elements that a path for other sizes, whose programs are compiled already, pays
+        with one call."""
         return self._element_counts[1] // _ELEMENTS >= _VARIANT_COST + _VARIANT_COST_PER_OPERATION * self._operations
 
     @property
     def effort(self) -> int:
-        """What it costs to leave the program at an exit, in these units."""
+        """The cost of a call that leaves by an exit, in the units of accounts.py."""
         return 1 + self._element_counts[0] // _ELEMENTS
 
     @property
     def _element_counts(self) -> tuple[int, int]:
-        """(elements that the program goes through, those that eager mode does): eager mode goes through all elements of each operation,
-        where a program that has fused some computes on while it reads and writes memory once."""
+        """(elements that the program processes, elements that eager mode processes).  Eager mode processes all elements of each
+        operation; a program reads and writes memory once for fused operations."""
         if self._elements is None:
             graph, program = self.executable.graph, self.executable.program
-            eagers = _elements(graph, [node for node in graph.nodes if node.op.kind is not Kind.VIEW])
-            ours = eagers
+            eager = _elements(graph, [node for node in graph.nodes if node.op.kind is not Kind.VIEW])
+            compiled = eager
             if isinstance(program, Program):
-                moved = program.traffic
+                traffic = program.traffic
                 slow = [node for node in graph.nodes if node.op.kind is not Kind.VIEW and not _is_fast(node)]
-                ours = min(ours, (moved.read + moved.written) // _BYTES + _elements(graph, slow))
-            self._elements = ours, eagers
+                compiled = min(compiled, (traffic.read + traffic.written) // _BYTES + _elements(graph, slow))
+            self._elements = compiled, eager
         return self._elements
 
     def stays_eager(self, number: int) -> bool:
-        """Whether exit `number` has led to a path that is recorded, and it is too early to try again."""
+        """Whether a call that leaves by exit `number` runs eagerly without being recorded: eager mode took a path that is
+        recorded already when it was tried, and it is too early to try again.  Counts the call."""
         waiting = self.eager_exits.get(number)
         if waiting is None:
             return False
@@ -235,29 +240,31 @@ class Entry:
         return False
 
     def link(self, number: int, bridge: Entry) -> int:
-        """Calls that leave at exit `number` continue in `bridge` from now on, without Python for some of them where both are machine code.
-        Answers how many have done so since the last time."""
+        """Let calls that leave by exit `number` continue in `bridge`; a number of them without Python, if both are machine code.
+        Returns how many have done so since the last time."""
         self.bridges[number] = bridge
         calls = 0
         for trace in self.traces:
-            taken = trace.exits.get(number)
-            if taken is not None:
+            exit_ = trace.exits.get(number)
+            if exit_ is not None:
                 crossed = trace.crossed.get(number, 0)
-                done = 0 if taken.bridge is None else _hops(crossed) - taken.left.value
-                trace.crossed[number] = crossed + done
-                taken.bridge, taken.left.value = trace.next_trace(number, bridge), _hops(crossed + done)
-                calls += done
+                hops = 0 if exit_.bridge is None else _hops(crossed) - exit_.left.value
+                trace.crossed[number] = crossed + hops
+                exit_.bridge, exit_.left.value = trace.next_trace(number, bridge), _hops(crossed + hops)
+                calls += hops
         return calls
 
     def missing_side_traces(self, number: int, bridge: Entry) -> list[Trace]:
-        """The traces of this path that should have a side trace from exit `number` along `bridge`, and of which it was not tried yet."""
+        """The traces of this path from whose exit `number` enough calls go on in `bridge` for a side trace, which has not been
+        tried yet."""
         if not config.hot_calls or self.machine is None or bridge.machine is None:
             return []
-        often = [trace for trace in self.traces if trace.crossed.get(number, 0) >= config.hot_calls]
-        return [trace for trace in often if (number, bridge) not in trace.sides]
+        hot = [trace for trace in self.traces if trace.crossed.get(number, 0) >= config.hot_calls]
+        return [trace for trace in hot if (number, bridge) not in trace.sides]
 
     def mostly_exits(self, calls: int) -> bool:
-        """Whether it has served less than half as many calls as these that left it at an exit, since this was last asked."""
+        """Whether it has served less than half as many calls since this was last asked as `calls`, the number that left by an
+        exit."""
         served, self._served_seen = self.executable.counter[0] - self._served_seen, self.executable.counter[0]
         return 2 * served < calls
 
@@ -269,7 +276,8 @@ class Entry:
             trace.unlink(others)
 
     def skips_search(self) -> bool:
-        """Whether a call that left at an exit without a bridge runs eagerly at once: all entries were asked in vain not long ago."""
+        """Whether a call that has left by an exit without a bridge tries no other entries, since all were tried in vain not long
+        ago.  Counts the call."""
         self.unbridged[0] += 1
         if self.unbridged[0] <= self.unbridged[1]:
             return True
@@ -277,7 +285,7 @@ class Entry:
         return False
 
     def note_vain_search(self) -> None:
-        """All entries were asked in vain after an exit without a bridge, and there is no room for another path."""
+        """Note that all entries were tried in vain after an exit without a bridge, and that there is no room for another path."""
         if not self.unbridged[0]:
             self.unbridged[1] = max(FIRST_WAIT, min(2 * self.unbridged[1], FIRST_WAIT << 10))
 
@@ -289,7 +297,7 @@ class Entry:
         return result
 
     def calls(self) -> str:
-        """How calls reach the program, for a reader."""
+        """How calls reach the program, as a text for the user."""
         if self.machine is not None:
             reason = words.unsupported()
             return "from machine code" + (f", which checks objects one by one, since {reason}" if reason else "")
@@ -302,12 +310,12 @@ class Entry:
         return f"from Python, until {config.hot_calls} were served" if config.hot_calls and self.body.promotes else "from Python"
 
     def stands_for(self, recording: Recording) -> bool:
-        """Whether `recording` is the same path under the same guards."""
+        """Whether `recording` is of the same path with the same guards."""
         mine, other = self.recording.graph, recording.graph
         return (
             mine is not None
             and other is not None
-            and self.recording.tensor_inputs == recording.tensor_inputs  # strides: a program is made for them
+            and self.recording.tensor_inputs == recording.tensor_inputs  # including strides, for which programs are compiled
             and self.recording.outputs == recording.outputs
             and self.recording.guards == recording.guards
             and same_objects(recording.guards, self.recording.namespace, recording.namespace)
@@ -318,24 +326,25 @@ class Entry:
 
 
 def _hops(crossed: int) -> int:
-    """How many calls may go on from an exit without Python, where so many did."""
+    """How many calls may follow a bridge without Python before they are accounted for.  crossed: how many have followed it so
+    far."""
     return min(max(_HOPS.start, crossed // _HOPS_PART), _HOPS.stop - 1)
 
 
 def _elements(graph: Graph, nodes: Iterable[Node]) -> int:
-    """The elements that nodes compute, or reduce; 8 products added up count as one."""
+    """The number of elements that nodes compute or reduce.  For contractions 8 products count as one element."""
     elements = 0
     for node in nodes:
         inner = 1
         if node.op.kind is Kind.CONTRACTION and type(node.operands[0]) is int:
             inner = max(1, _shape(graph, node.operands[0])[-1] // 8)
-        through = node.operands[:1] if node.op.kind is Kind.REDUCTION else node.outputs
-        elements += sum([math.prod(_shape(graph, value)) for value in through if type(value) is int]) * inner
+        counted = node.operands[:1] if node.op.kind is Kind.REDUCTION else node.outputs
+        elements += sum([math.prod(_shape(graph, value)) for value in counted if type(value) is int]) * inner
     return elements
 
 
 def _is_fast(node: Node) -> bool:
-    """Whether an element takes no longer than to read and to write it."""
+    """Whether computing an element takes no longer than its memory traffic."""
     return node.op.kind in (Kind.REDUCTION, Kind.CREATION) or "exact" in node.op.traits
 
 
@@ -345,8 +354,8 @@ def _shape(graph: Graph, value: int) -> tuple[int, ...]:
 
 
 def same_objects(guards: Sequence[Statement], some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Whether the same names stand for the same objects, or for equal tables of types and plain values that a recorder has written: what
-    guards know by its identity, as the order of a class's bases or a number that is kept somewhere, is no such table."""
+    """Whether two namespaces have the same names, for the same objects.  Equal tables of plain values that a recorder has created
+    count as the same, unless guards compare them by identity (the tuple of a class's bases)."""
     if some.keys() != others.keys():
         return False
     tables = [name for name, value in some.items() if not _is_same(value, others[name])]
@@ -356,6 +365,6 @@ def same_objects(guards: Sequence[Statement], some: Mapping[str, Any], others: M
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    if type(one) is MappingProxyType is type(other):  # the dictionary of a class is behind another one whenever it is asked for
+    if type(one) is MappingProxyType is type(other):  # each read of `cls.__dict__` creates a new proxy
         one, other = gc.get_referents(one)[0], gc.get_referents(other)[0]
     return one is other

@@ -1,8 +1,9 @@
-"""The driver of recordings: from a call that no path serves to a path in the table, or to a reason why there is none.
+"""The driver of recordings: records a call that no path serves, and puts a path into the table, or notes the reason why there is
+none.
 
 ::
 
-    record_call --(the policy, a hindrance, another recording)--> UNSERVED: the call runs eagerly
+    record_call --(the policy, an obstacle, another recording)--> UNSERVED: the call runs eagerly
          |
          | the call runs and is recorded (capture)            an instance of a recording with symbolic sizes
          v                                                     |
@@ -16,11 +17,12 @@
          v
     an entry of the table (recorded_path.PathState)
 
-A recorded call has its result already: nothing that goes wrong later changes it.  While a program is pending, calls that no entry serves
-run eagerly and are not recorded: whether a call is like the recorded one cannot be told before there are guards.
+A recorded call has its result before its program is compiled: no later failure changes the result.  While a program is pending,
+calls that no entry serves run eagerly and are not recorded, since without guards nothing tells whether they are like the recorded
+one.
 
-Interrupts: an exception that a signal handler raises may come after any call.  Programs and entries are made aside (core/uninterrupted.py),
-and `PathTable` puts them in place by assignments in a row, so there is never half of one.
+Interrupts: a signal handler may raise an exception after any call.  Programs and entries are built in another thread or out of
+its reach (core/uninterrupted.py), and `PathTable` installs them by assignments in a row, so there is never half of one.
 
 Threads: one recording runs at a time in the process (`recording_turn`); a thread that cannot take the turn runs eagerly.
 """
@@ -58,8 +60,8 @@ __all__ = ["Miss", "PendingPath", "RecordingDriver"]
 
 
 class Miss(NamedTuple):
-    """A call that no entry serves.  tried: the entries that there were.  exited: the one that it has left at exit `number`; None: none
-    began to serve it.  cost: of trying them, in the units of accounts.py."""
+    """A call that no entry serves.  tried: all entries at that time.  exited: the entry that it has left by exit `number`; None
+    if all missed.  cost: of trying entries, in the units of accounts.py."""
 
     tried: tuple[Entry, ...]
     exited: Entry | None
@@ -69,9 +71,10 @@ class Miss(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PendingPath:
-    """A path that was recorded, and whose program is compiled.
+    """A path whose program is being compiled.
 
-    is_instance: no call was recorded for it.  sizes: of the arguments of its call; is_sized: whether it serves no others."""
+    is_instance: whether it was made without a recorded call.  sizes: of the arguments of its call.  is_sized: whether it serves
+    only calls of these sizes."""
 
     work: Work[tuple[Entry, bool]]
     recording: Recording
@@ -82,7 +85,7 @@ class PendingPath:
 
 
 class RecordingDriver:
-    """Records calls of one compiled function.  pending: what is compiled in the background."""
+    """Records calls of one compiled function.  pending: the path that is being compiled in the background, or None."""
 
     __slots__ = (
         "_diagnostics", "_family", "_follows_rows", "_function", "_keeps_items", "_options", "_policy", "_promoter", "_table", "_wait",
@@ -101,12 +104,12 @@ class RecordingDriver:
     ) -> None:
         self._function, self._options, self._wait = function, options, wait
         self._table, self._policy, self._promoter, self._diagnostics = table, policy, promoter, diagnostics
-        self._follows_rows = True  # whether recordings do (`RaggedHandlers`): until one has failed by it
-        self._keeps_items = False  # whether recordings keep items of lists one by one: since one that did not has failed by it
+        self._follows_rows = True  # see `RaggedHandlers`; False once a recording has failed because of it
+        self._keeps_items = False  # see `Recorder`; True once a recording has failed for lack of it
         self.clear()
 
     def clear(self) -> None:
-        """As if the function had not been called yet."""
+        """Reset to the state before the first call."""
         self.pending: PendingPath | None = None
         self._family = Family()
 
@@ -138,7 +141,7 @@ class RecordingDriver:
             if not recording_turn.take(ticket) or self.pending is not None:
                 return UNSERVED
             reason = recording_obstacle(self._function)
-            if reason is not None and reason.code == "recursion_limit":  # of this call, and not of the next one
+            if reason is not None and reason.code == "recursion_limit":  # an obstacle to this call, not to the next one
                 diagnostics.note(reason)
                 return UNSERVED
             stats.traces += 1
@@ -147,15 +150,15 @@ class RecordingDriver:
                 return UNSERVED
             symbolic = table.symbolic
             dynamic = symbolic.dimensions(args, kwargs)
-            integers = integers_among(args, kwargs, symbolic.is_shallow)  # before the call changes what there is
-            met = [(entry.recording.facts, entry.recording.moved) for entry in table.entries]
+            integers = integers_among(args, kwargs, symbolic.is_shallow)  # before the call, which may change its arguments
+            recordings = [(entry.recording.facts, entry.recording.moved) for entry in table.entries]
             try:
                 recording, result = record(
                     self._function,
                     args,
                     kwargs,
                     dynamic=dynamic,
-                    earlier=earlier_values(met),
+                    earlier=earlier_values(recordings),
                     keeps_items=self._keeps_items,
                     follows_rows=self._follows_rows and not options.fullgraph,
                     may_give_up=not options.fullgraph,
@@ -166,7 +169,7 @@ class RecordingDriver:
                 raise
             sizes = table.symbolic.note_shapes(
                 recording, sizes, integers
-            )  # from now on calls are told apart by more of their integers
+            )  # from now on the sizes of calls include the integers that this recording guards
             recording, path = table.symbolic.note_recording(recording, sizes, dynamic)
             self._compile(recording, miss, sizes, path)
         finally:
@@ -176,7 +179,7 @@ class RecordingDriver:
     def recorded(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch, known: Recording | None
     ) -> tuple[Recording, Any] | None:
-        """An eager call, recorded as `known` was and not kept, and its result; None where another thread is recording."""
+        """See `CompiledFunction.recorded`."""
         ticket = Ticket()
         earlier, follows_rows = (None, False) if known is None else (known.moved, known.follows_rows)
         try:
@@ -187,7 +190,7 @@ class RecordingDriver:
             ticket.over = True
 
     def _log_guard(self, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Miss) -> None:
-        """Write why no entry serves the call: the guard of the one that was left, or of the first one."""
+        """Log why no entry serves the call: the failed guard at the exit, or of the first entry."""
         if miss.exited is not None:
             text = exit_text(miss.exited.executable.graph, miss.number)
         else:
@@ -196,16 +199,17 @@ class RecordingDriver:
         unserved(self._diagnostics.name, text)
 
     def _make_instance(self, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Miss, sizes: Shapes) -> bool:
-        """Put a path for a call of these sizes in place, if a recording of others says what it does.  Whether there is one now."""
+        """Install a path for a call of these sizes without recording it, if a recording with symbolic sizes describes it.
+        Returns whether there is one now."""
         ticket, table = Ticket(), self._table
         try:
             if not recording_turn.take(ticket) or self.pending is not None:
                 return False
-            known = table.symbolic.instance(sizes, args, kwargs)
-            if known is None or any(entry.stands_for(known[0]) for entry in miss.tried):
+            instance = table.symbolic.instance(sizes, args, kwargs)
+            if instance is None or any(entry.stands_for(instance[0]) for entry in miss.tried):
                 return False
             self._diagnostics.stats.instances += 1
-            self._compile(known[0], miss, sizes, known[1], is_instance=True)
+            self._compile(instance[0], miss, sizes, instance[1], is_instance=True)
             return any(entry not in miss.tried for entry in table.by_sizes.get(sizes, ()))
         finally:
             ticket.over = True
@@ -213,8 +217,9 @@ class RecordingDriver:
     def _compile(
         self, recording: Recording, miss: Miss, sizes: Shapes, symbolic: SymbolicPath | None, is_instance: bool = False
     ) -> None:
-        """Compile a recording, and install the path unless that takes too long.  symbolic: what the recording is of with symbolic sizes;
-        is_instance: it was made of that, and no call recorded."""
+        """Compile a recording, and install the path, unless compiling takes too long.  symbolic: the recording with symbolic
+        sizes of which this is one size, if any.  is_instance: whether the recording was made from that, without recording a
+        call."""
         policy = self._policy
         if recording.reason is not None:
             self._follows_rows &= recording.reason.code != "selected_rows_written"
@@ -242,7 +247,8 @@ class RecordingDriver:
     def _build(
         self, recording: Recording, entries: tuple[Entry, ...], backend: str, sizes: Shapes, symbolic: SymbolicPath | None
     ) -> tuple[Entry, bool]:
-        """The entry among `entries` that stands for a recording, or a new one; and whether it is new.  Raises UnsupportedProgram."""
+        """(the entry of a recording, whether it is new): one of `entries` that is of the same path, or a new one.  Raises
+        UnsupportedProgram."""
         for entry in entries:
             if entry.stands_for(recording):
                 return entry, False
@@ -258,8 +264,8 @@ class RecordingDriver:
         return Entry(recording, executable, log, self._promoter.promote), True
 
     def install_finished(self) -> bool:
-        """Install what was compiled in the background, if that is over.  Whether it is: there is a path, or a reason, or a fork has lost
-        it."""
+        """Install the path that was compiled in the background.  Returns False if it is still being compiled or there is none;
+        True if it has been installed or rejected, or a fork has lost it."""
         pending = self.pending
         if pending is None:
             return False
@@ -279,22 +285,22 @@ class RecordingDriver:
         return True
 
     def _install(self, pending: PendingPath) -> None:
-        """The program is compiled, or it is known why there is none."""
+        """Put a compiled path into the table, or note the reason why there is none."""
         table, policy, recording, sizes = self._table, self._policy, pending.recording, pending.sizes
         tried, exited, number, _ = pending.miss
-        answer = pending.work.outcome()
-        error = answer.error
+        outcome = pending.work.outcome()
+        error = outcome.error
         if error is not None:
             if isinstance(error, UnsupportedProgram):
                 policy.reject(error.reason)
                 return
-            # The call itself went well, and its effects are made: its result is returned.
+            # A defect.  It must not reach the caller: the call has its result and its effects.
             policy.reject(make("internal_error", f"{type(error).__name__}: {error}"))
             report_defect(self._diagnostics.name, "compile", error)
             return
-        entry, is_new = answer.value
+        entry, is_new = outcome.value
         if not is_new:
-            if entry not in tried:  # another thread recorded it meanwhile, or it was recorded for other sizes
+            if entry not in tried:  # another thread has recorded it meanwhile, or it was recorded for other sizes
                 table.set_first_for(sizes, entry)
             elif exited is not None:
                 exited.eager_exits.setdefault(number, [0, FIRST_WAIT])

@@ -1,17 +1,20 @@
-"""Side traces: what goes on from an exit of another trace with what that has left in memory, so that nothing is computed twice.
+"""Side traces: machine code that goes on from an exit of another trace with the values in its memory, so that nothing is computed
+twice.
 
-A *trace* is machine code of a recorded path.  The root trace of an entry computes all of its path.  A side trace leads from one exit of a
-trace to a path that begins alike: it has the guards, the results and the effects of that path, and of its program what the other one has
-not done.  Values are known by their value numbers (passes/value_numbers.py), inputs by where guards found them, so nothing depends on how
-two recordings came about; what lies whole in the arena at the exit says lowering/live.py.  Guards that held on the way, and the one that
-failed, where it is about a bool, are not asked again.  The idea is that of trace trees (Gal et al., "Trace-based Just-in-Time Type
-Specialization for Dynamic Languages", 2009).
+A *trace* is machine code of a recorded path.  The root trace of an entry computes all of its path.  A side trace leads from one
+exit of a trace to the end of another path with the same beginning.  It has the guards, results and effects of that path, and the
+part of its program that the first trace has not computed.  Values of the two paths are matched by their value numbers
+(passes/value_numbers.py), inputs by the expressions of the guards, so nothing depends on the order in which the paths were
+recorded.  lowering/live.py says which values are complete in the arena at the exit.  Guards that have held are not checked again,
+nor is the opposite of the one that failed, if its value is a bool.  The idea is that of trace trees (Gal et al., "Trace-based
+Just-in-Time Type Specialization for Dynamic Languages", 2009).
 
-Only machine code inherits memory, in the same call and with nothing in between that has run in that memory: the mark behind the frame
-tells (runtime/frame.py).  Where it does not, the side trace answers as where a guard fails, and the call goes on as it would without.
+A side trace may only read the memory within the same call, and if no other program has run in that memory since: it checks the
+mark behind the frame (runtime/frame.py).  If the mark differs, the side trace returns as if a guard had failed, and the call goes
+on without it.
 
-Relies on: pure graphs (equal nodes make equal values), exits before anything is committed (nothing that the first program read has been
-changed by it).
+Relies on: pure graphs (equal nodes compute equal values); exits come before any commit (the first program has not changed
+anything that it has read).
 """
 
 from __future__ import annotations
@@ -38,11 +41,12 @@ Where = tuple[Remains, ValueLocation]
 
 
 class Trace:
-    """Machine code of a recorded path, or of what a side trace has of it.
+    """Machine code of a recorded path, or of the rest of it (a side trace).
 
-    inherited: values of the path's graph that it found made, and where; held: nodes of that, by id(), that need not be asked.
-    sides: by exit and the path that goes on there, the side trace, or None while it is made, or why there is none.  crossed: how often
-    machine code went on from each exit.  entries: of the traces that lead here, and its own."""
+    inherited: values of the path's graph that are computed when the trace begins, with their places in memory.  held: id() of the
+    guard nodes that are known to hold then.  sides: (exit, path that goes on there) -> the side trace; None while it is compiled;
+    a text that says why there is none.  crossed: number of an exit -> number of calls that went on from there without Python.
+    entries: those of the traces that lead to this one, and its own."""
 
     __slots__ = ("body", "crossed", "entries", "executable", "held", "inherited", "machine", "program", "sides", "size")
 
@@ -59,7 +63,7 @@ class Trace:
     ) -> None:
         self.executable = executable
         self.program = program
-        self.size = size  # nodes that it computes
+        self.size = size  # number of nodes that it computes
         self.body = body
         self.machine = machine
         self.inherited = inherited or {}
@@ -70,30 +74,33 @@ class Trace:
 
     @property
     def exits(self) -> dict[int, Exit]:
-        """Those that were taken so far, by number."""
+        """The exits that calls have taken so far, by number."""
         leave = self.body.environment.get("leave")
         return {} if leave is None else leave.exits
 
     def next_trace(self, number: int, bridge: Any) -> Any:
-        """The machine code that goes on from an exit along `bridge`, an entry."""
+        """The machine code that goes on from an exit to the entry `bridge`: the side trace if there is one, else the entry's."""
         side = self.sides.get((number, bridge))
         return side.machine if isinstance(side, Trace) else bridge.machine
 
     def forget(self, key: tuple[int, Any]) -> None:
-        """The side trace that was being made will not be: a fork has given it up."""
+        """Note that a side trace that was being compiled was lost by a fork."""
         self.sides.pop(key, None)
 
     def unlink(self, others: Collection[Any]) -> None:
-        """Remove the ways to dropped entries."""
+        """Remove the side traces and bridges to dropped entries."""
         self.sides = {key: side for key, side in self.sides.items() if key[1] not in others}
-        for taken in self.exits.values():
-            taken.bridge = None
+        for exit_ in self.exits.values():
+            exit_.bridge = None
 
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """What a side trace computes: `graph`, whose last inputs are found in `memories`, with the numbers of the exits.  known, held: what is
-    known of the path's graph where it begins.  saved: nodes of the path that it has not got."""
+    """The part of a path that a side trace computes.
+
+    graph: its last inputs are the inherited values.  codes: id() of a node -> number of its exit in the path.  memories: where
+    the inherited values are; inherited: the places in each of these.  known, held: `Trace.inherited` and `Trace.held` of the side
+    trace.  saved: nodes of the path that it does not compute."""
 
     graph: Graph
     codes: Mapping[int, int]
@@ -105,7 +112,8 @@ class Remainder:
 
 
 def remainder(source: Trace, number: int, target: Executable) -> Remainder | str:
-    """What is left to do of the path of `target` where `source` leaves at an exit; or why a side trace is of no use."""
+    """The part of the path of `target` that remains to be computed when `source` leaves by exit `number`; or a text that says why
+    a side trace is of no use."""
     first, graph = source.executable.graph, target.graph
     if not isinstance(source.program, Program) or not isinstance(target.program, Program):
         return "a program is not one call of machine code"
@@ -124,13 +132,13 @@ def remainder(source: Trace, number: int, target: Executable) -> Remainder | str
     ours, our_nodes = table.of(graph, _places(target.recording, table))
     if not _draw_alike(source.executable, target, theirs, ours):
         return "random numbers come from more than one generator"
-    known_numbers = {theirs[v]: where for v, where in values.items() if v in theirs}
+    known_numbers = {theirs[v]: where for v, where in values.items() if v in theirs}  # value numbers that `source` has computed
     known_nodes = {their_nodes[id(node)] for node in held}
     for node in first.nodes:
         if codes[id(node)] == number and (other := _opposite(node)) is not None:
             known_nodes.add(table.node(other, theirs))
-    made = {v for node in graph.nodes for v in node.outputs}
-    known = {v: known_numbers[n] for v, n in ours.items() if n in known_numbers and v in made}
+    computed = {v for node in graph.nodes for v in node.outputs}
+    known = {v: known_numbers[n] for v, n in ours.items() if n in known_numbers and v in computed}
     known_held = frozenset([id(node) for node in graph.nodes if our_nodes[id(node)] in known_nodes])
     kept, used = _needed(graph, known, known_held)
     saved = tuple([node for node in graph.nodes if id(node) not in kept])
@@ -145,41 +153,43 @@ def remainder(source: Trace, number: int, target: Executable) -> Remainder | str
 
 
 def _places(recording: Recording, table: ValueNumbers) -> dict[int, Hashable]:
-    """What the inputs of a recording's graph are: where its guards find them, with numbers for what variables stand for."""
-    known: dict[str, Name] = {}
+    """Keys for the inputs of a recording's graph: the expressions by which guards reach them, with value numbers in place of
+    variables, so that inputs of two recordings with equal keys are the same."""
+    known: dict[str, Name] = {}  # variable or constant -> a name that contains its value number
     doubtful = {name for guard in recording.guards if isinstance(guard, If) for node in walk(guard) for name in defined(node)}
     for name in {name for node in walk(recording.guards) for name in defined(node)}:
-        known[name] = Name(f"#{table.unique()}")  # until it is known better
+        known[name] = Name(f"#{table.unique()}")  # equal to no other, until its definition is reached below
 
     def place(name: Name) -> Expr:
-        found = known.get(name.name)
-        if found is None and name.name in recording.namespace:
-            found = known[name.name] = Name(f"@{id(recording.namespace[name.name])}")
-        return found or name
+        number = known.get(name.name)
+        if number is None and name.name in recording.namespace:
+            number = known[name.name] = Name(f"@{id(recording.namespace[name.name])}")
+        return number or name
 
     for statement in recording.guards:
-        made: dict[str, Expr] = {}
+        definitions: dict[str, Expr] = {}
         if isinstance(statement, Define):
-            made[statement.name] = renamed(statement.value, place)
+            definitions[statement.name] = renamed(statement.value, place)
         elif isinstance(statement, Unpack):
             value = renamed(statement.value, place)
-            made.update({name: value.at(k) for k, name in enumerate(statement.names) if isinstance(name, str)})
-        known.update({name: Name(f"#{table.number(value)}") for name, value in made.items() if name not in doubtful})
-    found: dict[int, Hashable] = {
+            definitions.update({name: value.at(k) for k, name in enumerate(statement.names) if isinstance(name, str)})
+        known.update({name: Name(f"#{table.number(value)}") for name, value in definitions.items() if name not in doubtful})
+    keys: dict[int, Hashable] = {
         facts.value: ("tensor", place(facts.expression), facts.shape, facts.dtype) for facts in recording.tensor_inputs
     }
-    found.update({facts.value: ("number", renamed(facts.expression, place)) for facts in recording.scalar_inputs})
-    return found
+    keys.update({facts.value: ("number", renamed(facts.expression, place)) for facts in recording.scalar_inputs})
+    return keys
 
 
 def _draw_alike(source: Executable, target: Executable, theirs: Mapping[int, int], ours: Mapping[int, int]) -> bool:
-    """Whether the values of both are of one state of one generator, as far as they are of any."""
+    """Whether both paths draw from the same state of the same single generator, if both draw at all.  theirs, ours: the value
+    numbers of `source` and of `target`."""
     some, others = ([numbers[v] for v in path.drawn_from] for path, numbers in ((source, theirs), (target, ours)))
     return max(len(some), len(others)) <= 1 and (not some or not others or some == others)
 
 
 def _opposite(node: Node) -> Node | None:
-    """The guard that holds where this one, about a bool, fails."""
+    """For a guard node that expects a bool: the guard node that holds if it fails; else None."""
     expected = node.attrs.get("expected") if node.op.kind is Kind.GUARD else None
     if not isinstance(expected, Literal) or type(expected.value) is not bool:
         return None
@@ -187,7 +197,7 @@ def _opposite(node: Node) -> Node | None:
 
 
 def _needed(graph: Graph, known: Mapping[int, Where], held: Collection[int]) -> tuple[set[int], list[int]]:
-    """(nodes that are still to be done, by id(); values of `known` that they, or who wants the results, read)."""
+    """(id() of the nodes that remain to be computed; values of `known` that these nodes, results and writes use)."""
     wanted = {x for x in graph.outputs if type(x) is int} | {v for _, v in graph.writes}
     kept: set[int] = set()
     for node in reversed(graph.nodes):
@@ -199,7 +209,7 @@ def _needed(graph: Graph, known: Mapping[int, Where], held: Collection[int]) -> 
 
 
 def _cut(graph: Graph, nodes: Sequence[Node], used: Sequence[int]) -> Graph:
-    """The graph with these nodes alone, and the values in `used` as its last inputs.  Results that are among them are copies."""
+    """`graph` with these nodes only, and the values in `used` as additional inputs.  Results that are among these are copied."""
     avals, rest, copies = dict(graph.avals), list(nodes), dict[Any, int]()
     for v in dict.fromkeys(x for x in graph.outputs if x in used and type(x) is int):
         copies[v] = fresh = max(avals) + 1

@@ -1,21 +1,23 @@
-"""The policy of tiers: when calls are recorded, run eagerly, rest, or run in pieces, and when the user is warned.
+"""The policy of tiers: decides when calls are recorded, run eagerly, rest or run in pieces, and when the user is warned.
 
-The tiers of a call are the function itself, a recorded path (machine code whose guards are Python at first; recorded_path.py counts its
-calls and has it promoted), and the function in pieces.
+The tiers of a call are the function itself, a recorded path (whose entry is Python at first, machine code after
+`config.hot_calls` calls), and the function in pieces.
 
-* No function is slower than eager for long: accounts.py holds what paths gain against what they cost, and where that is a loss, or
-  nothing can be recorded, the function rests: calls go to the function itself for a while, longer each time.
-* A path that has been recorded is never recorded again.  Where eager takes a path that an entry already stands for (a predicate so close
-  to its threshold that two fusions round it differently), that exit is recorded after more and more calls only (Entry.stays_eager).
-* Where there is no room for another path, unused ones are dropped when as many eager calls have passed as `FIRST_WAIT` for each of
-  `max_entries`; then twice as many have to pass.
-* Paths for other sizes do not stand in a call's way: its own is looked up.  A function with more than `MANY_PATHS` paths records a new
-  size when it was called with it `_CALLS_OF_NEW_SIZE` times: sizes that occur once, as those of a sequence that grows, would never earn a
-  recording.  Where such paths are dropped before they have served `_CALLS_TO_EARN` calls each, twice as many calls are needed from then on.
-* A function whose loops take different ways in each step has too many paths.  It runs in pieces: it is Python again, and the steps of its
-  loops are compiled functions (pieces.py).  That is decided as soon as a recording has stopped since it showed this itself
-  (capture/branches.py), or two recordings have parted at a branch that runs in many steps.  Of few steps all paths may be worth having,
-  so these are recorded until too few of them have earned what they cost.
+* No function is slower than eager mode for long.  accounts.py compares what paths gain with what they cost.  If that is a loss,
+  or nothing can be recorded, the function rests: calls go to the function itself for a while, longer each time.
+* A recorded path is never recorded again.  Eager mode may take a path that an entry already has, after a call has left this entry
+  by an exit (a comparison so close to its threshold that two fusions round it differently).  Then calls that leave by this exit
+  are recorded again only after more and more calls (Entry.stays_eager).
+* If there is no room for another path, unused ones are dropped after `FIRST_WAIT * max_entries` eager calls; the next time after
+  twice as many.
+* Paths for different sizes do not slow each other down, since a call looks up the paths for its own sizes.  A function with more
+  than `MANY_PATHS` paths records a new size only after `_CALLS_OF_NEW_SIZE` calls with it: sizes that occur once, like those of a
+  growing sequence, would never earn a recording.  If such paths are dropped before they have served `_CALLS_TO_EARN` calls each,
+  twice as many calls are needed from then on.
+* A function with a loop whose steps branch differently has too many paths.  It runs in pieces: the function is Python again, and
+  the bodies of its loops are compiled functions (pieces.py).  That is decided as soon as a recording has stopped for this reason
+  (capture/branches.py), or when two recordings differ at a branch that runs in many steps.  If the steps are few, all paths may
+  be worth recording; they are recorded until too few of them have earned what they cost.
 
 It must not know how a call is recorded or compiled.
 """
@@ -45,15 +47,15 @@ from tracejit.report.summary import sentence
 __all__ = ["FullGraphError", "TierPolicy", "recording_turn"]
 
 recording_turn = Turn()
-"""Of the thread that records, or changes what is recorded, in the whole process: others run eagerly meanwhile."""
+"""Held by the thread that records or changes recorded paths, one in the process; others run eagerly meanwhile."""
 
-_PARTINGS_TO_SPLIT: Final = 6  # recordings that part at branches before a loop is blamed
-_STEPS_TO_SPLIT: Final = 16  # runs of the branch at which recordings part, of a loop that is blamed at once
+_PARTINGS_TO_SPLIT: Final = 6  # divergences at branches before a function is split into pieces
+_STEPS_TO_SPLIT: Final = 16  # with so many runs of a branch in a loop, one divergence there is enough
 _CALLS_OF_NEW_SIZE: Final = 4
-_CALLS_BEFORE_WARNING: Final = 12  # that run eagerly
-_CALLS_TO_EARN: Final = 64  # that a path should serve where there are many
-_MOST_SIZES: Final = 4096  # that are counted
-_PASSING: Final = ("raised", "items_used")  # reasons that say nothing of the next recording of a call like this
+_CALLS_BEFORE_WARNING: Final = 12  # eager calls
+_CALLS_TO_EARN: Final = 64  # calls that a path should serve if there are many paths
+_MOST_SIZES: Final = 4096  # sizes whose calls are counted
+_PASSING: Final = ("raised", "items_used")  # reasons that do not recur in the next recording of such a call
 
 
 class FullGraphError(RuntimeError):
@@ -61,7 +63,7 @@ class FullGraphError(RuntimeError):
 
 
 class TierPolicy:
-    """What one compiled function does with its calls, by its accounts."""
+    """The decisions for the calls of one compiled function."""
 
     __slots__ = (
         "_calls_of_new_size", "_compile_piece", "_deferred_calls", "_diagnostics", "_function", "_is_fullgraph", "_may_split",
@@ -77,7 +79,8 @@ class TierPolicy:
         diagnostics: Diagnostics,
         compile_piece: Callable[[Any], Any],
     ) -> None:
-        """is_fullgraph: whether a call that is not one program is an error.  compile_piece: makes a step of a loop a compiled function."""
+        """is_fullgraph: whether a call that is not one program is an error.  compile_piece: compiles the body of a loop, a
+        function."""
         self.accounts = accounts
         self._function, self._is_fullgraph, self._compile_piece = function, is_fullgraph, compile_piece
         self._table, self._diagnostics = table, diagnostics
@@ -85,20 +88,21 @@ class TierPolicy:
         self._reset()
 
     def _reset(self) -> None:
-        self._rest_after_warning = 0  # calls
-        self._new_sizes.clear()  # sizes without a path of a function with many -> calls with them
-        self._calls_of_new_size = _CALLS_OF_NEW_SIZE  # before such a size is recorded
-        self._deferred_calls = 0  # with such sizes since the last path: so many are an investment, beyond them they cost
-        self._may_split = True  # into pieces
+        self._rest_after_warning = 0  # calls for which the function rests once it has warned
+        self._new_sizes.clear()  # sizes without a path, of a function with many paths -> number of calls with them
+        self._calls_of_new_size = _CALLS_OF_NEW_SIZE  # calls with a new size before it is recorded
+        self._deferred_calls = 0  # calls with such sizes since the last path; the first _MOST_SIZES of them are not charged
+        self._may_split = True  # whether the function may be split into pieces
 
     def clear(self) -> None:
-        """As if the function had not been called yet."""
+        """Reset to the state before the first call."""
         self._reset()
         self.accounts.clear()
 
     # -- calls that rest
     def rest(self, calls: int) -> None:
-        """So many calls go to the function itself; where there is something to warn of, after some of them."""
+        """Let so many calls go to the function itself.  If a warning is due, it is given after the first
+        `_CALLS_BEFORE_WARNING` of them."""
         if self._diagnostics.advice.is_due:
             first = min(calls, _CALLS_BEFORE_WARNING)
             self._rest_after_warning, calls = calls - first, first
@@ -107,7 +111,7 @@ class TierPolicy:
         self._table.rest()
 
     def serve_resting(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Serves a call in the state RESTING, where no machine code has counted it down."""
+        """Serve a call in the state RESTING that machine code has not counted down."""
         if self.accounts.take_resting_call():
             return UNSERVED
         table = self._table
@@ -115,21 +119,22 @@ class TierPolicy:
         return table.slots[SERVE](args, kwargs)
 
     def _rest_for_failure(self, calls: int) -> None:
-        """So many calls are not recorded: without entries nothing else could be done with them."""
+        """Rest for so many calls, which are not to be recorded, if there are no entries that could serve them."""
         if calls and not self._table.entries:
             self.rest(calls)
             self.accounts.end_wait()
 
     # -- the warning
     def advise(self, text: str, where: str = "") -> None:
-        """The next call warns of this before anything of it is done, if nothing was warned of before."""
+        """Have the next call give this warning before it does anything, if the function has not warned before.  where: the user's
+        line."""
         advice = self._diagnostics.advice
         advice.note(text, where)
         if advice.is_due:
             self._table.set_first(self._table.first)
 
     def serve_warned(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Serves a call in the state WARNING."""
+        """Serve a call in the state WARNING."""
         advice, table = self._diagnostics.advice, self._table
         calls, self._rest_after_warning = self._rest_after_warning, 0
         warning = advice.take_due()
@@ -142,7 +147,7 @@ class TierPolicy:
 
     # -- windows
     def close_window(self) -> None:
-        """The first entry did not serve as many calls as a window has: drop paths, or rest, if they do not pay."""
+        """End a window of calls that the first entry did not serve (accounts.py): drop paths, or rest, if they do not pay."""
         ticket = Ticket()
         try:
             if not recording_turn.take(ticket):
@@ -160,8 +165,8 @@ class TierPolicy:
             ticket.over = True
 
     def drop_unused(self, pays: bool = False) -> bool:
-        """Drop the entries that served no call since this was last done.  Whether there were any.  pays: whether a path that makes up for
-        itself with one call wants their room."""
+        """Drop the entries that have served no call since the last time; returns whether there were any.  pays: whether the room
+        is needed for a path that pays with one call."""
         table, before = self._table, len(self._table.entries)
         dropped = table.drop_unused()
         self._retire(dropped)
@@ -177,7 +182,8 @@ class TierPolicy:
 
     # -- whether to record
     def defers(self, sizes: Shapes) -> bool:
-        """Whether a call of these sizes is not to be recorded, since there are many paths and too few calls had these sizes.  Counts it."""
+        """Whether a call of these sizes is not recorded yet, since there are many paths and few calls had these sizes.  Counts
+        the call."""
         table = self._table
         if self._is_fullgraph or len(table.entries) < MANY_PATHS or sizes in table.by_sizes:
             return False
@@ -191,18 +197,19 @@ class TierPolicy:
 
     @property
     def defers_for_free(self) -> bool:
-        """Whether deferred calls are not charged: so many are an investment."""
+        """Whether deferred calls are not charged to the accounts, since there were not too many."""
         return self._deferred_calls <= _MOST_SIZES
 
     def may_record(self, exited: Entry | None, number: int, sizes: Shapes) -> bool:
-        """Whether the call of these sizes that no entry has served, and that `exited` has left at exit `number`, is to be recorded."""
+        """Whether to record a call of these sizes that no entry has served.  exited, number: the entry that the call has left, if
+        any, and the exit."""
         table, name = self._table, self._diagnostics.name
         if self.accounts.must_wait() or (exited is not None and exited.stays_eager(number)):
             return False
         if not self._is_fullgraph and (calls := self.accounts.wait_for_code()):
             self.rest(calls)
             if self.accounts.is_first_wait_for_code():
-                # Warned of now, since it may never be called again: nothing has been done yet.
+                # Warn now, since the function may never be called again.  Nothing of the call has been done yet.
                 Warned(self._function, COMPILED_ANEW).give(name)
             return False
         if self._has_room(sizes):
@@ -216,7 +223,7 @@ class TierPolicy:
         return False
 
     def _has_room(self, sizes: Shapes) -> bool:
-        """Whether there is room for a path for these sizes.  Drops unused entries when it is time to."""
+        """Whether there is room for a path for these sizes.  Drops unused entries if enough calls have waited for room."""
         table = self._table
         if not table.is_full(sizes):
             return True
@@ -233,18 +240,18 @@ class TierPolicy:
         return not table.is_full(sizes)
 
     def _pays_at_once(self, sizes: Shapes) -> bool:
-        """Whether one call may make up for a path for these sizes: its programs are compiled already, and eager mode has much to do."""
+        """Whether a path for these sizes pays with one call: its programs are compiled already, and the eager call takes long."""
         first = self._table.first
         return first is not None and first.pays_for_variant and self._table.symbolic.has_programs(sizes)
 
-    # -- what a recording has led to
+    # -- outcomes of recordings
     def reject(self, reason: Reason, lasting: bool = True) -> None:
-        """There is no path for a call, for this reason; lasting: because of the program, not of what is around it.  Raises FullGraphError
-        where that is an error."""
+        """Note that a call cannot have a path, for this reason.  lasting: whether the function is the cause, and not its
+        environment. Raises FullGraphError if the function was compiled with fullgraph=True."""
         self._diagnostics.note(reason)
         if not self._is_fullgraph:
             calls = self.accounts.note_failure(lasting)
-            if calls and reason.code not in ("internal_error", "recording_defect"):  # which are warned of elsewhere
+            if calls and reason.code not in ("internal_error", "recording_defect"):  # for these report_defect warns
                 which = " in calls that none of its recorded paths serves" if self._table.entries else ""
                 self.advise(f"runs eagerly{which}: {sentence(reason)}", reason.where)
             self._rest_for_failure(calls)
@@ -254,7 +261,7 @@ class TierPolicy:
             )
 
     def note_error(self, error: Exception) -> None:
-        """A call that was recorded has raised an error."""
+        """Note that a recorded call has raised an error."""
         self._diagnostics.note(make("raised", type(error).__name__))
         if not self._is_fullgraph:
             calls = self.accounts.note_error()
@@ -263,8 +270,8 @@ class TierPolicy:
             self._rest_for_failure(calls)
 
     def note_path(self, entry: Entry, recording: Recording, is_instance: bool) -> Divergence | None:
-        """A path was recorded, or is an instance of another one, and is not in the table yet.  The branch at which it parts from others,
-        if it does at one."""
+        """Note a new path, which is not in the table yet.  is_instance: whether it was made without a recorded call.  Returns the
+        branch at which it diverges from the other paths, if there is one."""
         entries, diagnostics = self._table.entries, self._diagnostics
         parting = None
         if not is_instance:
@@ -275,7 +282,8 @@ class TierPolicy:
         return parting
 
     def review(self, entry: Entry, parting: Divergence | None) -> None:
-        """An entry is in the table that parts from others at this branch: run in pieces, warn, or note that the table is full."""
+        """Decide what follows from a new entry in the table: to run in pieces, to warn, or to note that the table is full.
+        parting: the result of `note_path`."""
         table, diagnostics = self._table, self._diagnostics
         entries = len(table.entries)
         self.accounts.window = max(WINDOW, entries)
@@ -294,7 +302,8 @@ class TierPolicy:
 
     # -- pieces
     def _split_at(self, parting: Divergence | None) -> bool:
-        """Run in pieces where the steps of a loop take too many ways.  Whether that is so from now on."""
+        """Run in pieces if the steps of a loop take too many different paths.  Returns whether the function does so from now
+        on."""
         if not self._may_split or self._is_fullgraph:
             return False
         branches = [branch for entry in self._table.entries for branch in entry.recording.branches]
@@ -310,11 +319,11 @@ class TierPolicy:
         partings = self._diagnostics.divergences.of_branches()
         if sum(x.count for x in partings) < _PARTINGS_TO_SPLIT or not self.accounts.is_wasteful():
             return False
-        known = {branch.where: branch for branch in branches}
-        return self._split(partings[0], [known.get(x.where, Branch.at(x.where)) for x in partings])
+        by_line = {branch.where: branch for branch in branches}
+        return self._split(partings[0], [by_line.get(x.where, Branch.at(x.where)) for x in partings])
 
     def split_or_reject(self, recording: Recording, reason: Reason) -> None:
-        """A recording has stopped in a loop whose steps take different ways: run in pieces, or record less."""
+        """A recording has stopped because steps of a loop branch differently: run in pieces, or record less often."""
         blamed = [x for x in recording.branches if x.where == reason.where or (x.alternates and x.runs >= _STEPS_TO_SPLIT)]
         parting = Divergence("exit", "a value", reason.where, blamed[0].values if blamed else [])
         if not blamed or not self._may_split or not self._split(parting, blamed):
@@ -322,13 +331,13 @@ class TierPolicy:
             self.reject(reason)
 
     def _split(self, parting: Divergence, branches: Sequence[Branch]) -> bool:
-        """Have the steps of the loops around branches compiled, and nothing else.  Whether they are from now on.  parting: the branch at
-        fault."""
+        """Compile the bodies of the loops around `branches`, and nothing else, from now on.  Returns False if that is not
+        possible.  parting: the branch to name to the user."""
         self._may_split = False
         why = f"{parting.name}{parting.place()} changes ({parting.some()})"
         try:
             pieces = compile_in_pieces(self._function, branches, why, self._compile_piece)
-        except Exception as error:  # the call itself went well
+        except Exception as error:  # a defect, which must not reach the caller: the call itself has its result
             report_defect(self._diagnostics.name, "take to pieces", error)
             return False
         if pieces is None:
@@ -337,7 +346,7 @@ class TierPolicy:
         return True
 
     def serve_in_pieces(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Serves a call in the state IN_PIECES."""
+        """Serve a call in the state IN_PIECES."""
         pieces = self._table.pieces
         if pieces is None or not pieces.are_current():
             self._may_split = True
@@ -347,6 +356,6 @@ class TierPolicy:
         self._diagnostics.stats.piecewise_calls += 1
         result = pieces.function(*args, **kwargs)
         called = [part for part in pieces.parts if part.stats.calls]
-        if called and all(part._policy.accounts.is_resting for part in called):  # to call them costs more than they save
+        if called and all(part._policy.accounts.is_resting for part in called):  # calling pieces costs more than it saves
             self.rest(FIRST_WAIT)
         return result
