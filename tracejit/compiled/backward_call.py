@@ -1,18 +1,21 @@
-"""Backward passes through one compiled program as one call.
+"""A backward pass through one `CompiledNode` as one generated function.
 
-What a pass through a `CompiledNode` does besides running the backward program is known when that is made: which saved values it
-checks, where the program's operands are, what becomes of its results.  `make` writes a function of it, in one of two forms.  One
-answers with the gradients, for the engine.  The other is the whole pass, for the usual case that all inputs which want gradients are
-leaves, so that a pass from one output enters this node and nothing else: it adds to `.grad` of the leaves.
+When a backward program is compiled, everything else that a pass through the node does is known, too: which saved values it
+checks, where the program's operands are, where its results go.  `make` generates a function for it, in one of two forms:
 
-Both leave everything as it was and answer False where something is out of the ordinary: a graph that an earlier pass has freed, a saved
-value that was changed since, arrays that the program was not made for; and hooks, for the second form.  Then `CompiledNode.backward_to`, or
-the engine, goes on as if nothing had been tried, and raises what is to be raised.
+* One returns the gradients, to the engine.
+* The other is a whole backward pass, for the usual case that all inputs that require grad are leaves, so that a pass from one
+  output enters this node and no other: it adds the gradients to `.grad` of the leaves.
 
-The function is Python until it has served `config.hot_calls` passes; afterwards machine code (hot_entry.py), as entries are, where the
-node has few edges.
+Both return False, and have changed nothing, in unusual cases: an earlier pass has freed the graph, a saved value was written
+since, an array does not fit the program, or (second form) there are hooks.  Then `CompiledNode.backward_to`, or the engine, does
+the pass from the beginning, and raises the errors.
 
-It must not know how programs are made, nor what eager's tape looks like: the caller says what a pass checks and frees.
+The function is Python until it has served `config.hot_calls` passes.  After that it is machine code (hot_entry.py), like entries,
+if the node has few edges.
+
+This module must not know how programs are compiled, nor what the tape of eager mode is: the caller says what a pass checks and
+frees.
 """
 
 from __future__ import annotations
@@ -59,7 +62,8 @@ __all__ = ["Pass", "make", "never"]
 
 _NOTHING: Final = Output("literal")
 _LARGEST: Final = 64
-"""Edges of the largest node whose calls become machine code: its text grows with them, and what it saves is little beside their program."""
+"""Nodes with more edges stay in Python: the code grows with the edges, and their programs take so long that it would save
+little."""
 _NODE: Final = Name("node")
 _GIVEN: Final = (
     *[Define(name, Name("args").at(k)) for k, name in enumerate(("node", "cotangents", "retain"))],
@@ -70,11 +74,14 @@ _PROMOTE: Final = Notify(Name("promote").call(), Name("served").at(0).compared("
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A backward pass to everything.
+    """A backward pass to all inputs that require grad.
 
-    program: its arrays are the tensor inputs at the positions `picks`, `cotangents` more, and the slab if it `reads_slab`; its numbers
-    the scalar inputs at the positions `numbers`.  wanted: per tensor input, whether the program has an output for it.  freed: what
-    `CompiledNode.freed` is after the pass, and is_last whether it then drops its memory.  counter[3] counts calls into machine code."""
+    program: its array operands are the tensor inputs at the positions `picks`, `cotangents` cotangents, and the slab if
+    `reads_slab`; its
+        scalar operands are the scalar inputs at the positions `numbers`.
+    wanted: for each edge of the node, whether the program has an output for it.
+    freed: `CompiledNode.freed` after the pass.  is_last: whether the node then drops its memory.
+    counter: counter[3] counts calls of machine code."""
 
     program: Program
     picks: Sequence[int]
@@ -88,14 +95,14 @@ class Pass:
 
 
 class _Refused(dict[int, bool]):
-    """What a call answers, whatever code its program returned."""
+    """Any code of a program -> False, which the call returns then."""
 
     def __missing__(self, code: int) -> bool:
         return False
 
 
 def never(node: CompiledNode, cotangents: Sequence[Any], retain: bool) -> bool:
-    """The call that leaves every pass to others."""
+    """The call that does no pass: it always returns False."""
     return False
 
 
@@ -107,17 +114,20 @@ def make(
     refuse: Callable[[str], None],
     patience: Callable[[], float],
 ) -> Call:
-    """`call(node, cotangents, retain)` for the nodes of a plan, of which `node` is one; cotangents are contiguous arrays.  It answers False
-    where nothing was done.
+    """`call(node, cotangents, retain)` for all nodes of a plan, of which `node` is one.  cotangents: contiguous arrays.  The call
+    returns False if it has done nothing.
 
-    to_leaves: the gradients are added to `.grad` of the leaves, and the node is released unless `retain`; else the answer is a tuple of
-    arrays that nobody else has, one for each edge (None where there is none), and nothing is released.  replace: told of the machine
-    code that does the same; refuse: why there is none; patience: how many seconds a call waits for it."""
+    to_leaves: which form.  If True, the call adds the gradients to `.grad` of the leaves and releases the node unless `retain`.
+    If False, it
+        returns a tuple of new arrays, one for each edge (None if there is no gradient), and releases nothing.
+    replace: called with the machine code of the call when that is compiled.
+    refuse: called with a text that says why there is no machine code.
+    patience: gives how many seconds a call waits for the machine code."""
     names = [*[f"a{i}" for i in work.picks], *[f"c{k}" for k in range(work.cotangents)], *(["slab"] if work.reads_slab else [])]
     fragment = work.program.inline([*map(Name, names)], [Name("scalars").at(i) for i in work.numbers])
-    made = [output for output in work.program.outputs if output != _NOTHING]
-    if any(o.source != "fresh" for o in made) or len({o.number for o in made}) != len(made):
-        return never  # others may have the arrays
+    gradients = [output for output in work.program.outputs if output != _NOTHING]
+    if any(o.source != "fresh" for o in gradients) or len({o.number for o in gradients}) != len(gradients):
+        return never  # the arrays are not new ones of this call, one for each gradient
     before = [*_GIVEN, *(_leaves(node) if to_leaves else []), *_unchanged(node), *_operands(work, node)]
     counted = [
         Increment(Item(Name("served"), Constant(0)), 1),
@@ -137,7 +147,7 @@ def make(
             raise
 
     def promote() -> None:
-        served[0] += 1  # nobody asks again
+        served[0] += 1  # so that _PROMOTE does not hold again
         translation = start_work(translate, patience(), lambda: served.__setitem__(0, 0))
         if config.verify and translation.finished:
             translation.outcome().result()
@@ -152,13 +162,13 @@ def make(
         "new": object.__new__, "freed": work.freed, "state": state, "add": np.add, "mark_written": mark_written,
         "served": served, "hot": config.hot_calls - 1 if small else -1, "promote": promote,
     }  # fmt: skip
-    answer: Call = python.load(function, "entry", environment, "backward")
-    return answer
+    call: Call = python.load(function, "entry", environment, "backward")
+    return call
 
 
 def _leaves(node: CompiledNode) -> list[Statement]:
-    """What finds the leaves, which are different ones (entries see to that), and makes sure that nothing else is to be done than to add to
-    their gradients."""
+    """Statements that define the leaves `l<edge>` and check that neither the node nor a leaf has hooks.  Guards of entries
+    require that the leaves are different tensors."""
     places = tuple(["_" if edge is None else (f"l{i}", "_") for i, edge in enumerate(node.edges)])
     leaves = [Name(f"l{i}") for i, edge in enumerate(node.edges) if edge is not None]
     unpacked = Unpack(places, _NODE.get("edges"))
@@ -166,7 +176,7 @@ def _leaves(node: CompiledNode) -> list[Statement]:
 
 
 def _unchanged(node: CompiledNode) -> list[Statement]:
-    """What makes sure that nothing was written to since the node was made."""
+    """Statements that check that no saved value has been written since the node was created."""
     statements: list[Statement] = [Define("made", _NODE.get("sequence"))]
     for kind in ("storages", "saved"):
         names = tuple([f"{kind}{i}" for i in range(len(getattr(node, kind)))])
@@ -177,7 +187,7 @@ def _unchanged(node: CompiledNode) -> list[Statement]:
 
 
 def _operands(work: Pass, node: CompiledNode) -> list[Statement]:
-    """What finds the program's operands.  The parts of `node.arrays` are alike in all nodes of a plan."""
+    """Statements that define the program's operands.  The parts of `node.arrays` have the same lengths in all nodes of a plan."""
     places = [Name("arrays").at(p).at(k) for p, part in enumerate(node.arrays) for k in range(len(part))]
     statements = [Define("arrays", _NODE.get("arrays"))] if work.picks else []
     statements += [Define(f"a{i}", places[i]) for i in work.picks]
@@ -187,7 +197,7 @@ def _operands(work: Pass, node: CompiledNode) -> list[Statement]:
 
 
 def _release(work: Pass) -> list[Statement]:
-    """What `CompiledNode.release` does after this pass."""
+    """Statements that do what `CompiledNode.release` does after this pass."""
     if not work.freed:
         return []
     dropped = [("slab", Constant(None)), ("tensors", TupleOf(())), ("arrays", TupleOf(()))] if work.is_last else []
@@ -196,10 +206,10 @@ def _release(work: Pass) -> list[Statement]:
 
 
 def _results(work: Pass, results: Sequence[Expr], to_leaves: bool) -> list[Statement]:
-    """What hands over the program's results.  `run_quietly` may refuse: then nothing has been done."""
+    """Statements that return the program's results, or add them to `.grad` of the leaves."""
     none = Constant(None)
-    found = iter(zip(results, work.program.outputs, strict=True))
-    outputs = [next(found) if want else (none, _NOTHING) for want in work.wanted]
+    pairs = iter(zip(results, work.program.outputs, strict=True))
+    outputs = [next(pairs) if want else (none, _NOTHING) for want in work.wanted]
     arrays = {i: array for i, (array, output) in enumerate(outputs) if output != _NOTHING}
     if not to_leaves:
         return [Return(TupleOf(tuple([arrays.get(i, none) for i in range(len(outputs))])))]

@@ -1,12 +1,12 @@
-"""The tape that eager mode would have made for a call of a compiled program.
+"""The tape that eager mode would have created for a call of a compiled program.
 
-The pure graph has all its nodes; a call left residuals, and the inputs that its backward programs read.  `EagerTape.make` gives the
-nodes for one call: with the values that rules may read, computed from what the call left; with the places of inputs as their edges;
-each checks and frees what eager's would.  Nodes that an earlier pass has freed are freed, and those whose saved values were changed
-since the call refuse to go on.
+It is needed for backward passes that no backward program can do.  The pure graph has all operations; a call stores residuals, and
+the inputs that its backward programs read.  `EagerTape.make` creates the tape's nodes for one call.  Their saved values are
+computed from what the call has stored; their edges lead to the places of the inputs; each checks and frees what the node of eager
+mode would.  Nodes that an earlier pass has freed are freed, and nodes whose saved values were written since the call raise.
 
-So values that cannot be had any more are read by no rule: every pass that would come to one meets a node that refuses first, as eager's
-does (passes/partition.py).
+So no rule reads a value that can no longer be computed: each pass that would reach such a rule meets a node that raises first, as
+in eager mode (passes/partition.py).
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ __all__ = ["EagerTape", "sequence_offset"]
 
 TapeEdge = tuple[Any, int]
 CHANGED = -1
-"""The version that no storage has."""
+"""A version that no storage has: the node that saved it raises."""
 
 
 def sequence_offset(graph: Graph, position: float) -> float:
-    """What is added to the sequence number of a call's node for a node of eager's tape: `position` among the nodes of the graph, above -1
-    and below their number, gives an offset above -1 and below 0.  So eager's nodes come after those that were made before the call, in the
-    order of the program."""
+    """The difference between the sequence numbers of a node of eager's tape and of the call's node.  position: of its operation
+    among the nodes of the graph, above -1 and below their number; the offset is above -1 and below 0.  So eager's nodes come
+    after the nodes created before the call, in the order of the operations."""
     return (position + 1) / (len(graph.nodes) + 1) - 1
 
 
 class EagerTape:
-    """The tapes of the calls of one program.
+    """Creates the tapes for calls of one program.
 
-    residuals: gives what a call left, of the arrays of its inputs and its slab.  edges: for each edge of its nodes, the value of the
-    graph whose gradient goes there.  positions: of the tensor inputs among those of the call."""
+    residuals: gives the residuals of a call, for the arrays of its inputs and its slab.  edges: for each edge of the calls'
+    nodes, the value of the graph whose gradient goes there.  positions: value of a tensor input -> its position among the inputs
+    of the call."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class EagerTape:
         self.edges = edges
         self.positions = positions
         self.roots = roots = memory_roots(split.graph)
-        # Memory that someone outside can change -> the key of its storage, as in `DifferentiablePlan.saved`.
+        # Values that own memory which code outside can write -> the key of the storage, as in `DifferentiablePlan.saved`.
         results = split.graph.outputs[: len(split.graph.outputs) - split.placed]
         self.keys = {roots.get(v, v): ~i for i, v in enumerate(results) if type(v) is int}
         self.keys.update((roots.get(v, v), positions[target]) for target, v in split.graph.writes)
@@ -70,23 +71,24 @@ class EagerTape:
         return _TapeBuilder(self, call).run()
 
     def contents(self, freed: frozenset[int]) -> tuple[tuple[int, ...], Graph]:
-        """(what rules may read where the nodes at the positions `freed` are freed, the graph that computes it)."""
-        known = self._contents.get(freed)
-        if known is None:
+        """(the values that rules may read if the nodes at the positions `freed` are freed, the graph that computes these)."""
+        cached = self._contents.get(freed)
+        if cached is None:
             marked, stale = self.graph.requires_grad, self.graph.stale
             values: dict[int, None] = {}
             for step in self.split.paths.steps:
                 node = self.graph.nodes[step.position]
                 if step.position not in freed and stale.isdisjoint(node.outputs):
                     values.update(dict.fromkeys(saved_values(self.graph, node, marked)))
-            known = self._contents[freed] = tuple(values), self.split.contents(tuple(values))
-        return known
+            cached = self._contents[freed] = tuple(values), self.split.contents(tuple(values))
+        return cached
 
 
 class _TapeBuilder:
-    """One tape in the making.
+    """Creates the tape of one call.
 
-    arrays: contents of values; places: where the gradients of values go; tensors: values as nodes save them."""
+    arrays: the contents of values.  places: the edges to which the gradients of values go.  tensors: values as nodes save
+    them."""
 
     def __init__(self, tape: EagerTape, call: CompiledNode) -> None:
         self.tape, self.call, self.graph = tape, call, tape.graph
@@ -104,7 +106,7 @@ class _TapeBuilder:
         for step in self.tape.split.paths.steps:
             outputs = graph.nodes[step.position].outputs
             same = self.tape.split.places.get(outputs[0])
-            if same is not None:  # no node of its own: other contents of the same tensor
+            if same is not None:  # no node of its own: a new version of a tensor that keeps its place
                 self.places[outputs[0]] = self._place(same)
                 continue
             node = self._node(step, self.call.sequence + sequence_offset(graph, step.position))
@@ -113,7 +115,7 @@ class _TapeBuilder:
         return tuple([self._place(v) if d else None for v, d in zip(graph.outputs, differentiable, strict=True)])
 
     def _contents(self) -> dict[int, Any]:
-        """What rules of nodes that are not freed may read."""
+        """The contents of the values that rules of nodes which are not freed may read."""
         call, split = self.call, self.tape.split
         if call.slab is None:
             return {}
@@ -121,14 +123,14 @@ class _TapeBuilder:
         arrays = tuple(itertools.chain.from_iterable(call.arrays))
         residuals = self.tape.residuals(arrays, call.slab) if split.residuals else []
         direct = [self.numbers[v] if v in self.numbers else arrays[self.tape.positions[v]] for v in split.direct_inputs]
-        found = dict(zip(values, interpret(wanted, [*residuals, *direct]), strict=True))
+        contents = dict(zip(values, interpret(wanted, [*residuals, *direct]), strict=True))
         for v, position in self.tape.positions.items():
-            if v in found and self._storage(v)[1] != CHANGED:  # not a copy: later nodes save the tensor itself
-                found[v] = arrays[position]
-        return found
+            if v in contents and self._storage(v)[1] != CHANGED:  # the input's own array: eager's nodes save the tensor itself
+                contents[v] = arrays[position]
+        return contents
 
     def _storage(self, v: int) -> tuple[Storage, int]:
-        """The storage of a value, and the version that it must have."""
+        """The storage of a value, and the version that it must have for a rule to read it."""
         key = self.tape.keys.get(self.tape.roots.get(v, v))
         storage = None if key is None else self.storages.get(key)
         if storage is None:
@@ -136,7 +138,7 @@ class _TapeBuilder:
         return storage, CHANGED if storage.written > self.call.sequence else storage.version
 
     def _tensor(self, v: int) -> Any:
-        """A saved operand."""
+        """The tensor that a node saves for a value."""
         tensor = self.tensors.get(v)
         if tensor is None:
             position, place = self.tape.positions.get(v), self.places.get(v)
@@ -153,39 +155,39 @@ class _TapeBuilder:
         graph, call = self.graph, self.call
         recorded = graph.nodes[step.position]
         op = recorded.op
-        made: OpNode = object.__new__(class_of(op))
-        made.op, made.attributes, made.hooks, made.sequence = op, recorded.attrs, None, sequence
-        made.count = len(recorded.outputs)
+        node: OpNode = object.__new__(class_of(op))
+        node.op, node.attributes, node.hooks, node.sequence = op, recorded.attrs, None, sequence
+        node.count = len(recorded.outputs)
         operands = gradient_operands(recorded, graph.requires_grad)
-        made.needs = tuple([type(x) is int and x in operands for x in recorded.operands])
-        made.edges = tuple([self._place(x) if need else None for x, need in zip(recorded.operands, made.needs, strict=True)])
-        made.meta = tuple([_meta(graph, x) for x in recorded.operands])
+        node.needs = tuple([type(x) is int and x in operands for x in recorded.operands])
+        node.edges = tuple([self._place(x) if need else None for x, need in zip(recorded.operands, node.needs, strict=True)])
+        node.meta = tuple([_meta(graph, x) for x in recorded.operands])
         out_meta = _meta(graph, recorded.outputs[0])
         assert out_meta is not None
-        made.out_meta = out_meta
-        made.inputs = tuple([self._number(x) for x in recorded.operands])
-        made.outputs, made.saved, made.storages = (None,) * made.count, (), ()
-        ins, outs = op.saved_for(made.needs)
+        node.out_meta = out_meta
+        node.inputs = tuple([self._number(x) for x in recorded.operands])
+        node.outputs, node.saved, node.storages = (None,) * node.count, (), ()
+        ins, outs = op.saved_for(node.needs)
         ins = tuple([i for i in ins if type(x := recorded.operands[i]) is int and isinstance(graph.avals[x], Aval)])
-        made.freed = step.position in call.freed and bool(ins or outs)
-        if made.freed or not (ins or outs):
-            return made
-        if call.slab is None or not graph.stale.isdisjoint(recorded.outputs):  # nothing that could be read
-            made.storages = ((Storage(), CHANGED),)
-            return made
-        made.inputs = tuple([self.arrays[x] if i in ins else self._number(x) for i, x in enumerate(recorded.operands)])  # type: ignore[index]
+        node.freed = step.position in call.freed and bool(ins or outs)
+        if node.freed or not (ins or outs):
+            return node
+        if call.slab is None or not graph.stale.isdisjoint(recorded.outputs):  # the saved values no longer exist
+            node.storages = ((Storage(), CHANGED),)
+            return node
+        node.inputs = tuple([self.arrays[x] if i in ins else self._number(x) for i, x in enumerate(recorded.operands)])  # type: ignore[index]
         tensors = [self._tensor(recorded.operands[i]) for i in ins]  # type: ignore[arg-type]
-        made.saved = tuple([(t, 0 if t._storage is None else t._storage.version) for t in tensors])
-        made.outputs = tuple([self.arrays[v] if i in outs else None for i, v in enumerate(recorded.outputs)])
-        # Of the operands, too, since a tensor may have been given other memory.
+        node.saved = tuple([(t, 0 if t._storage is None else t._storage.version) for t in tensors])
+        node.outputs = tuple([self.arrays[v] if i in outs else None for i, v in enumerate(recorded.outputs)])
+        # Also the storages of operands, since a tensor may have got other memory since.
         memory = [*[recorded.outputs[i] for i in outs], *[recorded.operands[i] for i in ins]]
-        made.storages = tuple([self._storage(v) for v in memory])  # type: ignore[arg-type]
-        return made
+        node.storages = tuple([self._storage(v) for v in memory])  # type: ignore[arg-type]
+        return node
 
     def _place(self, x: Any) -> TapeEdge:
-        """Where the gradient of a value goes."""
+        """The edge to which the gradient of a value goes."""
         place = self.places.get(x)
-        if place is None:  # a leaf that nobody else has, or what a number was written to
+        if place is None:  # a leaf that did not escape, or the target of a write of a number
             place = self.places[x] = _LeafEdge(), 0
         return place
 
@@ -194,7 +196,7 @@ class _TapeBuilder:
 
 
 class _LeafEdge(Node):
-    """The place of a value that requires grad and depends on nothing that does, outside the call."""
+    """The target of edges to a value that requires grad but depends on no input that does: gradients end there."""
 
     __slots__ = ()
 
@@ -206,6 +208,6 @@ class _LeafEdge(Node):
 
 
 def _meta(graph: Graph, x: Any) -> tuple[tuple[int, ...], Any] | None:
-    """(shape, dtype) of a tensor, as nodes of the tape note it."""
+    """(shape, dtype) of a tensor as nodes of the tape store it; None for other operands."""
     aval = graph.avals[x] if type(x) is int else None
     return (aval.shape, aval.dtype.numpy) if isinstance(aval, Aval) else None

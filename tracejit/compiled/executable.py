@@ -1,10 +1,11 @@
-"""A recorded graph made callable: its forward program, its backward programs on demand, and Tensors around arrays.
+"""Executable: the programs of a recording (one forward program, backward programs on demand), and the statements that run them.
 
-`Executable.body()` is what the generated entry of a recording does between guards and effects: it runs the program, advances the content
-versions of what the program wrote, wraps the outputs, and puts one node on the tape if gradients may be wanted later.  It returns
-MISS where the machine code found an array it was not made for, an Exit where a guard inside did not hold; then nothing was changed.
+`Executable.body()` gives the part of an entry between guards and effects: it runs the program, advances the version counters of
+the memory that the program has written, wraps the outputs in tensors, and puts one node on the tape if a backward pass may
+follow.  It returns MISS if an array does not fit the machine code, an Exit if a guard inside the program fails; then nothing has
+been changed.
 
-The forward and the backward programs are the only users of `passes` and `runtime` above them.
+In this layer and above, forward and backward programs are the only users of `passes` and `runtime`.
 """
 
 from __future__ import annotations
@@ -68,10 +69,11 @@ __all__ = ["Executable", "UnsupportedProgram", "Watcher"]
 T = TypeVar("T")
 _FORWARD = "forward"
 _OF_SIZES: Final = ("pure", "partition", "in_slab", "graph", "_without_structure")
+"""Attributes that depend on sizes: an instance (`Executable.at`) does not take them over."""
 
 
 class UnsupportedProgram(Exception):
-    """A recording that no program can stand for; `reason` says why."""
+    """No program can replay the recording; `reason` says why."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
@@ -79,23 +81,23 @@ class UnsupportedProgram(Exception):
 
 
 class Watcher(Protocol):
-    """Who is shown what an Executable makes and runs (report/debug.py).  role: "forward" or "backward for ..."."""
+    """An observer of what an Executable compiles and runs (report/debug.py).  role: "forward" or "backward for ..."."""
 
     def after_pass(self, role: str, name: str, graph: Graph) -> None:
-        """The pass `name` made `graph`."""
+        """Called after the pass `name`, with its result."""
 
     def built(self, role: str, program: Any) -> None:
-        """A program was compiled, or found by content."""
+        """Called when a program was compiled or taken from a cache."""
 
     def running(self, role: str, program: Any, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
-        """A program is about to run on these arrays."""
+        """Called before a program runs on these arrays."""
 
 
 class Origin(Protocol):
-    """Who has made an Executable of one for symbolic sizes (compiled/symbolic_paths.py)."""
+    """The owner of an Executable with symbolic sizes, from which instances are made (compiled/symbolic_paths.py)."""
 
     def backward(self, instance: Executable, present: Mask, mask: Mask) -> Program | None:
-        """The backward program of an instance; None where it has to be made for its sizes alone."""
+        """The backward program of an instance; None if it has to be compiled for the sizes of the instance alone."""
 
 
 # The graph of a backward program, and the positions of its inputs that are read from the slab.
@@ -104,14 +106,16 @@ _Backward = tuple[Graph, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _PendingBackward:
-    """A backward program that is compiled in the background, and what runs its graph meanwhile, with the positions of their inputs."""
+    """A backward program that is being compiled in the background.  interpreted: what runs its graph meanwhile.  Each with the
+    positions of its inputs."""
 
     work: Work[tuple[Any, tuple[int, ...]]]
     interpreted: tuple[Any, tuple[int, ...]]
 
 
 class Executable:
-    """The programs of one recording.  Raises UnsupportedProgram."""
+    """The programs of one recording.  Creating it compiles the forward program, and raises UnsupportedProgram if there can be
+    none."""
 
     def __init__(
         self,
@@ -122,7 +126,8 @@ class Executable:
         watcher: Watcher | None = None,
         family: Family | None = None,
     ) -> None:
-        """patience: how many seconds a backward pass waits for its program.  family: the programs of the function's other recordings."""
+        """patience: gives how many seconds a backward pass waits for its program.  watcher: an observer.  family: the programs of
+        the function's other recordings, which share machine code."""
         assert recording.graph is not None
         self.name = name
         self.recording = recording
@@ -132,9 +137,14 @@ class Executable:
         self._patience = patience
         self._watcher = watcher
         observe = None if watcher is None else partial(watcher.after_pass, _FORWARD)
-        self.counter = [0, 0, 0, 0]  # calls served; exits; arrays that did not fit; calls into machine code by backward passes
-        self.exits_taken: dict[int, int] = {}  # number -> how often
-        # Outputs that are views of other memory are made again as views, outside the program.
+        self.counter = [
+            0,
+            0,
+            0,
+            0,
+        ]  # calls served; exits; misses by arrays that did not fit; calls of machine code in backward passes
+        self.exits_taken: dict[int, int] = {}  # number of an exit -> how often it was taken
+        # Outputs that are views of other memory are not computed by the program: the entry creates the views again.
         self._computed = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is None])
         self.outputs = tuple([recording.outputs[i] for i in self._computed])
         self._layouts = {facts.value: facts.strides for facts in self.inputs}
@@ -142,30 +152,31 @@ class Executable:
             facts = self.inputs[written.index]
             if not written.placed and (written.requires_grad, written.is_leaf) != (facts.requires_grad, facts.is_leaf):
                 raise UnsupportedProgram(make("differentiable_write", f"of shape {list(facts.shape)}"))
-        # Inputs that have got a place on the tape which is among the nodes of the program.
+        # Written inputs whose new place on the tape is an output of the call's node.
         self._changed = tuple([w for w in recording.written_inputs if w.placed and w.consumed is None])
-        # Their place on the tape is among the nodes of the program, where others have one, or depend on them.
-        linked = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is not None and _goes_on(facts)])
-        joined = bool(self._changed) or any(map(_goes_on, self.outputs))
+        # Output views whose place on the tape is an output of the call's node: all differentiable ones, if there is such a node
+        # for other reasons, or if the gradient of one passes through another.
+        linked = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is not None and _is_differentiable(facts)])
+        joined = bool(self._changed) or any(map(_is_differentiable, self.outputs))
         self._origin: Origin | None = None
         self._general: Executable | None = None
         self._numbers: Substitution | None = None
         self._placed = linked if joined or (linked and self._depend(linked)) else ()
         self.pure = self._prepare(self._placed, observe)
         self.partition = None
-        self._live: tuple[tuple[int, int], ...] = ()  # residuals that are contents of inputs, written through .data; which inputs
+        self._live: tuple[tuple[int, int], ...] = ()  # (residual, input whose contents it is), for writes through .data
         self.in_slab = SlabContents((), ())
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
-        self._arriving: dict[tuple[Mask, Mask], _PendingBackward] = {}  # compiled in the background
+        self._arriving: dict[tuple[Mask, Mask], _PendingBackward] = {}  # being compiled in the background
         self._tape: EagerTape | None = None
         self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
         self._leading: dict[Mask, frozenset[int]] = {}
         self.calls: dict[int | Mask, Call] = {}
-        self.interpreted_for: dict[str, None] = {}  # what stood in the way of machine code for some of them
+        self.interpreted_for: dict[str, None] = {}  # why some of these calls are not machine code
         self._positions = {facts.value: i for i, facts in enumerate(self.inputs)}
-        self.everything: frozenset[int] = frozenset()  # what a pass from all outputs frees
+        self.everything: frozenset[int] = frozenset()  # the nodes of eager's tape that a pass from all outputs frees
         without_result = len(self._placed) + len(self._changed)
-        self._differentiable: Mask = (*map(_goes_on, self.outputs), *[True] * without_result)
+        self._differentiable: Mask = (*map(_is_differentiable, self.outputs), *[True] * without_result)
         structural = frozenset(() if recording.structure is None else recording.structure.tensors)
         self._resident = resident = frozenset([facts.value for facts in self.inputs if facts.expression.name in structural])
         if any(self._differentiable):
@@ -190,85 +201,87 @@ class Executable:
         self.kept: tuple[int, ...] = ()
         self.saved: tuple[int, ...] = ()
         self._backward_scalars: tuple[int, ...] = ()
-        self._leaves: tuple[int, ...] = ()  # outputs that are leaves made inside
-        self._edges: tuple[int, ...] = ()  # per edge of the tape's node, the value whose gradient goes there
-        self._all: Mask = ()  # per edge, whether a pass to everything has a gradient for it
+        self._leaves: tuple[int, ...] = ()  # outputs that are leaves created in the call
+        self._edges: tuple[int, ...] = ()  # for each edge of the tape's node, the value whose gradient goes there
+        self._all: Mask = ()  # for each edge, whether a pass to all inputs gives a gradient for it
         if self.partition is not None:
             split = self.partition
             self.everything = split.visit(self._differentiable).savers
             numbers = [v for v in self.pure.inputs if not isinstance(self.pure.avals[v], Aval)]
             self._backward_scalars = tuple([i for i, v in enumerate(numbers) if v in split.direct_inputs])
-            made = {leaf: i for i in range(len(self.outputs)) if (leaf := self._leaf(split, i)) is not None}
-            leaves = [v for v in split.leaves if v in made]
-            self._leaves = tuple([made[v] for v in leaves])
+            outputs = {leaf: i for i in range(len(self.outputs)) if (leaf := self._leaf(split, i)) is not None}
+            leaves = [v for v in split.leaves if v in outputs]
+            self._leaves = tuple([outputs[v] for v in leaves])
             self._edges = (*[facts.value for facts in self.inputs], *leaves)
             self._all = (*[facts.requires_grad for facts in self.inputs], *[True] * len(leaves))
 
     def _contents_behind_data(self) -> dict[int, int]:
-        """Values that inputs are left with by writes through `.data` -> the inputs.  Raises UnsupportedProgram where that is nothing of the
-        program's own."""
-        unseen = {self.inputs[fact.index].value for fact in self.recording.written_inputs if not fact.counted}
-        written = [(value, target) for target, value in self.pure.writes if target in unseen]
-        found = {value: target for value, target in written if type(value) is int}
-        if len(found) < len(written) or not found.keys().isdisjoint((*self.pure.inputs, *self.pure.constants)):
+        """The value that each input written through `.data` has at the end -> the input.  Raises UnsupportedProgram if the
+        program does not compute that value itself."""
+        uncounted = {self.inputs[fact.index].value for fact in self.recording.written_inputs if not fact.counted}
+        written = [(value, target) for target, value in self.pure.writes if target in uncounted]
+        contents = {value: target for value, target in written if type(value) is int}
+        if len(contents) < len(written) or not contents.keys().isdisjoint((*self.pure.inputs, *self.pure.constants)):
             raise UnsupportedProgram(
                 make("tensor_state", "a write of another tensor's contents through .data, before a backward pass,")
             )
-        return found
+        return contents
 
     def _refresh(self, arrays: Sequence[Any], slab: Any) -> None:
-        """Put into the slab what is now in memory that was written through `.data`: eager mode's tape reads that."""
+        """Copy the current contents of inputs that were written through `.data` into the slab: eager mode's tape reads their
+        memory."""
         residuals = self.in_slab.residuals(unpack(self.in_slab.avals, slab))
         for k, position in self._live:
             np.copyto(residuals[k], arrays[position])
 
     def _shared_residuals(self, arrays: Sequence[Any], slab: Any) -> list[Any]:
-        """The residuals in a slab, with the memory itself that was written through `.data`, for a tape that reads it later."""
+        """The residuals in a slab; for inputs that were written through `.data` their own arrays, for a tape that reads these
+        later."""
         residuals = self.in_slab.residuals(unpack(self.in_slab.avals, slab))
         for k, position in self._live:
             residuals[k] = arrays[position]
         return residuals
 
-    # An instance seldom needs more of these than the one that it is made of tells.
+    # Instances derive these when they are first needed, which is seldom.
     @deferred
     def pure(self) -> Graph:
-        """What eager mode would do, without writes."""
+        """The pure graph: the operations of eager mode, without writes."""
         return self._substituted(lambda general: general.pure)
 
     @deferred
     def partition(self) -> Partition | None:
-        """The same, split, where it is differentiable."""
+        """The pure graph, split into forward and backward; None if nothing is differentiable."""
         return self._substituted(lambda general: general.partition)
 
     @deferred
     def in_slab(self) -> SlabContents:
-        """What the forward program keeps for the backward ones."""
+        """The residuals that the forward program saves for the backward ones."""
         return self._substituted(lambda general: general.in_slab)
 
     @deferred
     def graph(self) -> Graph:
-        """What the forward program computes."""
+        """The graph of the forward program."""
         return self._substituted(lambda general: general.graph)
 
     def _substituted(self, part: Callable[[Executable], T]) -> T:
-        """A part of the one that this is an instance of, for its own sizes."""
+        """A part of the executable of which this is an instance, with its symbolic sizes replaced by those of the instance."""
         assert self._general is not None and self._numbers is not None
-        made: T = self._numbers.of(part(self._general))
-        return made
+        result: T = self._numbers.of(part(self._general))
+        return result
 
     @property
     def _of_any_sizes(self) -> Executable:
-        """The one that this is an instance of, or itself: which nodes passes enter, what is kept and what is written does not depend on
-        sizes, and is known once for all."""
+        """The executable of which this is an instance, or itself.  It has everything that does not depend on sizes: which nodes
+        passes enter, what is saved and what is written."""
         return self._general or self
 
     @deferred
     def _without_structure(self) -> Executable:
-        """The same for entries that have not got the recording's structure, and their nodes."""
-        made: Executable = object.__new__(Executable)
-        made.__dict__.update(self.__dict__)
-        made.calls = {}
-        return made
+        """This executable as the plan of nodes that are made by entries without the recording's structure."""
+        copy: Executable = object.__new__(Executable)
+        copy.__dict__.update(self.__dict__)
+        copy.calls = {}
+        return copy
 
     @property
     def _split(self) -> Partition:
@@ -278,27 +291,30 @@ class Executable:
 
     @property
     def _is_split(self) -> bool:
-        """Whether there is something to differentiate."""
+        """Whether something is differentiable."""
         return self._of_any_sizes.partition is not None
 
     def at(self, recording: Recording, numbers: Substitution, origin: Origin) -> Executable:
-        """The programs of `recording`, which is this one's for other sizes: of symbolic sizes that `numbers` gives values.  origin: what
-        has this one, and makes backward programs of it."""
-        made: Executable = object.__new__(Executable)
-        made.__dict__.update(self.__dict__)
-        made.recording, made.inputs, made._origin = recording, recording.tensor_inputs, origin
-        made.outputs = tuple([recording.outputs[i] for i in self._computed])
-        made._layouts = {facts.value: facts.strides for facts in made.inputs}
-        made._general, made._numbers, made.program = self, numbers, numbers.of(self.program)
+        """An instance of this executable, which has symbolic sizes, for other sizes.
+
+        recording: the recording for these sizes.  numbers: the values of the symbolic sizes.  origin: the owner of this
+        executable, which makes backward programs of it."""
+        instance: Executable = object.__new__(Executable)
+        instance.__dict__.update(self.__dict__)
+        instance.recording, instance.inputs, instance._origin = recording, recording.tensor_inputs, origin
+        instance.outputs = tuple([recording.outputs[i] for i in self._computed])
+        instance._layouts = {facts.value: facts.strides for facts in instance.inputs}
+        instance._general, instance._numbers, instance.program = self, numbers, numbers.of(self.program)
         for name in _OF_SIZES:
-            made.__dict__.pop(name, None)
-        made.counter, made.exits_taken, made.calls, made.interpreted_for = [0, 0, 0, 0], {}, {}, {}
-        made._backward, made._arriving, made._tape = {}, {}, None
-        made._visits, made._leading = {}, {}
-        return made
+            instance.__dict__.pop(name, None)
+        instance.counter, instance.exits_taken, instance.calls, instance.interpreted_for = [0, 0, 0, 0], {}, {}, {}
+        instance._backward, instance._arriving, instance._tape = {}, {}, None
+        instance._visits, instance._leading = {}, {}
+        return instance
 
     def _prepare(self, linked: Sequence[int], observe: Observe | None = None) -> Graph:
-        """The pure graph with the computed outputs, then those of the recording's that are `linked`, then inputs with a new place."""
+        """The pure graph.  Its outputs are the computed outputs, then the output views at the positions `linked`, then the
+        written inputs with a new place on the tape."""
         recorded = self.recording
         assert recorded.graph is not None
         values = [facts.value for facts in (*self.outputs, *[recorded.outputs[i] for i in linked])]
@@ -306,18 +322,19 @@ class Executable:
         return prepare(replace(recorded.graph, outputs=tuple(values)), observe=observe)
 
     def _depend(self, linked: Sequence[int]) -> bool:
-        """Whether the gradient of one of these outputs of the recording passes through another."""
+        """Whether the gradient of one of these output views passes through another."""
         graph = self._prepare(linked)
         values, shared = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int], tape_places(graph)
         return any(w != v and w in active_values(graph, [shared.get(v, v)]) for v in values for w in values)
 
     def _leaf(self, split: Partition, i: int) -> int | None:
-        """The value that output `i` was when it became a leaf that requires grad, if it is one of the program's own."""
+        """The value that output `i` had when it became a leaf that requires grad; None if it is no leaf created in the call."""
         place = split.place(i) if self.outputs[i].requires_grad and self.outputs[i].is_leaf else None
         return place if place in split.leaves else None
 
     def _in_memory_order(self, graph: Graph) -> Graph:
-        """Outputs whose dimensions lie in another order in eager's memory are stored in that order; `body` turns them back."""
+        """The graph with outputs permuted to the order of dimensions in which eager mode has them in memory; `body` permutes the
+        arrays back."""
         nodes, avals, outputs = list(graph.nodes), dict(graph.avals), list(graph.outputs)
         for i, facts in enumerate(self.outputs):
             value, order = outputs[i], memory_order(facts.shape, facts.strides)
@@ -330,24 +347,24 @@ class Executable:
 
     @property
     def operations(self) -> int:
-        """The nodes of the program's graph."""
+        """The number of nodes of the program's graph."""
         return len(self._of_any_sizes.graph.nodes)
 
     @property
     def machine_calls(self) -> int:
-        """Calls into machine code so far, forward and backward."""
+        """The number of calls of machine code so far, forward and backward."""
         served, exits, misfits, backward = self.counter
         return (served + exits + misfits) * self.program.machine_calls + backward
 
     @property
     def drawn_from(self) -> list[int]:
-        """The inputs that are generators from which the program draws."""
+        """The values of the inputs that are states of generators from which the program draws."""
         drawn = _drawn_from(self._of_any_sizes.graph)
         return [facts.value for facts in self.inputs if facts.value in drawn]
 
     # -- the forward call
     def side_program(self, rest: Remainder) -> Any:
-        """The program of what is left to do of this path."""
+        """The program of a side trace, which computes the rest of this path."""
         residuals = tuple([v for v in rest.graph.outputs[len(self.outputs) :] if type(v) is int])
         program = build(
             rest.graph, self._layouts, slab_outputs=residuals, resident=self._resident, codes=rest.codes, inherited=rest.inherited
@@ -357,9 +374,11 @@ class Executable:
         return program
 
     def body(self, structured: bool = True, program: Any = None, memories: Sequence[Remains] = ()) -> Body:
-        """The statements of a call, for `Recording.build_entry`: everything static is decided here.  structured: whether the entry has the
-        recording's structure; without it nodes hold what they are given in other parts, so their plan is another one.  program: the one to
-        run where it is not that of all the path, and `memories` what it inherits."""
+        """The statements of a call, for `Recording.build_entry`: all that is known before the call is decided here.
+
+        structured: whether the entry uses the recording's structure.  Without it, nodes store tensors and arrays in other parts,
+        so they have another plan.  program, memories: the program of a side trace, and the memories that it inherits; default:
+        the program of the whole path."""
         recording = self.recording if structured else replace(self.recording, structure=None)
         plan = self if recording.structure is self.recording.structure else self._without_structure
         structural = () if recording.structure is None else recording.structure.tensors
@@ -374,7 +393,7 @@ class Executable:
         statements: list[Statement] = []
         runs = Runs(tensors, structural)
         arrays: list[Expr] = [t.get("_array") for t in tensors]
-        if self._is_split:  # the node of the tape keeps them
+        if self._is_split:  # they are used twice: the node of the tape stores them
             for i in runs.single:
                 statements.append(Define(f"a{i}", arrays[i]))
                 arrays[i] = Name(f"a{i}")
@@ -389,7 +408,7 @@ class Executable:
         if written:
             environment["mark_written"] = marks()
             statements += [Evaluate(Name("mark_written").call(part)) for part in runs.split(written, "written", _storage)]
-        freed: list[tuple[str, Operand]] = []  # nodes whose graphs are used up, and the values whose places they are
+        freed: list[tuple[str, Operand]] = []  # (node for a graph that was freed inside the call, the value whose place it is)
         for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
             on_tape = self._is_split and differentiable
             layout = laid_out(facts.shape, facts.strides, facts.dtype)
@@ -418,7 +437,7 @@ class Executable:
             statements += self._order(freed, environment)
         statements += places_of_inputs(recording.written_inputs, self.inputs, len(self.outputs) + len(self._placed))
         scalars = {f.value: k for k, f in enumerate(recording.scalar_inputs)}
-        # In the order in which eager made them.
+        # In the order in which eager mode creates them.
         for i, facts in sorted(enumerate(recording.outputs), key=lambda item: item[1].value):
             if facts.alias is not None:
                 owner = tensors[facts.alias.index] if facts.alias.kind == "input" else Name(f"out{facts.alias.index}")
@@ -442,16 +461,16 @@ class Executable:
         statements: list[Statement],
         environment: dict[str, Any],
     ) -> Sequence[Expr]:
-        """Statements that run the program; the answer refers to its results."""
+        """Append the statements that run the program.  Returns the expressions of its results."""
         if isinstance(program, Program):
-            held = runs.resident(lambda tensor: tensor.get("_array"))
-            environment.update({f"memory{k}": found.memory for k, found in enumerate(memories)})
+            resident = runs.resident(lambda tensor: tensor.get("_array"))
+            environment.update({f"memory{k}": remains.memory for k, remains in enumerate(memories)})
             fragment = program.inline(
                 [*arrays, *[Name(f"memory{k}") for k in range(len(memories))]],
                 numbers.elements,
-                None if held is None else (Name("key"), held),
+                None if resident is None else (Name("key"), resident),
                 arrays[self._positions[self.drawn_from[0]]] if len(self.drawn_from) == 1 else None,
-                tuple([(found.mark, found.draws) for found in memories]),
+                tuple([(remains.mark, remains.draws) for remains in memories]),
             )
             if self._watcher is None:
                 statements.append(PROMOTE)
@@ -459,11 +478,11 @@ class Executable:
             environment.update(fragment.environment)
             return fragment.results
         environment["run"] = program.run
-        found = Name("results")
+        results = Name("results")
         statements.append(Define("results", Name("run").call(runs.items(arrays, "arrays"), numbers)))
-        statements.append(ReturnIf(found.get("__class__").is_same(Name("int")), Name("leave").at(found)))
+        statements.append(ReturnIf(results.get("__class__").is_same(Name("int")), Name("leave").at(results)))
         count = len(self.outputs) + bool(self._split.residuals) if self._is_split else len(self.graph.outputs)
-        return [found.at(k) for k in range(count)]
+        return [results.at(k) for k in range(count)]
 
     def _node(
         self,
@@ -475,27 +494,28 @@ class Executable:
         results: Sequence[Expr],
         position: Mapping[int, int],
     ) -> list[Statement]:
-        """The node of the tape, its edges, and the versions of what eager would have saved."""
+        """Statements that create the tape's node, with its edges and the storages of what eager mode would have saved."""
         none, node = Constant(None), Name("n")
         edges = [edge(facts, t) if facts.requires_grad else none for facts, t in zip(self.inputs, tensors, strict=True)]
-        found = runs.whole(edges, "edges")
-        # What gets its place at the node is not held by it: no node saved what was there before, or the pass is an error.
+        edge_tuple = runs.whole(edges, "edges")
+        # The node does not store a written input whose new place is at this node, which would be a cycle.  No rule needs its
+        # former contents: if one has saved them, the pass raises.
         changed = {fact.index for fact in self._changed}
-        held = [none if i in changed else t for i, t in enumerate(tensors)]
+        stored = [none if i in changed else t for i, t in enumerate(tensors)]
         if self._leaves:
-            made = [tuple_of(Name(f"out{self._computed[i]}"), 0) for i in self._leaves]
-            found = TupleOf((Starred(found), *made))
+            leaves = [tuple_of(Name(f"out{self._computed[i]}"), 0) for i in self._leaves]
+            edge_tuple = TupleOf((Starred(edge_tuple), *leaves))
         statements = new_object(
             "n",
             "CompiledNode",
-            edges=found,
+            edges=edge_tuple,
             needs=Name("needs"),
             count=Constant(len(self._differentiable)),
             hooks=none,
             sequence=Name("next_sequence").call(),
             plan=Name("plan"),
             freed=Name("NOTHING_FREED"),
-            tensors=runs.parts(held, "tensors"),
+            tensors=runs.parts(stored, "tensors"),
             arrays=runs.parts(arrays, "arrays"),
             scalars=numbers,
             slab=results[-1] if split.residuals else TupleOf(()),
@@ -509,7 +529,7 @@ class Executable:
         statements.append(SetAttribute(node, "storages", runs.chosen(self.kept, "storages", _storage)))
         others = [i for i in positions if i not in self.kept]
         saved = [_storage(tensors[i]) for i in others]
-        outputs = sorted([i for i in visit.saved_outputs if i < len(self.outputs)])  # the others are views
+        outputs = sorted([i for i in visit.saved_outputs if i < len(self.outputs)])  # the others are output views
         for i in outputs:
             out, storage = Name(f"out{self._computed[i]}"), Name(f"sout{self._computed[i]}")
             statements += [Define(storage.name, Name("Storage").call()), SetAttribute(out, "_storage", storage)]
@@ -519,26 +539,28 @@ class Executable:
         return statements
 
     def _order(self, freed: Sequence[tuple[str, Operand]], environment: dict[str, Any]) -> list[Statement]:
-        """Statements that number the nodes `freed` as eager mode does: between the steps of the program, in whose place is `n`."""
+        """Statements that give the nodes `freed` the sequence numbers that they have in eager mode, between those of the
+        operations for which `n` stands."""
         if not freed:
             return []
         environment["add"] = operator.add
         positions: dict[Operand, int] = {v: position for position, step in enumerate(self.pure.nodes) for v in step.outputs}
         statements: list[Statement] = []
         for k, (name, value) in enumerate(freed, 1):
-            # behind its step, and no two alike
+            # after the operation that computes the value; each gets another number
             offset = sequence_offset(self.pure, positions.get(value, -1) + k / (len(freed) + 1))
             sequence = Name("add").call(Name("n").get("sequence"), Constant(offset))
             statements.append(SetAttribute(Name(name), "sequence", sequence))
         return statements
 
     def arranged(self, results: Sequence[Any]) -> list[Any]:
-        """The arrays of `outputs` among the results of a run, with eager's strides."""
+        """The arrays of `outputs` among the results of a run, with the strides of eager mode."""
         layouts = [laid_out(facts.shape, facts.strides, facts.dtype) for facts in self.outputs]
         return [r if layout is None else layout(r) for r, layout in zip(results, layouts, strict=False)]
 
     def whole_backward(self) -> tuple[Graph, tuple[int, ...]]:
-        """The backward pass from everything to everything as it was derived, and which values its first inputs are; cotangents follow."""
+        """The backward graph from all outputs to all inputs, before optimisation; and the values that its first inputs stand for,
+        which cotangents follow."""
         split = self.partition
         assert split is not None
         mask = self._mask(None)
@@ -547,20 +569,20 @@ class Executable:
 
     # -- the backward pass (DifferentiablePlan)
     def visit(self, present: Mask, wanted: Mask | None) -> Visit:
-        known = self._visits.get((present, wanted))
-        if known is None:
-            met = self._split.visit(present, None if wanted is None else self._mask(wanted))
-            saved = frozenset([self._positions[v] for v in met.saved_inputs | met.saved_writes] + [~i for i in met.saved_outputs])
+        cached = self._visits.get((present, wanted))
+        if cached is None:
+            visit = self._split.visit(present, None if wanted is None else self._mask(wanted))
+            saved = [self._positions[v] for v in visit.saved_inputs | visit.saved_writes] + [~i for i in visit.saved_outputs]
             number = {v: i for i, v in enumerate(self._edges)}
-            arrival = tuple([number[v] for v in met.arrival if v in number])
-            known = self._visits[present, wanted] = Visit(met.savers, saved, bool(met.stale), arrival)
-        return known
+            arrival = tuple([number[v] for v in visit.arrival if v in number])
+            cached = self._visits[present, wanted] = Visit(visit.savers, frozenset(saved), bool(visit.stale), arrival)
+        return cached
 
     def leading(self, wanted: Mask) -> frozenset[int]:
-        known = self._leading.get(wanted)
-        if known is None:
-            known = self._leading[wanted] = self._split.leading(self._mask(wanted))
-        return known
+        cached = self._leading.get(wanted)
+        if cached is None:
+            cached = self._leading[wanted] = self._split.leading(self._mask(wanted))
+        return cached
 
     def computed_from(self, i: int) -> frozenset[int]:
         return self._split.computed_from(i)
@@ -578,7 +600,7 @@ class Executable:
         return self._tape.make(node)
 
     def _mask(self, wanted: Mask | None) -> Mask:
-        """What is wanted of the partition, when only the gradients for the edges in `wanted` are to be computed."""
+        """The mask over inputs and leaves of the partition for a mask over the edges of the node; None: all edges."""
         values = {v for v, want in zip(self._edges, self._all if wanted is None else wanted, strict=True) if want}
         return tuple([v in values for v in (*self._of_any_sizes.pure.inputs, *self._split.leaves)])
 
@@ -607,12 +629,12 @@ class Executable:
                 "please report it with fn.graph(), and use the function without compile meanwhile"
             )
         self.counter[3] += program.machine_calls
-        answers = iter(results)
-        return [next(answers) if want else None for want in (self._all if wanted is None else wanted)]
+        gradients = iter(results)
+        return [next(gradients) if want else None for want in (self._all if wanted is None else wanted)]
 
     def call(self, node: CompiledNode, key: int | Mask) -> Call:
         if self._live or node.freed:
-            return backward_call.never  # it no longer has what the nodes to come will have
+            return backward_call.never  # `node` no longer has what later nodes of this plan have
         to_leaves = isinstance(key, int)
         present = tuple([i == key for i in range(len(self._differentiable))]) if isinstance(key, int) else key
         visit = self.visit(present, None)
@@ -640,19 +662,20 @@ class Executable:
         return self.calls[key]
 
     def backward_program(self, present: Mask, wanted: Mask | None) -> tuple[Any, tuple[int, ...]]:
-        """The program, and the positions of the inputs that it is given; while it is compiled in the background, the interpreter."""
+        """(backward program, positions of the inputs that it reads).  While the program is compiled in the background, the graph
+        is interpreted."""
         return self.build_backward(present, self._mask(wanted))
 
     def build_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
-        """The same for a mask of wanted inputs and leaves of the partition."""
-        known = self._backward.get((present, mask))
-        if known is not None:
-            return known
+        """`backward_program` for a mask over inputs and leaves of the partition."""
+        built = self._backward.get((present, mask))
+        if built is not None:
+            return built
         arriving = self._arriving.get((present, mask))
         if arriving is None or arriving.work.is_lost:
             work = start_work(lambda: self._built_backward(present, mask), self._patience())
             if work.behind:
-                backward = uninterrupted_result(lambda: self.backward_graph(present, mask))  # without it nothing could be run
+                backward = uninterrupted_result(lambda: self.backward_graph(present, mask))  # the interpreter needs the graph now
                 interpreted = self._with_operands(backward, present, mask, "interpret")
                 self._arriving[present, mask] = arriving = _PendingBackward(work, interpreted)
         else:
@@ -660,13 +683,14 @@ class Executable:
         if arriving is not None and not work.finished:
             return arriving.interpreted
         try:
-            known = self._backward[present, mask] = work.outcome().result()
+            built = self._backward[present, mask] = work.outcome().result()
         finally:
             self._arriving.pop((present, mask), None)
-        return known
+        return built
 
     def warm_up(self) -> None:
-        """Have the backward programs for all differentiable outputs, and for each alone, and wait for those in the background."""
+        """Compile the backward programs for all differentiable outputs together and for each alone; wait for those in the
+        background."""
         count = len(self._differentiable)
         masks = {self._differentiable, *[tuple([i == k for i in range(count)]) for k in range(count) if self._differentiable[k]]}
         for present in masks if self._is_split else ():
@@ -676,7 +700,7 @@ class Executable:
             self.build_backward(present, mask)
 
     def backward_graph(self, present: Mask, mask: Mask) -> tuple[Graph, tuple[int, ...]]:
-        """The graph of a backward program, and which of its inputs it finds in the slab."""
+        """The graph of a backward program, and the positions of its inputs that are in the slab."""
         split = self.partition
         assert split is not None
         graph, residuals = split.backward(present, mask), split.reads(present, mask)[0]
@@ -700,31 +724,32 @@ class Executable:
         return program, self._direct(present, mask)
 
     def _direct(self, present: Mask, mask: Mask) -> tuple[int, ...]:
-        """The positions of the inputs that a backward program is given."""
+        """The positions of the call's inputs that a backward program reads."""
         return tuple([self._positions[v] for v in self._split.reads(present, mask)[1] if v in self._positions])
 
     @property
     def awaits_backward(self) -> bool:
-        """Whether backward programs are compiled in the background."""
+        """Whether backward programs are being compiled in the background."""
         return any(not arriving.work.finished for arriving in list(self._arriving.values()))
 
     def backward_errors(self) -> list[BaseException]:
-        """Why backward programs could not be compiled in the background; the next pass that needs one raises that."""
+        """The errors of backward programs that failed to compile in the background; the next pass that needs one raises its
+        error."""
         finished = [arriving.work for arriving in list(self._arriving.values()) if arriving.work.finished]
         return [error for work in finished if (error := work.outcome().error) is not None]
 
     def backward_programs(self) -> list[tuple[Mask, tuple[Any, tuple[int, ...]]]]:
-        """(mask of cotangents, (program, positions of direct inputs)) of the backward programs made so far."""
-        return [(present, made) for (present, _), made in self._backward.items()]
+        """(mask of cotangents, (program, positions of direct inputs)) of the backward programs compiled so far."""
+        return [(present, built) for (present, _), built in self._backward.items()]
 
 
 def _backward_role(present: Mask) -> str:
-    return f"backward for the cotangents {[i for i, there in enumerate(present) if there]}"
+    return f"backward for the cotangents {[i for i, is_present in enumerate(present) if is_present]}"
 
 
 class _ExitCodes(dict[int, Any]):
-    """What an entry returns for a code of its program: MISS where an array is not what the program was made for, INTERRUPTED, else its
-    Exit."""
+    """code of a program -> what its entry returns: MISS if an array does not fit the program, INTERRUPTED, or the Exit of this
+    number. Counts them."""
 
     def __init__(self, counter: list[int], taken: dict[int, int]) -> None:
         super().__init__()
@@ -740,31 +765,31 @@ class _ExitCodes(dict[int, Any]):
             return MISS
         self._counter[1] += 1
         self._taken[code] = self._taken.get(code, 0) + 1
-        found = self.exits.get(code)
-        return found or self.exits.setdefault(code, Exit(code, self._counter))
+        existing = self.exits.get(code)
+        return existing or self.exits.setdefault(code, Exit(code, self._counter))
 
 
-def _goes_on(facts: TensorOutput) -> bool:
+def _is_differentiable(facts: TensorOutput) -> bool:
     """Whether gradients flow through an output into the program."""
     return facts.requires_grad and not facts.is_leaf and facts.consumed is None
 
 
 def _storage(tensor: Expr) -> Expr:
-    """The content versions of a tensor's memory."""
+    """The expression of a tensor's storage, which has its version counter; created if it has none."""
     return tensor.get("_storage").otherwise(Name("fresh").call(tensor))
 
 
 def _drawn_from(graph: Graph) -> set[Operand]:
-    """The values that draws read, and loops with draws."""
-    found: set[Operand] = set()
+    """The values of generator states that draws read, also draws in loops."""
+    states: set[Operand] = set()
     for node in graph.nodes:
         if node.op.kind is Kind.RANDOM:
-            found.add(node.operands[0])
+            states.add(node.operands[0])
         elif node.op.kind is Kind.LOOP:
             body = node.attrs["body"].graph
             inside = _drawn_from(body)
-            found.update(x for x, v in zip(node.operands, body.inputs, strict=True) if v in inside)
-    return found
+            states.update(x for x, v in zip(node.operands, body.inputs, strict=True) if v in inside)
+    return states
 
 
 def _fresh(tensor: Tensor) -> Storage:
@@ -773,6 +798,6 @@ def _fresh(tensor: Tensor) -> Storage:
 
 
 def _member(family: Family, recording: Recording) -> Member:
-    """A recording in its function's family, with the sizes of its inputs that the user has marked as static."""
+    """The member of the function's family for a recording, with the sizes of its inputs that the user has marked as static."""
     marked = [(i, d, facts.shape[d], on) for i, facts in enumerate(recording.tensor_inputs) for d, on in facts.marks.items()]
     return Member(family, tuple(sorted((i, d, size) for i, d, size, is_dynamic in marked if not is_dynamic)))

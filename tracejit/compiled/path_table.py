@@ -219,7 +219,8 @@ class PathTable:
             self.set_first(entry)
 
     def is_full(self, sizes: Shapes | None = None) -> bool:
-        """Whether there is no room for another path for these sizes; None: for one or the other kind of sizes (seen or new)."""
+        """Whether there is no room for another path for these sizes.  None: whether there is none for sizes that have a path, or
+        none for new sizes."""
         entries, sized = len(self.entries), len(self.by_sizes)
         if sizes is None or sizes in self.by_sizes:
             return entries - sized >= config.max_entries - 1 or (sizes is None and sized >= config.max_sizes)

@@ -21,8 +21,8 @@ A recorded call has its result before its program is compiled: no later failure 
 calls that no entry serves run eagerly and are not recorded, since without guards nothing tells whether they are like the recorded
 one.
 
-Interrupts: a signal handler may raise an exception after any call.  Programs and entries are built in another thread or out of
-its reach (core/uninterrupted.py), and `PathTable` installs them by assignments in a row, so there is never half of one.
+Interrupts: a signal handler may raise an exception after any call.  Programs and entries are built in a thread of their own
+(core/uninterrupted.py), and `PathTable` installs them by assignments in a row, so there is never half of one.
 
 Threads: one recording runs at a time in the process (`recording_turn`); a thread that cannot take the turn runs eagerly.
 """

@@ -1,15 +1,15 @@
-"""Compiled calls compared with eager ones, while a program runs.
+"""Shadow mode: compares compiled calls with eager ones while the user's code runs.
 
-Every so many calls of a compiled function that a recorded path would serve, the call is an eager one, recorded, and that is what the
-program gets.  The path's program runs before it on copies of the arrays, and commits nothing.  What differs is reported with the first
-operation that differs, and the line of the program in which it stands.
+Every n-th call of a compiled function that a recorded path would serve runs eagerly and is recorded; the caller gets the eager
+result.  The path's program runs before that, on copies of the arrays, and commits nothing.  A difference is reported with the
+first operation that differs and the user's line.  There are four kinds:
 
-Four things may differ.  The *path*: eager did other operations, or had other effects, than were recorded, so a guard is missing.  The
-*meaning*: the recorded operations, evaluated one by one (ir/interpreter.py), do not give what eager got.  The *code*: they do, and the
-compiled program does not; then the first operation is found by compiling the graph up to one operation after the other.  The
-*gradient*: the same for the compiled backward pass, for cotangents that are made up.
+* *path*: eager mode did other operations or had other effects than the recording, so a guard is missing.
+* *meaning*: the recorded operations, evaluated one by one (ir/interpreter.py), do not give what eager mode gave.
+* *code*: they do, but the compiled program does not.  The first wrong operation is found by compiling parts of the graph.
+* *gradient*: the compiled backward pass does not give what its operations give, for artificial cotangents.
 
-It must not know how entries guard, nor how programs are made.
+This module must not know how entries guard, nor how programs are compiled.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ __all__ = ["Difference", "shadow"]
 
 Array = np.ndarray[Any, Any]
 _TOLERANCE = {"float16": (1e-2, 1e-2), "bfloat16": (5e-2, 5e-2), "float32": (1e-4, 1e-5), "float64": (1e-8, 1e-10)}
-"""Relative, absolute; sums of many terms may differ by as much."""
-_NO_FAULT = ("profiler_active", "interrupted")  # why an eager call could not be recorded although nothing is missing
+"""(relative, absolute) difference that is allowed: sums of many terms may differ so much."""
+_NO_FAULT = ("profiler_active", "interrupted")  # reasons of the eager recording that say nothing about the path
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A compiled call that was not the eager one.
+    """A difference between a compiled call and the eager one.
 
     kind: "path", "meaning", "code" or "gradient" (see the module).  operation, where: the first operation that differs and the
-    "file:line" of the program, empty where there is none.  detail: what was found and what eager has."""
+    user's "file:line"; "" if there is none.  detail: the compiled and the eager value."""
 
     function: str
     kind: str
@@ -65,13 +65,16 @@ class Difference:
 class shadow:  # noqa: N801  (named like no_grad)
     """Compare every `every`-th call of each compiled function that a recorded path would serve with an eager call.
 
-    In force at once, in all threads; as a context manager until the block ends, else until `end()`.  A compared call is an eager one
-    for the program, and takes several times as long.
+    It is in force at once, in all threads: as a context manager until the block ends, else until `end()`.  The caller of a
+    compared call gets the eager result; such a call takes several times as long.
 
-    `compared` counts them, `differences` lists what differed (`Difference`).  Each difference is also given to `report`, by
-    default a RuntimeWarning.  rtol, atol: how far apart floating-point values may be, relative to eager's and absolutely
-    (docs/equality.md says how far they should be); by default 1e-4 and 1e-5 in float32, 1e-8 and 1e-10 in float64.  Everything
-    else must be equal.  Of randomly drawn values the recorded generator states are compared like all else.
+    `compared` counts the compared calls, `differences` lists the differences (`Difference`).
+
+    report: called with each difference; default: gives a RuntimeWarning.
+    rtol, atol: relative and absolute difference that is allowed between floating-point values; default: 1e-4 and 1e-5 in float32,
+    1e-8 and
+        1e-10 in float64 (docs/equality.md says how close they should be).  All other values must be equal, including the states
+        of generators.
 
     Raises TypeError for an `every` that is no int, ValueError for one below 1."""
 
@@ -105,7 +108,7 @@ class shadow:  # noqa: N801  (named like no_grad)
         self.end()
 
     def end(self) -> None:
-        """Compare no more; what compared before goes on."""
+        """Stop comparing.  An enclosing shadow continues."""
         if self._on:
             self._on = False
             if compared[0] == self._call:
@@ -119,7 +122,7 @@ class shadow:  # noqa: N801  (named like no_grad)
         calls = self._calls[function] = self._calls.get(function, 0) + 1
         if self._on and calls % self.every == 0:
             for entry in function.entries():
-                answer = _answer(entry, args, kwargs)
+                answer = _path_answer(entry, args, kwargs)
                 if answer is not None:
                     return self._compare(function, entry, answer, args, kwargs)
         return function.serve(args, kwargs)
@@ -135,7 +138,7 @@ class shadow:  # noqa: N801  (named like no_grad)
         try:
             done = function.recorded(args, kwargs, watch, entry.recording)
         except Exception as error:
-            self._found(entry, ("path", "", "", f"eager raises {type(error).__name__}: {error}"))
+            self._note(entry, ("path", "", "", f"eager raises {type(error).__name__}: {error}"))
             raise
         if done is None:
             return function.serve(args, kwargs)
@@ -143,18 +146,19 @@ class shadow:  # noqa: N801  (named like no_grad)
         self.compared += 1
         difference = self._difference(entry, answer, recording, eager)
         if difference is not None:
-            self._found(entry, difference)
+            self._note(entry, difference)
         return result
 
-    def _found(self, entry: Entry, difference: tuple[str, str, str, str]) -> None:
-        found = Difference(entry.executable.name, *difference)
-        self.differences.append(found)
-        self._report(found)
+    def _note(self, entry: Entry, fields: tuple[str, str, str, str]) -> None:
+        difference = Difference(entry.executable.name, *fields)
+        self.differences.append(difference)
+        self._report(difference)
 
     def _difference(
         self, entry: Entry, answer: _Answer, recording: Recording, eager: dict[int, Array]
     ) -> tuple[str, str, str, str] | None:
-        """(kind, operation, line, detail) of the first difference; None where there is none.  eager: contents of values."""
+        """(kind, operation, line, detail) of the first difference; None if there is none.  eager: contents of values in the eager
+        call."""
         if recording.reason is not None:
             if recording.reason.code in _NO_FAULT:
                 return None
@@ -180,7 +184,7 @@ class shadow:  # noqa: N801  (named like no_grad)
         return self._gradients(entry, answer)
 
     def _gradients(self, entry: Entry, answer: _Answer) -> tuple[str, str, str, str] | None:
-        """The first difference between the compiled backward pass and the operations that it stands for."""
+        """The first difference between the compiled backward pass and its operations, evaluated one by one."""
         plan, split = entry.executable, entry.executable.partition
         if split is None:
             return None
@@ -190,9 +194,9 @@ class shadow:  # noqa: N801  (named like no_grad)
         cotangents = [_arbitrary_cotangent(backward.avals[v]) for v in backward.inputs[len(read) :]]
         given = dict(zip(backward.inputs, [*[values[v] for v in read], *cotangents], strict=True))
         slab = answer.results[-1] if split.residuals else ()
-        found = plan.run_backward(split.differentiable, None, tuple(answer.after), answer.scalars, cotangents, slab)
+        gradients = plan.run_backward(split.differentiable, None, tuple(answer.after), answer.scalars, cotangents, slab)
         meaning = _reference_values(backward, given)
-        present = [g for g in found if g is not None]
+        present = [g for g in gradients if g is not None]
         outputs = [v for v in backward.outputs if type(v) is int]
         for v, array in zip(outputs, present, strict=True):
             if not self._close(np.asarray(array), meaning[v]):
@@ -202,8 +206,8 @@ class shadow:  # noqa: N801  (named like no_grad)
     def _first_wrong(
         self, graph: Graph, given: Mapping[int, Any], meaning: Mapping[int, Any], wrong: int
     ) -> tuple[str, str, str]:
-        """(operation, line, detail) of the first node whose value is wrong in a program that ends with it, by bisection: those before
-        it are right."""
+        """(operation, line, detail) of the first node whose value is wrong in a program that ends with this node, by bisection.
+        wrong: a value that is wrong in the whole program."""
         nodes = [node for node in graph.nodes if node.outputs]
         last = next(i for i, node in enumerate(nodes) if wrong in node.outputs)
         low, high, detail = 0, last, ""
@@ -234,9 +238,10 @@ def _warn(difference: Difference) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a path answers to a call: the arrays it was given, as they were, and what it made of copies of them.
+    """What a path computes for a call.
 
-    results: of the program.  values: (id, contents) of each result of the call and of each input that was written to."""
+    before: copies of the arrays of the inputs.  after: other copies, on which the program has run.  scalars: the scalar inputs.
+    results: of the program.  values: (value, contents) of each result of the call and of each written input."""
 
     before: list[Array]
     after: list[Array]
@@ -245,13 +250,13 @@ class _Answer:
     values: list[tuple[int, Array]]
 
     def ordered(self, graph: Graph, arrays: Sequence[Array]) -> list[Any]:
-        """The inputs of a graph of the recording: arrays and numbers, in its order."""
+        """The inputs of a graph of the recording, arrays and numbers, in the order of the graph."""
         tensors, numbers = iter(arrays), iter(self.scalars)
         return [next(tensors if isinstance(graph.avals[v], Aval) else numbers) for v in graph.inputs]
 
 
-def _answer(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Answer | None:
-    """What `entry` answers; None where it does not serve the call."""
+def _path_answer(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Answer | None:
+    """What `entry` computes for a call, without effects; None if it does not serve the call."""
     given: list[Any] = []
 
     def note(tensors: tuple[Any, ...], scalars: tuple[Any, ...]) -> Any:
@@ -272,7 +277,7 @@ def _answer(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Ans
 
 
 def _copy(array: Array) -> Array:
-    """The same contents in memory of their own, in the same places of it."""
+    """A copy of an array with the same strides, in memory of its own."""
     if not array.size:
         return array.copy(order="K")
     low, high = byte_bounds(array)
@@ -281,12 +286,12 @@ def _copy(array: Array) -> Array:
 
 
 def _arbitrary_cotangent(aval: Any) -> Array:
-    """A cotangent: numbers of both signs, none of them zero."""
+    """A cotangent with values of both signs, none of them zero."""
     return (np.cos(np.arange(aval.size) * 0.7) + 0.01).reshape(aval.shape).astype(aval.dtype.numpy)
 
 
 def _divergence(known: Recording, eager: Recording) -> tuple[str, str, str, str] | None:
-    """Where two recordings part; None where they are of one path."""
+    """The first difference between two recordings; None if they are of the same path."""
     assert known.graph is not None and eager.graph is not None
     mine, other = known.graph.nodes, eager.graph.nodes
     for a, b in zip(mine, other, strict=False):
@@ -311,19 +316,19 @@ def _operand(x: Operand) -> str:
 
 
 def _reference_values(graph: Graph, given: Mapping[int, Any]) -> dict[int, Any]:
-    """All tensors of a graph, each operation evaluated by itself.  given: contents of its inputs."""
-    wanted = [v for v, aval in graph.avals.items() if isinstance(aval, Aval) and (v in given or _is_made(graph, v))]
+    """The contents of all tensors of a graph, with each operation evaluated by itself.  given: contents of its inputs."""
+    wanted = [v for v, aval in graph.avals.items() if isinstance(aval, Aval) and (v in given or _is_computed(graph, v))]
     pure = prepare(replace(graph, outputs=tuple(wanted)))
     inputs = [_copy(x) if isinstance(x, np.ndarray) else x for x in (given[v] for v in pure.inputs)]
     return dict(zip(wanted, map(np.asarray, interpret(pure, inputs)), strict=True))
 
 
-def _is_made(graph: Graph, v: int) -> bool:
+def _is_computed(graph: Graph, v: int) -> bool:
     return v in graph.constants or any(v in node.outputs for node in graph.nodes)
 
 
 def _compiled(graph: Graph, v: int, given: Mapping[int, Any]) -> Array | None:
-    """One value of a graph, by a program that computes nothing else; None where it leaves."""
+    """The contents of one value of a graph, by a program that computes nothing else; None if the program leaves by an exit."""
     part = optimise(prepare(replace(graph, outputs=(v,), requires_grad=frozenset())))
     arrays = {x: _copy(given[x]) for x in part.inputs if isinstance(part.avals[x], Aval)}
     layouts = {x: tuple([s // a.itemsize for s in a.strides]) for x, a in arrays.items()}

@@ -1,7 +1,8 @@
-"""The places on the tape that an entry gives: statements for inputs that the program has changed, for what a backward pass inside has
-used up, and for results that are views.
+"""Statements of an entry that give tensors their places on the tape: written inputs, tensors whose graph a backward pass inside
+the call has freed, and output views.
 
-The program's own node, `n`, is made by the Executable; edges are expressions, read before any tensor gets another place.
+Executable creates the node of the call itself, `n`.  A place is (node, index of its output).  Edges are expressions of places;
+they are evaluated before any tensor gets a new place.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from tracejit.replay.ir import Constant, Define, Evaluate, Expr, Name, SetAttrib
 __all__ = ["consumed", "edge", "new_object", "new_tensor", "places_of_inputs", "view_maker"]
 
 _NONE = Constant(None)
-_USUAL: dict[str, Expr] = {
+_DEFAULTS: dict[str, Expr] = {
     "_requires_grad": Constant(False), "_node": _NONE, "_index": Constant(0), "_storage": _NONE, "_base": _NONE, "_grad": _NONE,
     "_hooks": _NONE,
 }  # fmt: skip
-"""Slots of a new tensor."""
+"""The slots of a new tensor, without `_array`."""
 
 
 def edge(facts: TensorInput, tensor: Expr) -> Expr:
-    """The place where the gradient of an input goes."""
+    """The edge to an input: where its gradient goes."""
     if facts.is_leaf:
         return tuple_of(tensor, 0)
     return tuple_of(tensor.get("_node"), tensor.get("_index"))
@@ -37,7 +38,7 @@ def edge(facts: TensorInput, tensor: Expr) -> Expr:
 def consumed(
     node: str, suffix: str, reached: tuple[int, ...], inputs: Sequence[TensorInput], runs: Runs, environment: dict[str, Any]
 ) -> list[Statement]:
-    """Statements that make `node`, which leads to the inputs at the positions `reached`, a ConsumedNode."""
+    """Statements that create `node`, a ConsumedNode with edges to the inputs at the positions `reached`."""
     environment[f"needs{suffix}"] = needs = tuple([k in reached for k in range(len(inputs))])
     edges = [edge(facts, facts.expression) if need else Constant(None) for facts, need in zip(inputs, needs, strict=True)]
     return new_object(
@@ -51,11 +52,11 @@ def consumed(
 
 
 def new_object(name: str, cls: str, **attributes: Expr) -> list[Statement]:
-    """Statements that make an instance of a class with slots, whose names the namespace holds."""
-    made = Name(name)
+    """Statements that create an instance of a class with slots.  cls: the name of the class in the entry's namespace."""
+    variable = Name(name)
     return [
         Define(name, _new(cls)),
-        *[SetAttribute(made, attribute, value) for attribute, value in attributes.items()],
+        *[SetAttribute(variable, attribute, value) for attribute, value in attributes.items()],
     ]
 
 
@@ -65,13 +66,13 @@ def _new(cls: str) -> Expr:
 
 
 def new_tensor(name: str, array: Expr, **others: Expr) -> list[Statement]:
-    """Statements that make a tensor around an array, its other slots as a new one's have them but for `others`."""
-    return new_object(name, "Tensor", _array=array, **(_USUAL | others))
+    """Statements that create a tensor around an array.  others: slots that differ from the defaults."""
+    return new_object(name, "Tensor", _array=array, **(_DEFAULTS | others))
 
 
 def places_of_inputs(written: Sequence[WrittenInput], inputs: Sequence[TensorInput], first: int) -> list[Statement]:
-    """Statements that give inputs that a differentiable write has changed their new places: outputs of `n` from number `first` on, or the
-    node `used<position>` where their graph is used up."""
+    """Statements that give inputs with a differentiable write their new places: outputs of `n` from number `first` on, or the
+    node `used<position>` if their graph was freed inside the call."""
     changed = [fact for fact in written if fact.placed and fact.consumed is None]
     places = [(fact, "n", first + k) for k, fact in enumerate(changed)]
     places += [(fact, f"used{fact.index}", 0) for fact in written if fact.placed and fact.consumed is not None]
@@ -89,8 +90,9 @@ def places_of_inputs(written: Sequence[WrittenInput], inputs: Sequence[TensorInp
 
 
 def view_maker(alias: Alias, scalars: Mapping[int, int], on_tape: bool) -> Callable[..., Any]:
-    """A function that makes an aliasing output from the tensor that owns its memory, the numbers that the program is given, and tensors
-    that say the places that it computes."""
+    """A function that creates an output view: make(owner of the memory, the program's scalar inputs, *tensors with the positions
+    that the program has computed).  scalars: value of a scalar input -> its position.  on_tape: whether the views are recorded on
+    the tape."""
 
     def make(owner: Any, numbers: tuple[Any, ...], *places: Any) -> Any:
         computed = iter(places)
