@@ -373,7 +373,7 @@ def attribute_of_a_module_from_sys_modules():
     return ambient(fn, lambda: setattr(m, "k", 3.0), lambda: setattr(m, "k", 2.0))
 
 
-@program(reason="unknown_call")
+@program()
 def precision_of_decimals():
     def fn(a):
         return a * float(decimal.Decimal(1) / decimal.Decimal(3))

@@ -293,7 +293,7 @@ def fractions_as_numbers():
     return over(fn, Fraction(1, 2), Fraction(2, 3), Fraction(1, 2))
 
 
-@program(reason="unknown_call")
+@program()
 def sum_of_decimals():
     def fn(a, p):
         return a * float(p + Decimal("0.1"))

@@ -377,7 +377,6 @@ REASONS = {
     "tuple_subclass": "unbuildable",
     "bytes": "unbuildable",
     "pickle": "unknown_call",
-    "date": "construction",
 }
 for _n, _u in USES.items():
     for _s in ("argument", "attribute", "arithmetic"):

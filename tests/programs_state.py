@@ -879,7 +879,7 @@ def warning_with_its_place():
     return fn, [caught] * 2, None
 
 
-@program(reason="impure_call")
+@program()
 def text_of_a_decimal_number():
     value, context = decimal.Decimal("2.5"), decimal.getcontext()
 
@@ -896,7 +896,7 @@ def text_of_a_decimal_number():
     )
 
 
-@program(reason="impure_call")
+@program()
 def decimal_number_rounded():
     value, context = decimal.Decimal("2.345"), decimal.getcontext()
 

@@ -408,7 +408,6 @@ def test_a_file_that_goes_is_noticed_where_the_program_handles_it() -> None:
 
 def test_what_only_checks_its_arguments_raises_in_each_call() -> None:
     def function(x: T.Tensor, day: int) -> T.Tensor:
-        datetime.date(2023, 2, day)
         struct.pack("<B", day * 10)
         return x * 2
 
@@ -416,7 +415,7 @@ def test_what_only_checks_its_arguments_raises_in_each_call() -> None:
     for day in (1, 2, 3):
         assert compiled(T.ones(1), day).item() == 2
     for day in (26, 30):
-        with pytest.raises((ValueError, struct.error)):
+        with pytest.raises(struct.error):
             compiled(T.ones(1), day)
     assert compiled.stats.traces == 1
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import builtins
 import cmath
 import collections
-import datetime
-import decimal
 import enum
 import functools
 import itertools
@@ -31,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.values import MODELS
 from tracejit.core.dtypes import DType
 from tracejit.core.interrupts import is_foreign
 
@@ -97,13 +96,15 @@ C_CALLABLES: tuple[type, ...] = (
 IDENTITY_TYPES: tuple[type, ...] = (
     *C_CALLABLES, type, types.ModuleType, types.CodeType, DType, enum.Enum, property, staticmethod, classmethod, np.dtype,
 )  # fmt: skip
-_SHAREABLE: tuple[type, ...] = (tuple, frozenset, slice, np.ndarray, types.MethodType, functools.partial, *C_CALLABLES)
+_SHAREABLE: tuple[type, ...] = (
+    tuple, frozenset, slice, np.ndarray, types.MethodType, functools.partial, *C_CALLABLES,
+    *(model.type for model in MODELS.values() if model.key is not None),
+)  # fmt: skip
 BUILTIN_CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset)
 DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 TRANSPARENT_TYPES: frozenset[type] = frozenset(
     {
-        *PRIMITIVE_TYPES, *BUILTIN_CONTAINERS, collections.OrderedDict, collections.defaultdict, range, slice,
-        decimal.Decimal, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, re.Pattern, re.Match,
+        *PRIMITIVE_TYPES, *BUILTIN_CONTAINERS, *MODELS, collections.OrderedDict, collections.defaultdict, slice,
     }
 )  # fmt: skip
 """Types whose whole state the recorder guards, or that cannot change."""

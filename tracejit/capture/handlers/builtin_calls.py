@@ -11,9 +11,8 @@ import abc
 import array
 import builtins
 import collections
-import datetime
-import decimal
 import functools
+import itertools
 import math
 import operator
 import re
@@ -52,6 +51,7 @@ from tracejit.capture.policies import (
     is_shareable,
     is_user_instance,
 )
+from tracejit.capture.values import MODELS
 from tracejit.core.interrupts import is_foreign
 from tracejit.replay.ir import Name
 from tracejit.tensor import Size, Tensor
@@ -63,11 +63,9 @@ _OPERATORS.update({function: (symbol, True) for symbol, function in IN_PLACE.ite
 _UNARY_OPERATORS = {function: name for name, function in UNARY.items()}
 _CONTAINER_TYPES: tuple[type, ...] = (list, dict, set, collections.deque, array.array)
 _VALUE_TYPES: tuple[type, ...] = (
-    *PRIMITIVE_TYPES, tuple, frozenset, range, slice, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, np.generic,
+    *PRIMITIVE_TYPES, tuple, frozenset, slice, np.generic, *(model.type for model in MODELS.values() if model.has_pure_methods),
 )  # fmt: skip
 _WITH_METHODS: tuple[type, ...] = (list, dict, set, tuple, str, int, float, frozenset, bytes, collections.OrderedDict)
-_AMBIENT_METHODS = frozenset({"astimezone", "timestamp", "strftime", "ctime", "today", "now", "fromtimestamp"})
-"""Methods of dates that depend on the time, the time zone or the locale."""
 _OF_EXCEPTIONS = frozenset({"__init__", "add_note", "with_traceback", "__str__", "__repr__"})
 """Methods of exceptions that may run as they are."""
 _KEPT_BY_DICTIONARIES: dict[str, tuple[int, ...]] = {
@@ -84,6 +82,13 @@ _STATIC_OWNERS: tuple[type, ...] = (str, dict, bytes, int, float, tuple)
 def _is_static(owner: Any) -> bool:
     """Whether `owner` is a class whose static and class methods have a policy."""
     return type(owner) is type and owner in (*_STATIC_OWNERS, object, list, set, frozenset)
+
+
+def _is_pure_method(owner: Any, name: str) -> bool:
+    """Whether a method of C code depends on what it is given alone."""
+    return is_a(owner, _VALUE_TYPES) and not any(
+        name in model.impure_methods for kind, model in MODELS.items() if is_a(owner, kind)
+    )
 
 
 def _is_record(cls: Any) -> bool:
@@ -158,7 +163,7 @@ class BuiltinCallHandlers(Handlers):
         keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
         if function in PURE_FUNCTIONS:
             return self._call_pure(function, arguments, keywords)
-        if owner is not None and is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS:
+        if owner is not None and _is_pure_method(owner, function.__name__):
             return self._value_method(function, arguments, keywords)
         owner_class = getattr(function, "__self__", None)
         if _is_static(owner_class):
@@ -186,7 +191,7 @@ class BuiltinCallHandlers(Handlers):
         """Whether a C function that has no handler has no policy either."""
         if function in _OPERATORS or function in _UNARY_OPERATORS or function in PURE_FUNCTIONS:
             return False
-        if is_a(owner, _VALUE_TYPES) and function.__name__ not in _AMBIENT_METHODS and owner is not None:
+        if owner is not None and _is_pure_method(owner, function.__name__):
             return False
         if _is_static(getattr(function, "__self__", None)):
             return False
@@ -231,7 +236,7 @@ class BuiltinCallHandlers(Handlers):
             return recorder.containers.native(lambda: function(*map(recorder.contents.concrete_contents, arguments), **keywords))
         if is_a(owner, collections.OrderedDict) and getattr(collections.OrderedDict, name, None) != function:
             recorder.stop("container", f"{cls.__name__}.{name} of a {type(owner).__name__}")  # it corrupts the order
-        elif cls in _WITH_METHODS and isinstance(plain(owner), cls):
+        elif (cls in _WITH_METHODS or (cls in MODELS and _is_pure_method(owner, name))) and isinstance(plain(owner), cls):
             try:
                 return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
             except TypeError as error:
@@ -314,14 +319,14 @@ class BuiltinCallHandlers(Handlers):
             for value in values:
                 recorder.operators.check_text(value)
             parts = recorder.unwatched(lambda: list(string.Formatter().parse(owner)))
+            for value, specification in itertools.product(values, {part[2] for part in parts if part[2]}):
+                recorder.plain_values.check_format(value, specification)
             looks_into = any("." in name or "[" in name for _, name, _, _ in parts if name)
             if looks_into and not all(type(value) in (*PRIMITIVE_TYPES, *BUILTIN_CONTAINERS) for value in values):
                 recorder.stop("object_text", "what str.format() finds in an object")
-            if any(is_a(value, decimal.Decimal) for value in values):
-                recorder.stop("impure_call", "a format that depends on the decimal context")
         for value in values:
             recorder.contents.read_content(value, deep=True)
-        return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords), values))
+        return recorder.mark_created(recorder.plain_values.computed(lambda: function(*arguments, **keywords), (owner, *values)))
 
     def _static_method(self, function: Any, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A static or class method of a builtin class: `tuple.__new__`, `dict.fromkeys`, `str.maketrans`."""
@@ -386,8 +391,6 @@ class BuiltinCallHandlers(Handlers):
                 return recorder.calls.call(method, arguments, keywords)
         if function in _PROTOCOLS and any(is_user_instance(a) for a in arguments if type(a) is not Size):
             recorder.stop("unknown_call", f"{function.__name__}() of an object")
-        if any(is_a(a, decimal.Decimal) for a in arguments) and function in _ROUNDING:
-            recorder.stop("impure_call", f"{function.__name__}() by the decimal context")
         if any(type(a) is ObjectIdentity for a in arguments):
             recorder.stop("object_identity", f"{function.__name__}() of an id()")
         if function in (builtins.format, builtins.repr, builtins.ascii):
@@ -398,7 +401,7 @@ class BuiltinCallHandlers(Handlers):
         recorder.inspect_all(arguments)
         if any(is_a(value, np.generic) for value in arguments):
             return recorder.arrays.numpy_computes(function, arguments, keywords)
-        return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords), arguments))
+        return recorder.mark_created(recorder.plain_values.computed(lambda: function(*arguments, **keywords), arguments))
 
     def _reduced(self, function: Any, values: Any, *initial: Any) -> Any:
         """functools.reduce.  The value that is passed from call to call may be symbolic."""
@@ -447,8 +450,8 @@ class BuiltinCallHandlers(Handlers):
 
     def _identity(self, value: Any) -> int:
         """id(value), as a stand-in that may only be compared.  A value that guards compare by equality stops the recording."""
-        if is_a(value, np.ndarray):
-            if self.recorder.is_outside(value):  # guard that arrays whose ids are compared are distinct
+        if is_a(value, np.ndarray) or type(value) in MODELS:
+            if self.recorder.is_outside(value):  # guard that those whose ids are compared are distinct
                 self.recorder.paths.append(self.recorder.sources[id(value)])
             return ObjectIdentity(value, self.recorder)
         if is_symbolic(value) or is_a(value, PRIMITIVE_TYPES) or is_shareable(value):  # guards do not imply identity
@@ -557,8 +560,6 @@ _COMPARING = frozenset({builtins.sorted, builtins.max, builtins.min, functools.r
 _UNARY_METHODS = {
     builtins.abs: "__abs__", builtins.round: "__round__", math.floor: "__floor__", math.ceil: "__ceil__", math.trunc: "__trunc__",
 }  # fmt: skip
-_ROUNDING = frozenset({builtins.abs, builtins.round, builtins.divmod, builtins.pow})
-"""Functions whose results for decimals depend on the decimal context."""
 _SPECIAL: dict[Any, tuple[Any, int, int]] = {  # function -> handler, least and most arguments
     sys.exception: (BuiltinCallHandlers._handled, 0, 0),
     sys.exc_info: (BuiltinCallHandlers._handled_parts, 0, 0),

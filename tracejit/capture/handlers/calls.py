@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import collections
-import decimal
 import enum
 import functools
 import operator
@@ -498,11 +497,12 @@ class CallHandlers(Handlers):
             return self.call_library(cls, arguments, keywords)
         if issubclass(cls, np.generic) and any(is_symbolic(v) or is_a(v, (Tensor, np.ndarray)) for v in arguments):
             return recorder.arrays.array_call(cls, arguments, keywords)
-        if issubclass(cls, (np.generic, decimal.Decimal)):
+        if issubclass(cls, np.generic) or recorder.plain_values.is_constructed(cls, (*arguments, *keywords.values())):
             arguments = tuple(map(recorder.contents.concrete_contents, arguments))
+            keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
             for value in (*arguments, *keywords.values()):
                 recorder.contents.read_content(value, deep=True)
-            return recorder.containers.native(lambda: cls(*arguments, **keywords))
+            return recorder.plain_values.computed(lambda: cls(*arguments, **keywords), (cls, *arguments, *keywords.values()))
         if cls is super and len(arguments) == 2 and not keywords and is_a(arguments[0], type):
             super(*arguments)  # which raises Python's error
             return SuperProxy(*arguments)

@@ -38,6 +38,7 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recording.facts import shown
+from tracejit.capture.values import MODELS
 from tracejit.core.dtypes import int64
 from tracejit.core.interrupts import is_foreign
 from tracejit.replay.ir import And, Constant, Contains, Expr, Not
@@ -684,10 +685,11 @@ class ContainerHandlers(Handlers):
         return result
 
     def has_objects(self, *values: Any) -> bool:
-        """Whether comparing `values`, or what is in them, may call methods of the program or involve symbolic numbers."""
+        """Whether comparing `values`, or what is in them, may depend on methods of the program, symbolic numbers, or an environment."""
         return any(
             is_user_instance(v)
             or is_symbolic(v)
+            or ((model := MODELS.get(type(v))) is not None and model.environment is not None)
             or (is_a(v, (list, tuple, dict)) and self.has_objects(*(v.values() if is_a(v, dict) else v)))
             for v in values
             if type(v) not in PRIMITIVE_TYPES and not is_a(v, Tensor)

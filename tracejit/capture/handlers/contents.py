@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import array
 import collections
-import datetime
-import decimal
 import enum
 import itertools
 import math
@@ -44,6 +42,7 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recording.facts import shown
+from tracejit.capture.values import MODELS
 from tracejit.core.dtypes import DType
 from tracejit.replay.ir import Constant, Expr, ListOf, Name, tuple_of
 from tracejit.tensor import Tensor
@@ -139,7 +138,9 @@ def has_stable_hash(value: Any) -> bool:
     """Whether the hash of `value` is the same in each call for which its guards hold."""
     if is_a(value, (tuple, frozenset)) and not is_user_instance(value):
         return all(map(has_stable_hash, value))
-    return type(value) in PRIMITIVE_TYPES or is_a(value, (enum.Enum, np.generic, type, DType, decimal.Decimal, datetime.date))
+    if (model := MODELS.get(type(value))) is not None and model.key is not None:
+        return True
+    return type(value) in PRIMITIVE_TYPES or is_a(value, (enum.Enum, np.generic, type, DType))
 
 
 class ContentHandlers(Handlers):

@@ -7,8 +7,6 @@ methods are looked up (guarded) and called through the recorder, in Python's ord
 from __future__ import annotations
 
 import collections
-import datetime
-import decimal
 import enum
 import functools
 import operator
@@ -44,6 +42,8 @@ from tracejit.capture.policies import (
     is_shareable,
     is_user_instance,
 )
+from tracejit.capture.values import MODELS
+from tracejit.capture.values.model import ALL_OPERATORS
 from tracejit.core.dtypes import DType
 from tracejit.core.interrupts import is_foreign
 from tracejit.replay.ir import Conditional, Constant
@@ -52,11 +52,15 @@ from tracejit.tensor import Size, Tensor
 __all__ = ["OperatorHandlers"]
 
 _OPERANDS: tuple[type, ...] = (
-    *PRIMITIVE_TYPES, list, tuple, dict, set, frozenset, range, slice, collections.deque, *DICT_VIEWS, type, types.UnionType,
-    datetime.date, datetime.time, datetime.timedelta, datetime.timezone, enum.Enum, DType, np.dtype, np.generic,
+    *PRIMITIVE_TYPES, list, tuple, dict, set, frozenset, slice, collections.deque, *DICT_VIEWS, type, types.UnionType,
+    enum.Enum, DType, np.dtype, np.generic,
     types.FunctionType, types.MethodType, types.ModuleType, *C_CALLABLES,
 )  # fmt: skip
 """Types whose operators, as far as C code has them, depend on nothing but their operands."""
+_OF_VALUES: dict[str, tuple[type, ...]] = {
+    symbol: tuple([model.type for model in MODELS.values() if symbol in model.operators]) for symbol in ALL_OPERATORS
+}
+"""Operators, and the types of values that say the same of them."""
 _CHANGEABLE: tuple[type, ...] = (list, dict, set, collections.deque)
 """Types of containers that operators change in place."""
 _METHODS = {
@@ -154,12 +158,14 @@ class OperatorHandlers(Handlers):
                 if is_a(left, kind) and is_a(right, kind):
                     return self._compare_sequences(symbol, left, right)
         for operand in (left, right):
-            if not is_a(operand, _OPERANDS) and not (symbol in ("==", "!=") and type(operand).__eq__ is object.__eq__):
+            if not is_a(operand, _OPERANDS + _OF_VALUES.get(symbol, ())) and not (
+                symbol in ("==", "!=") and type(operand).__eq__ is object.__eq__
+            ):
                 recorder.stop("unknown_call", f"operator {symbol} of a {type(operand).__name__}")
             recorder.contents.read_content(operand, deep=True)
         if is_a(left, np.generic) or is_a(right, np.generic):
             return recorder.arrays.numpy_computes(compute, (left, right))
-        return recorder.mark_created(recorder.containers.native(lambda: compute(left, right), (left, right)))
+        return recorder.mark_created(recorder.plain_values.computed(lambda: compute(left, right), (left, right)))
 
     def _compare_sequences(self, symbol: str, left: Any, right: Any) -> Any:
         """Lists or tuples with objects of the program: the first elements that differ decide."""
@@ -306,6 +312,8 @@ class OperatorHandlers(Handlers):
                 return recorder.calls.call(method, (value,), {})
         elif recorder.arrays.is_array(value):
             return recorder.arrays.array_call(UNARY[name], (value,))
+        elif is_a(value, _OF_VALUES[name]):
+            return recorder.plain_values.computed(lambda: UNARY[name](value), (value,))
         elif not (_is_simple(value) or is_a(value, np.generic)):
             recorder.stop("unknown_call", f"the unary operator {name} of a {type(value).__name__}")
         return UNARY[name](value)
@@ -341,7 +349,7 @@ class OperatorHandlers(Handlers):
         if is_a(value, np.ndarray):
             recorder.arrays.array_is_used(value)
         elif hasattr(cls, "__bool__") or hasattr(cls, "__len__"):
-            if not is_a(value, (np.generic, enum.Enum, range, datetime.timedelta, *DICT_VIEWS)):
+            if not is_a(value, (np.generic, enum.Enum, *_OF_VALUES["bool"], *DICT_VIEWS)):
                 recorder.stop("unknown_call", f"the truth value of a {cls.__name__}")
             recorder.contents.read_content(value)
         return recorder.containers.native(lambda: bool(value))
@@ -427,10 +435,9 @@ class OperatorHandlers(Handlers):
         self.check_text(value)
         if specification.endswith("n"):
             recorder.stop("impure_call", "a format that depends on the locale")
-        if is_a(value, decimal.Decimal) and (specification or "E" in str(value)):
-            recorder.stop("impure_call", "a format that depends on the decimal context")
+        recorder.plain_values.check_format(value, specification)
         recorder.contents.read_content(value, deep=True)
-        return recorder.containers.native(lambda: format(_CONVERSIONS[conversion](value), specification))
+        return recorder.plain_values.computed(lambda: format(_CONVERSIONS[conversion](value), specification), (value,))
 
     def _prints_as_usual(self, cls: type) -> bool:
         """Whether a class of tensors has no text of its own."""

@@ -8,10 +8,7 @@ recording stops.  So no handler can forget where an object is from.
 from __future__ import annotations
 
 import collections
-import datetime
-import decimal
 import enum
-import re
 from collections.abc import Mapping
 from types import CodeType, GeneratorType, MethodType, ModuleType, TracebackType
 from typing import Any
@@ -22,6 +19,7 @@ from tracejit.capture.handlers.stand_ins import without_stand_ins
 from tracejit.capture.handlers.symbols import MethodOf, ObjectIdentity, SuperProxy, SymbolicNumber
 from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
 from tracejit.capture.recording.journal import Journal, Topic
+from tracejit.capture.values import MODELS
 from tracejit.core.dtypes import DType
 from tracejit.core.symbolic import SYMBOLIC
 from tracejit.replay.ir import Expr, Name
@@ -34,8 +32,7 @@ CONTAINER_TYPES: tuple[type, ...] = (
 )  # fmt: skip
 _STATELESS = frozenset(
     {
-        *PRIMITIVE_TYPES, *SYMBOLIC, SymbolicNumber, ObjectIdentity, MethodOf, SuperProxy, range, CodeType, DType, decimal.Decimal,
-        datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, re.Pattern, re.Match,
+        *PRIMITIVE_TYPES, *SYMBOLIC, SymbolicNumber, ObjectIdentity, MethodOf, SuperProxy, CodeType, DType, *MODELS,
     }
 )  # fmt: skip
 """Types of values that cannot change, and lead nowhere."""

@@ -56,6 +56,7 @@ from tracejit.capture.handlers.number_calls import NumberCallHandlers
 from tracejit.capture.handlers.operators import OperatorHandlers
 from tracejit.capture.handlers.origins import CONTAINER_TYPES, Origins
 from tracejit.capture.handlers.outside_calls import OutsideCallHandlers
+from tracejit.capture.handlers.plain_values import PlainValueHandlers
 from tracejit.capture.handlers.post_program import RecordingProtocol
 from tracejit.capture.handlers.printing import PrintingHandlers
 from tracejit.capture.handlers.ragged import RaggedHandlers
@@ -168,6 +169,7 @@ class Recorder(Origins):
         self.operators = OperatorHandlers(self)
         self.iteration = IterationHandlers(self)
         self.standard_calls = StandardCallHandlers(self)
+        self.plain_values = PlainValueHandlers(self)
         self.printing = PrintingHandlers(self)
         self.environment_reads = EnvironmentReadHandlers(self)
         self.outside_calls = OutsideCallHandlers(self)
@@ -459,6 +461,8 @@ class Recorder(Origins):
         self.keep.append(value)
         if called:
             self.facts.call(value, called)
+        if not by_identity and self.plain_values.read(value, expression, called):
+            return value
         if by_identity or not self._has_path(value):
             name = self.constant(value)
             self.sources[id(value)] = name

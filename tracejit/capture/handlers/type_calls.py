@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import operator
 from types import FunctionType
 from typing import Any
 
@@ -60,6 +61,8 @@ class TypeCallHandlers(Handlers):
             return recorder.operators.truth(arguments[0])
         if cls is str and len(arguments) == 1 and not keywords:
             return recorder.operators.formatted(arguments[0], ord("s"), "")
+        if cls is itertools.accumulate and len(arguments) == 1 and keywords.get("func") is None:
+            arguments, keywords = (*arguments, operator.add), {k: v for k, v in keywords.items() if k != "func"}
         if cls in (map, filter) or cls.__module__ == "itertools":
             arguments, keywords = recorder.builtin_calls.with_callbacks(
                 cls, arguments, {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}

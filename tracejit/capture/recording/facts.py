@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Set
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
+from tracejit.capture.values import key_of
 from tracejit.replay.ir import Name
 
 __all__ = ["Earlier", "Fact", "Facts", "earlier_values", "parameters", "shown"]
@@ -36,6 +37,8 @@ def shown(value: Any) -> str:
     if value is None or type(value) in (bool, int, float, complex, str, bytes):
         text = repr(value) if type(value) is not int or value.bit_length() < 2048 else f"an integer of {value.bit_length()} bits"
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters, {hash(text) & 0xFFFF:04x})"
+    if key_of(value) is not None:
+        return shown(repr(value))[1:-1]
     name = value.__qualname__ if type(value) in (type, FunctionType) else f"a {type(value).__qualname__}"
     return f"{name} at {id(value):#x}"
 

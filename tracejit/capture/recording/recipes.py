@@ -11,8 +11,6 @@ A value of another kind stops the recording.
 from __future__ import annotations
 
 import collections
-import datetime
-import decimal
 import itertools
 import operator
 import types
@@ -40,6 +38,7 @@ from tracejit.capture.policies import (
     slots_of,
 )
 from tracejit.capture.tensors import RecordingInterpreter
+from tracejit.capture.values import MODELS
 from tracejit.replay.ir import (
     Constant,
     Define,
@@ -60,16 +59,6 @@ from tracejit.tensor import Size, Tensor
 __all__ = ["Recipes"]
 
 _OF_ITEMS: tuple[type, ...] = (list, dict, set, collections.OrderedDict)
-_CONSTANT_TYPES: tuple[type, ...] = (
-    range,
-    decimal.Decimal,
-    datetime.datetime,
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-)
-
-
 _FEW = 6
 """Sets of at most so many members are built in each possible order, to find the one that gives their order."""
 
@@ -162,7 +151,7 @@ class Recipes:
             return self._define(value, self.expression(value.__self__).get(value.__name__))
         if cls is slice:
             return self._define(value, Name("slice").call(*map(self.expression, (value.start, value.stop, value.step))))
-        if cls in PRIMITIVE_TYPES or is_a(value, (*IDENTITY_TYPES, np.generic)) or cls in _CONSTANT_TYPES:
+        if cls in PRIMITIVE_TYPES or is_a(value, (*IDENTITY_TYPES, np.generic)) or cls in MODELS:
             return recorder.constant(value)
         build = self._builder(value, cls)
         if build is None or not (recorder.is_created(value) or (cls in (tuple, frozenset) and not value)):
