@@ -18,8 +18,8 @@ from tracejit.core.tree import flatten
 from tracejit.tensor import Tensor
 
 COUNT, WIDTH = 40, 4
-RUN = 4
-"""Steps that run: the first, two that do the same, and the last."""
+RUN = 5
+"""Steps that run: the first, two that do the same, and the last two."""
 
 
 def parameter(*shape: int, seed: int = 0) -> Any:

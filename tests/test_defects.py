@@ -87,7 +87,7 @@ def _turned_and_cut():
         for x in xs:
             h = (h + x).tanh()
             outs.append(h)
-        return T.stack(outs[::-1]), T.stack(outs[1:-1])
+        return T.stack(outs[::-1]), T.stack(outs[1:-1]), outs[0] + outs[-1]
 
     return fn, [lambda f, n=n: f(T.ones(n, 2)) for n in LENGTHS], None
 
@@ -248,7 +248,7 @@ PARTLY_DONE = {
     # A list is shuffled: numbers were drawn.
     "GeneratorHandlers._picked", "ContainerHandlers.replace_items",
     # Steps of a loop were left out, or were about to be, and nobody knows which.
-    "LoopRecogniser._emit_loop", "LoopRecogniser._may_be_unrolled", "LoopRecogniser._slices", "LoopRecogniser._advanced",
+    "LoopRecogniser._emit",
     "RecordingInterpreter.leave_generators",
     # A loop of the library has run steps of the program.
     "RecordingInterpreter.run_scan", "RecordingInterpreter.run_while_loop", "StateRecorder.truncate",

@@ -133,7 +133,7 @@ def test_what_functions_find_belongs_to_them() -> None:
         return count
 
     found = taken(f=function)
-    assert found is not None and found.tensors == [value] and found.held == {0}
+    assert found is not None and found.tensors == [value] and found.fixed == {0}
     before = found.tokens
     count = 1
     assert tokens(f=function) != before

@@ -1,11 +1,11 @@
 """Numbers that steps of a loop change, as tensors that the program has.
 
-Floats in variables that a step assigns to (`time += dt`), numbers inside of what variables lead to (`self.time += dt`,
-`State(x, state.steps + 1)`), and those that it stores outside are made numbers of the program at the beginning of the second step, if
-the first one has changed them: steps that follow compute with them as with any that are taken out of tensors (handlers/post_program.py),
-and the loop carries the tensors on.  Where all steps run after all, those inside and outside are plain ones again, as far as they are the
-same in each call: whatever they decide, choose or name would be asked of the program otherwise.
-"""
+Floats in variables that a step assigns to (`time += dt`), numbers inside of what variables lead to (`self.time += dt`, `State(x,
+state.steps + 1)`), and those that it stores outside are made numbers of the program at the beginning of the second step, if the
+first one has changed them: steps that follow compute with them as with any that are taken out of tensors
+(handlers/post_program.py), and the loop carries the tensors on.  Where all steps run after all, those inside and outside are
+plain ones again, as far as they are the same in each call: whatever they decide, choose or name would be asked of the program
+otherwise."""
 
 from __future__ import annotations
 

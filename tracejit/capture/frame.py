@@ -34,15 +34,12 @@ from tracejit.capture.handlers.patterns import (
 from tracejit.capture.handlers.stand_ins import may_hold_stand_ins, plain, plain_value, without_stand_ins
 from tracejit.capture.handlers.symbols import SuperProxy, is_symbolic
 from tracejit.capture.iteration_space import is_unbind_function
-from tracejit.capture.list_reads import item_at
 from tracejit.capture.loop_headers import materialised
 from tracejit.capture.loop_recogniser import UNBOUND, LoopRecogniser
-from tracejit.capture.loop_steps import StackedItems
 from tracejit.capture.policies import BINARY, C_CALLABLES, IN_PLACE, SWAPPED, UNARY, is_a, is_python_class, is_user_instance
-from tracejit.capture.stacked_items import has_stacked, join_items, reversed_items, unstack
+from tracejit.capture.stacked_items import StackedItems, has_stacked, join_items, reversed_items, unstack
 from tracejit.capture.syntax.loops import LoopNames
 from tracejit.capture.tracebacks import without_handlers
-from tracejit.core.symbolic import python_type
 from tracejit.tensor import Tensor
 
 __all__ = ["CaptureFrame", "current"]
@@ -393,24 +390,11 @@ class CaptureFrame:
         items[:] = self.reversed_items(items)
         return None
 
-    def loop_over_list(self, loop: LoopRecogniser | None, items: Any) -> Any:
-        """The private list that a loop iterates over, or an IterationSpace of its items."""
-        if loop is not None and active() is not None:
-            return loop.headers.list_items_of(items)
-        unstack(items)
-        return items
-
-    def list_item(self, name: str, items: Any, key: Any, *loops: LoopRecogniser | None) -> Any:
-        """`items[key]` of a private list.  loops: those with whose counters `key` moves.  name: the variable of the list."""
-        recorder = active()
-        place = key if recorder is None or type(key) is int else recorder.sizes.symbol(key)
-        if recorder is None or not has_stacked(items) or python_type(place) is not int:
+    def list_end(self, items: Any, key: Any) -> Any:
+        """`items[0]` or `items[-1]` of a private list."""
+        if has_stacked(items) and (active() is None or type(items[key]) is StackedItems):
             unstack(items)
-            return self.item_along(items, key, *loops)
-        item = item_at(recorder.program, items, place)
-        for loop in filter(None, loops):
-            loop.note_list_read(name, place, item)
-        return item
+        return self.item(items, key)
 
     def unbind_callee(self, loop: LoopRecogniser | None, owner: Any, name: str) -> Any:
         """The callee for `owner.unbind(...)`, `split` or `chunk` in the header of a loop."""
@@ -462,7 +446,7 @@ class CaptureFrame:
         if type(owner) is not Tensor:
             is_table = type(owner) in (list, tuple) and set(map(type, owner)) in ({float}, {int})
             loop = _single_recorded(loops) if is_table else None
-            place = None if loop is None else loop.place_in_program(key)
+            place = None if loop is None else loop.counters.place_in_program(key)
             if place is None:
                 _run_all(loops)
             else:
@@ -485,7 +469,7 @@ class CaptureFrame:
         """A comparison that involves counters of `loops`.  is_left: whether the counter is on the left side (`t > 0`); None:
         there is more than one.  A counter is compared with a tensor by an operation of the program."""
         if is_left is not None and (loop := _single_recorded(loops)) is not None:
-            tensor = loop.counter_as_tensor(*((left, right) if is_left else (right, left)))
+            tensor = loop.counters.as_tensor(*((left, right) if is_left else (right, left)))
             if tensor is not None:
                 return self.compare(symbol, tensor, right) if is_left else self.compare(symbol, left, tensor)
         result = self.compare(symbol, left, right)
@@ -494,7 +478,7 @@ class CaptureFrame:
             if is_left is not None and type(plain(counter)) is float:  # a float is no counter
                 continue
             relation = symbol if is_left else SWAPPED[symbol]
-            if is_left is None or type(result) is not bool or not loop.note_comparison(relation, counter, other, result):
+            if is_left is None or type(result) is not bool or not loop.counters.note_comparison(relation, counter, other, result):
                 loop.run_remaining_steps()
         return result
 
@@ -504,12 +488,14 @@ class CaptureFrame:
         return (
             counter
             if loop is None or active() is None or isinstance(counter, Tensor)
-            else loop.counter_in_program(name, ahead, counter)
+            else loop.counters.number_in_program(name, ahead, counter)
         )
 
     def increment_counter(self, symbol: str, left: Any, right: Any, in_place: bool, loop: LoopRecogniser | None) -> Any:
         """`left + right` or `left += right` for a variable to which each step of a loop adds a number once."""
-        size = loop.offset(symbol, left, right) if loop is not None and is_symbolic(left) and active() is not None else None
+        size = (
+            loop.counters.offset(symbol, left, right) if loop is not None and is_symbolic(left) and active() is not None else None
+        )
         if size is not None:
             return size
         return self.in_place(symbol, left, right) if in_place else self.binary(symbol, left, right)
@@ -530,8 +516,8 @@ class CaptureFrame:
         """`left + right` or `left - right` in a key that moves with the counters of `loops` (`xs[t + 1]`)."""
         if not (type(left) is type(right) is int or _has_tensor(left, right)):
             if (loop := _single_recorded(loops)) is not None:
-                left, right = loop.concrete_integer(left), loop.concrete_integer(right)
-                size = loop.offset(symbol, left, right)
+                left, right = loop.counters.concrete_integer(left), loop.counters.concrete_integer(right)
+                size = loop.counters.offset(symbol, left, right)
                 if size is not None:
                     return size
             _run_all(loops)
@@ -543,8 +529,10 @@ class CaptureFrame:
         counter, factor = (left, right) if is_left else (right, left)
         if type(plain(counter)) is type(plain(factor)) is int:
             if (loop := _single_recorded(loops)) is not None:
-                factor = loop.concrete_integer(factor)
-                size = loop.scaled_counter(counter, factor)
+                factor = loop.counters.concrete_integer(factor)
+                is_place, size = loop.counters.scaled(counter, factor)
+                if not is_place:
+                    loop.run_remaining_steps()
                 return self.binary("*", counter, factor) if size is None else size
             _run_all(loops)
         elif not _has_tensor(left, right):

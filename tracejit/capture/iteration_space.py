@@ -1,68 +1,68 @@
-"""Elements of a `for` loop of which another call may have another number: slices of a tensor, numbers up to a size, and tuples of these.
+"""Elements that a `for` loop goes through: slices of a tensor, numbers up to a size, and tuples of these.
 
-The first ones count from the front, the last ones from the end, so that each is the same one in all calls.  Those between are made only if
-all steps are to run: then the number is this one in all calls.
+Of a loop of any length (`SymbolicTripCount`) the first elements count from the front, and the last ones from the end, so that
+each is the same one in all calls.  Those between are made only if all steps are to run: then the number is this one in all calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.in_program import SHORT
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.list_reads import ListItems, SliceRequest
-from tracejit.capture.loop_nodes import SlicedInput, row
-from tracejit.capture.snapshots import is_stale_view
+from tracejit.capture.loop_slices import SlicedInput, slice_at
+from tracejit.capture.snapshots import is_stale_view, kind_of
 from tracejit.core.dtypes import int64
 from tracejit.core.interpreter import state
 from tracejit.core.symbolic import SymInt, without_symbols
+from tracejit.ir.graph import Literal
 from tracejit.ops.creation import arange
-from tracejit.ops.movement.views import slice_
+from tracejit.ops.movement.views import select, slice_
 from tracejit.ops.public.derive import FUNCTIONS
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
+    from tracejit.capture.syntax.loops import LoopNames
+    from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = [
     "FIRST",
     "LAST",
     "MORE_THAN",
-    "MOST_FIRST",
-    "MOST_LAST",
-    "TAKING_APART",
+    "UNBINDING",
+    "FixedTripCount",
     "InductionValues",
     "IterationSpace",
     "SymbolicTripCount",
     "TensorSlices",
-    "creation_order",
     "is_unbind_function",
 ]  # fmt: skip
 
 FIRST: Final = 5
 """Elements that count from the front: enough to compare a step with the one before at two places."""
 LAST: Final = 2
-"""Elements that count from the end: the one before the last, and the last."""
-MOST_FIRST: Final = 6
-MOST_LAST: Final = 3
-"""Elements that count from the front, and from the end, of loops that fill lists whose items are read one by one: more than another loop
-reads in the steps that it runs there."""
+"""Elements that count from the end, whose steps run: the one before the last, and the last."""
 MORE_THAN: Final = 6
-"""There are more elements than that."""
-MOST_AHEAD: Final = 16
+"""A loop of any length has more elements than that."""
+_MOST_AHEAD: Final = 16
 """So many elements more count from the front, of loops whose first steps are told from the others, `if t >= 5`."""
-TAKING_APART: Final = {
+_FEWEST_OF_FIXED: Final = 6
+"""Steps of a loop of a fixed length that become a node."""
+UNBINDING: Final = {
     "unbind": ("input", "dim"),
     "split": ("input", "split_size_or_sections", "dim"),
     "chunk": ("input", "chunks", "dim"),
 }
-"""Functions, and methods, whose results `IterationSpace` may stand for, and their arguments."""
-_METHODS: Final = {name: vars(Tensor)[name] for name in TAKING_APART}
+"""Functions, and methods, that split a tensor into slices, and their arguments."""
+_METHODS: Final = {name: vars(Tensor)[name] for name in UNBINDING}
 
 
-def creation_order(x: Tensor) -> float | None:
-    """When a tensor was made, by the numbers of the tape; None where its place on it is still to be made, or there is none."""
+def _sequence_of(x: Tensor) -> float | None:
+    """The number on the tape of the node that made a tensor; None where it has none, or its place on the tape is still to be
+    made."""
     return None if x._node is None or is_stale_view(x) else x._node.sequence
 
 
@@ -72,28 +72,28 @@ def is_unbind_function(owner: Any, name: str, function: Any) -> bool:
 
 
 class IterationSpace:
-    """What the header of a loop goes through, `x.unbind(1)`, `enumerate(zip(xs, ys))`, until it is known whether that many elements are to
-    be made.
+    """What the header of a loop goes through, `x.unbind(1)`, `enumerate(zip(xs, ys))`, before its elements are made.
 
-    parts: of each element, in the order in which `shape` has them.  shape: None of an element that is one part, else a tuple of the shapes
-    of what is in it.  made: gives what Python makes there."""
+    count: how many there are.  parts: of each element, in the order in which `shape` has them.  shape: None of an element that is
+    one part, else a tuple of the shapes of what is in it.  materialise: makes what Python goes through."""
 
-    __slots__ = ("count", "made", "parts", "shape")
+    __slots__ = ("count", "materialise", "parts", "shape")
 
     def __init__(
-        self, count: Any, parts: Sequence[TensorSlices | ListItems | InductionValues], shape: Any, made: Callable[[], Any]
+        self, count: Any, parts: Sequence[TensorSlices | InductionValues], shape: Any, materialise: Callable[[], Any]
     ) -> None:
         self.count = count
         self.parts = parts
         self.shape = shape
-        self.made = made
+        self.materialise = materialise
 
 
 class TensorSlices:
     """The slices of a tensor along one of its dimensions, as far as they are made."""
 
     def __init__(self, base: Tensor, count: Any, dim: int = 0, width: int | None = None, is_backwards: bool = False) -> None:
-        """count: how many there are.  width: how long they are along that dimension, if they have it; the last one may be shorter."""
+        """count: how many there are.  width: how long they are along that dimension, if they have it; the last one may be
+        shorter."""
         self.base = base
         self._count = count
         self._dim = dim
@@ -119,7 +119,7 @@ class TensorSlices:
             end = self.base.shape[self._dim]
             self._made[k] = slice_.of(self.base, dim=self._dim, start=at * width, stop=end, step=1)
         else:
-            self._made[k] = row(self.base, self._dim, at, width)
+            self._made[k] = slice_at(self.base, self._dim, at, width)
 
     def _at(self, place: Any) -> Any:
         return self._count - 1 - place if self._is_backwards else place
@@ -127,7 +127,7 @@ class TensorSlices:
     def slices(self, k: int, place: Any) -> SlicedInput:
         """Those from row `k` of this call on, which is the one at `place` in each."""
         distance = -1 if self._is_backwards else 1
-        return SlicedInput(self.base, self._dim, self._at(place), distance, creation_order(self[k]), self._width)
+        return SlicedInput(self.base, self._dim, self._at(place), distance, _sequence_of(self[k]), self._width)
 
     def __getitem__(self, k: int) -> Tensor:
         return self._made[k]
@@ -142,7 +142,7 @@ class InductionValues:
         self._start = start
         self.step = step
         self._made: dict[int, Any] = {}
-        self._late: dict[tuple[int, int], Any] = {}
+        self._in_program: dict[tuple[int, int], Any] = {}
         self.tensor: Tensor | None = None
 
     def backwards(self, count: Any) -> InductionValues:
@@ -150,12 +150,12 @@ class InductionValues:
         return InductionValues(self._recorder, self._start + self.step * (count - 1), -self.step)
 
     def steps_to(self, bound: int) -> int:
-        """How many elements there are before the one that a number which counts up from a plain one is compared with; 0 of others, and
-        where it is further than MOST_AHEAD."""
+        """How many elements there are before the one that a number which counts up from a plain one is compared with; 0 of
+        others, and where it is further than _MOST_AHEAD."""
         if type(self._start) is not int or self.step < 0:
             return 0
         ahead = (bound - self._start) // self.step + 1
-        return ahead if 0 <= ahead <= MOST_AHEAD else 0
+        return ahead if 0 <= ahead <= _MOST_AHEAD else 0
 
     def become_tensor(self, count: int) -> bool:
         """Have them in a tensor int64 as well, so that steps can compute with them; False where they may be too long for that."""
@@ -165,14 +165,14 @@ class InductionValues:
         self.tensor = arange(self._start, self.step, length=count, dtype=int64)
         return True
 
-    def late(self, k: int, place: Any, ahead: int = 0) -> Any:
-        """Number `k` of this call, which is the one at `place` in each, or one so many further, as one that the program has."""
+    def in_program(self, k: int, place: Any, ahead: int = 0) -> Any:
+        """Number `k` of this call, which is the one at `place` in each, or one so many further, as an element of the tensor."""
         assert self.tensor is not None
-        if (k, ahead) not in self._late:
-            number = self._late[k, ahead] = self._recorder.program.take_number(row(self.tensor, 0, place + ahead))
+        if (k, ahead) not in self._in_program:
+            number = self._in_program[k, ahead] = self._recorder.program.take_number(slice_at(self.tensor, 0, place + ahead))
             if is_symbolic(number):
                 number._late.bits = SHORT
-        return self._late[k, ahead]
+        return self._in_program[k, ahead]
 
     def at(self, place: Any) -> Any:
         """The number at a place: a size, or a plain one."""
@@ -184,7 +184,8 @@ class InductionValues:
             self.make(k, k)
 
     def make(self, k: int, place: Any) -> None:
-        """Number `k` of this call is the one at `place` in each.  It is a number of the recording from now on: no step has one more."""
+        """Number `k` of this call is the one at `place` in each.  It is a number of the recording from now on: no step has one
+        more."""
         self._made[k] = self.at(place)
         self._recorder.sizes.from_library(self._made[k])
 
@@ -193,21 +194,22 @@ class InductionValues:
 
 
 class SymbolicTripCount:
-    """Elements of a loop of which another call may have another number: the first ones count from the front, the last ones from the end.
-    Others are made only if all steps are to run: then the number is this one in all calls."""
+    """The elements of a loop of any length.
 
-    def __init__(self, recorder: Recorder, through: IterationSpace, first: int = FIRST, last: int = LAST) -> None:
-        """through: of more than MORE_THAN elements, besides those that `first` has beyond FIRST.  first, last: how many of them count from
-        the front, and from the end."""
+    first, last: how many of them count from the front, and from the end.  range_steps: see FixedTripCount."""
+
+    range_steps: tuple[int, ...] = ()
+
+    def __init__(self, recorder: Recorder, space: IterationSpace, first: int) -> None:
+        """space: of more than MORE_THAN elements, besides those that `first` has beyond FIRST."""
         self._recorder = recorder
-        self.first, self.last = first, last
-        self.count: SymInt = through.count
+        self.first, self.last = first, LAST
+        self.count: SymInt = space.count
         self._length = int(without_symbols(self.count))
-        self._parts, self._shape = through.parts, through.shape
+        self._parts, self._shape = space.parts, space.shape
         self._grad_enabled = state.grad_enabled
-        self.is_complete = False
         for part in self._parts:
-            for k in (*range(first), *range(max(first, self._length - last), self._length)):
+            for k in (*range(first), *range(max(first, self._length - LAST), self._length)):
                 part.make(k, self.place(k))
 
     def __len__(self) -> int:
@@ -226,39 +228,17 @@ class SymbolicTripCount:
         return k if k < self.first else self.count - (self._length - k)
 
     def tensors(self, k: int) -> list[Tensor]:
-        """Those of an element."""
-        return [part[k] for part in self._parts if type(part) is not InductionValues]
+        """The tensors of element `k`."""
+        return [part[k] for part in self._parts if isinstance(part, TensorSlices)]
 
-    @property
-    def items(self) -> list[int]:
-        """Which of these are items of lists."""
-        return [
-            k
-            for k, part in enumerate(part for part in self._parts if type(part) is not InductionValues)
-            if type(part) is ListItems
-        ]
-
-    @property
-    def list_tensors(self) -> list[Tensor]:
-        """The tensors in the lists that these are of."""
-        return [x for part in self._parts if isinstance(part, ListItems) for x in part.listed]
-
-    def slices(self, k: int) -> list[SlicedInput | SliceRequest]:
-        """The tensors of elements from one on, but for the last ones."""
-        place, end = self.place(k), self.count - self.last
-        return [
-            part.slices(place, end) if isinstance(part, ListItems) else part.slices(k, place)
-            for part in self._parts
-            if not isinstance(part, InductionValues)
-        ]
-
-    def is_stand_in(self, k: int) -> bool:
-        """Whether an element, as it has been given, is none that the program is to get."""
-        return any(isinstance(part, ListItems) and part.is_stand_in(k) for part in self._parts)
+    def slices(self, k: int, count: Any) -> list[SlicedInput] | None:
+        """The tensors of `count` elements from `k` on, as slices; None where there are too few for a node."""
+        if not count >= 1:
+            return None
+        return [part.slices(k, self.place(k)) for part in self._parts if isinstance(part, TensorSlices)]
 
     def complete(self) -> None:
-        """Make all, as where the loop began: steps may have changed grad mode."""
-        self.is_complete = True
+        """Make all elements, in the grad mode in which the loop began.  The number is this one in all calls."""
         int(self.count)
         grad_enabled, state.grad_enabled = state.grad_enabled, self._grad_enabled
         try:
@@ -266,3 +246,94 @@ class SymbolicTripCount:
                 part.complete(self._length)
         finally:
             state.grad_enabled = grad_enabled
+
+
+class FixedTripCount:
+    """The elements of a loop whose length is the same in all calls: integers, tensors of one kind that the call has made, or
+    tuples of both.
+
+    range_steps: by how much integers move that are no parts of tuples."""
+
+    first, last = 0, LAST
+
+    def __init__(self, interpreter: RecordingInterpreter, elements: Sequence[Any], names: LoopNames) -> None:
+        self._interpreter, self._elements, self._names = interpreter, elements, names
+        self.count = len(elements)
+        self.range_steps = (elements.step,) if isinstance(elements, range) else ()
+
+    def units(self) -> set[int] | None:
+        """By how much counters among the elements move; None where an element may tell which one it is."""
+        names = self._names
+        if self.range_steps:
+            return None if names.unpacked or names.counters != names.targets else {abs(step) for step in self.range_steps}
+        rows = [self._tensors_of(element) for element in self._elements]
+        if any(row is None for row in rows):
+            return None
+        tensors = [x for row in rows for x in row or ()]
+        kinds = [list(map(kind_of, row or ())) for row in rows]
+        recorder, values = self._interpreter.recorder, self._interpreter.values
+        if (
+            any(kind != kinds[0] for kind in kinds)
+            or len(set(map(id, tensors))) < len(tensors)
+            or any(id(x) not in values or recorder.is_outside(x) for x in tensors)
+        ):
+            return None
+        units: set[int] = set()
+        for parts in zip(*self._elements, strict=True) if names.unpacked else ():
+            numbers = [x for x in parts if type(x) is int]
+            moves = {b - a for a, b in pairwise(numbers)}
+            if len(numbers) not in (0, len(parts)) or len(moves) > 1:
+                return None
+            units.update(map(abs, moves))
+        return units
+
+    def _tensors_of(self, element: Any) -> list[Tensor] | None:
+        """The tensors of an element; None where something else may tell which element it is."""
+        names = self._names
+        if not names.unpacked:
+            return [element] if isinstance(element, Tensor) else None
+        if type(element) is not tuple or len(element) != len(names.targets):
+            return None
+        for x, name in zip(element, names.targets, strict=True):
+            if not (isinstance(x, Tensor) or (type(x) is int and name in names.counters)):
+                return None
+        return [x for x in element if isinstance(x, Tensor)]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, k: int) -> Any:
+        return self._elements[k]
+
+    def place(self, k: int) -> int:
+        """Which element the one at `k` is, in each call."""
+        return k
+
+    def tensors(self, k: int) -> list[Tensor]:
+        """The tensors of element `k`."""
+        return [] if self.range_steps else self._tensors_of(self._elements[k]) or []
+
+    def slices(self, k: int, count: int) -> list[SlicedInput] | None:
+        """The tensors of `count` elements from `k` on, as slices; None where they are no slices that lie evenly, or too few for a
+        node."""
+        if count < _FEWEST_OF_FIXED:
+            return None
+        if not self.tensors(k):
+            return []
+        interpreter = self._interpreter
+        views: dict[int, tuple[int, Any, int]] = {}  # a view -> its base, its dimension, its place
+        for node in interpreter.nodes:
+            if node.op is select and isinstance(node.operands[1], Literal) and type(node.operands[1].value) is int:
+                views[node.outputs[0]] = node.operands[0], node.attrs["dim"], node.operands[1].value  # type: ignore[assignment]
+        found = []
+        for column in zip(*map(self.tensors, range(k, k + count)), strict=True):
+            places = [views[v] for x in column if (v := interpreter.values[id(x)]) in views]
+            moves = {b[2] - a[2] for a, b in pairwise(places)}
+            if len(places) < len(column) or len({x[:2] for x in places}) > 1 or len(moves) > 1 or 0 in moves:
+                return None
+            (base, dim, at), (distance,) = places[0], moves
+            found.append(SlicedInput(interpreter.defined[base], dim, at, distance, _sequence_of(column[0])))
+        return found
+
+    def complete(self) -> None:
+        """All elements are there."""

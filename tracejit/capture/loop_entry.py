@@ -1,4 +1,4 @@
-"""What a step of a loop begins with: what it finds, and the lists that it appends to."""
+"""What a step of a `for` or `while` statement is given: all that its code can find, and the lists that it appends to."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracejit.capture.handlers.effects import AttributeStore, ItemStore
-from tracejit.capture.snapshots import Snapshot
+from tracejit.capture.handlers.post_program import is_post_program
+from tracejit.capture.handlers.symbols import is_symbolic
+from tracejit.capture.loop_steps import CounterComparison, LoopStep, RecordingPoint, describe_step
+from tracejit.capture.nested_places import children_of, is_tuple
+from tracejit.capture.snapshots import Snapshot, outside_effects, snapshot
 from tracejit.capture.stacked_items import reversed_items
+from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
+    from tracejit.capture.handlers.recorder import Recorder
+    from tracejit.capture.syntax.loops import LoopNames
     from tracejit.capture.tensors import RecordingInterpreter
 
-__all__ = ["AppendedList", "LoopEntryState"]
+__all__ = ["AppendedList", "LoopEntryState", "entry_state"]
 
 
 class AppendedList(NamedTuple):
-    """A list that steps append to.  is_private: whether it is private to the function.  in_front: whether its items come in front of all
-    others.  is_read: whether the function reads its items one by one."""
+    """A list that steps append to.  is_private: whether the function uses it as one that nothing else sees.  in_front: whether
+    items are put in front of all others."""
 
     items: list[Any]
     is_private: bool
     in_front: bool
-    is_read: bool
-
-    @property
-    def has_places(self) -> bool:
-        """Whether the function may look at the places of items on the tape: who reads one may ask for its gradient, which is not that of a
-        row."""
-        return self.is_read and bool(self.newest().requires_grad)
 
     def appended_since(self, length: int) -> list[Any]:
         """What has been appended since it was so long, in the order of the steps."""
         return self.items[: len(self.items) - length][::-1] if self.in_front else self.items[length:]
 
     def newest(self) -> Any:
+        """The item that was appended last."""
         return self.items[0 if self.in_front else -1]
 
     def extend(self, more: list[Any]) -> None:
@@ -46,25 +47,111 @@ class AppendedList(NamedTuple):
 
 
 class LoopEntryState:
-    """What a step begins with.  stores: in places outside, of tensors and of numbers that the program has, by their positions among the
-    effects.  elements: how many of the snapshot's tensors are those of the loop's element.  values: of the tensors.  nodes: how many
-    there are; gradients, leaves: how many of both the recording has counted.  lists: those that steps append to."""
+    """What a step is given.  point: how much the recording has.  snapshot: of what the step can find; its first `elements`
+    tensors are those of the loop's element, and all of them are the live-ins of the step.  lists: those that steps append to.
+    stores: in places outside, of what the step can find there, by their positions among the effects."""
 
-    __slots__ = ("elements", "gradients", "leaves", "lengths", "lists", "nodes", "seen", "stores", "values")
+    __slots__ = ("_lengths", "_values", "elements", "lists", "point", "snapshot", "stores")
 
     def __init__(
         self,
         interpreter: RecordingInterpreter,
-        seen: Snapshot,
+        found: Snapshot,
         elements: int,
         lists: list[AppendedList],
         stores: Mapping[int, AttributeStore | ItemStore],
     ) -> None:
-        self.seen = seen
-        self.stores = stores
-        self.values = [interpreter.values.get(id(x)) for x in seen.tensors]
+        self.point = RecordingPoint.of(interpreter)
+        self.snapshot = found
         self.elements = elements
-        self.nodes = len(interpreter.nodes)
-        self.gradients, self.leaves = interpreter.gradients, len(interpreter.leaves)
         self.lists = lists
-        self.lengths = [len(x.items) for x in lists]
+        self.stores = stores
+        self._values = [interpreter.values.get(id(x)) for x in found.tensors]
+        self._lengths = [len(x.items) for x in lists]
+
+    @property
+    def carried(self) -> list[Tensor]:
+        """The live-ins that are not the loop's element."""
+        return self.snapshot.tensors[self.elements :]
+
+    def step_to(
+        self, interpreter: RecordingInterpreter, now: LoopEntryState, comparisons: list[CounterComparison]
+    ) -> LoopStep | None:
+        """The step between this state and the next one; None where it is none that could go on like that."""
+        if self.snapshot.tokens != now.snapshot.tokens:
+            return None
+        appended = [grown.appended_since(length) for grown, length in zip(now.lists, self._lengths, strict=True)]
+
+        def value_of(x: Any) -> int | None:
+            return interpreter.values.get(id(x)) if isinstance(x, Tensor) else None
+
+        step = describe_step(interpreter, self.point, self._values, now.carried, appended, value_of, comparisons)
+        if step is None or any(a.with_grad is None for a in step.nodes):  # a tensor has changed without an operation
+            return None
+        fixed = [k for k in now.snapshot.fixed if k >= now.elements]
+        return step if all(step.carried_on[k - now.elements] == ("live-in", k) for k in fixed) else None
+
+
+def entry_state(
+    interpreter: RecordingInterpreter,
+    names: LoopNames,
+    cells: Mapping[str, Any],
+    variables: Mapping[str, Any],
+    compared: Mapping[str, Any],
+    element: list[Tensor],
+    has_numbers: bool,
+) -> LoopEntryState | str:
+    """What the step that begins is given, or why that cannot be compared (empty where users need not know).
+
+    cells: of the variables around the function.  variables: all of the function.  compared: those that tell steps apart, and
+    other tensors of the loop, by name.  element: the tensors of the loop's element.  has_numbers: whether numbers that the
+    program computes may be carried."""
+    recorder = interpreter.recorder
+    appended = [name for name in names.appended if type(variables.get(name)) is list]
+    lists = [AppendedList(variables[name], name in names.private, name in names.in_front) for name in appended]
+    if any(recorder.is_outside(x.items) for x in lists):
+        return ""
+    compared = {**compared}
+    last = [(name, x.items[-1]) for name, x in zip(appended, lists, strict=True) if x.items and name in names.last]
+    compared.update((f"{name}[-1]", item) for name, item in last)
+    touched = [c for name, c in cells.items() if name != "__class__" and not recorder.effects.is_untouched(c)]
+    try:
+        around = [cell.cell_contents for cell in touched]
+    except ValueError:
+        return "a variable around the function has no value"
+    stores = _carried_stores(recorder, has_numbers)
+    for effect in stores.values():
+        name = _place_of(recorder, effect)
+        while name in compared:
+            name += " (another)"
+        compared[name] = (effect.value,)
+    found = snapshot(
+        recorder,
+        element,
+        compared,
+        [*around, *outside_effects(recorder, stores)],
+        [x.items for x in lists],
+        interpreter.generators_drawn_from(),
+        takes_numbers=has_numbers,
+    )
+    return found if isinstance(found, str) else LoopEntryState(interpreter, found, len(element), lists, stores)
+
+
+def _carried_stores(recorder: Recorder, has_numbers: bool) -> dict[int, AttributeStore | ItemStore]:
+    """Stores outside that steps may carry on: of tensors, containers and objects that the call has made, and of numbers that the
+    program computes."""
+
+    def is_carried(value: Any) -> bool:
+        if is_symbolic(value):
+            return has_numbers and is_post_program(value)
+        leads_on = isinstance(value, Tensor) or is_tuple(value) or children_of(recorder, value) is not None
+        return leads_on and not recorder.is_outside(value)
+
+    return {k: effect for k, effect in recorder.effects.stores().items() if is_carried(effect.value)}
+
+
+def _place_of(recorder: Recorder, store: AttributeStore | ItemStore) -> str:
+    """The place of a store, as the program writes it."""
+    if isinstance(store, AttributeStore):
+        return recorder.facts.attribute(store.owner, store.name)
+    return recorder.facts.item(store.container, store.key)

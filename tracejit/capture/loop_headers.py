@@ -1,9 +1,8 @@
-"""What `for` loops go through, from what is called in their headers: `range`, `enumerate`, `zip` and `reversed`, in each other, and what
-takes a tensor apart.
+"""What `for` loops go through, from what is called in their headers: `range`, `enumerate`, `zip` and `reversed`, in each other,
+and what takes a tensor apart.
 
-Where another call may have another number of elements, these calls give what describes them (`IterationSpace`), and the loop decides
-whether they have to be made (loop_recogniser.py).
-"""
+Where another call may have another number of elements, these calls give what describes them (`IterationSpace`), and the loop
+decides whether they have to be made (loop_recogniser.py)."""
 
 from __future__ import annotations
 
@@ -13,9 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.symbols import concrete
-from tracejit.capture.iteration_space import TAKING_APART, InductionValues, IterationSpace, TensorSlices
-from tracejit.capture.list_reads import ListItems
-from tracejit.capture.stacked_items import has_stacked, length_of, unstack
+from tracejit.capture.iteration_space import UNBINDING, InductionValues, IterationSpace, TensorSlices
 from tracejit.core.interpreter import state
 from tracejit.core.symbolic import SymInt
 from tracejit.tensor import Tensor
@@ -28,7 +25,7 @@ __all__ = ["LoopHeader", "materialised"]
 
 def materialised(value: Any) -> Any:
     """What a call in a header has given, where no loop stands for it."""
-    return value.made() if type(value) is IterationSpace else value
+    return value.materialise() if type(value) is IterationSpace else value
 
 
 class LoopHeader:
@@ -38,12 +35,12 @@ class LoopHeader:
         self._interpreter = interpreter
 
     def unbind_slices(self, name: str, callee: Any, owner: Tensor | None, *arguments: Any, **keywords: Any) -> Any:
-        """What `unbind`, `split` or `chunk` makes of arguments, or what describes that.  callee: what to call with them.  owner: whose
-        method it is, if it is one."""
+        """What `unbind`, `split` or `chunk` makes of arguments, or what describes that.  callee: what to call with them.  owner:
+        whose method it is, if it is one."""
         made = partial(callee, *arguments, **keywords)
         operands = arguments if owner is None else (owner, *arguments)
-        given = dict(zip(TAKING_APART[name], operands, strict=False))
-        if len(operands) > len(TAKING_APART[name]) or not given.keys().isdisjoint(keywords):
+        given = dict(zip(UNBINDING[name], operands, strict=False))
+        if len(operands) > len(UNBINDING[name]) or not given.keys().isdisjoint(keywords):
             return made()  # it raises
         given |= keywords
         base, dim = given.pop("input", None), given.pop("dim", 0)
@@ -66,7 +63,8 @@ class LoopHeader:
         return IterationSpace(count, [TensorSlices(base, count, dim, width)], None, made)
 
     def builtin_call(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
-        """What `function` makes of arguments, or what describes that.  callee: what to call with them.  keywords: `strict`, if any."""
+        """What `function` makes of arguments, or what describes that.  callee: what to call with them.  keywords: `strict`, if
+        any."""
         made = partial(self._made, callee, *arguments, **keywords)
         find: Callable[..., IterationSpace | None] = _KNOWN[function]
         found = find(self, made, *arguments, **keywords) if state.top is self._interpreter else None
@@ -85,16 +83,6 @@ class LoopHeader:
             return value
         count = self._length(value, 0) if type(value) is Tensor and value._array.ndim else None
         return None if count is None else IterationSpace(count, [TensorSlices(value, count)], None, lambda: value)
-
-    def list_items_of(self, items: Any) -> Any:
-        """A private list, or what describes its items, if some of them are in one piece; else all of them are there."""
-        interpreter = self._interpreter
-        if not has_stacked(items):
-            return items
-        if state.top is not interpreter or type(count := length_of(items)) is not SymInt:
-            unstack(items)
-            return items
-        return IterationSpace(count, [ListItems(interpreter, items)], None, partial(_all_elements, items))
 
     def _numbered(self, made: Callable[[], Any], *arguments: Any) -> IterationSpace | None:
         start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
@@ -134,8 +122,8 @@ class LoopHeader:
         return IterationSpace(value.count, [turned], None, made)
 
     def size(self, x: Any, settling: bool = False) -> Any:
-        """An integer of the program's, as a size; None of what is none.  settling: one that was computed of other numbers, too, is one
-        where these have the values that they have."""
+        """An integer of the program's, as a size; None of what is none.  settling: one that was computed of other numbers, too,
+        is one where these have the values that they have."""
         found = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x, settling)
         return found if type(found) in (int, SymInt) else None
 
@@ -145,11 +133,6 @@ class LoopHeader:
         if not interpreter.recorder.sizes.are_noted or state.top is not interpreter or interpreter.value_of(base) is None:
             return None
         return base.shape[dim] if base._array.ndim else None
-
-
-def _all_elements(items: list[Any]) -> list[Any]:
-    unstack(items)
-    return items
 
 
 def _count(first: Any, end: Any, step: int) -> Any:

@@ -1,9 +1,8 @@
 """What is inside of tuples, lists, dictionaries and objects that the call has made, by its places.
 
-Loops look at all that steps find (snapshots.py), put there what steps that did not run would have left (evaluated_steps.py), and have
-the program hold the numbers there that steps change (carried_numbers.py).  A symbolic number in a named tuple or in an attribute is a
-plain one there, and known by its place (handlers/effects.py); here it is found and put like any other.
-"""
+Loops look at all that steps find (snapshots.py), put there what steps that did not run would have left (evaluated_steps.py), and
+have the program hold the numbers there that steps change (carried_numbers.py).  A symbolic number in a named tuple or in an
+attribute is a plain one there, and known by its place (handlers/effects.py); here it is found and put like any other."""
 
 from __future__ import annotations
 
@@ -128,9 +127,10 @@ def store_at(recorder: Recorder, x: Any, place: Any, value: Any) -> None:
 
 
 def paths_in(recorder: Recorder, variables: Mapping[str, Any], others: Iterable[Any]) -> list[tuple[Path, Any]]:
-    """(the places that lead there, what is there) of all places inside of what variables lead to.  There are none inside of what was made
-    outside or is found again, nor at keys of dictionaries that are objects, which code of the program compares; nor inside of tuples
-    that stand in two places, since one that is made anew would be another one in each.  others: what else has references to tuples."""
+    """(the places that lead there, what is there) of all places inside of what variables lead to.  There are none inside of what
+    was made outside or is found again, nor at keys of dictionaries that are objects, which code of the program compares; nor
+    inside of tuples that stand in two places, since one that is made anew would be another one in each.  others: what else has
+    references to tuples."""
     waiting: list[tuple[Path, Any, tuple[int, ...]]] = [((), value, ()) for value in others]
     waiting += [((name,), value, ()) for name, value in variables.items()]
     seen: dict[int, Any] = {}

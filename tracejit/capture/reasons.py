@@ -91,10 +91,6 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "what a selection of rows has given is written to, and a backward pass needs it as it was: {}",
         "Nothing: what is recorded from now on is for each number of rows",
     ),
-    "items_used": (
-        "{} of a list that a loop has filled with tensors which require grad is used by itself",
-        "Nothing: what is recorded from now on has the items one by one, each length of the list for itself",
-    ),
     "shared_storage": (
         "inputs are views of one tensor, one of them is written, and a backward pass follows: {}",
         "Pass a copy (clone()) of one of them",

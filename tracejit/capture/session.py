@@ -428,7 +428,6 @@ def record(
     watch: Watch | None = None,
     dynamic: Collection[tuple[int, int]] = (),
     earlier: Earlier | None = None,
-    keeps_items: bool = False,
     follows_rows: bool = False,
     may_give_up: bool = False,
     is_shallow: bool = False,
@@ -439,7 +438,7 @@ def record(
     dynamic: which dimensions of the tensors of `tensors_among`, and which integers of `integers_among`, are symbolic sizes in the
         recording.
     earlier: values that earlier recordings of the function have read, by the expressions that read them.
-    keeps_items: see Recorder.  follows_rows: see RaggedHandlers.
+    follows_rows: see RaggedHandlers.
     may_give_up: whether to stop a recording whose path no later call would take (branches.py).
     is_shallow: whether only the arguments themselves are looked at for tensors and integers, not the contents of containers and
         objects.
@@ -449,7 +448,7 @@ def record(
         return Recording(reasons.make("profiler_active", repr(profiler))), function(*args, **kwargs)
     try:
         with room(_FRAMES):
-            return _recorded(function, args, kwargs, watch, dynamic, earlier, keeps_items, follows_rows, may_give_up, is_shallow)
+            return _recorded(function, args, kwargs, watch, dynamic, earlier, follows_rows, may_give_up, is_shallow)
     except BaseException as error:
         _without_recorder(error)
         raise error  # this frame in the traceback tells without_dispatch where the error came from
@@ -480,7 +479,6 @@ def _recorded(
     watch: Watch | None,
     dynamic: Collection[tuple[int, int]],
     earlier: Earlier | None,
-    keeps_items: bool,
     follows_rows: bool,
     may_give_up: bool,
     is_shallow: bool,
@@ -495,7 +493,7 @@ def _recorded(
             hold.begin()  # a collection would run finalizers and callbacks in the middle of the user's code
             call_hook.forget()
             run.begin()
-            session.facts.earlier, session.keeps_items = earlier or {}, keeps_items
+            session.facts.earlier = earlier or {}
             session.ragged.follows_rows, session.branches.may_give_up = follows_rows, may_give_up
             positional, named = args, kwargs
             with _Absorbing(session):

@@ -1,14 +1,14 @@
 """What code finds at one point of a recorded call, to be compared with what it finds at another.
 
-`snapshot` goes through all that some variables lead to.  Two with equal tokens are alike: in the same places they have the same functions
-and objects from outside, plain values that are equal, and tensors, lists, dictionaries and instances of one kind that the call has made,
-the same one in two places where the other has the same one in both.  So code that finds nothing else, and asks for no contents, does the
-same from both.  Where something has a state that does not show (an iterator, an instance of a class in C) there is no snapshot.  What is
-outside is not gone through: the journal has all changes of that, and `only_computes` tells whether there were any.
+`snapshot` goes through all that some variables lead to.  Two with equal tokens are alike: in the same places they have the same
+functions and objects from outside, plain values that are equal, and tensors, lists, dictionaries and instances of one kind that
+the call has made, the same one in two places where the other has the same one in both.  So code that finds nothing else, and asks
+for no contents, does the same from both.  Where something has a state that does not show (an iterator, an instance of a class in
+C) there is no snapshot.  What is outside is not gone through: the journal has all changes of that, and `only_computes` tells
+whether there were any.
 
 Lists, dictionaries and instances may be others, `state = State(state.x + dt * state.v, ...)`, where they were made in between
-(`Snapshot.follows`): then nobody but who is looked at here has got them, and contents are all that tells one from the next.
-"""
+(`Snapshot.follows`): then nobody but who is looked at here has got them, and contents are all that tells one from the next."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ __all__ = [
 ]
 
 VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
-_OF_CONTENTS: Final = 4
-"""How much of what `kind_of` says is no matter of how a tensor was made."""
 _AROUND: Final = ""
 """The token before those of what is around variables, each of which has its name there; no other token is a text."""
 _MOST: Final = 4096
@@ -69,23 +67,24 @@ class IdentityKey:
 
 
 class Snapshot:
-    """tokens: see the module.  tensors: those that the call has made, each once.  held: which of them are where another one cannot be put,
-    by their places among `tensors`.  containers: the lists, dictionaries and instances that have been gone through.  new: which of these
-    are none of the one that it `follows`."""
+    """tokens: see the module.  tensors: those that the call has made, each once.  fixed: which of them are where another one
+    cannot be put, by their places among `tensors`.  containers: the lists, dictionaries and instances that have been gone
+    through.  new: which of these are none of the one that it `follows`."""
 
-    __slots__ = ("containers", "held", "new", "tensors", "tokens")
+    __slots__ = ("containers", "fixed", "new", "tensors", "tokens")
 
-    def __init__(self, tokens: list[Any], tensors: list[Tensor], held: set[int], containers: list[Any]) -> None:
+    def __init__(self, tokens: list[Any], tensors: list[Tensor], fixed: set[int], containers: list[Any]) -> None:
         self.tokens = tokens
         self.tensors = tensors
-        self.held = held
+        self.fixed = fixed
         self.containers = containers
         self.new: set[int] = set()
 
     def follows(self, before: Snapshot) -> bool:
-        """Whether this one is like `before`, with its containers in the same places, or others that were made in between: they are none of
-        those that were found then, and code of a step finds nothing else.  One may have been handed on since, `last = state`, if it was
-        new in a place which has another new one now; nothing is known to have been new in the first of two that are compared."""
+        """Whether this one is like `before`, with its containers in the same places, or others that were made in between: they
+        are none of those that were found then, and code of a step finds nothing else.  One may have been handed on since, `last =
+        state`, if it was new in a place which has another new one now; nothing is known to have been new in the first of two that
+        are compared."""
         if self.tokens != before.tokens:
             return False
         older = {id(x): k for k, x in enumerate(before.containers)}
@@ -123,16 +122,15 @@ def snapshot(
     around: Iterable[Any],
     apart: Sequence[list[Any]],
     states: Sequence[Tensor] = (),
-    items: Collection[int] = (),
     takes_numbers: bool = False,
 ) -> Snapshot | str:
-    """given: tensors that come first; items: those of them of which it is no matter what has made them.  variables: by name; each may be
-    given another value.  around: what else code finds, in places that keep their values.  apart: lists that are not gone through, and found
-    in one place alone: there is no snapshot where that is not so.  states: tensors from outside that come last, as if the call had made
-    them.  takes_numbers: numbers that the program computes are the tensors that it has of them, inside of what variables lead to.  Where
-    there is no snapshot, what stands in the way."""
+    """given: tensors that come first; items: those of them of which it is no matter what has made them.  variables: by name; each
+    may be given another value.  around: what else code finds, in places that keep their values.  apart: lists that are not gone
+    through, and found in one place alone: there is no snapshot where that is not so.  states: tensors from outside that come
+    last, as if the call had made them.  takes_numbers: numbers that the program computes are the tensors that it has of them,
+    inside of what variables lead to.  Where there is no snapshot, what stands in the way."""
     walk = _Walk(recorder, apart, takes_numbers)
-    if not walk.visit_first(given, items):
+    if not walk.visit_first(given):
         return "what the loop goes through has a state that does not show"
     for name, value in variables.items():
         walk.tokens.append(name)
@@ -145,14 +143,14 @@ def snapshot(
         if not walk.visit(value, True):
             return "what the call has put outside has a state that does not show"
     walk.tokens += map(IdentityKey, states)
-    return Snapshot(walk.tokens, [*walk.tensors, *states], walk.held, walk.containers)
+    return Snapshot(walk.tokens, [*walk.tensors, *states], walk.fixed, walk.containers)
 
 
 class _Walk:
     def __init__(self, recorder: Recorder, apart: Sequence[list[Any]], takes_numbers: bool) -> None:
         self.tokens: list[Any] = [state.grad_enabled, state.autocast, dtypes.default_dtype()]
         self.tensors: list[Tensor] = []
-        self.held: set[int] = set()
+        self.fixed: set[int] = set()
         self.containers: list[Any] = []
         self._recorder = recorder
         self._takes_numbers = takes_numbers
@@ -160,10 +158,10 @@ class _Walk:
         self._seen: dict[int, int] = {}  # of anything else: its number
         self._apart = dict.fromkeys(map(id, apart), 0)
 
-    def visit_first(self, values: Sequence[Any], items: Collection[int]) -> bool:
-        """Go through values, all of them before what they lead to; False where one has a state that does not show.  items: those of which
-        it is nobody's business what has made them."""
-        found = [self._entered_item(value) if k in items else self._entered(value, False) for k, value in enumerate(values)]
+    def visit_first(self, values: Sequence[Any]) -> bool:
+        """Go through values, all of them before what they lead to; False where one has a state that does not show.  items: those
+        of which it is nobody's business what has made them."""
+        found = [self._entered(value, False) for value in values]
         return all(parts is not None and all(self.visit(*part) for part in parts) for parts in found)
 
     def visit(self, value: Any, held: bool) -> bool:
@@ -232,18 +230,10 @@ class _Walk:
             return [(x.__func__, True), (x.__self__, True)]
         return self._entered_function(x) if cls is types.FunctionType else None
 
-    def _entered_item(self, x: Any) -> list[tuple[Any, bool]] | None:
-        if not isinstance(x, Tensor) or id(x) in self._places or vars(x) or x._hooks or hasattr(x, "_dynamic"):
-            return None
-        self.tokens.append(kind_of(x)[:_OF_CONTENTS])
-        self._places[id(x)] = len(self.tensors)
-        self.tensors.append(x)
-        return []
-
     def _entered_tensor(self, x: Tensor, held: bool) -> list[tuple[Any, bool]] | None:
         place = self._places.setdefault(id(x), len(self.tensors))
         if held:
-            self.held.add(place)
+            self.fixed.add(place)
         self.tokens.append((Tensor, place))
         if place < len(self.tensors):
             return []
@@ -265,8 +255,8 @@ class _Walk:
 
 
 def reachable_state(recorder: Recorder, functions: Sequence[Any]) -> Snapshot | None:
-    """What functions find in the variables around them, and what the call has put outside; None where that has a state which does not
-    show."""
+    """What functions find in the variables around them, and what the call has put outside; None where that has a state which does
+    not show."""
     found = snapshot(recorder, (), {}, (*functions, *outside_effects(recorder)), ())
     return None if isinstance(found, str) else found
 
@@ -280,7 +270,8 @@ def kind_of(x: Tensor) -> tuple[Any, ...]:
 
 
 def is_stale_view(x: Tensor) -> bool:
-    """Whether `x` is a view whose root has been written to: it gets its place on the tape when it is used next, not by being looked at."""
+    """Whether `x` is a view whose root has been written to: it gets its place on the tape when it is used next, not by being
+    looked at."""
     base = x._base
     return base is not None and base._storage is not None and x._seen != base._storage.version
 
@@ -297,14 +288,14 @@ def is_constant(x: Any) -> bool:
 
 
 def only_reads(statements: Iterable[Any]) -> bool:
-    """Whether statements of the prologue read, and guard what is there: they call nothing that a call of the program might have to answer
-    for, but in guards."""
+    """Whether statements of the prologue read, and guard what is there: they call nothing that a call of the program might have
+    to answer for, but in guards."""
     return not any(isinstance(x, Define) and any(isinstance(part, Call) for part in walk(x.value)) for x in statements)
 
 
 def only_computes(recorder: Recorder, since: Mark, ignored: Topic = NOTHING, stores: Collection[int] = ()) -> bool:
-    """Whether the run has done nothing since a mark but operations on tensors, and what is of the topics `ignored`.  Numbers in places that
-    snapshots look at are theirs; so are these stores, by their positions among the effects."""
+    """Whether the run has done nothing since a mark but operations on tensors, and what is of the topics `ignored`.  Numbers in
+    places that snapshots look at are theirs; so are these stores, by their positions among the effects."""
     if Topic.READS not in ignored and recorder.journal.has_read(since):
         return False
     effects = recorder.effects

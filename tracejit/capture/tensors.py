@@ -27,7 +27,6 @@ from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, is_symbolic_bool
 from tracejit.capture.recording.journal import Variable
 from tracejit.capture.tensor_state import StateRecorder
-from tracejit.capture.unrolled_items import UnrolledItems
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.dtypes import ALL, FROM_NUMPY, INTEGER, DType, float32, float64, int64
 from tracejit.core.interpreter import Interpreter, state
@@ -88,8 +87,6 @@ class RecordingInterpreter(StateRecorder):
         self._watch = watch
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> the number that it stands for
-        self.taken_out: set[int] = set()  # values of items that were sliced out of the stacked items of a list (list_reads.py)
-        self.unrolled: list[UnrolledItems] = []  # steps that a loop node stands for, and that may have to be unrolled again
         self.left_out = 0  # number of skipped steps of loops (loop_recogniser.py)
         self.remarks: list[str] = []  # why a `while_loop` did not become a loop node (while_loops.py)
         recorder.program = self
@@ -328,8 +325,6 @@ class RecordingInterpreter(StateRecorder):
     def _before_write(self, target: Any) -> None:
         if isinstance(target, Tensor):
             self.recorder.ragged.before_write(target)
-        for steps in self.unrolled if isinstance(target, Tensor) and not self.recorder.stopped else ():
-            steps.before_write(target)
 
     def _line(self) -> str:
         """The user's line ("file:line") that an operation comes from."""
@@ -383,8 +378,6 @@ class RecordingInterpreter(StateRecorder):
         and literals, in the order of the node's operands.  attributes: those of the node."""
         state.grad_enabled = grad_enabled
         op, values = node.op, self.values
-        if self.unrolled and op.writes:
-            self._before_write(operands[0])
         given: list[Any] = []
         recorded: list[Operand] = []
         for x, operand in zip(operands, node.operands, strict=True):

@@ -88,7 +88,7 @@ class RecordingDriver:
     """Records calls of one compiled function.  pending: the path that is being compiled in the background, or None."""
 
     __slots__ = (
-        "_diagnostics", "_family", "_follows_rows", "_function", "_keeps_items", "_options", "_policy", "_promoter", "_table", "_wait",
+        "_diagnostics", "_family", "_follows_rows", "_function", "_options", "_policy", "_promoter", "_table", "_wait",
         "pending",
     )  # fmt: skip
 
@@ -105,7 +105,6 @@ class RecordingDriver:
         self._function, self._options, self._wait = function, options, wait
         self._table, self._policy, self._promoter, self._diagnostics = table, policy, promoter, diagnostics
         self._follows_rows = True  # see `RaggedHandlers`; False once a recording has failed because of it
-        self._keeps_items = False  # see `Recorder`; True once a recording has failed for lack of it
         self.clear()
 
     def clear(self) -> None:
@@ -159,7 +158,6 @@ class RecordingDriver:
                     kwargs,
                     dynamic=dynamic,
                     earlier=earlier_values(recordings),
-                    keeps_items=self._keeps_items,
                     follows_rows=self._follows_rows and not options.fullgraph,
                     may_give_up=not options.fullgraph,
                     is_shallow=symbolic.is_shallow,
@@ -223,7 +221,6 @@ class RecordingDriver:
         policy = self._policy
         if recording.reason is not None:
             self._follows_rows &= recording.reason.code != "selected_rows_written"
-            self._keeps_items |= recording.reason.code == "items_used"
             if recording.reason.code == "branching_loop":
                 policy.split_or_reject(recording, recording.reason)
             else:

@@ -55,7 +55,7 @@ _CALLS_OF_NEW_SIZE: Final = 4
 _CALLS_BEFORE_WARNING: Final = 12  # eager calls
 _CALLS_TO_EARN: Final = 64  # calls that a path should serve if there are many paths
 _MOST_SIZES: Final = 4096  # sizes whose calls are counted
-_PASSING: Final = ("raised", "items_used")  # reasons that do not recur in the next recording of such a call
+_PASSING: Final = ("raised",)  # reasons that do not recur in the next recording of such a call
 
 
 class FullGraphError(RuntimeError):

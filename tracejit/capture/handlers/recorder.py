@@ -103,7 +103,6 @@ class Recorder(Origins):
     def __init__(self) -> None:
         super().__init__()
         self.stopped = False
-        self.keeps_items = False  # items that require grad stay one by one in private lists, not stacked (unrolled_items.py)
         self.closing = False  # the call has returned: code that runs now is a finalizer of an object that goes
         self._functions: list[weakref.ref[FunctionType]] = []  # that the run has created: the result may lead to their closures
         self.reason: Reason | None = None

@@ -20,15 +20,12 @@ from tracejit.capture.syntax.loops import (
     compared,
     integer,
     is_reversed_slice,
-    iterated_lists,
     joined_list,
     offset_names,
     positions,
     private_lists,
-    read_one_by_one,
-    reads_item,
+    reads_end,
     reversed_list_name,
-    source_of,
     use_counts,
     without_ends,
 )
@@ -102,7 +99,6 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.globals, self.nonlocals = declared_names(node)
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
-        self.read = read_one_by_one(node, self.lists)
         self.uses = use_counts(node)
         self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
         # Sums to which a step of a loop adds -> the variables of the loop, and of the numbers among what it adds.
@@ -110,8 +106,6 @@ class ExpressionRewriter(ast.NodeTransformer):
         # Calls in the header of a loop that is looked at, `x.unbind`, `range`, -> its name.
         self.headers: dict[ast.expr, str] = {}
         self.mappings = 0  # calls that pass on a mapping
-        # Private lists, and parts of them, that loops go through -> the variables of these loops, if they are looked at.
-        self.listed: dict[ast.expr, str | None] = {}
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
         self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
@@ -169,8 +163,6 @@ class ExpressionRewriter(ast.NodeTransformer):
             loop, counter, ahead = self.computed_with[node]
             known = [ast.Name(loop, ast.Load()), ast.Constant(self.mangle(counter)), ast.Constant(ahead)]
             return self.place(self.handler("number_of_step", *known, node), node)
-        if node in self.listed:
-            return self.loop_iterable(node, node)
         if name in self.local or any(name in names for names in self.comprehension_names):
             return self.place(self.handler("starred", node), node) if node.id in self.gathered else node
         if name in _FRAME_NAMES:
@@ -198,12 +190,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.loops_of(set().union(*[offset_names(place, self.counters, scaled=True) for place in positions(node)]))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        if node in self.listed:
-            return self.items_of(node)
+        if reads_end(node) in self.lists:
+            return self.place(self.handler("list_end", self.visit(node.value), self.visit(node.slice)), node)
         loops = self.loops_along(node)
-        if (name := reads_item(node)) in self.lists:
-            item = self.name_constant(name), self.visit(node.value), self.visit(node.slice)  # type: ignore[arg-type]
-            return self.place(self.handler("list_item", *item, *loops), node)
         if loops:
             return self.place(self.handler("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and integer(node.slice) is not None:
@@ -219,20 +208,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         else:
             place = self.visit(node.value), self.visit(node.slice)
             items = self.handler("without_ends", *place, *map(ast.Constant, without_ends(node) or ()))
-        return self.loop_iterable(self.place(items, node), node)
-
-    def loop_iterable(self, items: ast.expr, node: ast.expr) -> ast.expr:
-        """The items of a private list, as a loop that goes through them gets them."""
-        if node not in self.listed:
-            return items
-        loop = self.listed[node]
-        return self.place(
-            self.handler("loop_over_list", ast.Constant(None) if loop is None else ast.Name(loop, ast.Load()), items), node
-        )
-
-    def note_iterated_lists(self, header: ast.expr) -> None:
-        """Take note of the private lists of which a loop goes through the items."""
-        self.listed.update((x, None) for x in iterated_lists(header) if source_of(x) in self.lists)
+        return self.place(items, node)
 
     def visit_Slice(self, node: ast.Slice) -> ast.expr:
         bounds = [self.visit(b) if b else ast.Constant(None) for b in (node.lower, node.upper, node.step)]
@@ -455,7 +431,6 @@ class ExpressionRewriter(ast.NodeTransformer):
             target = generator.target
             if any(isinstance(part, ast.Attribute | ast.Subscript) for part in walk(target)):
                 raise NotConvertible("unsupported_syntax", "an attribute or item as target of a comprehension")
-            self.note_iterated_lists(generator.iter)
             iterable = self.visit(generator.iter)  # the first one is evaluated outside: before its names are local
             if position == 0:
                 self.comprehension_names.append(names)

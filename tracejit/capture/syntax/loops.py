@@ -1,14 +1,15 @@
 """Which `for` loops may have steps that need not run, from their syntax alone, and how their variables are used.
 
-A step does not run where those before it show what it does (capture/loop_recogniser.py).  That needs a body whose variables are the
-function's own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used in three
-ways: as a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`, which moves by a fixed distance from step to step; compared,
-`t > 0`, which comes out the same from some step on; and computed with, `t * dt`, which the program does as well.  Of a list that is
-appended to and used for nothing else in the body no more than the last item is looked at, if the body reads it.
+A step does not run where those before it show what it does (capture/loop_recogniser.py).  That needs a body whose variables are
+the function's own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used
+in three ways: as a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`, which moves by a fixed distance from step
+to step; compared, `t > 0`, which comes out the same from some step on; and computed with, `t * dt`, which the program does as
+well.  Of a list that is appended to and used for nothing else in the body no more than the last item is looked at, if the body
+reads it.
 
-Lists that a function makes, appends to, and hands to `stack`, `cat` and `sum` as all that there is to join, forwards or backwards, and to
-`len`, without ever using them otherwise but for their last item (`private_lists`), need not hold their items one by one.
-"""
+Lists that a function makes, appends to, and hands to `stack`, `cat` and `sum` as all that there is to join, forwards or
+backwards, and to `len`, without ever using them otherwise but for their last item (`private_lists`), need not hold their items
+one by one."""
 
 from __future__ import annotations
 
@@ -31,7 +32,6 @@ __all__ = [
     "integer",
     "is_reversed_slice",
     "is_unbind_call",
-    "iterated_lists",
     "joined_list",
     "kept_counter",
     "lines_ending_while",
@@ -44,10 +44,8 @@ __all__ = [
     "offset_names",
     "positions",
     "private_lists",
-    "read_one_by_one",
-    "reads_item",
+    "reads_end",
     "reversed_list_name",
-    "source_of",
     "use_counts",
     "uses_as_private",
     "without_ends",
@@ -62,15 +60,16 @@ _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.FloorDiv, ast.M
 
 @dataclass(frozen=True, slots=True)
 class LoopNames:
-    """The variables of a loop: its targets, what its steps store otherwise, the counters among the targets, and lists that are appended to.
-    unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored, too.  private: those lists
-    that are private to the function; ignored: other private lists, which the body does not name; last: those lists of which the body
-    reads the last item.  numbers: targets that are counters if they are numbers, with which steps compute.  renewed: stored variables that
-    each step assigns to before it uses them, and that nothing but the body uses.  in_front: lists that get what is appended in front of
-    all others; listed: private lists that the body only reads, at places which move with its steps; read: private lists whose items the
-    function reads one by one.  shape: of the targets, as of an element (elements.py).  kept: stored variables that each step adds a number
-    to, `i += 1`, with these numbers: if they are integers, they count steps, too.  bounds: targets that are counters if they are numbers,
-    with the integers that steps compare them with, `if t >= 5`."""
+    """The variables of a loop: its targets, what its steps store otherwise, the counters among the targets, and lists that are
+    appended to. unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored,
+    too.  private: those lists that are private to the function; ignored: other private lists, which the body does not name; last:
+    those lists of which the body reads the last item.  numbers: targets that are counters if they are numbers, with which steps
+    compute.  renewed: stored variables that each step assigns to before it uses them, and that nothing but the body uses.
+    in_front: lists that get what is appended in front of all others; listed: private lists that the body only reads, at places
+    which move with its steps; read: private lists whose items the function reads one by one.  shape: of the targets, as of an
+    element (elements.py).  kept: stored variables that each step adds a number to, `i += 1`, with these numbers: if they are
+    integers, they count steps, too.  bounds: targets that are counters if they are numbers, with the integers that steps compare
+    them with, `if t >= 5`."""
 
     targets: tuple[str, ...]
     unpacked: bool
@@ -83,8 +82,6 @@ class LoopNames:
     numbers: tuple[str, ...] = ()
     renewed: tuple[str, ...] = ()
     in_front: tuple[str, ...] = ()
-    listed: tuple[str, ...] = ()
-    read: tuple[str, ...] = ()
     shape: Any = None
     kept: tuple[tuple[str, int], ...] = ()
     bounds: tuple[tuple[str, int], ...] = ()
@@ -97,11 +94,10 @@ def loop_names(
     shared: set[str],
     lists: frozenset[str] = frozenset(),
     everywhere: Mapping[str, int] = MappingProxyType({}),
-    read: frozenset[str] = frozenset(),
 ) -> LoopNames | None:
-    """The variables of a loop; None where all of its steps have to run.  local: names of the function's own; captured: those that nested
-    functions read; shared: names that it declares global or nonlocal; lists: its private lists; everywhere: how often
-    the function names its variables; read: lists of which it reads items one by one."""
+    """The variables of a loop; None where all of its steps have to run.  local: names of the function's own; captured: those that
+    nested functions read; shared: names that it declares global or nonlocal; lists: its private lists; everywhere: how often the
+    function names its variables; read: lists of which it reads items one by one."""
     parts = _leaves(node.target)
     targets = [part.id for part in parts if isinstance(part, ast.Name)]
     stored = names_stored_by(node.body)
@@ -123,14 +119,11 @@ def loop_names(
     renewed = {name for name in stored & private if own[name] == everywhere.get(name) and _is_renewed(name, node.body)}
     stored = (stored | {*targets} if unpacked else stored - {*targets}) - counters
     ignored = {name for name in lists if not _uses(name, node.body)}
-    counting = counters | numbers | {*kept}
-    along = Counter([reads_item(part) for part in inside if reads_item(part) and offset_names(part.slice, counting)])  # type: ignore[attr-defined]
-    listed = {name for name in lists - ignored if along[name] == _uses(name, node.body)}
     last = {name for name in appended if any(reads_last(part) == name for part in inside)}
     in_front = {name for name in appended if growing[name].in_front}
     groups = {
         "stored": stored, "counters": counters, "appended": appended, "private": appended & lists, "ignored": ignored, "last": last,
-        "numbers": numbers, "renewed": renewed, "in_front": in_front, "listed": listed, "read": appended & read,
+        "numbers": numbers, "renewed": renewed, "in_front": in_front,
     }  # fmt: skip
     known: dict[str, Any] = {name: tuple(sorted(found)) for name, found in groups.items()}
     bounds = {(name, bound) for part in inside for name in counters | numbers if (bound := _bound(name, part)) is not None}
@@ -160,8 +153,8 @@ class KeptCounter(NamedTuple):
 
 
 def kept_counter(name: str, body: Sequence[ast.stmt]) -> KeptCounter | None:
-    """How a body that runs as a whole adds a number to a variable, `i += 1`, once, and uses it otherwise as the number of a step; None
-    where it does anything else."""
+    """How a body that runs as a whole adds a number to a variable, `i += 1`, once, and uses it otherwise as the number of a step;
+    None where it does anything else."""
     found = None
     for k, statement in enumerate(body):
         step = _added_to(name, statement)
@@ -199,8 +192,8 @@ def may_leave_by(node: ast.AST, how: type[ast.stmt] | tuple[type[ast.stmt], ...]
 
 
 def joined_list(node: ast.Call) -> str | None:
-    """The variable to which a call applies what is, by its name, `stack`, `cat`, `sum` or `len`, or of which it joins the items backwards,
-    `stack(name[::-1])`, or all but some at the ends, `stack(name[1:])`; None for any other call."""
+    """The variable to which a call applies what is, by its name, `stack`, `cat`, `sum` or `len`, or of which it joins the items
+    backwards, `stack(name[::-1])`, or all but some at the ends, `stack(name[1:])`; None for any other call."""
     function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if not (function in JOINING or function == "len") or not node.args:
         return None
@@ -245,9 +238,9 @@ def is_unbind_call(node: ast.expr) -> bool:
 
 
 def private_lists(node: FunctionNode) -> frozenset[str]:
-    """Names of variables to which a function assigns nothing but lists that it writes down, to which it adds items at the ends, of which
-    it reads items, which it turns around, through which its loops go, which it asks whether there are any, and which it hands to `stack`,
-    `cat`, `sum` and `len`."""
+    """Names of variables to which a function assigns nothing but lists that it writes down, to which it adds items at the ends,
+    of which it reads items, which it turns around, through which its loops go, which it asks whether there are any, and which it
+    hands to `stack`, `cat`, `sum` and `len`."""
     if isinstance(node, ast.Lambda):
         return frozenset()
     found = uses_as_private(node.body)
@@ -256,11 +249,12 @@ def private_lists(node: FunctionNode) -> frozenset[str]:
 
 
 def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
-    """How often statements use the names to which they assign lists that they write down, in one of the ways of `private_lists`."""
+    """How often statements use the names to which they assign lists that they write down, in one of the ways of
+    `private_lists`."""
     parts = [part for statement in body for part in walk(statement)]
     found = Counter([name for part in parts for name in names_of_new_lists(part)])
     for part in parts:
-        name, more = reads_item(part), list_growth(part)
+        name, more = reads_end(part), list_growth(part)
         if more is not None and more.name in found:
             found[more.name] += more.uses
         elif isinstance(part, ast.Expr) and reversed_list_name(part.value) is not None:
@@ -269,56 +263,21 @@ def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
             name = joined_list(part)
         elif isinstance(part, ast.If | ast.IfExp):
             name = _asked_for_items(part.test)
-        elif isinstance(part, ast.For | ast.comprehension):
-            inside = part.body if isinstance(part, ast.For) else ()
-            for source in map(source_of, iterated_lists(part.iter)):
-                if source in found and _only_reads(source, inside):
-                    found[source] += 1
         if name is not None and name in found:
             found[name] += 1
     return found
 
 
 def _asked_for_items(test: ast.expr) -> str | None:
-    """The variable of which a condition asks whether it is empty, if it is one of a list: `if outs`, `if not outs`.  All of several items
-    in one piece are some."""
+    """The variable of which a condition asks whether it is empty, if it is one of a list: `if outs`, `if not outs`.  All of
+    several items in one piece are some."""
     asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
     return asked.id if isinstance(asked, ast.Name) else None
-
-
-def read_one_by_one(node: FunctionNode, lists: frozenset[str]) -> frozenset[str]:
-    """Those private lists of which a function reads items but the last one, or through which its loops go."""
-    parts = [*walk(node)]
-    found = {name for part in parts if (name := reads_item(part)) is not None and reads_last(part) is None}
-    headers = [part.iter for part in parts if isinstance(part, ast.For | ast.comprehension)]
-    return lists & (found | {source_of(x) for header in headers for x in iterated_lists(header)})
-
-
-def iterated_lists(header: ast.expr) -> Iterator[ast.expr]:
-    """The variables whose items a loop goes through, and parts of them, `x[::-1]`, `x[1:]`: in calls of `enumerate`, `zip` and `reversed`,
-    too."""
-    if isinstance(header, ast.Name) or isinstance(_sliced(header), ast.Name):
-        yield header
-    elif (
-        isinstance(header, ast.Call) and isinstance(header.func, ast.Name) and header.func.id in ("enumerate", "zip", "reversed")
-    ):
-        for argument in header.args[:1] if header.func.id == "enumerate" else header.args:
-            yield from iterated_lists(argument)
-
-
-def source_of(node: ast.expr) -> str:
-    """The variable of which an expression of `iterated_lists` has the items."""
-    return (_sliced(node) or node).id  # type: ignore[attr-defined, no-any-return]
 
 
 def _sliced(node: ast.expr) -> ast.expr | None:
     """That of which an expression has the items backwards, `x[::-1]`, or without some at the ends, `x[1:]`."""
     return node.value if is_reversed_slice(node) or without_ends(node) else None  # type: ignore[attr-defined]
-
-
-def _only_reads(name: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether a body does nothing with a list but read its items."""
-    return sum(reads_item(part) == name for statement in body for part in _own_parts(statement)) == _uses(name, body)
 
 
 def names_of_new_lists(node: ast.AST) -> Iterator[str]:
@@ -350,8 +309,8 @@ def positions(node: ast.Subscript) -> list[ast.expr]:
 
 
 def offset_names(expression: ast.expr, names: Iterable[str], scaled: bool = False) -> set[str]:
-    """Those of `names` that an expression adds to something else, or takes away from it; or that both bounds of a slice do.  scaled: or
-    multiplies with something that has none of them."""
+    """Those of `names` that an expression adds to something else, or takes away from it; or that both bounds of a slice do.
+    scaled: or multiplies with something that has none of them."""
     if isinstance(expression, ast.Name):
         return {expression.id} & set(names)
     if isinstance(expression, ast.Slice) and expression.lower and expression.upper and not expression.step:
@@ -384,10 +343,10 @@ def _uses(name: str, body: Sequence[ast.stmt]) -> int:
 
 
 def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
-    """Where a body computes with a name, `t * dt`, `xs[t % 2]`, if each other use of it is one position of a subscript that is read,
-    assigned to or updated, to which it is added once, or both bounds of a slice; one side of a comparison; in a statement of the body
-    that adds a number to it; or in an error that ends the loop.  None where it is used otherwise, or a condition like `t % 2 == 0` tells
-    one step from the next."""
+    """Where a body computes with a name, `t * dt`, `xs[t % 2]`, if each other use of it is one position of a subscript that is
+    read, assigned to or updated, to which it is added once, or both bounds of a slice; one side of a comparison; in a statement
+    of the body that adds a number to it; or in an error that ends the loop.  None where it is used otherwise, or a condition like
+    `t % 2 == 0` tells one step from the next."""
     body = [statement for statement in body if _added_to(name, statement) is None]
     counted = {
         id(x) for part in _ends(body) for x in name_uses(name, part)
@@ -427,7 +386,8 @@ def _ends(body: Sequence[ast.stmt]) -> list[ast.AST]:
 
 
 def _wrapped(name: str, node: ast.expr) -> set[int]:
-    """Where a name stands in parts of an expression whose value comes again after some steps, `t % 2`, or stays for some, `t // 2`."""
+    """Where a name stands in parts of an expression whose value comes again after some steps, `t % 2`, or stays for some, `t //
+    2`."""
     wrapping = [part for part in walk(node) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod | ast.FloorDiv)]
     return {id(x) for part in wrapping for x in name_uses(name, part)}
 
@@ -437,7 +397,8 @@ def _condition(node: ast.If | ast.IfExp | ast.While | ast.Assert | ast.Compare) 
 
 
 def _computed_with(node: ast.AST) -> list[ast.expr]:
-    """The operands of an expression that computes a number of numbers, `t * dt`, `-t`, `math.exp(t)`, or what it hands to a function."""
+    """The operands of an expression that computes a number of numbers, `t * dt`, `-t`, `math.exp(t)`, or what it hands to a
+    function."""
     if isinstance(node, ast.BinOp):
         return [node.left, node.right] if isinstance(node.op, _ARITHMETIC) else []
     if isinstance(node, ast.UnaryOp):
@@ -446,8 +407,8 @@ def _computed_with(node: ast.AST) -> list[ast.expr]:
 
 
 def lines_ending_while(node: FunctionNode) -> frozenset[int]:
-    """The lines of what decides whether `while` loops of a function go on: their conditions, and those of an `if` with a `break` in loops
-    like `while True`."""
+    """The lines of what decides whether `while` loops of a function go on: their conditions, and those of an `if` with a `break`
+    in loops like `while True`."""
     found: list[ast.expr] = []
     for loop in walk(node):
         if isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant):
@@ -505,16 +466,16 @@ def integer(node: ast.expr) -> int | None:
     return -value.value if negative else value.value
 
 
-def reads_item(node: ast.AST) -> str | None:
-    """The name of which an expression reads an item, `name[t]`."""
-    if not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name)):
-        return None
-    return None if isinstance(node.slice, ast.Slice | ast.Tuple) else node.value.id
+def reads_end(node: ast.AST) -> str | None:
+    """The name of which an expression reads the first or the last item, `name[0]`, `name[-1]`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
+        return node.value.id if integer(node.slice) in (0, -1) else None
+    return None
 
 
 def reads_last(node: ast.AST) -> str | None:
     """The name of which an expression reads the last item, `name[-1]`."""
-    return reads_item(node) if isinstance(node, ast.Subscript) and integer(node.slice) == -1 else None
+    return reads_end(node) if isinstance(node, ast.Subscript) and integer(node.slice) == -1 else None
 
 
 class ListGrowth(NamedTuple):
@@ -527,8 +488,8 @@ class ListGrowth(NamedTuple):
 
 
 def list_growth(node: ast.AST) -> ListGrowth | None:
-    """What a statement does that puts one item into a list, `name.append(x)`, `name += [x]`, `name = name + [x]`, `name.insert(0, x)`; None
-    of any other one."""
+    """What a statement does that puts one item into a list, `name.append(x)`, `name += [x]`, `name = name + [x]`, `name.insert(0,
+    x)`; None of any other one."""
     match node:
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [item], [])) if not isinstance(item, ast.Starred):
             return ListGrowth(name, item)
@@ -542,8 +503,8 @@ def list_growth(node: ast.AST) -> ListGrowth | None:
 
 
 def _only_grows(name: str, body: Sequence[ast.stmt]) -> ListGrowth | None:
-    """How a body puts items into a list, always in one way, if each other use of its name reads the last item; None where it does anything
-    else, or has no such statement."""
+    """How a body puts items into a list, always in one way, if each other use of its name reads the last item; None where it does
+    anything else, or has no such statement."""
     parts = [part for statement in body for part in _own_parts(statement)]
     found = [x for x in map(list_growth, parts) if x is not None and x.name == name]
     read = sum(reads_last(part) == name for part in parts)

@@ -245,10 +245,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         items, value, loop = self.temporary() if found.added is None else self.sum_name(), self.temporary(), self.temporary()
         repeated = self.place(found.loop(items, self.temporary().rstrip("_")), comprehension)
         local = {items, value, *[part.id for part in walk(repeated.target) if isinstance(part, ast.Name)]}
-        is_read = isinstance(found.place[0], ast.stmt) and not self.read.isdisjoint(names_stored_by([node]))
         shared, lists = self.globals | self.nonlocals, self.lists | ({items} if found.added is None else set())
-        read = frozenset({items} if is_read else ())
-        names = loop_names(repeated, self.local | local, self.captured, shared, lists, read=read)
+        names = loop_names(repeated, self.local | local, self.captured, shared, lists)
         if names is None or (found.added is None and names.appended != (items,)):
             return [], []
         self.local |= local
@@ -329,10 +327,9 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return self.place(ast.Name(name, ast.Store()), target), self.store(target, ast.Name(name, ast.Load()), node)
 
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
-        names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists, self.uses, self.read)
+        names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists, self.uses)
         if names is not None:
             return self.watched_loop(node, names)
-        self.note_iterated_lists(node.iter)
         iterable = self.visit(node.iter)
         node.target, stores = self.bound_target(node.target, node)
         node.iter = self.handler("iterate", iterable, ast.Constant(None))
@@ -356,23 +353,19 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             and header.func.id in _PASSING - self.local - self.free
         ):
             passing = header.func.id
-        self.note_iterated_lists(header)
-        found = [*self.header_calls(header)]
-        self.headers = {x: loop for x in found if isinstance(x, ast.Call)}
-        self.listed.update((x, loop) for x in found if x in self.listed)
+        self.headers = dict.fromkeys(self.header_calls(header), loop)
         iterable = self.visit(header)
         self.headers = {}
         return iterable, passing
 
-    def header_calls(self, header: ast.expr) -> Iterator[ast.expr]:
-        """The calls, and private lists, in the header of a loop that say what it goes through: that it is, and those of which it makes
-        something else."""
+    def header_calls(self, header: ast.expr) -> Iterator[ast.Call]:
+        """The calls in the header of a loop that say what it goes through: that it is, and those of which it makes something else."""
         if self.is_counted(header):
-            yield header
+            yield header  # type: ignore[misc]
             for argument in header.args:  # type: ignore[attr-defined]
                 yield from self.header_calls(argument)
-        elif is_unbind_call(header) or header in self.listed:
-            yield header
+        elif is_unbind_call(header):
+            yield header  # type: ignore[misc]
 
     def loop_over_steps(self, node: ast.For, names: LoopNames, loop: str, steps: ast.expr) -> list[ast.stmt]:
         """The loop over `steps`: where those up to the last have been left out, at the beginning of one, the variables get the values that
@@ -439,7 +432,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         target = self.place(ast.Name(self.temporary(), ast.Store()), node.test)
         repeated = self.place(ast.For(target, node.test, [end, *node.body], [], None), node)
         names = loop_names(
-            repeated, self.local | {target.id}, self.captured, self.globals | self.nonlocals, self.lists, self.uses, self.read
+            repeated, self.local | {target.id}, self.captured, self.globals | self.nonlocals, self.lists, self.uses
         )
         if names is None or not any(compared(first, [name for name, _ in names.kept])):
             return None

@@ -1,0 +1,111 @@
+"""The `loop` node (ir/loop.py) that stands for steps of a loop, and what a backward pass through it needs.
+
+There are two kinds of loops that gradients go through:
+
+* The steps of a `for` statement are to free and refuse what their operations would, one by one.  So the loop saves what these
+  save (`Saved`).
+* A step of `scan` and `map` is computed again by the backward pass, which has what each step was given (`recomputes`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from tracejit.core.aval import Aval
+from tracejit.core.interpreter import state
+from tracejit.core.op import Effect
+from tracejit.ir.builder import producers
+from tracejit.ir.graph import Body, Graph, Node
+from tracejit.ir.loop import Saved, loop
+from tracejit.ops.movement.views import detach
+from tracejit.passes.backward import gradient_operands
+from tracejit.passes.loop_gradient import differentiable_loop
+from tracejit.passes.partition import saved_values
+from tracejit.tensor import Tensor
+
+__all__ = ["LoopResults", "emit_loop"]
+
+
+class LoopResults(NamedTuple):
+    """What a loop gives.  ends: what is carried in the end.  collected: stacked along a new first dimension.  history: what was
+    carried before each step, stacked, by its position among what is carried, as far as the loop keeps it."""
+
+    ends: list[Tensor]
+    collected: list[Tensor]
+    history: dict[int, Tensor]
+
+
+def emit_loop(
+    body: Graph,
+    entered: Sequence[Tensor],
+    sliced: Sequence[Tensor],
+    shared: Sequence[Any],
+    count: Any,
+    reverse: bool,
+    recomputes: bool = False,
+) -> LoopResults:
+    """Append a loop of `count` steps that do what `body` says, and evaluate it.
+
+    body: its inputs are as many carried values as `entered`, a slice of each of `sliced`, and `shared`; its outputs what is
+    carried on, then what is collected.  Where it saves, a collected value that is carried as well is in the history alone.
+    recomputes: see the module."""
+    carried = len(entered)
+    has_tape = state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in (*entered, *sliced, *shared))
+    order = list(range(carried))
+    kept = 0
+    if recomputes:
+        has_tape = has_tape and not body.requires_grad.isdisjoint(body.outputs)  # type: ignore[arg-type]
+        kept = carried if has_tape else 0
+        op = differentiable_loop(kept) if has_tape else loop(0)
+        collected = body.outputs[carried:]
+    else:
+        ends, entering = body.outputs[:carried], body.inputs[:carried]
+        wanted = dict.fromkeys(_values_saved(body) if has_tape else ())
+        read = {*wanted, *body.outputs[carried:]}
+        before = [k for k in range(carried) if entering[k] in read or ends[k] in read]
+        kept, order = len(before), [*before, *[k for k in range(carried) if k not in before]]
+        inputs, outputs = [entering[k] for k in order], [ends[k] for k in order]
+        collected = tuple([v for v in body.outputs[carried:] if v not in ends and v not in entering])
+        residuals = [v for v in wanted if v not in body.inputs and v not in outputs]
+        body = replace(body, inputs=(*inputs, *body.inputs[carried:]), outputs=(*outputs, *collected, *residuals))
+        op = loop(kept)
+        if has_tape:
+            after = [k for k, v in enumerate(outputs) if v in wanted and v not in outputs[:k] and v not in inputs]
+            saved = Saved(
+                operands=tuple([k for k in range(carried, len(body.inputs)) if body.inputs[k] in wanted]),
+                before=tuple([k for k in range(kept) if inputs[k] in wanted or k in after]),
+                after=tuple(after),
+                results=carried + len(collected),
+                residuals=len(residuals),
+            )
+            op = differentiable_loop(kept, saved)
+    if not has_tape:
+        body = replace(body, requires_grad=frozenset())
+    marked = body.requires_grad
+    operands = (*[entered[k] for k in order], *sliced, *shared)
+    found = op.of(*operands, body=Body(body), carried=carried, sliced=len(sliced), count=count, reverse=reverse)
+    history, ended, rows = found[:kept], found[kept : kept + carried], found[kept + carried :]
+    by_place = [x for _, x in sorted(zip(order, ended, strict=True), key=itemgetter(0))]
+    return LoopResults(
+        [y if y.requires_grad == x.requires_grad else detach(y) for x, y in zip(entered, by_place, strict=True)],
+        [y if v in marked or not y.requires_grad else detach(y) for v, y in zip(collected, rows, strict=False)],
+        {k: y if entered[k].requires_grad or not y.requires_grad else detach(y) for k, y in zip(order, history, strict=False)},
+    )
+
+
+def _values_saved(body: Graph) -> list[int]:
+    """The values of a step that its operations save for their backward passes."""
+    marked, makers = body.requires_grad, producers(body)
+    differentiable = [node for node in body.nodes if gradient_operands(node, marked) and not marked.isdisjoint(node.outputs)]
+    return [x for node in differentiable for v in saved_values(body, node, marked) for x in _view_operands(body, makers, v)]
+
+
+def _view_operands(body: Graph, makers: Mapping[int, Node], v: int) -> list[int]:
+    """The value whose memory `v` has, and those that say where `v` looks in it: the view is made again of these."""
+    maker = makers.get(v)
+    if maker is None or maker.op.effect is not Effect.VIEW:
+        return [v]
+    tensors = [x for x in maker.operands if type(x) is int and isinstance(body.avals[x], Aval)]
+    return [y for x in tensors for y in _view_operands(body, makers, x)]
