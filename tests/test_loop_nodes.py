@@ -533,7 +533,7 @@ def the_one_before(xs: Any) -> Any:
 def the_two_before(xs: Any) -> Any:
     h, before, last = zeros(), xs[0], xs[0]
     for x in xs:
-        h, before, last = cell(h, last), last, x
+        h, before, last = cell(h, before), last, x
     return h, before
 
 

@@ -1,11 +1,10 @@
-"""Numbers that steps of a loop change, as tensors that the program has.
+"""Numbers that steps of a loop of any length change, carried by the loop in tensors.
 
-Floats in variables that a step assigns to (`time += dt`), numbers inside of what variables lead to (`self.time += dt`, `State(x,
-state.steps + 1)`), and those that it stores outside are made numbers of the program at the beginning of the second step, if the
-first one has changed them: steps that follow compute with them as with any that are taken out of tensors
-(handlers/post_program.py), and the loop carries the tensors on.  Where all steps run after all, those inside and outside are
-plain ones again, as far as they are the same in each call: whatever they decide, choose or name would be asked of the program
-otherwise."""
+These are floats in variables (`time += dt`), numbers inside of what variables lead to (`self.time += dt`, `State(x, state.steps +
+1)`), and numbers that steps store outside.  Where the first step has changed one, it becomes a number of the program at the
+beginning of the second step: later steps compute with it as with any number that is taken out of a tensor
+(handlers/post_program.py), and the loop carries the tensor.  Where all steps run after all, the numbers inside and outside become
+plain ones again, as far as they are the same in each call: else each decision by one would be asked of the program."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ __all__ = ["CarriedNumbers"]
 
 
 class CarriedNumbers:
-    """Those of one loop."""
+    """The carried numbers of one loop."""
 
     def __init__(self, interpreter: RecordingInterpreter, names: Iterable[str]) -> None:
         """names: of variables that steps assign to and hand on."""
@@ -40,13 +39,13 @@ class CarriedNumbers:
         self._known: dict[int, Any] = {}  # numbers inside, by id, that were plain ones
 
     def begin(self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> None:
-        """The first step begins.  looked_at: the variables that tell steps apart.  others: what else the function
-        finds."""
+        """The first step begins.  looked_at: the variables that tell steps apart.  others: what else the function finds."""
         self._floats, self._inside = self._floats_in(variables), self._numbers_in(looked_at, others)
         self._outside = self._numbers_outside()
 
     def carry(self, variables: dict[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> bool:
-        """The second step begins.  Whether there are such numbers; then they are in their places."""
+        """The second step begins: numbers that the first one has changed become numbers of the program.  Whether variables got
+        new values."""
         inside = self._changed(self._numbers_in(looked_at, others), self._inside)
         floats = self._floats_in(variables)
         floats = {path: x for path, x in floats.items() if path in self._floats} if self._changed(floats, self._floats) else {}
@@ -68,11 +67,11 @@ class CarriedNumbers:
 
     @property
     def is_pending(self) -> bool:
-        """Whether numbers have been put inside that are the same in each call."""
+        """Whether `give_up` has numbers to make plain again."""
         return bool(self._known)
 
     def give_up(self, variables: dict[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> None:
-        """All steps run: numbers that follow from those which `carry` has put inside are plain ones again."""
+        """All steps run: numbers that were computed of those which `carry` has put inside become plain again."""
         for path, x in paths_in(self._interpreter.recorder, looked_at, others):
             if is_post_program(x) and self._is_known(x):
                 self._move_to_tensors(variables, path, plain(x))
@@ -86,25 +85,25 @@ class CarriedNumbers:
         variables[path[0]] = store_along(self._interpreter.recorder, variables[path[0]], path[1:], number)
 
     def _is_known(self, x: Any) -> bool:
-        """Whether a number is the same in each call."""
+        """Whether a number is the same in each call: `carry` has made it of a plain one, or it was computed of such alone."""
         if not is_post_program(x):
             return type(x) in (int, float, bool)
         parts = x._late.parts
         return id(x) in self._known or (x._late.expression is not None and bool(parts) and all(map(self._is_known, parts)))
 
     def tensors(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
-        """The tensors of floats in variables."""
+        """The tensors of carried floats in variables, by name."""
         numbers: dict[str, Any] = {name: variables[name] for name in self._names if is_post_program(variables.get(name))}
         found = {name: x._late.program_tensor() for name, x in numbers.items() if type(x._value) is float}
         return {name: x for name, x in found.items() if x is not None}
 
     def _floats_in(self, variables: Mapping[str, Any]) -> dict[Path, Any]:
-        """Floats, and those that are computed of numbers from outside before the program runs."""
+        """Floats in variables that are computed before the program runs, of numbers from outside, too."""
         numbers: dict[Path, Any] = {(name,): x for name in self._names if type(plain(x := variables.get(name))) is float}
         return {path: x for path, x in numbers.items() if not is_post_program(x)}
 
     def _numbers_in(self, looked_at: Mapping[str, Any], others: Iterable[Any]) -> dict[Path, Any]:
-        """The same inside of what variables lead to, and integers that the program can hold."""
+        """The same inside of what variables lead to, and integers that fit a word of the program."""
         found = paths_in(self._interpreter.recorder, looked_at, others)
         return {path: x for path, x in found if _may_be_in_program(x)}
 
@@ -119,7 +118,7 @@ class CarriedNumbers:
 
 
 def _may_be_in_program(x: Any) -> bool:
-    """Whether this is a number that is computed before the program, and that the program can hold."""
+    """Whether `x` is a float, or an integer that fits a word, and is computed before the program runs."""
     number = plain(x)
     return not is_post_program(x) and (type(number) is float or (type(number) is int and number.bit_length() <= WORD))
 

@@ -1,8 +1,8 @@
-"""What `for` loops go through, from what is called in their headers: `range`, `enumerate`, `zip` and `reversed`, in each other,
-and what takes a tensor apart.
+"""Calls in the header of a loop, `range`, `enumerate`, `zip`, `reversed`, in each other, and `unbind`, `split` and `chunk` of a
+tensor: what the loop goes through.
 
-Where another call may have another number of elements, these calls give what describes them (`IterationSpace`), and the loop
-decides whether they have to be made (loop_recogniser.py)."""
+Where another call of the function may have another number of elements, these calls give an `IterationSpace`, which describes the
+elements, and the loop decides whether they have to be made (loop_recogniser.py)."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["LoopHeader", "materialised"]
 
 
 def materialised(value: Any) -> Any:
-    """What a call in a header has given, where no loop stands for it."""
+    """The result of a call in a header, where no loop goes through its description."""
     return value.materialise() if type(value) is IterationSpace else value
 
 
 class LoopHeader:
-    """The calls in the header of one loop."""
+    """Evaluates the calls in the header of one loop: to a description where there is one, else to what they are."""
 
     def __init__(self, interpreter: RecordingInterpreter) -> None:
         self._interpreter = interpreter
 
     def unbind_slices(self, name: str, callee: Any, owner: Tensor | None, *arguments: Any, **keywords: Any) -> Any:
-        """What `unbind`, `split` or `chunk` makes of arguments, or what describes that.  callee: what to call with them.  owner:
-        whose method it is, if it is one."""
+        """`unbind`, `split` or `chunk`, by `name`, of arguments.  callee: what to call with them.  owner: the tensor whose method
+        it is, if any."""
         made = partial(callee, *arguments, **keywords)
         operands = arguments if owner is None else (owner, *arguments)
         given = dict(zip(UNBINDING[name], operands, strict=False))
@@ -63,7 +63,7 @@ class LoopHeader:
         return IterationSpace(count, [TensorSlices(base, count, dim, width)], None, made)
 
     def builtin_call(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
-        """What `function` makes of arguments, or what describes that.  callee: what to call with them.  keywords: `strict`, if
+        """`range`, `enumerate`, `zip` or `reversed` of arguments.  callee: what to call with them.  keywords: `strict`, if
         any."""
         made = partial(self._made, callee, *arguments, **keywords)
         find: Callable[..., IterationSpace | None] = _KNOWN[function]
@@ -78,7 +78,7 @@ class LoopHeader:
         return callee(*map(materialised, arguments), **keywords)
 
     def iteration_space_of(self, value: Any) -> IterationSpace | None:
-        """What describes the elements of `value`: it does, or they are the rows of a tensor."""
+        """The description of the elements of `value`, which is one, or a tensor; None of anything else."""
         if type(value) is IterationSpace:
             return value
         count = self._length(value, 0) if type(value) is Tensor and value._array.ndim else None
@@ -92,7 +92,7 @@ class LoopHeader:
         return IterationSpace(_count(first, end, step), [InductionValues(self._interpreter.recorder, first, step)], None, made)
 
     def count_range(self, first: Any, end: Any, step: int) -> IterationSpace:
-        """As many numbers, from 0 on, as there are from the first up to an end, or down to it."""
+        """The numbers from 0 on, as many as there are in `range(first, end, step)`."""
         return IterationSpace(_count(first, end, step), [InductionValues(self._interpreter.recorder, 0)], None, tuple)
 
     def _enumerated(self, made: Callable[[], Any], value: Any, start: Any = 0) -> IterationSpace | None:
@@ -122,13 +122,13 @@ class LoopHeader:
         return IterationSpace(value.count, [turned], None, made)
 
     def size(self, x: Any, settling: bool = False) -> Any:
-        """An integer of the program's, as a size; None of what is none.  settling: one that was computed of other numbers, too,
-        is one where these have the values that they have."""
+        """An integer of the recording as a size, plain or symbolic; None of anything else.  settling: also of one that was
+        computed of other numbers, whose values are guarded then."""
         found = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x, settling)
         return found if type(found) in (int, SymInt) else None
 
     def _length(self, base: Tensor, dim: int) -> Any:
-        """How long a tensor of the call is; None where that is not to be told."""
+        """The length of a tensor of the call; None where sizes are not followed."""
         interpreter = self._interpreter
         if not interpreter.recorder.sizes.are_noted or state.top is not interpreter or interpreter.value_of(base) is None:
             return None
@@ -136,7 +136,7 @@ class LoopHeader:
 
 
 def _count(first: Any, end: Any, step: int) -> Any:
-    """How many numbers there are from the first up to an end, or down to it; less than 1 if there are none."""
+    """The number of elements of `range(first, end, step)`; less than 1 if there are none."""
     distance, apart = (end - first, step) if step > 0 else (first - end, -step)
     return distance if apart == 1 else (distance + (apart - 1)) // apart
 

@@ -1,8 +1,8 @@
-"""What is inside of tuples, lists, dictionaries and objects that the call has made, by its places.
+"""The contents of tuples, lists, dictionaries and objects that the call has made, by their places.
 
-Loops look at all that steps find (snapshots.py), put there what steps that did not run would have left (evaluated_steps.py), and
-have the program hold the numbers there that steps change (carried_numbers.py).  A symbolic number in a named tuple or in an
-attribute is a plain one there, and known by its place (handlers/effects.py); here it is found and put like any other."""
+Loops compare all that steps find (snapshots.py), replace what steps that do not run would have left (skipped_steps.py), and have
+the program compute the numbers that steps change (carried_numbers.py).  In a named tuple or an attribute Python has the plain
+value of a symbolic number, and effects.py the number; here the number is the content."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 SEQUENCES: Final = (list, deque)
 DICTIONARIES: Final = (dict, OrderedDict, defaultdict)
 _MOST: Final = 4096
-"""Containers that are looked at."""
+"""Containers that are walked through; there are no paths where there are more."""
 
 Path = tuple[Any, ...]
 """A variable, and the places that lead inside."""
@@ -58,7 +58,7 @@ _PLACES: Final = (int, str, Attribute)
 
 
 def is_tuple(x: Any) -> bool:
-    """Whether this is a tuple, or a named tuple that has nothing but its fields."""
+    """Whether `x` is a tuple, or a named tuple without other attributes."""
     cls = type(x)
     if cls is tuple:
         return True
@@ -68,12 +68,12 @@ def is_tuple(x: Any) -> bool:
 
 
 def _of_class(cls: type, name: str) -> Any:
-    """What a class has under a name, or one that it inherits from; no metaclass is asked."""
+    """An attribute of a class or of a base, without asking its metaclass."""
     return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 def items_of(recorder: Recorder, x: tuple[Any, ...]) -> list[Any]:
-    """What is in a tuple, as the program finds it."""
+    """The items of a tuple, as the program finds them."""
     known = recorder.effects.stored
     return [known.get((id(x), k), y) for k, y in enumerate(tuple.__iter__(x))]
 
@@ -84,9 +84,8 @@ def rebuilt_tuple(recorder: Recorder, x: tuple[Any, ...], items: list[Any]) -> A
 
 
 def children_of(recorder: Recorder, x: Any) -> list[tuple[Any, Any]] | None:
-    """(place, what is there) of a list, a dictionary or an instance of a class in Python, whose places are Attributes.
-    None of anything else: of instances that do something when they go, too, and of those of the library's own classes from nn
-    downwards."""
+    """(place, content) of a list, a dictionary, or an instance of a class in Python, whose places are Attributes.  None of
+    anything else: also of instances with a `__del__`, and of classes of the library."""
     cls = type(x)
     if cls in SEQUENCES:
         return list(enumerate(x))
@@ -114,7 +113,7 @@ def children_of(recorder: Recorder, x: Any) -> list[tuple[Any, Any]] | None:
 
 
 def store_at(recorder: Recorder, x: Any, place: Any, value: Any) -> None:
-    """Have a list, a dictionary or an instance hold another value in a place that it has."""
+    """Put another value in a place of a list, a dictionary or an instance."""
     if type(x) in (*SEQUENCES, *DICTIONARIES):
         x[place] = value
         return
@@ -127,10 +126,9 @@ def store_at(recorder: Recorder, x: Any, place: Any, value: Any) -> None:
 
 
 def paths_in(recorder: Recorder, variables: Mapping[str, Any], others: Iterable[Any]) -> list[tuple[Path, Any]]:
-    """(the places that lead there, what is there) of all places inside of what variables lead to.  There are none inside of what
-    was made outside or is found again, nor at keys of dictionaries that are objects, which code of the program compares; nor
-    inside of tuples that stand in two places, since one that is made anew would be another one in each.  others: what else has
-    references to tuples."""
+    """(path, content) of all places inside of what variables lead to; but not inside of objects from outside or that were walked
+    through already, not at keys of dictionaries that are objects, which code of the program compares, and not inside of tuples
+    that stand in two places: a tuple that is made anew would be another one in each.  others: what else may lead to tuples."""
     waiting: list[tuple[Path, Any, tuple[int, ...]]] = [((), value, ()) for value in others]
     waiting += [((name,), value, ()) for name, value in variables.items()]
     seen: dict[int, Any] = {}
@@ -159,7 +157,7 @@ def paths_in(recorder: Recorder, variables: Mapping[str, Any], others: Iterable[
 
 
 def store_along(recorder: Recorder, value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """`value`, or a tuple in its place, with something else in a place inside of it."""
+    """Put `new` at the end of a path inside of `value`.  Returns `value`, or the tuple that takes its place."""
     if not path:
         return new
     if is_tuple(value):

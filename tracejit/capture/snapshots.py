@@ -1,14 +1,14 @@
-"""What code finds at one point of a recorded call, to be compared with what it finds at another.
+"""What code can find at a point of a recorded call, to be compared with what it can find at another point.
 
-`snapshot` goes through all that some variables lead to.  Two with equal tokens are alike: in the same places they have the same
-functions and objects from outside, plain values that are equal, and tensors, lists, dictionaries and instances of one kind that
-the call has made, the same one in two places where the other has the same one in both.  So code that finds nothing else, and asks
-for no contents, does the same from both.  Where something has a state that does not show (an iterator, an instance of a class in
-C) there is no snapshot.  What is outside is not gone through: the journal has all changes of that, and `only_computes` tells
-whether there were any.
+`snapshot` walks through all that some variables lead to, and writes a list of tokens.  Two snapshots with equal tokens are alike:
+in the same places they have the same functions and objects from outside, equal plain values, and tensors, lists, dictionaries and
+instances of one kind that the call has made; two places that hold one object in the first snapshot do so in the second.  Code
+that finds nothing else, and asks for no contents of tensors, does the same from both.  Where something has a state that cannot be
+seen (an iterator, an instance of a class in C) there is no snapshot.  What is outside is not walked through: the journal has all
+changes of that, and `only_computes` tells whether there were any.
 
-Lists, dictionaries and instances may be others, `state = State(state.x + dt * state.v, ...)`, where they were made in between
-(`Snapshot.follows`): then nobody but who is looked at here has got them, and contents are all that tells one from the next."""
+Lists, dictionaries and instances may be replaced by new ones from one snapshot to the next, `state = State(state.x + dt *
+state.v, ...)` (`Snapshot.follows`)."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ __all__ = [
 
 VALUES: Final = (int, float, complex, str, bytes, bool, types.NoneType)
 _AROUND: Final = ""
-"""The token before those of what is around variables, each of which has its name there; no other token is a text."""
+"""The token before those of `around`; before those of a variable there is its name, and no other token is a text."""
 _MOST: Final = 4096
-"""Tokens of a snapshot: who keeps more is not compared."""
+"""Tokens of a snapshot; there is none of more."""
 
 
 class IdentityKey:
-    """An object, equal to itself alone; it lives as long as this."""
+    """An object as a token: equal to itself alone, and kept alive."""
 
     __slots__ = ("held",)
 
@@ -67,9 +67,11 @@ class IdentityKey:
 
 
 class Snapshot:
-    """tokens: see the module.  tensors: those that the call has made, each once.  fixed: which of them are where another one
-    cannot be put, by their places among `tensors`.  containers: the lists, dictionaries and instances that have been gone
-    through.  new: which of these are none of the one that it `follows`."""
+    """See the module.
+
+    tensors: those that the call has made, each once.  fixed: positions of those among them that stand where another tensor cannot
+    be put.  containers: the lists, dictionaries and instances that were walked through.  new: positions of those among them that
+    the snapshot before does not have."""
 
     __slots__ = ("containers", "fixed", "new", "tensors", "tokens")
 
@@ -81,10 +83,9 @@ class Snapshot:
         self.new: set[int] = set()
 
     def follows(self, before: Snapshot) -> bool:
-        """Whether this one is like `before`, with its containers in the same places, or others that were made in between: they
-        are none of those that were found then, and code of a step finds nothing else.  One may have been handed on since, `last =
-        state`, if it was new in a place which has another new one now; nothing is known to have been new in the first of two that
-        are compared."""
+        """Whether this one is like `before`, and each place has the same container, or one that was made in between.  A container
+        may also have been handed on from another place, `last = state`, if it was new there in `before`, and that place has
+        another new one now."""
         if self.tokens != before.tokens:
             return False
         older = {id(x): k for k, x in enumerate(before.containers)}
@@ -94,12 +95,12 @@ class Snapshot:
         return all(x is y or k in self.new or older[id(x)] in handed for k, (x, y) in pairs)
 
     def is_unchanged_since(self, before: Snapshot) -> bool:
-        """Whether code that finds this finds the same objects, in the same state, as it did where it found `before`."""
+        """Whether code finds the same objects in the same state as at `before`."""
         pairs = zip((*self.containers, *self.tensors), (*before.containers, *before.tensors), strict=False)
         return self.tokens == before.tokens and all(x is y for x, y in pairs)
 
     def difference_from(self, before: Snapshot) -> str:
-        """What tells this one from another one of the same variables, for a reader; empty where they are alike."""
+        """How this one differs from another one of the same variables, as a text for users; empty where they are alike."""
         place = None
         for one, other in zip(before.tokens, self.tokens, strict=False):
             if one != other:
@@ -124,11 +125,12 @@ def snapshot(
     states: Sequence[Tensor] = (),
     takes_numbers: bool = False,
 ) -> Snapshot | str:
-    """given: tensors that come first; items: those of them of which it is no matter what has made them.  variables: by name; each
-    may be given another value.  around: what else code finds, in places that keep their values.  apart: lists that are not gone
-    through, and found in one place alone: there is no snapshot where that is not so.  states: tensors from outside that come
-    last, as if the call had made them.  takes_numbers: numbers that the program computes are the tensors that it has of them,
-    inside of what variables lead to.  Where there is no snapshot, what stands in the way."""
+    """A snapshot, or why there is none.
+
+    given: tensors that come first.  variables: by name; each may be assigned to.  around: what else code finds, in places that keep
+    their values.  apart: lists that are not walked through; there is no snapshot where one is found in several places.  states:
+    tensors from outside that come last, as if the call had made them.  takes_numbers: numbers that the program computes count as
+    their tensors, inside of what variables lead to."""
     walk = _Walk(recorder, apart, takes_numbers)
     if not walk.visit_first(given):
         return "what the loop goes through has a state that does not show"
@@ -165,7 +167,7 @@ class _Walk:
         return all(parts is not None and all(self.visit(*part) for part in parts) for parts in found)
 
     def visit(self, value: Any, held: bool) -> bool:
-        """Go through a value and what it leads to; False where it has a state that does not show."""
+        """Walk through a value and what it leads to; False where something has a state that cannot be seen."""
         waiting = [(value, held)]
         while waiting:
             value, held = waiting.pop()
@@ -176,7 +178,8 @@ class _Walk:
         return True
 
     def _entered(self, x: Any, held: bool) -> list[tuple[Any, bool]] | None:
-        """What is inside of `x`, after a token for it."""
+        """Write the token of `x`.  Returns what it leads to, each with whether another object cannot be put there; None where it
+        has a state that cannot be seen."""
         cls, tokens = type(x), self.tokens
         if cls in VALUES or cls is range:
             tokens.append((cls, repr(x)))
@@ -255,14 +258,14 @@ class _Walk:
 
 
 def reachable_state(recorder: Recorder, functions: Sequence[Any]) -> Snapshot | None:
-    """What functions find in the variables around them, and what the call has put outside; None where that has a state which does
-    not show."""
+    """A snapshot of what functions find in the variables around them, and of what the call has put outside; None where that has a
+    state that cannot be seen."""
     found = snapshot(recorder, (), {}, (*functions, *outside_effects(recorder)), ())
     return None if isinstance(found, str) else found
 
 
 def kind_of(x: Tensor) -> tuple[Any, ...]:
-    """What there is to know of a tensor, but for its contents and for other objects that it leads to."""
+    """What is known of a tensor besides its contents and other objects that it leads to."""
     node = x._node
     place = type(node), getattr(node, "op", None), x._index, is_stale_view(x)
     shares_data = type(x._storage) is DataStorage  # others have one once something has saved them
@@ -270,14 +273,13 @@ def kind_of(x: Tensor) -> tuple[Any, ...]:
 
 
 def is_stale_view(x: Tensor) -> bool:
-    """Whether `x` is a view whose root has been written to: it gets its place on the tape when it is used next, not by being
-    looked at."""
+    """Whether `x` is a view whose root has been written to since: it gets its place on the tape when it is used next."""
     base = x._base
     return base is not None and base._storage is not None and x._seen != base._storage.version
 
 
 def outside_effects(recorder: Recorder, apart: Collection[int] = ()) -> list[Any]:
-    """What the call has put outside so far, but for some stores, by their positions among the effects."""
+    """What the call has put outside so far, without the stores at the positions `apart` among the effects."""
     effects = [effect for k, effect in enumerate(recorder.effects.in_order) if k not in apart]
     given = [x for effect in effects for x in (*getattr(effect, "arguments", ()), *getattr(effect, "keywords", {}).values())]
     return [*given, *[effect.value for effect in effects]]
@@ -288,14 +290,13 @@ def is_constant(x: Any) -> bool:
 
 
 def only_reads(statements: Iterable[Any]) -> bool:
-    """Whether statements of the prologue read, and guard what is there: they call nothing that a call of the program might have
-    to answer for, but in guards."""
+    """Whether statements of the prologue only read, and guard what is there: they call nothing, but in guards."""
     return not any(isinstance(x, Define) and any(isinstance(part, Call) for part in walk(x.value)) for x in statements)
 
 
 def only_computes(recorder: Recorder, since: Mark, ignored: Topic = NOTHING, stores: Collection[int] = ()) -> bool:
-    """Whether the run has done nothing since a mark but operations on tensors, and what is of the topics `ignored`.  Numbers in
-    places that snapshots look at are theirs; so are these stores, by their positions among the effects."""
+    """Whether the run has done nothing since a mark but operations on tensors, changes of the topics `ignored`, stores at the
+    positions `stores` among the effects, and changes of numbers in places that snapshots compare."""
     if Topic.READS not in ignored and recorder.journal.has_read(since):
         return False
     effects = recorder.effects

@@ -1,15 +1,14 @@
-"""Which `for` loops may have steps that need not run, from their syntax alone, and how their variables are used.
+"""How a loop uses its variables, from its syntax alone: which may be counters, which lists it appends to, and whether its steps
+may be left out at all (capture/loop_recogniser.py).
 
-A step does not run where those before it show what it does (capture/loop_recogniser.py).  That needs a body whose variables are
-the function's own, and that runs without interruption.  A number that counts steps makes each step another one, unless it is used
-in three ways: as a position, `xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`, which moves by a fixed distance from step
-to step; compared, `t > 0`, which comes out the same from some step on; and computed with, `t * dt`, which the program does as
-well.  Of a list that is appended to and used for nothing else in the body no more than the last item is looked at, if the body
-reads it.
+A loop is watched whose variables are the function's own, and whose body has no `yield` and no `await`.
 
-Lists that a function makes, appends to, and hands to `stack`, `cat` and `sum` as all that there is to join, forwards or
-backwards, and to `len`, without ever using them otherwise but for their last item (`private_lists`), need not hold their items
-one by one."""
+A *counter* is a variable that steps use in three ways only: as a position that moves by a fixed distance from step to step
+(`xs[t]`, `xs[:, t + 1]`, `xs[n - 1 - t]`, `xs[t : t + 1]`); compared (`t > 0`), which has the same result from some step on; and
+computed with (`t * dt`).
+
+A *private list* is one that a function makes, appends to, hands to `stack`, `cat`, `sum` and `len`, and of which it otherwise
+reads the first and the last item alone.  It need not hold its items one by one (capture/stacked_items.py)."""
 
 from __future__ import annotations
 
@@ -60,16 +59,18 @@ _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.FloorDiv, ast.M
 
 @dataclass(frozen=True, slots=True)
 class LoopNames:
-    """The variables of a loop: its targets, what its steps store otherwise, the counters among the targets, and lists that are
-    appended to. unpacked: whether the targets are parts of an element, and not the element itself; then they count as stored,
-    too.  private: those lists that are private to the function; ignored: other private lists, which the body does not name; last:
-    those lists of which the body reads the last item.  numbers: targets that are counters if they are numbers, with which steps
-    compute.  renewed: stored variables that each step assigns to before it uses them, and that nothing but the body uses.
-    in_front: lists that get what is appended in front of all others; listed: private lists that the body only reads, at places
-    which move with its steps; read: private lists whose items the function reads one by one.  shape: of the targets, as of an
-    element (elements.py).  kept: stored variables that each step adds a number to, `i += 1`, with these numbers: if they are
-    integers, they count steps, too.  bounds: targets that are counters if they are numbers, with the integers that steps compare
-    them with, `if t >= 5`."""
+    """The variables of a loop, by how its steps use them.
+
+    targets: those of the `for`.  unpacked: whether they are parts of an element; then they are among `stored`, too.  shape: None
+    of one target, else a tuple of the shapes of its parts.  stored: other variables that steps assign to.  counters: targets used
+    as positions and in comparisons alone. numbers: targets and `kept` that are computed with, and counters otherwise.  kept:
+    stored variables to which each step adds a number, with these numbers (`i += 1`): counters, if they are integers.  bounds:
+    counters with the integers that they are compared with (`if t >= 5`).  renewed: stored variables that each step assigns to
+    before it uses them, and that nothing but the body uses.
+
+    appended: lists that steps append to, and do nothing else with but read the last item.  private: those that are private to the
+    function.  in_front: those that get items in front of all others.  last: those of which the body reads the last item.
+    ignored: private lists that the body does not name."""
 
     targets: tuple[str, ...]
     unpacked: bool
@@ -95,9 +96,10 @@ def loop_names(
     lists: frozenset[str] = frozenset(),
     everywhere: Mapping[str, int] = MappingProxyType({}),
 ) -> LoopNames | None:
-    """The variables of a loop; None where all of its steps have to run.  local: names of the function's own; captured: those that
-    nested functions read; shared: names that it declares global or nonlocal; lists: its private lists; everywhere: how often the
-    function names its variables; read: lists of which it reads items one by one."""
+    """The variables of a loop; None where all of its steps have to run.
+
+    local: names of the function's own.  captured: those that nested functions read.  shared: names that it declares global or
+    nonlocal.  lists: its private lists.  everywhere: how often the function names each variable."""
     parts = _leaves(node.target)
     targets = [part.id for part in parts if isinstance(part, ast.Name)]
     stored = names_stored_by(node.body)
@@ -146,15 +148,15 @@ def _shape(target: ast.expr) -> Any:
 
 
 class KeptCounter(NamedTuple):
-    """A variable to which each step of a loop adds a number: by which statement of the body."""
+    """A variable to which each step of a loop adds a number, and the statement of the body that does."""
 
     step: int
     statement: ast.AugAssign | ast.Assign
 
 
 def kept_counter(name: str, body: Sequence[ast.stmt]) -> KeptCounter | None:
-    """How a body that runs as a whole adds a number to a variable, `i += 1`, once, and uses it otherwise as the number of a step;
-    None where it does anything else."""
+    """The statement by which a body adds a number to a variable, `i += 1`, once in each step, if it uses the variable as a
+    counter otherwise; None of any other variable."""
     found = None
     for k, statement in enumerate(body):
         step = _added_to(name, statement)
@@ -166,7 +168,7 @@ def kept_counter(name: str, body: Sequence[ast.stmt]) -> KeptCounter | None:
 
 
 def _added_to(name: str, node: ast.stmt) -> int | None:
-    """The number that a statement adds to a variable, `i += 1`, `i = i - 1`, which is not 0."""
+    """The number that a statement adds to a variable, `i += 1`, `i = i - 1`; None where it does not, or the number is 0."""
     target: ast.expr
     if isinstance(node, ast.AugAssign):
         target, op, value = node.target, node.op, node.value
@@ -192,7 +194,7 @@ def may_leave_by(node: ast.AST, how: type[ast.stmt] | tuple[type[ast.stmt], ...]
 
 
 def joined_list(node: ast.Call) -> str | None:
-    """The variable to which a call applies what is, by its name, `stack`, `cat`, `sum` or `len`, or of which it joins the items
+    """The variable that a call hands to something named `stack`, `cat`, `sum` or `len`, or of which it joins the items
     backwards, `stack(name[::-1])`, or all but some at the ends, `stack(name[1:])`; None for any other call."""
     function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
     if not (function in JOINING or function == "len") or not node.args:
@@ -221,7 +223,7 @@ def without_ends(node: ast.expr) -> tuple[int, int] | None:
 
 
 def reversed_list_name(node: ast.expr) -> str | None:
-    """The variable of which an expression turns the items around, `name.reverse()`."""
+    """The variable of `name.reverse()`; None of any other expression."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "reverse"):
         return None
     is_plain = isinstance(node.func.value, ast.Name) and not node.args and not node.keywords
@@ -238,9 +240,8 @@ def is_unbind_call(node: ast.expr) -> bool:
 
 
 def private_lists(node: FunctionNode) -> frozenset[str]:
-    """Names of variables to which a function assigns nothing but lists that it writes down, to which it adds items at the ends,
-    of which it reads items, which it turns around, through which its loops go, which it asks whether there are any, and which it
-    hands to `stack`, `cat`, `sum` and `len`."""
+    """The variables of a function that are private lists (see the module), and nothing else, wherever it names them.  It may also
+    reverse them in place, and ask whether they are empty."""
     if isinstance(node, ast.Lambda):
         return frozenset()
     found = uses_as_private(node.body)
@@ -249,8 +250,7 @@ def private_lists(node: FunctionNode) -> frozenset[str]:
 
 
 def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
-    """How often statements use the names to which they assign lists that they write down, in one of the ways of
-    `private_lists`."""
+    """How often statements use each name to which they assign a new list as that of a private list."""
     parts = [part for statement in body for part in walk(statement)]
     found = Counter([name for part in parts for name in names_of_new_lists(part)])
     for part in parts:
@@ -269,14 +269,13 @@ def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
 
 
 def _asked_for_items(test: ast.expr) -> str | None:
-    """The variable of which a condition asks whether it is empty, if it is one of a list: `if outs`, `if not outs`.  All of
-    several items in one piece are some."""
+    """The variable of `if outs` and `if not outs`; None of any other condition."""
     asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
     return asked.id if isinstance(asked, ast.Name) else None
 
 
 def _sliced(node: ast.expr) -> ast.expr | None:
-    """That of which an expression has the items backwards, `x[::-1]`, or without some at the ends, `x[1:]`."""
+    """The `x` of `x[::-1]` and `x[1:]`; None of any other expression."""
     return node.value if is_reversed_slice(node) or without_ends(node) else None  # type: ignore[attr-defined]
 
 
@@ -297,14 +296,14 @@ def names_of_new_lists(node: ast.AST) -> Iterator[str]:
 
 
 def _is_new_list(node: ast.expr) -> bool:
-    """Whether an expression makes a list of items that it writes down, or of each element of something."""
+    """Whether an expression is a list display or a list comprehension."""
     if isinstance(node, ast.ListComp):
         return True
     return isinstance(node, ast.List) and not any(isinstance(x, ast.Starred) for x in node.elts)
 
 
 def positions(node: ast.Subscript) -> list[ast.expr]:
-    """What stands between the commas of a subscript."""
+    """The parts of a subscript between its commas."""
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
@@ -343,10 +342,11 @@ def _uses(name: str, body: Sequence[ast.stmt]) -> int:
 
 
 def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
-    """Where a body computes with a name, `t * dt`, `xs[t % 2]`, if each other use of it is one position of a subscript that is
-    read, assigned to or updated, to which it is added once, or both bounds of a slice; one side of a comparison; in a statement
-    of the body that adds a number to it; or in an error that ends the loop.  None where it is used otherwise, or a condition like
-    `t % 2 == 0` tells one step from the next."""
+    """Where a body computes with a counter, `t * dt`, `xs[t % 2]`; None of a name that is no counter (see the module), or where a
+    condition such as `t % 2 == 0` tells one step from the next.
+
+    Other uses of a counter are: one position of a subscript, to which it is added once, or both bounds of a slice there; one side
+    of a comparison; a statement of the body that adds a number to it; an error that ends the loop."""
     body = [statement for statement in body if _added_to(name, statement) is None]
     counted = {
         id(x) for part in _ends(body) for x in name_uses(name, part)
@@ -377,7 +377,7 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
 
 
 def _ends(body: Sequence[ast.stmt]) -> list[ast.AST]:
-    """What is evaluated once at most, in the step that an error ends; nothing where something in the body may handle that."""
+    """The parts of a body that are evaluated in the step that an error ends, if nothing in the body may handle the error."""
     parts = [part for statement in body for part in _own_parts(statement)]
     if any(isinstance(part, _HANDLING) for part in parts):
         return []
@@ -386,8 +386,7 @@ def _ends(body: Sequence[ast.stmt]) -> list[ast.AST]:
 
 
 def _wrapped(name: str, node: ast.expr) -> set[int]:
-    """Where a name stands in parts of an expression whose value comes again after some steps, `t % 2`, or stays for some, `t //
-    2`."""
+    """The uses of a name inside of remainders and floor divisions, `t % 2`, `t // 2`, by id."""
     wrapping = [part for part in walk(node) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod | ast.FloorDiv)]
     return {id(x) for part in wrapping for x in name_uses(name, part)}
 
@@ -397,8 +396,7 @@ def _condition(node: ast.If | ast.IfExp | ast.While | ast.Assert | ast.Compare) 
 
 
 def _computed_with(node: ast.AST) -> list[ast.expr]:
-    """The operands of an expression that computes a number of numbers, `t * dt`, `-t`, `math.exp(t)`, or what it hands to a
-    function."""
+    """The operands of arithmetic, `t * dt`, `-t`, and the arguments of calls."""
     if isinstance(node, ast.BinOp):
         return [node.left, node.right] if isinstance(node.op, _ARITHMETIC) else []
     if isinstance(node, ast.UnaryOp):
