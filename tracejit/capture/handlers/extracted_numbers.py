@@ -1,17 +1,17 @@
 """Numbers that leave the program: `.item()`, `float(t)`, `int(t)`, `.tolist()`, and what Python computes from them.
 
-A `SymbolicNumber` with a `PostProgramValue` is known only when the program has run.  It is no guard: returned, stored or formatted it is
-computed again by each call, in Python, between the program and the effects.  Where it steers Python (a comparison, a truth value, an
-argument outside which a function raises) the program computes the same predicate and leaves by an exit where it turns out the other way,
-before anything is committed.  Where the program cannot compute it, or something asks for the very value, the value is guarded, by an exit
-too.
+A `SymbolicNumber` with a `PostProgramValue` (post_program.py) is known only when the program has run.  To return, store or format
+it adds no guard: each call computes it again, in Python, between the program and the effects.  Where it decides something (a
+comparison, a truth value, whether a function raises), the program computes the same predicate and leaves by an exit if the
+outcome differs, before anything is committed.  Where the program cannot compute the predicate, or the value itself is needed, an
+exit guards the value.
 
-A clock that is read is such a number as well, but no exit can ask for it.  One that is read before the program begins, or that decides
-something, is read in the prologue; the others after the program.  So what lies between two readings is the tensor work of the call
-as a whole, and how long that has taken decides nothing: where it would, the recording stops.
+A clock reading is a post-program number too, but no exit can test it.  A clock is read in the prologue if the function reads it
+before its first tensor operation, or if the reading decides something; else after the program.  So the time between two readings
+covers the tensor work of the whole call.  It cannot decide anything: where it would, the recording stops.
 
-Invariant: what is computed after the program cannot raise, because exits have seen to it, but for a division by the time between two
-readings.
+Invariant: what is computed after the program cannot raise, because exits exclude the arguments that raise.  The exception is a
+division by the time between two readings.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PREDICATES: dict[Any, str] = {math.isfinite: "isfinite", math.isnan: "isnan", m
 _DIVISIONS = frozenset(["/", "//", "%"])
 _SHIFTS = frozenset(["<<", ">>"])
 _EXACT = frozenset(["+", "-", "*", "&", "|", "^"]) | _DIVISIONS | _SHIFTS
-"""Operators that raise nothing but for a divisor of 0, and for a shift by less."""
+"""Operators that raise only for a divisor of 0 and for a negative shift."""
 _DEMANDS: dict[Any, tuple[tuple[str, float], ...]] = {
     math.sqrt: ((">=", 0.0),), math.log: ((">", 0.0),), math.log2: ((">", 0.0),), math.log10: ((">", 0.0),), math.log1p: ((">", -1.0),),
     math.exp: (("<", 700.0),), math.expm1: (("<", 700.0),), math.cos: (("<", math.inf), (">", -math.inf)),
@@ -62,7 +62,8 @@ _DEMANDS: dict[Any, tuple[tuple[str, float], ...]] = {
     builtins.abs: (), builtins.float: (),
     builtins.min: (), builtins.max: (), operator.neg: (), operator.pos: (), operator.invert: (),
 }  # fmt: skip
-"""What an argument must fulfil so that the function does not raise (`round` asks for more); of one that does not, the value is guarded."""
+"""Function -> conditions on its argument under which it does not raise.  If they do not hold, the value is guarded.  `round` has
+conditions of its own."""
 _INFINITE: tuple[tuple[tuple[str, float], ...], ...] = ((("==", math.inf),), (("==", -math.inf),))
 _RAISING: dict[Any, tuple[tuple[tuple[str, float], ...], ...]] = {
     math.sqrt: ((("<", 0.0),),), **dict.fromkeys((math.log, math.log2, math.log10), ((("<=", 0.0),),)), math.log1p: ((("<=", -1.0),),),
@@ -70,17 +71,17 @@ _RAISING: dict[Any, tuple[tuple[tuple[str, float], ...], ...]] = {
     **dict.fromkeys((math.asin, math.acos), (((">", 1.0),), (("<", -1.0),))),
     **dict.fromkeys((math.sin, math.cos, math.tan, math.floor, math.ceil, math.trunc, builtins.int, builtins.round), _INFINITE),
 }  # fmt: skip
-"""When functions raise, whatever else is in their argument: where all of one of these hold."""
+"""Function -> alternatives; it raises for each argument that fulfils all conditions of one alternative."""
 _FLOATS = 900
-"""Integers of so many bits become floating-point numbers without one."""
+"""Integers of at most so many bits are converted to float without OverflowError."""
 _LENGTHS = (63, 200, 400)
-"""What the length of an integer from outside is guarded to be within."""
+"""The bit length of an integer from outside is guarded to be at most the first of these that it fits in."""
 _LONGEST = 1100
-"""An integer made of a floating-point number has at most so many."""
+"""An integer computed from a float has at most so many bits."""
 
 
 class ExtractedNumberHandlers(Handlers):
-    """Definitions of post-program numbers, and what they decide."""
+    """Defines post-program numbers and guards what they decide.  late: all of them, in the order of their definition."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
@@ -89,35 +90,35 @@ class ExtractedNumberHandlers(Handlers):
 
     # -- definitions
     def define_element(self, tensor: Tensor, value: int | float) -> SymbolicNumber:
-        """The number in `tensor`, of one element, float64 or int64, which belongs to the recording alone."""
+        """The number in `tensor`, a private copy of one element in float64 or int64."""
         return self._extracted(tensor, lambda tensor: tensor.get("_array").method("item"), value, lambda: tensor)
 
     def define_elements(self, tensor: Tensor) -> Any:
-        """The numbers in a tensor of that kind, as nested lists."""
+        """The numbers in `tensor`, a private copy in float64 or int64, as nested lists."""
         array = tensor._array
         elements = self._extracted(
             tensor, lambda tensor: tensor.get("_array").method("ravel").method("tolist"), array.ravel().tolist()
         )
         flat: Any = np.empty(array.size, dtype=object)
         for i, value in enumerate(elements._value):
-            late = PostProgramValue(
+            definition = PostProgramValue(
                 elements._name.at(i),
                 (elements,),
                 partial(self.recorder.in_program.element_in_program, tensor, i),
                 63,
                 element=(tensor, i),
             )
-            flat[i] = self.define_post_program(late, value)
+            flat[i] = self.define_post_program(definition, value)
         return flat.reshape(array.shape).tolist()
 
     def _extracted(self, source: Tensor, access: Access, value: Any, make: Callable[[], Any] = lambda: None) -> SymbolicNumber:
-        """What Python takes out of the array of a tensor."""
+        """The value that `access` reads from the array of a tensor."""
         return self.define_post_program(
             PostProgramValue(None, make=make, bits=63, source=source, access=access, of_program=True), value
         )
 
     def tensor_text(self, tensor: Tensor) -> Any:
-        """repr() of a tensor, and str()."""
+        """repr(tensor), which is also str(tensor): a text that each call makes of the contents."""
         recorder = self.recorder
         kind, note = type(tensor).__name__, remark(tensor)
         text = recorder.containers.native(lambda: shown(tensor._array, kind, note))
@@ -125,26 +126,28 @@ class ExtractedNumberHandlers(Handlers):
         if copy is None:
             return text
         outside = recorder.tensors.get(id(tensor))
-        if outside is not None and not outside.is_leaf and edge_of(tensor) == outside.place:  # the text names what it was made by
+        if outside is not None and not outside.is_leaf and edge_of(tensor) == outside.place:  # the text names its grad_fn
             recorder.miss_if(recorder.constant(remark).call(outside.variable).differs(note))
-        return self._extracted(copy, lambda kept: recorder.constant(shown).call(kept.get("_array"), kind, note), text)
+        return self._extracted(copy, lambda copied: recorder.constant(shown).call(copied.get("_array"), kind, note), text)
 
     def element(self, tensor: Tensor) -> Any:
-        """The number in a tensor of one element that is asked for it; None where Python has to ask."""
+        """The number in a tensor of one element.  None if it has more or is a bool, or the recording has stopped: Python then
+        converts the tensor itself."""
         if self.recorder.stopped or tensor._array.size != 1 or FROM_NUMPY[tensor._array.dtype] is bool_:
             return None
         return self.recorder.program.take_number(tensor)
 
-    def define_post_program(self, late: PostProgramValue, value: Any) -> SymbolicNumber:
-        parts = [part._late for part in late.parts if is_post_program(part)]
-        late.readings = late.readings.union(*(part.readings for part in parts))
-        late.of_program = late.of_program or any(part.of_program for part in parts)
-        number = SymbolicNumber(self.recorder, self.recorder.variable(), value, late)
+    def define_post_program(self, definition: PostProgramValue, value: Any) -> SymbolicNumber:
+        """A new post-program number.  value: its value in this run."""
+        parts = [part._late for part in definition.parts if is_post_program(part)]
+        definition.readings = definition.readings.union(*(part.readings for part in parts))
+        definition.of_program = definition.of_program or any(part.of_program for part in parts)
+        number = SymbolicNumber(self.recorder, self.recorder.variable(), value, definition)
         self.late.append(number)
         return number
 
     def post_program_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any:
-        """left <symbol> right, of which one at least is late, and which has come to `value`."""
+        """left <symbol> right, of which at least one is a post-program number.  value: the result in this run."""
         if symbol == "**":
             return self._post_program_power(left, right, value)
         bits = None if type(value) is str else self._bits_of(symbol, left, right, value)
@@ -165,7 +168,7 @@ class ExtractedNumberHandlers(Handlers):
         )
 
     def _post_program_power(self, left: Any, right: Any, value: Any) -> Any:
-        """left ** right, where exits see to it that it raises nothing, and comes to a number of this type."""
+        """left ** right, where guards can ensure that it does not raise and has the type of `value`; else `value`, guarded."""
         base, exponent = plain(left), plain(right)
         asked: list[tuple[Any, str, float]] | None = None
         bits = 0
@@ -207,7 +210,8 @@ class ExtractedNumberHandlers(Handlers):
         )
 
     def post_program_function(self, function: Any, arguments: tuple[Any, ...], value: Any) -> Any:
-        """A function of numbers of which one at least is late; None where it has to be called with their values."""
+        """function(*arguments), of which at least one is a post-program number; None if it has to be called with guarded values.
+        value: the result in this run."""
         if function is builtins.round:
             demands = self._demands_of_round(arguments)
         else:
@@ -221,10 +225,10 @@ class ExtractedNumberHandlers(Handlers):
         if function not in CHOOSING and any(type(a) is SymbolicNumber for a in arguments[1:]):
             return None
         of_numpy = isinstance(plain(arguments[0]), np.integer)
-        whole = of_numpy or type(plain(arguments[0])) is int  # which is never infinite
-        whole = whole or (is_post_program(arguments[0]) and not arguments[0]._late.of_program)  # nor is a time
-        asked = [(symbol, bound) for symbol, bound in demands if not (whole and math.isinf(bound))]
-        shortened = function in TO_INTEGERS and not whole and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**WORD
+        finite = of_numpy or type(plain(arguments[0])) is int
+        finite = finite or (is_post_program(arguments[0]) and not arguments[0]._late.of_program)  # a time
+        asked = [(symbol, bound) for symbol, bound in demands if not (finite and math.isinf(bound))]
+        shortened = function in TO_INTEGERS and not finite and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**WORD
         if shortened:
             asked = [("<", 2.0**WORD), (">", -(2.0**WORD))]
         if not all(COMPARISONS[symbol](plain(arguments[0]), bound) for symbol, bound in asked):
@@ -241,18 +245,18 @@ class ExtractedNumberHandlers(Handlers):
         )
 
     def post_program_item(self, items: tuple[Any, ...], place: SymbolicNumber) -> SymbolicNumber:
-        """items[place], where exits see to it that there is one."""
+        """items[place], for a `place` that is guarded to be in range."""
         bits = max([self.bits_of(item) or 0 for item in items if type(item) is int], default=0)
-        late = PostProgramValue(
+        definition = PostProgramValue(
             self.recorder.constant(items).at(place._name),
             (place,),
             lambda: self.recorder.in_program.item_in_program(items, place),
             bits,
         )
-        return self.define_post_program(late, items[place._value])
+        return self.define_post_program(definition, items[place._value])
 
     def post_program_sum(self, numbers: list[Any], value: Any) -> Any:
-        """sum(numbers[1:], numbers[0]), which Python may compute more precisely than by additions."""
+        """sum(numbers[1:], numbers[0]).  It is a call of `sum`, because Python may add floats more precisely than `+` does."""
         lengths = [self.bits_of(n) for n in numbers]
         if None in lengths or type(value) not in (int, float):
             return sum(map(concrete, numbers[1:]), concrete(numbers[0]))
@@ -265,7 +269,7 @@ class ExtractedNumberHandlers(Handlers):
         )
 
     def post_program_fsum(self, numbers: list[Any], value: float) -> Any:
-        """math.fsum(numbers), which cannot raise."""
+        """math.fsum(numbers), for numbers with which it cannot raise."""
         expression = self.recorder.constant(math.fsum).call(tuple_of(*map(self._expression, numbers)))
         if not any(map(is_post_program, numbers)):
             return self.recorder.define_number(expression, value, check_type=False)
@@ -282,11 +286,12 @@ class ExtractedNumberHandlers(Handlers):
         return value._name if type(value) is SymbolicNumber else self.recorder.number_expression(value)
 
     def are_short(self, values: Iterable[Any]) -> bool:
-        """Whether the ints among numbers and texts are, in every call, short enough for what Python does with them."""
+        """Whether each int in `values` is a post-program number or has a bounded length in every call, so that formatting it
+        cannot raise."""
         return all(is_post_program(v) or self.bits_of(v) is not None for v in values if type(plain(v)) is int)
 
     def bits_of(self, value: Any) -> int | None:
-        """How many bits an int can have, 0 for a float; None for one that may be too long to become a float, or may be no number."""
+        """The most bits that an int can have in any call, 0 for a float.  None if it may be too long for a float, or no number."""
         if is_deferred_call_result(value):
             return None
         if type(plain(value)) is float:
@@ -306,6 +311,7 @@ class ExtractedNumberHandlers(Handlers):
         return most
 
     def _bits_of(self, symbol: str, left: Any, right: Any, value: Any) -> int | None:
+        """The most bits that left <symbol> right can have; None if that is not bounded."""
         a, b = self.bits_of(left), self.bits_of(right)
         if a is None or b is None:
             return None
@@ -316,10 +322,10 @@ class ExtractedNumberHandlers(Handlers):
         bits = a + b if symbol == "*" else max(a, b) + 1
         return bits if bits <= _FLOATS else None
 
-    # -- where they raise
+    # -- errors
     def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool:
-        """A function, or an operator, of numbers has raised, which the program may handle: whether a guard on why it did is enough for it
-        to raise the same in each call.  One whose message tells the number is not."""
+        """Guard the condition under which a function or operator of numbers has raised `error`, which the program may handle.
+        False if the values have to be guarded instead: no condition is listed, or the message contains a number."""
         if any(str(plain(a)) in str(error) for a in arguments if is_symbolic(a)):
             return False
         if function in _DIVISIONS:
@@ -339,34 +345,36 @@ class ExtractedNumberHandlers(Handlers):
 
     # -- readings of clocks
     def read_clock(self, clock: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A function that tells the time is called."""
+        """The result of a function that reads a clock."""
         recorder = self.recorder
-        value = clock(*arguments, **keywords)  # or it raises what is to be raised
-        late = PostProgramValue(recorder.constant(clock).call(), (), lambda: None, 63, behind=recorder.effects.last_call())
-        late.readings = frozenset([late])
-        number = self.define_post_program(late, value)
-        if not recorder.program.nodes and late.behind is None:
+        value = clock(*arguments, **keywords)  # raises Python's error for wrong arguments
+        definition = PostProgramValue(recorder.constant(clock).call(), (), lambda: None, 63, behind=recorder.effects.last_call())
+        definition.readings = frozenset([definition])
+        number = self.define_post_program(definition, value)
+        if not recorder.program.nodes and definition.behind is None:
             self.define_clock(number)
         return number
 
     def stand_in_for_result(
         self, answer: Any, code: str, detail: str, expression: Expr | None = None, parts: tuple[Any, ...] = ()
     ) -> SymbolicNumber:
-        """What stands for the answer of a call that is made when the program has run: nobody knows it before.  code, detail: the reason
-        where it is asked for.  expression: what computes it, where it is no call for its own sake."""
-        late = PostProgramValue(expression, parts, answer=(code, detail))
-        late.readings = frozenset([late])
-        return self.define_post_program(late, answer)
+        """A stand-in for the result of a deferred call, which is made when the program has run.  answer: the result in this run.
+
+        code, detail: the reason with which the recording stops when the result is needed earlier.  expression: computes the
+        result from `parts`; None if an effect makes the call."""
+        definition = PostProgramValue(expression, parts, answer=(code, detail))
+        definition.readings = frozenset([definition])
+        return self.define_post_program(definition, answer)
 
     def _stop_for_answer(self, readings: Iterable[PostProgramValue]) -> bool:
-        """Whether there are answers among readings of clocks; then the recording has stopped."""
-        answer = next((late.answer for late in readings if late.answer), None)
+        """Stop the recording if there is a result of a deferred call among `readings`; whether there is."""
+        answer = next((reading.answer for reading in readings if reading.answer), None)
         if answer is not None:
             self.recorder.stop(answer[0], f"{answer[1]}, whose answer is asked for before it is called,")
         return answer is not None
 
     def define_clock(self, number: Any) -> None:
-        """Let the prologue define a number of clocks, and what it is made of."""
+        """Define a post-program number, and all that it depends on, in the prologue."""
         if is_post_program(number) and not number._late.placed:
             for part in number._late.parts:
                 self.define_clock(part)
@@ -374,18 +382,18 @@ class ExtractedNumberHandlers(Handlers):
             self.recorder.prologue.append(Define(number._name.name, number._late.expression))
 
     def _decided_by_clocks(self, *numbers: Any) -> bool:
-        """Whether there are readings of clocks in numbers that decide something.  If so, the prologue defines them; where it cannot, the
-        recording stops."""
+        """Whether `numbers`, which decide something, depend on readings.  If so, they are defined in the prologue; if it cannot
+        compute them, the recording stops."""
         recorder = self.recorder
-        lates = [number._late for number in numbers if is_post_program(number)]
-        readings: frozenset[PostProgramValue] = frozenset().union(*(late.readings for late in lates))
+        definitions = [number._late for number in numbers if is_post_program(number)]
+        readings: frozenset[PostProgramValue] = frozenset().union(*(definition.readings for definition in definitions))
         if not readings:
             return False
         if self._stop_for_answer(readings):
             pass
-        elif any(late.behind is not None for late in readings):
+        elif any(reading.behind is not None for reading in readings):
             recorder.stop("clock", "a clock that is read after a call of something outside decides")
-        elif any(late.of_program for late in lates):
+        elif any(definition.of_program for definition in definitions):
             recorder.stop("clock", "a clock and results of the call decide together")
         elif len(readings) > 1:
             recorder.stop("clock", "the time between two readings of a clock in the call decides")
@@ -393,9 +401,10 @@ class ExtractedNumberHandlers(Handlers):
             self.define_clock(number)
         return True
 
-    # -- where they steer
+    # -- decisions
     def post_program_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
-        """left <symbol> right, of which one at least is late: known at once, or, of clocks, when somebody asks for its truth."""
+        """left <symbol> right, of which at least one is a post-program number: the outcome, guarded.  For readings it is a
+        post-program number itself, which is guarded when its truth decides something."""
         if any(is_post_program(number) and number._late.readings for number in (left, right)):
             compare = self.recorder.constant(COMPARISONS[symbol])
             asked = compare.call(self._expression(left), self._expression(right))
@@ -404,13 +413,13 @@ class ExtractedNumberHandlers(Handlers):
         return outcome
 
     def guard_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> None:
-        """left <symbol> right has come to `outcome`: a call where it comes to something else leaves."""
+        """Guard that left <symbol> right has this outcome, by an exit if one of them is a post-program number."""
         recorder = self.recorder
         if not (is_post_program(left) or is_post_program(right)) or self._decided_by_clocks(left, right):
             recorder.guard_outcome(Compare(symbol, self._expression(left), self._expression(right)), outcome)
             return
         operands = recorder.in_program.comparable(left, right)
-        if operands is None:  # the program cannot decide it, but the prologue can, once it is known what has left the program
+        if operands is None:  # the program cannot compare them; the prologue can, with parts of the program guarded by value
             left, right = self.in_prologue(left), self.in_prologue(right)
             if is_symbolic(left) or is_symbolic(right):
                 recorder.guard_outcome(Compare(symbol, self._expression(left), self._expression(right)), outcome)
@@ -418,16 +427,17 @@ class ExtractedNumberHandlers(Handlers):
         self._decide(REGISTRY[SPECIAL_NAMES[symbol]], operands)
 
     def in_prologue(self, number: Any) -> Any:
-        """A post-program number as one that the prologue defines, or a plain one: what it has of the program is guarded by its value."""
+        """A symbolic number of the prologue for a post-program number: the parts of it that the program computes are guarded by
+        their values.  The plain value, guarded, if nothing else is in it."""
         recorder = self.recorder
         if not is_post_program(number):
             return number
-        late: PostProgramValue = number._late
-        if not late.placed:
-            parts = [self.in_prologue(part) for part in late.parts]
+        definition: PostProgramValue = number._late
+        if not definition.placed:
+            parts = [self.in_prologue(part) for part in definition.parts]
             if not _is_number(number._value) or not any(map(is_symbolic, parts)):
                 return concrete(number)
-            for part, early in zip(late.parts, parts, strict=True):
+            for part, early in zip(definition.parts, parts, strict=True):
                 if is_post_program(part) and not is_symbolic(early):
                     part._late.placed = True
                     recorder.prologue.append(Define(part._name.name, recorder.constant(early)))
@@ -436,7 +446,7 @@ class ExtractedNumberHandlers(Handlers):
         return SymbolicNumber(self.recorder, number._name, number._value)
 
     def post_program_predicate(self, function: Any, number: Any) -> bool | None:
-        """math.isfinite and its like of a post-program number; None for other functions."""
+        """math.isfinite, isnan or isinf of a post-program number, guarded; None for other functions."""
         name = _PREDICATES.get(function)
         if name is None:
             return None
@@ -449,7 +459,7 @@ class ExtractedNumberHandlers(Handlers):
         return value
 
     def guard_post_program(self, number: SymbolicNumber) -> None:
-        """A post-program number is asked for its value."""
+        """Guard the value of a post-program number, by an exit or through its parts; stop the recording if that is impossible."""
         recorder = self.recorder
         if number._late.readings:
             if not self._stop_for_answer(number._late.readings):
@@ -468,6 +478,7 @@ class ExtractedNumberHandlers(Handlers):
                 concrete(part)
 
     def _not_zero(self, divisor: Any) -> None:
+        """Guard that a divisor is not 0.  For a time between two readings that cannot be guarded."""
         if is_post_program(divisor) and divisor._late.readings:
             if divisor._late.of_program:
                 concrete(divisor)
@@ -477,23 +488,24 @@ class ExtractedNumberHandlers(Handlers):
             self.recorder.miss_if(divisor._name.compared("==", 0))
 
     def _decide(self, op: Any, operands: tuple[Any, ...]) -> None:
-        """The program computes a predicate and leaves where it is not what it was."""
+        """Add a predicate to the program, and an exit for the case that it has another outcome than in this run."""
         self.recorder.program.take(self.recorder.program.bind(op, operands, {}))
 
     def for_tensor_work(self, number: Any) -> Any:
-        """A post-program number, for tensor work: one of clocks, or of numbers from outside alone, as a number of the prologue."""
-        late: PostProgramValue = number._late
-        if late.readings or late.of_program or late.source is not None:
+        """A post-program number as an operand of a tensor operation.  If it depends on clocks, or on numbers from outside alone,
+        it becomes a number of the prologue."""
+        definition: PostProgramValue = number._late
+        if definition.readings or definition.of_program or definition.source is not None:
             return SymbolicNumber(self.recorder, number._name, number._value) if self._decided_by_clocks(number) else number
-        found = self.in_prologue(number)
-        if not is_symbolic(found) or type(found._value) in (int, float):
-            return found
-        value: Any = plain_number(found._value)
+        early = self.in_prologue(number)
+        if not is_symbolic(early) or type(early._value) in (int, float):
+            return early
+        value: Any = plain_number(early._value)
         if type(value) not in (int, float):
             return concrete(number)
-        return self.recorder.define_number(self.recorder.constant(type(value)).call(found._name), value, check_type=False)
+        return self.recorder.define_number(self.recorder.constant(type(value)).call(early._name), value, check_type=False)
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number of Python or NumPy."""
+    """Whether `value` is a number of Python or NumPy."""
     return type(value) in (int, float) or isinstance(value, np.generic)

@@ -1,7 +1,8 @@
-"""What the program computes of numbers that leave it, where they decide or tensors are computed with them: the same that Python computes.
+"""Python's arithmetic on post-program numbers, as operations of the program: for numbers that decide something or that tensors are
+computed with.
 
-It comes to Python's bits, in Python's order: powers and the functions of `math` are those of the C library, which Python calls.  None
-stands for what the program cannot compute.
+The results have Python's bits: the same operations in the same order.  Powers and the functions of `math` are those of the C library
+that Python calls.  A result of None says that the program cannot compute the number.
 """
 
 from __future__ import annotations
@@ -34,17 +35,18 @@ __all__ = ["CHOOSING", "SHORT", "TO_INTEGERS", "WORD", "InProgramHandlers"]
 _OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 _OF_INTEGERS = {**_OPERATIONS, "//": "floor_divide", "%": "remainder"}
 WORD = 62
-"""Integers of so many bits, and a sign, are computed by the program without overflow."""
+"""The program computes integers of at most so many bits, and a sign, without overflow."""
 SHORT = 31
-"""Products of integers with so many are among them."""
+"""The product of two integers of at most so many bits has at most WORD bits."""
 CHOOSING = (builtins.min, builtins.max)
 _MOST = 64
-"""The sum of so many numbers is computed by the program."""
+"""The program computes sums of at most so many numbers."""
 _CARRIES = sys.version_info >= (3, 12)
+"""Whether `sum` of floats carries the rounding errors along (compensated summation)."""
 TO_INTEGERS: dict[Any, str] = {
     builtins.int: "trunc", math.trunc: "trunc", math.floor: "floor", math.ceil: "ceil", builtins.round: "rint",
 }  # fmt: skip
-"""Functions that make integers of floats, and the operation that finds them."""
+"""Function that converts a float to an integer -> the operation that rounds in the same way."""
 _OF_NUMPY: dict[Any, str] = {
     np.sqrt: "sqrt", np.absolute: "abs", np.fabs: "abs", np.negative: "neg", builtins.abs: "abs", operator.neg: "neg",
     np.isnan: "isnan", np.isfinite: "isfinite", np.isinf: "isinf",
@@ -52,8 +54,9 @@ _OF_NUMPY: dict[Any, str] = {
     operator.mul: "mul", operator.truediv: "div", operator.lt: "lt", operator.le: "le", operator.gt: "gt", operator.ge: "ge",
     operator.eq: "eq", operator.ne: "ne",
 }  # fmt: skip
-"""Functions of float64 that are the same in NumPy."""
+"""Function of NumPy or Python -> the operation that gives the same bits in float64."""
 _HASHED: tuple[type, ...] = (np.ufunc, BuiltinFunctionType)
+"""Types of the keys of `_OF_NUMPY`.  Functions of other types need not be hashable."""
 _OF_C: dict[Any, str] = {
     getattr(math, name): name
     for name in (
@@ -62,25 +65,25 @@ _OF_C: dict[Any, str] = {
     )
     if hasattr(math, name)
 }  # fmt: skip
-"""Functions that Python has from the C library."""
+"""Function of `math` -> its name in the C library."""
 _TRIED: tuple[list[tuple[float, ...]], ...] = (
     [(k / 97,) for k in range(1, 97)], [(k / 7, j / 11 - 3) for k in range(1, 40) for j in range(1, 60, 7)],
 )  # fmt: skip
-"""Numbers of which both are asked: of functions, of powers."""
+"""Arguments for which the C library is compared with `math`: of functions, and of powers."""
 _UNARY = {builtins.abs: "abs", math.fabs: "abs", operator.neg: "neg"}
 
 
 class InProgramHandlers(Handlers):
-    """Tensors for numbers that are late."""
+    """Computes post-program numbers as tensors of the program."""
 
     def element_in_program(self, tensor: Tensor, index: int) -> Tensor:
-        """One element of a tensor, by its place in memory order."""
+        """The element of a tensor at `index` in memory order."""
         flat = self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
         element: Tensor = self.recorder.program.bind(REGISTRY["select"], (flat, index), {"dim": 0})
         return element
 
     def elements_as_tensor(self, numbers: list[Any]) -> Tensor | None:
-        """Numbers that were taken from one tensor, as a tensor float64 or int64 again; None for others."""
+        """A tensor float64 or int64 of numbers that are all elements of one tensor's `tolist()`; None for others."""
         places = [number._late.element if is_post_program(number) else None for number in numbers]
         if not places or places[0] is None or any(place is None or place[0] is not places[0][0] for place in places):
             return None
@@ -94,7 +97,7 @@ class InProgramHandlers(Handlers):
         return bind(REGISTRY["index_select"], (flat, index), {"dim": 0})  # type: ignore[no-any-return]
 
     def item_in_program(self, items: tuple[Any, ...], place: SymbolicNumber) -> Any:
-        """The same in the program, of numbers that it can hold."""
+        """items[place]; None if an item is no float or int of at most WORD bits, or the program does not have `place`."""
         index = self._operand(place)
         if index is None or type(items[0]) is str or any(type(v) is int and v.bit_length() > WORD for v in items):
             return None
@@ -108,7 +111,8 @@ class InProgramHandlers(Handlers):
         return bind(ops["reshape"], (item,), {"shape": ()})
 
     def comparable(self, left: Any, right: Any) -> tuple[Any, Any] | None:
-        """Operands for which a comparison in the program is Python's, which compares exact values; None where there are none."""
+        """Operands whose comparison in the program has the outcome of `left` compared with `right` in Python, which compares the
+        exact values; None if there are none."""
         kinds = _kind(left), _kind(right)
         if kinds[0] is kinds[1] is float or kinds[0] is kinds[1] is int:
             a, b = self._operand(left), self._operand(right)
@@ -123,7 +127,7 @@ class InProgramHandlers(Handlers):
         return None if a is None or b is None else (a, b)
 
     def _operand(self, number: Any) -> Any:
-        """A tensor for a post-program number, int64 for a truth value; another one as it is."""
+        """The tensor of a post-program number, int64 for a bool of NumPy, or None; any other number unchanged."""
         if not is_post_program(number):
             return number
         tensor = number._late.program_tensor()
@@ -131,17 +135,18 @@ class InProgramHandlers(Handlers):
         return self.recorder.program.bind(REGISTRY["cast"], (tensor,), {"dtype": int64}) if is_truth else tensor
 
     def arithmetic_in_program(self, symbol: str, left: Any, right: Any, value: Any, bits: int) -> Any:
+        """left <symbol> right.  value: the result in this run.  bits: the most bits that it can have."""
         a, b = self._operand(left), self._operand(right)
-        known = _OF_INTEGERS if type(value) is int else _OPERATIONS
-        if symbol not in known or a is None or b is None:
+        operations = _OF_INTEGERS if type(value) is int else _OPERATIONS
+        if symbol not in operations or a is None or b is None:
             return None
         if type(value) is int:
             fits = symbol != "/" and (bits <= WORD or (self._is_short(left) and self._is_short(right)))
-            return self._computed(known[symbol], a, b) if fits else None
+            return self._computed(operations[symbol], a, b) if fits else None
         return self._computed(_OPERATIONS[symbol], self._as_float(a), self._as_float(b))
 
     def _is_short(self, number: Any) -> bool:
-        """Whether a number has at most SHORT bits, as positions and counts do: of later calls it is asked as well."""
+        """Whether a number has at most SHORT bits, as positions and counts do.  If so, that is guarded."""
         if plain(number).bit_length() > SHORT:
             return False
         if is_post_program(number) and number._late.bits > SHORT:
@@ -166,7 +171,7 @@ class InProgramHandlers(Handlers):
         return self._c_function("pow", a, self._as_float(b))
 
     def total_in_program(self, numbers: list[Any], bits: int) -> Any:
-        """sum() of floats, or of ints, in Python's order: additions of floats carry their errors along since Python 3.12."""
+        """sum(numbers[1:], numbers[0]) of ints, or of floats in Python's order, with compensated additions from Python 3.12 on."""
         start, *rest = numbers
         operands = list(map(self._operand, rest))
         kinds = {type(plain(number)) for number in rest}
@@ -200,13 +205,14 @@ class InProgramHandlers(Handlers):
         return self._computed("abs", number) if isinstance(number, Tensor) else abs(number)
 
     def function_in_program(self, function: Any, arguments: tuple[Any, ...]) -> Any:
+        """function(*arguments): a function of one number, or min or max of floats."""
         if len(arguments) == 1:
             return self._conversion(function, arguments[0])
         operands = list(map(self._operand, arguments))
         if function not in CHOOSING or any(operand is None for operand in operands) or type(plain(arguments[0])) is not float:
             return None
         best, symbol = operands[0], "lt" if function is builtins.min else "gt"
-        for operand in operands[1:]:  # the first of equal ones, as in Python
+        for operand in operands[1:]:  # of equal operands the first is the result, as in Python
             if isinstance(operand, Tensor) or isinstance(best, Tensor):
                 best = self._computed("where", self._computed(symbol, operand, best), operand, best)
             elif is_symbolic(operand) or is_symbolic(best):
@@ -216,7 +222,7 @@ class InProgramHandlers(Handlers):
         return best
 
     def numpy_in_program(self, function: Any, arguments: tuple[Any, ...]) -> Any:
-        """A function of NumPy of numbers in float64, or an operator between such, as one of NumPy's or Python's."""
+        """A function or operator of NumPy or Python on numbers with which NumPy computes in float64."""
         name = _OF_NUMPY.get(function) if type(function) in _HASHED else None
         if name is None or not all(map(_is_double, arguments)):
             return None
@@ -241,7 +247,7 @@ class InProgramHandlers(Handlers):
         return self._as_float(tensor) if function is builtins.float else None
 
     def _c_function(self, name: str, *operands: Any) -> Any:
-        """What Python has from the C library; None where it is not known to be that."""
+        """The function of the C library; None if a test does not show that Python's function has the same results."""
         if not self.recorder.unwatched(lambda: _is_of_c(name)):
             return None
         tensors = [
@@ -251,7 +257,7 @@ class InProgramHandlers(Handlers):
         return self.recorder.program.bind(REGISTRY["c_function"], tuple(tensors), {"name": name})
 
     def _as_float(self, x: Any) -> Any:
-        """Python makes floats of ints in arithmetic with floats, rounded once, as the program does."""
+        """`x` as a float: rounded once, as Python converts ints in arithmetic with floats."""
         if isinstance(x, Tensor):
             return (
                 x
@@ -264,8 +270,8 @@ class InProgramHandlers(Handlers):
         return self.recorder.program.bind(REGISTRY[name], operands, {})
 
     def as_operand(self, number: Any, dtype: Any) -> Any:
-        """A post-program number as a tensor without dimensions of a floating-point dtype, rounded as NumPy rounds Python's numbers; its
-        value, guarded, where the program cannot compute it."""
+        """A post-program number as a 0-d tensor of a floating-point dtype, rounded as NumPy rounds Python's numbers.  If the
+        program cannot compute it: its value, guarded."""
         tensor = number._late.program_tensor()
         if tensor is None:
             return concrete(number)
@@ -275,42 +281,43 @@ class InProgramHandlers(Handlers):
         return tensor if tensor._array.ndim == 0 else self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
 
     def is_position(self, number: Any) -> bool:
-        """Whether the program has a post-program number as an integer."""
+        """Whether a post-program number is an int that the program can compute."""
         return type(number._value) is int and number._late.program_tensor() is not None
 
     def as_position(self, number: Any) -> Tensor:
-        """Such a number as a tensor int64 without dimensions."""
+        """A number for which `is_position` holds, as a 0-d tensor int64."""
         tensor = number._late.program_tensor()
         return tensor if tensor._array.ndim == 0 else self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})  # type: ignore[no-any-return]
 
 
 @functools.cache
 def _is_of_c(name: str) -> bool:
-    """Whether Python's function of this name comes to what the C library's does, of some numbers."""
+    """Whether Python's function of this name has the same results as the C library's for the arguments in `_TRIED`."""
     compute = getattr(math, name)
     try:
-        return all(libm.call(name, *map(np.float64, given)) == compute(*given) for given in _TRIED[name == "pow"])
-    except (ValueError, AttributeError, OSError) as error:  # there is no such library, or function
+        return all(libm.call(name, *map(np.float64, args)) == compute(*args) for args in _TRIED[name == "pow"])
+    except (ValueError, AttributeError, OSError) as error:  # the library or the function is missing
         if is_foreign(error):
             raise
         return False
 
 
 def _kind(number: Any) -> type:
-    """The type of Python that a number computes and compares as."""
+    """The Python type as which a number is compared: a float64 of NumPy as a float, a bool of NumPy as an int."""
     value = plain(number)
     return float if type(value) is np.float64 else int if type(value) is np.bool_ else type(value)
 
 
 def _is_double(number: Any) -> bool:
-    """Whether NumPy computes with a number in float64, and a comparison with it is that of its float."""
+    """Whether NumPy computes with a number in float64, and compares it as its float: a float, or an int that a float holds exactly."""
     value = plain(number)
     return isinstance(value, float) or (type(number) is int and abs(number) <= 2**53)
 
 
-def _as_like(late: Any, other: Any) -> Any:
-    """A number with which a late one of another type can be compared in the program; None where there is none."""
-    number = plain(other)
-    if _kind(late) is float:
-        return float(number) if type(other) is int and abs(number) <= 2**53 else None
-    return int(number) if type(other) is float and number == number and abs(number) < 2.0**62 and number == int(number) else None
+def _as_like(number: Any, other: Any) -> Any:
+    """`other` converted to the type of the post-program number `number`, so that the program can compare them; None if the
+    conversion is not exact."""
+    value = plain(other)
+    if _kind(number) is float:
+        return float(value) if type(other) is int and abs(value) <= 2**53 else None
+    return int(value) if type(other) is float and value == value and abs(value) < 2.0**62 and value == int(value) else None

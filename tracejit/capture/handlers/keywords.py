@@ -1,5 +1,5 @@
-"""Keywords that are no texts: some functions of C code take them, `"{a}".format(**{"a": 1, 5: 2})`, where functions in Python, as the
-recorder's are, refuse them.  On the way through those, texts stand for them."""
+"""Keywords that are no strings.  Some C functions accept them: `"{a}".format(**{"a": 1, 5: 2})`.  Python functions, as the handlers
+are, refuse them.  So while a call passes through handlers, strings stand for these keywords."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ __all__ = ["as_given", "as_texts"]
 
 
 class _Keyword(str):
-    """Stands for a keyword that is no text."""
+    """Stands for `key`, a keyword that is no string."""
 
     __slots__ = ("key",)
     key: Any
 
 
 def as_texts(mapping: dict[Any, Any]) -> dict[str, Any]:
-    """`mapping`, as a function in Python takes it by `**`."""
+    """`mapping` with a string for each key that is none, so that a Python function accepts it as `**mapping`."""
     if all(type(key) is str for key in mapping):
         return mapping
-    found: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     for index, (key, value) in enumerate(mapping.items()):
         if not isinstance(key, str):
             text = _Keyword(f"\0{index}")
             text.key = key
-            found[text] = value
+            keywords[text] = value
         else:
-            found[key] = value
-    return found
+            keywords[key] = value
+    return keywords
 
 
 def as_given(keywords: dict[str, Any]) -> dict[Any, Any]:
-    """The keywords that the program has given."""
+    """The keywords of the program's call: the inverse of `as_texts`."""
     return {name.key if type(name) is _Keyword else name: value for name, value in keywords.items()}

@@ -1,7 +1,7 @@
-"""Whether the program can tell when an object goes.
+"""Whether the deletion of an object is visible to the program, through a finalizer or a weak reference.
 
-A recording keeps what it has seen alive until it ends; a program whose finalizers and callbacks of weak references would run earlier, in
-the middle of the call, is not recorded.  Callbacks of the library's own tables tell nobody anything.
+A recording keeps the objects that it has seen alive until it ends.  So a call is not recorded if finalizers or callbacks of weak
+references of the program would run earlier, in the middle of it.  Callbacks of the library's own tables do not count.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, builtin_b
 __all__ = ["deletion_is_visible", "keeps_alive", "may_be_referred_to"]
 
 _LASTING: tuple[type, ...] = (*PRIMITIVE_TYPES, *IDENTITY_TYPES, FunctionType, ModuleType)
-"""Types of values whose end nobody waits for, and that keep nothing alive which is the program's alone."""
+"""Types of values whose deletion is not looked for, and that are not searched for objects that they keep alive."""
 
 
 def may_be_referred_to(value: object) -> bool:
-    """Whether there may be a weak reference to a value that a program keeps as its state."""
+    """Whether a weak reference to `value`, which the program keeps as its state, is possible."""
     return not is_a(value, _LASTING) and type(value).__weakrefoffset__ != 0
 
 
 def deletion_is_visible(value: object) -> bool:
-    """Whether the end of `value`, or of what it leads to, runs code that is not the library's."""
+    """Whether the deletion of `value`, or of an object that it keeps alive, runs code that is not the library's."""
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -33,14 +33,14 @@ def deletion_is_visible(value: object) -> bool:
         if id(value) in seen or is_a(value, _LASTING):
             continue
         seen.add(id(value))
-        if hasattr(type(value), "__del__") or any(map(_is_of_the_program, weakref.getweakrefs(value))):
+        if hasattr(type(value), "__del__") or any(map(_has_callback_of_program, weakref.getweakrefs(value))):
             return True
         waiting += _parts(value)
     return False
 
 
 def keeps_alive(value: object, target: object) -> bool:
-    """Whether `target` is `value`, or is kept alive by it as programs usually build their state."""
+    """Whether `target` is `value`, or `value` keeps it alive through attributes, containers and bound methods."""
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -53,12 +53,12 @@ def keeps_alive(value: object, target: object) -> bool:
     return False
 
 
-def _is_of_the_program(reference: Any) -> bool:
+def _has_callback_of_program(reference: Any) -> bool:
     """Whether a weak reference has a callback that is not the library's."""
     callback = reference.__callback__
     if is_a(callback, functools.partial):
         callback = callback.func
-        if type(callback) is BuiltinFunctionType and callback.__name__ == "pop":  # WeakTable
+        if type(callback) is BuiltinFunctionType and callback.__name__ == "pop":  # that of a WeakTable
             return False
     if type(callback) is MethodType:
         callback = callback.__func__
@@ -68,7 +68,7 @@ def _is_of_the_program(reference: Any) -> bool:
 
 
 def _parts(value: Any) -> list[Any]:
-    """What an object keeps alive, as far as programs usually build their state."""
+    """The objects that `value` keeps alive: attributes, elements, keys and values, the owner of a bound method."""
     base = builtin_base(type(value))
     instance = instance_dictionary(value)
     parts = [] if instance is None else list(dict.values(instance))

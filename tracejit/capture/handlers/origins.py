@@ -1,8 +1,8 @@
-"""Where objects are from: what an expression of the prologue reaches again, and what this run has made.
+"""The origin of each object of a recording: outside, or created by this run.
 
-An object in `sources` is outside: its expression, evaluated in the prologue, reaches it again.  An object in `_made` is the run's own.
-What is neither, and has a state, comes from somewhere that no guard knows of: it is not `require_known` into instrumented code, the
-recording stops.  So no handler can forget where an object is from.
+An object in `sources` is outside: in each call its expression, evaluated in the prologue, reaches the object of that call.  An
+object in `created` was created by this run.  An object with a state that is in neither has an origin that no guard covers:
+`require_known` stops the recording before such an object gets into instrumented code.  So no handler can forget an origin.
 """
 
 from __future__ import annotations
@@ -35,57 +35,61 @@ _STATELESS = frozenset(
         *PRIMITIVE_TYPES, *SYMBOLIC, SymbolicNumber, ObjectIdentity, MethodOf, SuperProxy, CodeType, DType, *MODELS,
     }
 )  # fmt: skip
-"""Types of values that cannot change, and lead nowhere."""
-_PASSING: tuple[type, ...] = (BaseException, TracebackType, GeneratorType, *DICT_VIEWS)
-"""Types of objects that Python itself makes as it goes along.  They are not kept: it matters when they go."""
-_NOT_KEPT: tuple[type, ...] = (*_PASSING, Tensor)
-_EXPLAINING: tuple[type, ...] = (*_PASSING, np.generic, np.dtype)
+"""Types of values that cannot change and refer to no other objects."""
+_TRANSIENT: tuple[type, ...] = (BaseException, TracebackType, GeneratorType, *DICT_VIEWS)
+"""Types of objects that Python creates as it runs.  They are not kept alive, because their deletion may be visible."""
+_NOT_KEPT: tuple[type, ...] = (*_TRANSIENT, Tensor)
+"""Types whose objects are not noted as created.  (`values` has the tensors.)"""
+_ANY_ORIGIN: tuple[type, ...] = (*_TRANSIENT, np.generic, np.dtype)
+"""Types whose objects need no origin."""
 _SHARED: tuple[type, ...] = (enum.Enum, type, ModuleType)
+"""Types whose objects are the same object in each call, whatever expression reaches them."""
 
 
-def _is_shared(value: Any) -> bool:
-    """Whether Python has one such object, whoever makes one."""
+def _is_singleton(value: Any) -> bool:
+    """Whether `value` is an empty tuple or frozenset, of which Python has one object each."""
     return (type(value) is tuple or type(value) is frozenset) and not value
 
 
 class Origins:
-    """Which objects are known, and how."""
+    """The tables of outside and created objects: the base class of `Recorder`."""
 
     stopped: bool
-    values: Mapping[int, int]  # the interpreter's: ids of the tensors of the program
-    tensors: Mapping[int, Any]
-    deferred: Mapping[int, Any]  # the interpreter's: by id, tensors of the program that are recorded where somebody needs them
+    values: Mapping[int, int]  # of the interpreter: id of a tensor of the program -> its value in the graph
+    tensors: Mapping[int, Any]  # id of a tensor from outside -> its TensorSource
+    deferred: Mapping[int, Any]  # of the interpreter, by id: tensors of the program that are recorded when they are first used
 
     def __init__(self) -> None:
         self.journal = Journal()
         self.sources: dict[int, Expr] = self.journal.dictionary(Topic.READS)
-        self.keep: list[Any] = []  # whatever is known by its id lives as long as the recording
-        self.has_released = False  # whether `keep` was given up, so that ids say nothing more
+        self.keep: list[Any] = []  # objects that are in tables by their ids, kept alive until the recording ends
+        self.has_released = False  # whether `keep` was cleared, so that ids identify nothing any more
         self.created: dict[int, Any] = {}
 
     def is_outside(self, value: Any) -> bool:
         return id(value) in self.sources and not self.has_released
 
     def register(self, value: Any, expression: Expr) -> None:
-        """`value` is an outside object that `expression` reaches; no guard is added."""
+        """Register `value` as an outside object that `expression` reaches.  No guard is added."""
         self.sources[id(value)] = expression
         self.keep.append(value)
 
     def mark_fixed(self, value: Any) -> Any:
-        """`value` is the very object that every call finds for which the guards so far hold, or what this run has made; returns it."""
-        if type(value) not in _STATELESS and not self._is_known(value):
+        """Register `value` as a constant: each call for which the guards hold has this very object.  No effect if it has an
+        origin.  Returns it."""
+        if type(value) not in _STATELESS and not self._is_registered(value):
             self.register(value, self.constant(value))
         return value
 
     def mark_created(self, value: Any) -> Any:
-        """`value` was made by this run, as were the containers in it of which nothing is known yet.  Returns it.  Containers may hold
-        symbolic numbers, until something that is no code of the program looks into them, or the recording is over."""
+        """Register `value`, and containers in it that have no origin, as created by this run.  Returns it.  Created containers
+        may hold stand-ins until other code than the program's looks into them or the recording ends."""
         if self.stopped:
             return without_stand_ins(value, nested=False)
         cls = type(value)
-        if cls in _STATELESS or issubclass(cls, _NOT_KEPT) or self._is_known(value) or self._is_iterator(cls):
+        if cls in _STATELESS or issubclass(cls, _NOT_KEPT) or self._is_registered(value) or self._is_iterator(cls):
             return value
-        if _is_shared(value):
+        if _is_singleton(value):
             return value
         self.created[id(value)] = value
         if is_a(value, (list, tuple, set, frozenset, collections.deque)):
@@ -99,19 +103,19 @@ class Origins:
         return value
 
     def is_created(self, value: Any) -> bool:
-        """Whether this run made `value`."""
+        """Whether this run has created `value`."""
         return id(value) in self.created or (id(value) in self.values and id(value) not in self.tensors)
 
-    def _is_known(self, value: Any) -> bool:
+    def _is_registered(self, value: Any) -> bool:
         return id(value) in self.sources or id(value) in self.created
 
     @staticmethod
     def _is_iterator(cls: type) -> bool:
-        """Whether instances are iterators of C code, which are used up where they were made."""
+        """Whether instances are iterators of C code.  (They are consumed where they were created.)"""
         return hasattr(cls, "__next__") and not has_plain_state(cls)
 
     def require_known(self, value: Any) -> Any:
-        """`value`, on its way into instrumented code: the recording stops if nobody has said where it is from."""
+        """`value`, which instrumented code is about to get.  The recording stops if its origin is unknown."""
         if type(value) in _STATELESS or self.stopped or id(value) in self.values or self.knows_origin(value):
             return value
         if is_a(value, Tensor):
@@ -121,19 +125,20 @@ class Origins:
         return value
 
     def knows_origin(self, value: Any) -> bool:
-        known = self._is_known(value) or id(value) in self.values or id(value) in self.deferred
+        """Whether `value` has an origin, needs none, or consists of objects for which this holds."""
+        is_registered = self._is_registered(value) or id(value) in self.values or id(value) in self.deferred
         return (
             type(value) in _STATELESS
-            or known
-            or self._explains_itself(value)
+            or is_registered
+            or self._needs_no_origin(value)
             or (is_a(value, Tensor) and self.is_saved_output(value))
         )
 
-    def _explains_itself(self, value: Any) -> bool:
+    def _needs_no_origin(self, value: Any) -> bool:
         cls: Any = type(value)
-        if issubclass(cls, _EXPLAINING) or self._is_iterator(cls) or _is_shared(value):
+        if issubclass(cls, _ANY_ORIGIN) or self._is_iterator(cls) or _is_singleton(value):
             return True
-        if issubclass(cls, _SHARED):  # of which there is one, whatever leads to it
+        if issubclass(cls, _SHARED):
             self.mark_fixed(value)
             return True
         if cls is MethodType:
@@ -142,9 +147,9 @@ class Origins:
             return all(map(self.knows_origin, (value.start, value.stop, value.step)))
         return is_a(value, IDENTITY_TYPES) and self.knows_origin(bound_to(value))
 
-    # -- what it asks of the rest of the recorder
+    # -- methods of the recorder
     def is_saved_output(self, tensor: Tensor) -> bool:
-        """Whether the tape has made a tensor of the program anew: an output that a node has saved."""
+        """Whether `tensor` is another object for a tensor of the program: the tape creates one for an output that a node has saved."""
         raise NotImplementedError
 
     def stop(self, code: str, detail: str) -> None:

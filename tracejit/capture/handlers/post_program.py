@@ -1,7 +1,6 @@
-"""What a post-program number is: how a value is computed that is known only when the program has run.  extracted_numbers.py says what
-becomes of them.
+"""Definitions of post-program values: numbers and texts that are known only when the program has run.
 
-Invariant: a definition only uses numbers defined before."""
+extracted_numbers.py creates them and guards what they decide.  Invariant: a definition only uses numbers defined before it."""
 
 from __future__ import annotations
 
@@ -23,17 +22,17 @@ __all__ = [
 ]
 
 MOST_ELEMENTS = 4096
-"""How many elements of a tensor, or rows of an array, are values of their own."""
+"""A tensor or array with more elements or rows is not split into one value for each."""
 
-_HELD = 63
-"""Bits of an integer that a tensor holds, and a sign."""
+_INT64_BITS = 63
+"""Bits of an integer in a tensor, without the sign."""
 
 Access = Callable[[Expr], Expr]
-"""From the expression of a tensor to that of what Python takes out of it."""
+"""Maps the expression of a tensor to that of the value that Python reads from it, as `tensor` to `tensor._array.item()`."""
 
 
 class RecordingProtocol(Protocol):
-    """What is asked of the interpreter of the recording."""
+    """The methods of the recording's interpreter that handlers call (../tensors.py, ../tensor_state.py)."""
 
     nodes: list[Any]
 
@@ -67,16 +66,22 @@ class RecordingProtocol(Protocol):
 
 @dataclass(slots=True, eq=False)
 class PostProgramValue:
-    """How a value is computed after the program: by `expression` from `parts`, or by `access` from `source`, a tensor.
+    """How a value is computed after the program: by `expression` from `parts`, or by `access` from the tensor `source`.
 
-    make: the same in the program, as a tensor float64 or int64 of one element, or None where it cannot.  bits: how long an int can be.
-    readings: the readings of clocks that it is made of.  of_program: whether it is made of elements of tensors.
-    outside: it is an array from outside, as that is when the program has run.  placed: the prologue
-    has defined it.  shared: `source` is no copy, but a tensor of the function.  position: how many nodes the graph had when NumPy computed
-    it from an array, -1 for anything else.  answer: it is what a call has answered that is made after the program, or what is computed
-    from that alone, so its very type is that of this run only: (code, detail) of the reason where it is asked for, else empty.
-    behind: the call after which a clock is read.  warns: whether NumPy may warn of it, so each call computes it, wanted or not.
-    element: the tensor and the place in its elements that it was taken from, as one of a list."""
+    make: computes the same value in the program, as a tensor of one element in float64 or int64; gives None if the program
+        cannot.  tensor, made: its result, and whether it has been called.
+    bits: the largest bit length that an int may have in any call.
+    readings: the clock readings and results of deferred calls that the value depends on.
+    of_program: whether it depends on elements of tensors.
+    outside: whether it is an array from outside, read when the program has run.
+    placed: whether the prologue defines it.
+    shared: whether `source` is a tensor of the function and not a copy.
+    position: the length of the graph when NumPy computed the value from an array; -1 for other values.
+    answer: for the result of a deferred call, and for a value computed from such results alone: (code, detail) of the reason with
+        which the recording stops when the value is needed earlier.  Even its type is known for this run only.  Else empty.
+    behind: the deferred call after which a clock is read.
+    warns: whether NumPy may warn when it is computed; then each call computes it, even if nothing uses it.
+    element: (tensor, index) for one element of `tensor.tolist()`, the index in memory order."""
 
     expression: Expr | None
     parts: tuple[Any, ...] = ()
@@ -99,50 +104,51 @@ class PostProgramValue:
 
     @property
     def is_call_result(self) -> bool:
-        """Whether it is known once a call has been made, and not by an expression."""
+        """Whether it is the result of a deferred call, and not computed by an expression."""
         return bool(self.answer) and self.expression is None
 
     def program_tensor(self) -> Any:
-        """The tensor, made when it is first asked for."""
+        """The tensor that holds the value in the program, or None.  The first call adds its nodes to the graph."""
         if not self.made:
             self.tensor, self.made = self.make(), True
         return self.tensor
 
     def carried_tensor(self) -> Any:
-        """The tensor, for steps of a loop that know no more of an integer in it than that it is there: they do the same, however it was
-        computed."""
+        """`program_tensor` for a loop-carried value.  Steps of a loop must do the same however an integer was computed, so from
+        here on nothing but the width of the dtype limits its bits."""
         tensor = self.program_tensor()
         if tensor is not None and self.bits:
-            self.bits = _HELD
+            self.bits = _INT64_BITS
         return tensor
 
 
 def is_post_program(value: Any) -> bool:
-    """Whether `value` is a number that is known only after the program."""
+    """Whether `value` is the stand-in of a value that is known only after the program."""
     return type(value) is SymbolicNumber and value._late is not None
 
 
 def is_deferred_call_result(value: Any) -> bool:
-    """Whether `value` is what a call has answered that is made after the program."""
+    """Whether `value` is the result of a call that is made after the program, or computed from such results alone."""
     return is_post_program(value) and bool(value._late.answer)
 
 
 def definitions(
     numbers: Iterable[SymbolicNumber], needed: Iterable[SymbolicNumber], tensor: Callable[[PostProgramValue], Expr]
 ) -> list[tuple[PostProgramValue, Statement]]:
-    """What defines the post-program numbers `needed`, and what they are made of, each with its statement; `numbers` are all, in the order
-    of their definition.  Answers are defined by the calls that they are of.  tensor: the expression of the tensor that a value is taken
-    from."""
+    """The definitions of the post-program numbers `needed` and of all that they depend on, each with its statement, in order.
+
+    numbers: all post-program numbers, in the order of their definition.  tensor: gives the expression of the tensor that a value
+    is read from.  Results of deferred calls are not among the definitions: the statements of the calls define them."""
     wanted = {number._name for number in needed}
-    found: list[tuple[PostProgramValue, Statement]] = []
+    result: list[tuple[PostProgramValue, Statement]] = []
     for number in reversed(list(numbers)):
         if number._name in wanted:
-            late: PostProgramValue = number._late
-            wanted.update(part._name for part in late.parts if is_post_program(part))
-            if late.placed or late.is_call_result:
+            definition: PostProgramValue = number._late
+            wanted.update(part._name for part in definition.parts if is_post_program(part))
+            if definition.placed or definition.is_call_result:
                 continue
-            expression = late.expression
+            expression = definition.expression
             if expression is None:
-                expression = tensor(late) if late.access is None else late.access(tensor(late))
-            found.append((late, Define(number._name.name, expression)))
-    return found[::-1]
+                expression = tensor(definition) if definition.access is None else definition.access(tensor(definition))
+            result.append((definition, Define(number._name.name, expression)))
+    return result[::-1]

@@ -1,9 +1,10 @@
-"""What stands for Python's values during a recording: above all symbolic numbers, numbers from outside whose arithmetic is recorded.
+"""Stand-ins for Python's values during a recording: symbolic numbers, identities, methods, callbacks, `super()`.
 
-A `SymbolicNumber` stands for a number that the prologue of the entry computes again at each call.  Arithmetic on it yields another one
-and a line of the prologue; comparing it, or asking for its value, yields a plain value and a guard.  It is deliberately no subclass
-of int or float: C code cannot reach the value behind its back, it has to ask (`__float__`, `__index__` ...), and asking guards.
-`isinstance` sees a number nevertheless, through `__class__`.  After the recording has ended it is a plain number in all it does.
+A `SymbolicNumber` stands for a number that each call computes again in the prologue of the entry.  Arithmetic with it gives
+another symbolic number and adds a statement to the prologue.  Comparing it, or using its value, gives a plain value and adds a
+guard.  It is no subclass of int or float, so that C code cannot read the value without a guard: it has to call `__float__`,
+`__index__` ..., which add one.  `isinstance` takes it for a number, because of `__class__`.  After the recording has ended it
+behaves as a plain number.
 """
 
 from __future__ import annotations
@@ -60,11 +61,12 @@ def is_symbolic(value: object) -> bool:
 
 
 def is_symbolic_bool(value: object) -> bool:
-    """Whether `value` is a symbolic truth value of the prologue: to be asked, compared, computed with and made a tensor of, as it is."""
+    """Whether `value` is a symbolic bool that the prologue computes."""
     return type(value) is SymbolicNumber and value._late is None and type(value._value) is bool
 
 
 def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    """The special method of an arithmetic operator; swapped: that of the right operand."""
     compute = ARITHMETIC[symbol]
 
     def method(self: SymbolicNumber, other: Any) -> Any:
@@ -74,7 +76,7 @@ def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
         left, right = (other, self) if swapped else (self, other)
         try:
             result = compute(plain(left), plain(right))
-        except (ArithmeticError, ValueError) as error:  # the program may catch it: the numbers have decided where it goes on
+        except (ArithmeticError, ValueError) as error:  # the program may catch it: then the numbers have decided a branch
             if self._recorder.stopped or not self._recorder.extracted_numbers.raises_again(symbol, (left, right), error):
                 concrete(left), concrete(right)
             raise
@@ -87,14 +89,15 @@ def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
             left, right = concrete(left), concrete(right)
             return result
         computed = Arithmetic(symbol, _expression(recorder, left), _expression(recorder, right))
-        made = recorder.define_number(computed, result, check_type=symbol == "**")
-        recorder.sizes.note_computed(made, symbol, left, right)
-        return made
+        number = recorder.define_number(computed, result, check_type=symbol == "**")
+        recorder.sizes.note_computed(number, symbol, left, right)
+        return number
 
     return method
 
 
 def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
+    """The special method of a comparison."""
     compute = COMPARISONS[symbol]
 
     def method(self: SymbolicNumber, other: Any) -> Any:
@@ -114,16 +117,17 @@ def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
 
 
 def _unary(symbol: str, compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The special method of a unary operator, or of abs()."""
 
     def method(self: SymbolicNumber) -> Any:
         result = compute(self._value)
         if self._recorder.stopped:
             return result
         if self._late is not None:
-            late = self._recorder.extracted_numbers.post_program_function(compute, (self,), result)
-            if late is None:
+            number = self._recorder.extracted_numbers.post_program_function(compute, (self,), result)
+            if number is None:
                 concrete(self)
-            return result if late is None else late
+            return result if number is None else number
         expression = Name("abs").call(self._name) if symbol == "abs" else Unary(symbol, self._name)
         return self._recorder.define_number(expression, result, check_type=False)
 
@@ -134,8 +138,8 @@ def _is_late(value: Any) -> bool:
     return type(value) is SymbolicNumber and value._late is not None
 
 
-def _asking(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that needs the value: it guards it."""
+def _guarding(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A special method that calls `compute` with the values, which are guarded."""
 
     def method(self: SymbolicNumber, *arguments: Any) -> Any:
         return compute(concrete(self), *map(concrete, arguments))
@@ -144,7 +148,7 @@ def _asking(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def concrete(value: Any) -> Any:
-    """The number behind a symbolic one, guarded; anything else as it is."""
+    """The value of a symbolic number, guarded; any other `value` unchanged."""
     if type(value) is not SymbolicNumber:
         return value
     if not value._recorder.stopped:
@@ -157,9 +161,10 @@ def _expression(recorder: Recorder, value: Any) -> Expr:
 
 
 class SymbolicNumber(RecordedNumber):
-    """A number that later calls compute again.  `_name` is the entry's variable, `_value` the number of this run.  `_late`: how it is
-    computed after the program (extracted_numbers.py), None for one that the prologue computes.  One that is late may be a text
-    (texts.py)."""
+    """A number that each call computes again.
+
+    _name: its variable in the entry.  _value: its value in this run.  _late: the `PostProgramValue` that says how it is computed
+    after the program (post_program.py), None if the prologue computes it.  A post-program value may also be a text (texts.py)."""
 
     __slots__ = ("_late", "_name", "_recorder", "_value")
 
@@ -192,11 +197,11 @@ class SymbolicNumber(RecordedNumber):
     __pos__ = _unary("+", operator.pos)
     __invert__ = _unary("~", operator.invert)
     __abs__ = _unary("abs", abs)
-    __float__, __int__, __hash__ = _asking(float), _asking(int), _asking(hash)
-    __complex__, __index__, __trunc__ = _asking(complex), _asking(operator.index), _asking(int)
-    __round__ = _asking(round)
-    __repr__, __str__, __format__ = _asking(repr), _asking(str), _asking(format)
-    __divmod__, __rdivmod__ = _asking(divmod), _asking(lambda a, b: divmod(b, a))
+    __float__, __int__, __hash__ = _guarding(float), _guarding(int), _guarding(hash)
+    __complex__, __index__, __trunc__ = _guarding(complex), _guarding(operator.index), _guarding(int)
+    __round__ = _guarding(round)
+    __repr__, __str__, __format__ = _guarding(repr), _guarding(str), _guarding(format)
+    __divmod__, __rdivmod__ = _guarding(divmod), _guarding(lambda a, b: divmod(b, a))
 
     def __pow__(self, other: Any, modulus: Any = None) -> Any:
         if modulus is not None:
@@ -236,7 +241,8 @@ _power = _binary("**")
 
 
 def _of_identities(name: str) -> Callable[..., Any]:
-    """A method of int that tells something of an address: another call need not come to the same."""
+    """The method `name` of `ObjectIdentity`.  Its result depends on the address, which differs between calls, so it stops the
+    recording."""
     compute = getattr(int, name)
 
     def method(self: ObjectIdentity, *arguments: Any) -> Any:
@@ -247,8 +253,8 @@ def _of_identities(name: str) -> Callable[..., Any]:
 
 
 class ObjectIdentity(int):
-    """id(owner) during a recording: to be compared with others and hashed, since the guards imply which objects are the same; nothing
-    else."""
+    """id(owner) during a recording.  It may be hashed and compared with other identities, because guards imply which objects are
+    the same.  Any other use stops the recording."""
 
     owner: Any
     _recorder: Recorder
@@ -280,7 +286,8 @@ for _name in set(vars(int)) & {
 
 
 class MethodOf:
-    """A method of what each call has one of its own of - a text, a moment, what a call outside has answered - to be called."""
+    """A bound method of a post-program value: of a text, a moment, or the result of a deferred call.  Calling it guards the value
+    of its owner."""
 
     __slots__ = ("name", "owner")
 
@@ -293,8 +300,8 @@ class MethodOf:
 
 
 class RecordedCallback:
-    """A callable that C code gets in the place of `function`: its calls come back to the recorder, by way of `call`.  function: None
-    where C code asks for the truth of what it would have called it with."""
+    """The callable that C code gets in place of `function`: its calls go to `call`, which records them.  function: None if C code
+    tests the truth of its elements, as in `filter(None, items)`."""
 
     __slots__ = ("_call", "_recorder", "function")
 
@@ -317,7 +324,7 @@ STANDS_FOR[MethodOf] = lambda method: getattr(method.owner._value, method.name)
 
 
 class SuperProxy:
-    """`super()` during a recording: whose attributes are looked for from where on."""
+    """`super(cls, instance)` during a recording."""
 
     __slots__ = ("cls", "instance")
 
