@@ -217,7 +217,7 @@ CONTEXTS = [
 ]
 ENDINGS = {
     "stop", "release_after_handler", "unhook", "hook", "unwatched", "empty", "release", "run", "perform", "of_program", "release_stand_ins",
-    "without_stand_ins", "release_created", "_called", "_check",
+    "without_stand_ins", "release_created", "_call_from_frame", "_check",
 }  # fmt: skip
 """What the guards themselves use after a defect, and what a guard is part of."""
 

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tracejit.capture import reasons
 from tracejit.capture.call_sites import user_line
-from tracejit.capture.handlers.said import Said
+from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
 from tracejit.capture.handlers.stand_ins import plain_value, without_stand_ins
 from tracejit.capture.handlers.symbols import RecordedCallback, SymbolicNumber
 from tracejit.capture.policies import IN_PLACE, INLINED_TYPES, SPECIAL_NAMES, SWAPPED
@@ -605,8 +605,8 @@ _SPECIAL: Final[dict[Any, tuple[str, ...]]] = {
 }  # fmt: skip
 """Builtins that call a special method."""
 _CONVERSIONS: Final[dict[Any, Callable[[Any], Any]]] = {
-    len: lambda value: len(Said(value)),
-    hash: lambda value: hash(Said(value)),
+    len: lambda value: len(SpecialMethodStub(value)),
+    hash: lambda value: hash(SpecialMethodStub(value)),
 }
 """How they convert its result, if they do."""
 _BOUND: Final = (MethodType, BuiltinFunctionType)

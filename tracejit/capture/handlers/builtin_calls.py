@@ -28,7 +28,7 @@ from tracejit.capture.handlers.arrays import is_pure_array_function, of_numpy
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import has_stable_hash
 from tracejit.capture.handlers.post_program import is_deferred_call_result
-from tracejit.capture.handlers.said import Said
+from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import ObjectIdentity, RecordedCallback, concrete, is_symbolic
 from tracejit.capture.handlers.texts import is_open
@@ -465,7 +465,7 @@ class BuiltinCallHandlers(Handlers):
         if type(value) not in PRIMITIVE_TYPES:
             method = recorder.attributes.method(value, "__hash__") if is_user_instance(value) else None
             if method is not None:
-                result = Said(recorder.calls.call(method, (value,), {}))
+                result = SpecialMethodStub(recorder.calls.call(method, (value,), {}))
                 return recorder.perform(lambda: hash(result))  # type: ignore[no-any-return]
             recorder.contents.read_content(value, deep=True)
             if not has_stable_hash(value):

@@ -24,9 +24,9 @@ from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import CONTAINERS, DICT_TYPES, get_past, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
 from tracejit.capture.handlers.post_program import is_deferred_call_result, is_post_program
-from tracejit.capture.handlers.said import Said
 from tracejit.capture.handlers.sequence_ends import SequenceEnds
 from tracejit.capture.handlers.sequences import SEQUENCES
+from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
 from tracejit.capture.handlers.stand_ins import plain, plain_value, without_stand_ins
 from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, is_symbolic_bool
 from tracejit.capture.policies import (
@@ -680,7 +680,7 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         is_number = is_symbolic(result) and not is_post_program(result) and type(plain(result)) is int
         if not is_number or not 0 <= plain(result) <= sys.maxsize:
-            return recorder.perform(lambda: len(Said(result)))
+            return recorder.perform(lambda: len(SpecialMethodStub(result)))
         recorder.miss_if(Not(And((result._name.compared(">=", 0), result._name.compared("<=", sys.maxsize)))))
         return result
 
@@ -715,7 +715,7 @@ class ContainerHandlers(Handlers):
         method = recorder.attributes.method(key, "__index__") if is_user_instance(key) and not is_a(key, (int, Tensor)) else None
         if method is None:
             return key
-        result: Any = Said.by("__index__", recorder.calls.call(method, (key,), {}))
+        result: Any = SpecialMethodStub.of("__index__", recorder.calls.call(method, (key,), {}), key)
         return recorder.perform(lambda: operator.index(result))
 
     def _may_hold_numbers(self, owner: Any, arguments: tuple[Any, ...]) -> bool:

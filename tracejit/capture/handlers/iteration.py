@@ -20,7 +20,7 @@ import numpy as np
 
 from tracejit.capture.defects import CONSUMED, guarded_call, guarded_context
 from tracejit.capture.handlers.base import Handlers
-from tracejit.capture.handlers.said import Said
+from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
 from tracejit.capture.handlers.stand_ins import plain_value, stand_in_iterator
 from tracejit.capture.handlers.symbols import concrete, is_symbolic
 from tracejit.capture.policies import DICT_VIEWS, builtin_base, is_a, is_library_module, is_user_instance
@@ -191,7 +191,9 @@ class IterationHandlers(Handlers):
 
     def _checked(self, iterator: Any) -> Any:
         """What `__iter__` has returned."""
-        return iterator if hasattr(type(iterator), "__next__") else self.recorder.perform(lambda: iter(Said(iterator)))
+        return (
+            iterator if hasattr(type(iterator), "__next__") else self.recorder.perform(lambda: iter(SpecialMethodStub(iterator)))
+        )
 
     def _is_foreign(self, value: Any) -> bool:
         """Whether it can be iterated over, in a way of C code, or from where somebody else has got to."""

@@ -22,7 +22,7 @@ from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.container_methods import IN_PLACE_METHODS
 from tracejit.capture.handlers.identities import is_text
 from tracejit.capture.handlers.post_program import is_deferred_call_result
-from tracejit.capture.handlers.said import Said
+from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
 from tracejit.capture.handlers.stand_ins import plain
 from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, is_symbolic_bool
 from tracejit.capture.handlers.texts import as_text, is_open
@@ -447,7 +447,7 @@ class OperatorHandlers(Handlers):
     @staticmethod
     @does_as_python
     def _text_result(name: str, text: Any, specification: str) -> str:
-        said = Said(text)
+        said = SpecialMethodStub(text)
         if name == "__format__":
             return format(said, "")
         if name == "ascii":

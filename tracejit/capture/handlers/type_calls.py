@@ -13,7 +13,7 @@ from typing import Any
 
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import CONTAINERS
-from tracejit.capture.handlers.said import Said
+from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
 from tracejit.capture.handlers.symbols import concrete
 from tracejit.capture.policies import CALLED_BACK, is_a, is_user_instance
 from tracejit.tensor import Size, Tensor
@@ -52,8 +52,8 @@ class TypeCallHandlers(Handlers):
 
     def _converted_by(self, cls: Any, name: str, method: Any, value: Any) -> Any:
         """`cls(value)` by the special method `name` of the program."""
-        said = Said.by(name, self.recorder.calls.call(method, (value,), {}))
-        return self.recorder.perform(lambda: cls(said))
+        stub = SpecialMethodStub.of(name, self.recorder.calls.call(method, (value,), {}), value)
+        return self.recorder.perform(lambda: cls(stub))
 
     def _call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         recorder = self.recorder
