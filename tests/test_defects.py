@@ -386,7 +386,7 @@ def test_a_defect_in_any_handler_changes_nothing_but_that_the_call_runs_eagerly(
     wrong = []
     for k, target in enumerate(TARGETS):
         # One error that Python's own operations never raise, or one that they do; not where a method is bound to a stand-in of a number.
-        error = (AssertionError, KeyError)[k % 2 and NAME_OF[target] != "ArrayHandlers._computed_late"]
+        error = (AssertionError, KeyError)[k % 2 and NAME_OF[target] != "ArrayHandlers._compute_post_program"]
         if target not in ENTRIES and target not in CONTEXTS and reached[target]:
             try:
                 _check(target, reached[target][0], error)
