@@ -1,7 +1,7 @@
 """Iteration, unpacking and context managers.
 
-Containers are iterated by Python itself once their content is guarded; iterators of the program are driven through the recorder;
-an iterator from outside cannot be replayed and stops the recording.
+Python itself iterates over containers, once their content is guarded.  Iterators of the program are advanced through the recorder.
+An iterator from outside stops the recording, because it cannot be replayed.
 """
 
 from __future__ import annotations
@@ -34,23 +34,25 @@ if TYPE_CHECKING:
 __all__ = ["IterationHandlers", "RecordedContext", "UnpackPattern"]
 
 UnpackPattern = tuple[Any, ...] | None
-"""What is unpacked of a value: `target_pattern` of capture/syntax/expressions.py; () for all of its elements, as in `f(*a)`."""
+"""How a value is unpacked, as `target_pattern` of capture/syntax/expressions.py gives it: None for not at all; else the pattern of
+each part, `...` for the starred one.  () stands for all elements, as in `f(*a)`."""
 
 _Iterators = type[Iterator[Any]]
 _OF_LISTS: _Iterators = type(iter([]))
 _OF_CONSTANTS: tuple[_Iterators, ...] = (type(iter(())), type(iter(range(0))))
 _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, array.array)
 _LISTED = 1 << 17
-"""So many elements of `enumerate` and `zip` are made before the first step; a loop over more may end long before the last one."""
+"""At most so many elements of `enumerate` and `zip` are created before the first step of a loop.  A loop over more may end long
+before the last one."""
 
 
 def _has_parts(pattern: tuple[Any, ...]) -> bool:
-    """Whether elements are unpacked in turn."""
+    """Whether some elements are unpacked themselves, as in `a, (b, c) = value`."""
     return any(type(part) is tuple for part in pattern)
 
 
 class _UnpackedPart:
-    """An object with an `__iter__` of its own, in the middle of what is unpacked: it is asked for an iterator when Python comes to it."""
+    """An element that is unpacked itself and has an `__iter__` of its own, which is called when Python comes to the element."""
 
     __slots__ = ("_pattern", "_unpack", "_value")
 
@@ -66,10 +68,10 @@ class IterationHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.rows: set[int] = set()  # ids of lists of the slices of a tensor, which the program has not got
+        self.rows: set[int] = set()  # ids of private lists of the rows of a tensor, to which the program has no reference
 
     def iterate(self, value: Any, pattern: UnpackPattern = None) -> Any:
-        """An iterable that Python's own loop may consume; pattern: what is unpacked of its elements."""
+        """An iterable that Python's own loop may consume in place of `value`.  pattern: how its elements are unpacked."""
         recorder = self.recorder
         value = concrete(value)
         if is_a(value, (str, range, bytes)) and not is_user_instance(value):
@@ -91,7 +93,7 @@ class IterationHandlers(Handlers):
             values = recorder.contents.elements(value)
             return values if pattern is None else self._unpacked(values, pattern)
         if not (hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")):
-            return value  # Python raises what is to be raised
+            return value  # Python raises its error
         iterator = self.iterator(value)
         if is_user_instance(iterator):
             step = recorder.attributes.method(iterator, "__next__")
@@ -102,10 +104,12 @@ class IterationHandlers(Handlers):
         return iterator if pattern is None else self._unpacked(iterator, pattern)
 
     def fixed(self, value: Any, elements: Any, passing: bool) -> Sequence[Any] | None:
-        """All `elements` that a loop over `value` will meet, where nothing can change them meanwhile.  passing: nobody else has `value`."""
+        """The elements of a loop over `value`, if nothing can change them during the loop; else None.
+
+        elements: the iterable that the loop consumes.  passing: whether the loop has the only reference to `value`."""
         of_program = type(elements) is tuple and not self.recorder.is_outside(elements)
         if type(elements) is range:
-            return elements if len(elements[: sys.maxsize]) < sys.maxsize else None  # which has no len()
+            return elements if len(elements[: sys.maxsize]) < sys.maxsize else None  # a longer one has no len()
         if of_program or id(elements) in self.rows:
             return elements  # type: ignore[no-any-return]
         if passing and type(value) in (enumerate, zip) and 0 <= self._fixed_count(value) <= _LISTED:
@@ -113,7 +117,7 @@ class IterationHandlers(Handlers):
         return None
 
     def _fixed_count(self, iterator: Any) -> int:
-        """How many elements there are to come of an iterator, where nothing can change them meanwhile; -1 where something may."""
+        """The number of elements that are left of an iterator, if nothing can change them; else -1."""
         cls = type(iterator)
         if cls in (enumerate, zip):
             _, parts, *rest = iterator.__reduce__()
@@ -123,12 +127,12 @@ class IterationHandlers(Handlers):
         return operator.length_hint(iterator) if is_fixed else -1
 
     def _elements(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        """The elements of an iterator of C code, or of code that runs natively: new tuples, and what is known."""
-        made, admitted = self.recorder.mark_created, self.recorder.require_known
-        return self.converted(iterator, lambda element: admitted(made(element) if type(element) is tuple else element))
+        """The elements of an iterator of C code, or of code that runs natively.  Tuples are new; other elements need an origin."""
+        created, known = self.recorder.mark_created, self.recorder.require_known
+        return self.converted(iterator, lambda element: known(created(element) if type(element) is tuple else element))
 
     def converted(self, values: Any, change: Callable[[Any], Any]) -> Iterator[Any]:
-        """What `change` makes of the elements of an iterable."""
+        """An iterator over change(element) for the elements of `values`; once the recording has stopped, over the plain elements."""
         original = iter(values)
         return stand_in_iterator(original, self._converted(original, change))
 
@@ -142,6 +146,7 @@ class IterationHandlers(Handlers):
             yield changed
 
     def _note_taken(self) -> None:
+        """Note that an element was taken from an iterator, which cannot be repeated (defects.py)."""
         if not self.recorder.stopped:
             self.recorder.performed.append((CONSUMED, None))
 
@@ -152,6 +157,7 @@ class IterationHandlers(Handlers):
         return is_user_instance(value) and self.recorder.attributes.method(value, "__iter__") is not None
 
     def _stepped(self, iterator: Any, step: Callable[[Any], Any]) -> Iterator[Any]:
+        """The elements of an iterator of the program, whose `__next__` is `step`."""
         while True:
             try:
                 if self.recorder.stopped:
@@ -190,19 +196,20 @@ class IterationHandlers(Handlers):
         return iter(value)
 
     def _checked(self, iterator: Any) -> Any:
-        """What `__iter__` has returned."""
+        """`iterator`, a result of `__iter__`; Python's TypeError if it is no iterator."""
         return (
             iterator if hasattr(type(iterator), "__next__") else self.recorder.perform(lambda: iter(SpecialMethodStub(iterator)))
         )
 
     def _is_foreign(self, value: Any) -> bool:
-        """Whether it can be iterated over, in a way of C code, or from where somebody else has got to."""
+        """Whether `value` is an iterator from outside, or an iterable of C code of which nothing is known."""
         cls = type(value)
-        known = hasattr(cls, "__next__") and not self.recorder.is_outside(value)
-        return not known and (hasattr(cls, "__iter__") or hasattr(cls, "__getitem__"))
+        is_inside = hasattr(cls, "__next__") and not self.recorder.is_outside(value)
+        return not is_inside and (hasattr(cls, "__iter__") or hasattr(cls, "__getitem__"))
 
     def _by_index(self, original: Any, value: Any) -> Iterator[Any]:
-        """The old protocol: `__getitem__` with 0, 1, 2 ... until IndexError."""
+        """Iteration by the sequence protocol: `value[0]`, `value[1]` ... until IndexError.  original: Python's iterator, which is
+        kept at the same position for the case that the recording stops."""
         index = 0
         while not self.recorder.stopped:
             try:
@@ -233,7 +240,7 @@ class IterationHandlers(Handlers):
         return recorder.mark_created(recorder.perform(lambda: next(iterator, *default)))
 
     def unpack(self, value: Any, pattern: UnpackPattern) -> Any:
-        """Something that Python may unpack as the pattern says (`target_pattern` of capture/syntax/expressions.py)."""
+        """An iterable that Python's own assignment may unpack in place of `value`, as `pattern` says."""
         value = concrete(value)
         if pattern is None or is_a(value, (str, bytes, range)):
             return value
@@ -249,13 +256,11 @@ class IterationHandlers(Handlers):
         values = self.iterate(value)
         if not _has_parts(pattern) or not hasattr(type(values), "__iter__") or is_a(values, Tensor):
             return values
-        patterns = chain(
-            takewhile(lambda part: part is not ..., pattern), repeat(None)
-        )  # nobody knows how many elements there are
+        patterns = chain(takewhile(lambda part: part is not ..., pattern), repeat(None))  # the number of elements is not known
         return self.converted(values, lambda part: self._part(part, next(patterns)))
 
     def _part(self, value: Any, pattern: UnpackPattern) -> Any:
-        """One part of what is unpacked.  What has an iterator of its own is asked for it when Python comes to it."""
+        """`value`, one element of an unpacked value, in a form that Python may unpack as `pattern` says."""
         if pattern is None or is_symbolic(value):
             return value
         if is_a(value, (list, tuple)) and not self._has_own_iterator(value):
@@ -263,8 +268,10 @@ class IterationHandlers(Handlers):
         return _UnpackedPart(self.unpack, value, pattern) if self._has_own_iterator(value) else value
 
     def mapping(self, value: Any, *, asks_items: bool = False) -> Any:
-        """A mapping for `**value`, or for a dictionary that is made of it: as long as it is iterated over as a dictionary, C code goes past
-        the methods of a subclass.  asks_items: the C code of OrderedDict does not."""
+        """A mapping that C code may read in place of `value`, for `f(**value)` or `dict(value)`.
+
+        C code reads a subclass of dict without calling its methods, unless it overrides `__iter__`.  asks_items: for the C code
+        of OrderedDict, which calls them."""
         recorder = self.recorder
         value = concrete(value)
         if is_a(value, dict) and (not is_user_instance(value) or (not asks_items and self._is_merged_as_it_is(value))):
@@ -275,7 +282,7 @@ class IterationHandlers(Handlers):
                 key: recorder.effects.stored.get((id(value), key), item) for key, item in builtin_base(type(value)).items(value)
             }
         if not hasattr(type(value), "keys"):
-            return value  # Python raises what is to be raised
+            return value  # Python raises its error
         keys = recorder.calls.call(recorder.attributes.get_attribute(value, "keys"), (), {})
         return {key: recorder.containers.get_item(value, key) for key in self.iterate(keys)}
 
@@ -283,15 +290,15 @@ class IterationHandlers(Handlers):
         return self.recorder.attributes.lookup(type(value), "__iter__")[0] is vars(dict)["__iter__"]
 
     def context(self, manager: Any) -> Any:
-        """A context manager for a with statement."""
+        """The context manager that a `with` statement enters in place of `manager`."""
         recorder = self.recorder
-        known = recorder.locking.entered(manager) or recorder.outside_calls.entered(manager)
-        if known is not None:
-            return known
+        special = recorder.locking.entered(manager) or recorder.outside_calls.entered(manager)
+        if special is not None:
+            return special
         manager = concrete(manager)
         cls = type(manager)
         if not (hasattr(cls, "__enter__") and hasattr(cls, "__exit__")):
-            return manager  # Python raises what is to be raised
+            return manager  # Python raises its error
         if is_library_module(cls.__module__):
             return manager
         if is_user_instance(manager):

@@ -1,7 +1,7 @@
-"""Operators, truth and text: Python's protocols of special methods.
+"""Operators, truth values and texts of objects: Python's protocols of special methods.
 
-Operators between numbers, strings and tensors are done by Python itself; where an operand is an object of the program, the special
-methods are looked up (guarded) and called through the recorder, in Python's order.
+Python itself does operators between numbers, strings and tensors.  If an operand is an object of the program, the special methods
+are looked up, with guards, and called through the recorder, in Python's order.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OPERANDS: tuple[type, ...] = (
     enum.Enum, DType, np.dtype, np.generic,
     types.FunctionType, types.MethodType, types.ModuleType, *C_CALLABLES,
 )  # fmt: skip
-"""Types whose operators, as far as C code has them, depend on nothing but their operands."""
+"""Types whose operators in C depend on their operands alone."""
 _OF_VALUES: dict[str, tuple[type, ...]] = {
     symbol: tuple([model.type for model in MODELS.values() if symbol in model.operators]) for symbol in ALL_OPERATORS
 }
@@ -76,11 +76,12 @@ class OperatorHandlers(Handlers):
 
     # -- binary
     def binary(self, symbol: str, left: Any, right: Any, *, in_place: bool = False) -> Any:
+        """left <symbol> right, for operators, comparisons and `is`.  in_place: left <symbol>= right."""
         recorder = self.recorder
         compute = (IN_PLACE if in_place else BINARY)[symbol]
         if symbol in ("is", "is not"):
             return self._identity_test(symbol, left, right)
-        if (type(left) is Tensor and _meets_tensors(right)) or (type(right) is Tensor and _meets_tensors(left)):  # as mostly
+        if (type(left) is Tensor and _meets_tensors(right)) or (type(right) is Tensor and _meets_tensors(left)):  # most common
             result = self._tensor_binary(symbol, left, right, in_place)
             if result is not ABSENT:
                 return result
@@ -88,7 +89,7 @@ class OperatorHandlers(Handlers):
             right = tuple(recorder.contents.elements(right))
         if symbol == "%" and type(left) is str:
             left, right = recorder.texts.with_texts(left, right)
-        if symbol == "%" and type(left) is str and any(map(_is_unsettled, right if type(right) is tuple else (right,))):
+        if symbol == "%" and type(left) is str and any(map(_has_open_text, right if type(right) is tuple else (right,))):
             text = recorder.texts.post_program_percent(left, right)
             if text is not None:
                 return text
@@ -119,7 +120,7 @@ class OperatorHandlers(Handlers):
                 raise
         if is_a(left, Tensor) or is_a(right, Tensor):
             has_array = is_a(right, np.ndarray) or (is_a(left, np.ndarray) and not in_place)
-            if has_array and not (symbol == "@" and _differ(left, right)):  # NumPy's promotes, the library's does not
+            if has_array and not (symbol == "@" and _differ(left, right)):  # NumPy's `@` promotes dtypes, the library's does not
                 left, right, in_place = recorder.arrays.as_operand(left), recorder.arrays.as_operand(right), False
             result = self._tensor_binary(symbol, left, right, in_place)
             if result is not ABSENT:
@@ -168,18 +169,19 @@ class OperatorHandlers(Handlers):
         return recorder.mark_created(recorder.plain_values.computed(lambda: compute(left, right), (left, right)))
 
     def _compare_sequences(self, symbol: str, left: Any, right: Any) -> Any:
-        """Lists or tuples with objects of the program: the first elements that differ decide."""
+        """left <symbol> right, for two lists or tuples with objects of the program: the first elements that differ decide."""
         recorder = self.recorder
         if is_a(left, list) and recorder.containers.length(left) != recorder.containers.length(right) and symbol in ("==", "!="):
             return symbol == "!="
-        for one, other in zip(recorder.contents.elements(left), recorder.contents.elements(right), strict=False):
-            if not recorder.containers.equal(one, other):
-                return symbol == "!=" if symbol in ("==", "!=") else self.binary(symbol, one, other)
+        for a, b in zip(recorder.contents.elements(left), recorder.contents.elements(right), strict=False):
+            if not recorder.containers.equal(a, b):
+                return symbol == "!=" if symbol in ("==", "!=") else self.binary(symbol, a, b)
         return BINARY[symbol](len(left), len(right))
 
     def _identity_test(self, symbol: str, left: Any, right: Any) -> bool:
+        """`left is right` or `left is not right`, guarded where guards may hold for another object."""
         recorder = self.recorder
-        if right is None and not is_symbolic(left):  # as mostly: of it there is one
+        if right is None and not is_symbolic(left):  # most common
             return (left is None) is (symbol == "is")
         if any(is_deferred_call_result(x) or is_symbolic_bool(x) for x in (left, right)):
             left, right = concrete(left), concrete(right)
@@ -191,29 +193,31 @@ class OperatorHandlers(Handlers):
         if are_equal and (not is_text(left) or recorder.identities.is_same(left, right) is None):
             recorder.stop("object_identity", f"operator {symbol} on equal objects of type {type(left).__name__}")
         same = left is right
-        mine, other = recorder.sources.get(id(left)), recorder.sources.get(id(right))
-        shareable = is_shareable(left) or is_shareable(right)  # guards tell other objects apart anyway
-        if mine is not None and other is not None and shareable:
-            recorder.miss_if(mine.is_not(other) if same else mine.is_same(other))
+        source, other = recorder.sources.get(id(left)), recorder.sources.get(id(right))
+        shareable = is_shareable(left) or is_shareable(right)  # for other objects, guards imply which are the same
+        if source is not None and other is not None and shareable:
+            recorder.miss_if(source.is_not(other) if same else source.is_same(other))
         return same is (symbol == "is")
 
     @staticmethod
     @does_as_python
     def _symbolic_binary(symbol: str, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
+        """An operator of simple values of which at least one is symbolic."""
         for operand in (left, right):
             if not is_symbolic(operand) and type(operand) not in (int, float, bool):
-                known = symbol in ("==", "!=") and not is_a(plain(left if operand is right else right), type(operand))
-                return compute(*map(plain if known else concrete, (left, right)))  # numbers are no texts
+                # Values of different types are unequal (`n == "all"`), whatever their values: that needs no guard.
+                are_unequal = symbol in ("==", "!=") and not is_a(plain(left if operand is right else right), type(operand))
+                return compute(*map(plain if are_unequal else concrete, (left, right)))
         try:
             return BINARY[symbol](left, right)
-        except TypeError as error:  # whose text may speak of stand-ins
+        except TypeError as error:  # its message may name the type of the stand-in
             if is_foreign(error):
                 raise
             left, right = concrete(left), concrete(right)
         return compute(left, right)
 
     def _tensor_binary(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
-        """An operator of Tensor; ABSENT where Python code of the program takes part."""
+        """left <symbol> right by a method of Tensor; ABSENT if code of the program may take part."""
         recorder = self.recorder
         method, in_place_method, reflected = _METHODS[symbol]
         if not in_place and (result := recorder.ragged.operator(method, reflected, left, right)) is not ABSENT:
@@ -225,8 +229,8 @@ class OperatorHandlers(Handlers):
             if is_a(operand, Tensor):
                 recorder.inspect(operand)
                 for name in methods:
-                    found, _ = recorder.attributes.lookup(type(operand), name)
-                    if type(found) is FunctionType and not is_library_module(found.__globals__.get("__name__")):
+                    special, _ = recorder.attributes.lookup(type(operand), name)
+                    if type(special) is FunctionType and not is_library_module(special.__globals__.get("__name__")):
                         return ABSENT
             elif not (_is_simple(operand) or is_a(operand, (list, tuple, np.generic))):
                 return ABSENT
@@ -236,7 +240,7 @@ class OperatorHandlers(Handlers):
         return recorder.containers.native(lambda: compute(as_text(left), as_text(right)))
 
     def _special_methods(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
-        """What the special methods of two objects come to; ABSENT where there is one that nothing is known of."""
+        """left <symbol> right by special methods, tried in Python's order; ABSENT if one of them cannot be recorded."""
         recorder = self.recorder
         name = SPECIAL_NAMES[symbol]
         comparison = symbol in SWAPPED
@@ -261,12 +265,12 @@ class OperatorHandlers(Handlers):
                 return recorder.mark_created(result)
         if symbol in ("==", "!="):
             return (left is right) is (symbol == "==")
-        if concatenated:  # Python asks sequences last
+        if concatenated:  # Python tries the methods of sequences after those of numbers
             return self._concatenated(symbol, *concatenated[0])
         raise recorder.of_program(TypeError(_unsupported(symbol, left, right, in_place)))
 
     def _special_method(self, method: Any, owner: Any, other: Any) -> Any:
-        """What one special method says; ABSENT where nothing is known of it."""
+        """method(owner, other), for a special method; ABSENT, with a reason, if it cannot be recorded."""
         recorder = self.recorder
         if type(method) is FunctionType:
             return recorder.calls.call(method, (owner, other), {})
@@ -280,14 +284,14 @@ class OperatorHandlers(Handlers):
             method.__objclass__ is object or is_a(owner, (list, tuple, dict, set, frozenset, str, bytes, int, float))
         ):
             recorder.contents.read_content(owner, deep=True)
-            if not is_a(owner, (int, float)):  # which look at no containers
+            if not is_a(owner, (int, float)):  # methods of numbers look into no containers
                 recorder.contents.read_content(other, deep=True)
             return recorder.containers.native(lambda: method(owner, other), (owner, other))
         recorder.stop("unknown_callable", type(method).__name__)
         return ABSENT
 
     def _concatenated(self, symbol: str, method: Any, owner: Any, other: Any) -> Any:
-        """sequence + other, or sequence * other."""
+        """sequence + other, or sequence * other, in place or not, by a method of C code."""
         recorder = self.recorder
         if method.__name__ in IN_PLACE_METHODS:
             return recorder.container_methods.change_in_place(method.__get__(owner), owner, other)
@@ -300,11 +304,12 @@ class OperatorHandlers(Handlers):
         return recorder.mark_created(recorder.containers.native(lambda: method(owner, other)))
 
     def _has_own(self, base: type, name: str, method: Any) -> bool:
-        """Whether `method`, of a subclass, is not what `base` has: then it is asked first."""
+        """Whether `method`, of a subclass, overrides that of `base`: then Python tries it first."""
         return self.recorder.attributes.lookup(base, f"__{name}__")[0] is not method
 
     # -- unary, comparison, truth
     def unary(self, name: str, value: Any) -> Any:
+        """`-value`, `+value` or `~value`; name: neg, pos or invert."""
         recorder = self.recorder
         if is_a(value, Tensor) or is_user_instance(plain(value)):
             method, _ = recorder.attributes.lookup(type(value), f"__{name}__")
@@ -326,6 +331,7 @@ class OperatorHandlers(Handlers):
         return self.binary(symbol, left, right)
 
     def truth(self, value: Any) -> bool:
+        """bool(value), guarded."""
         recorder = self.recorder
         cls = type(value)
         if cls is bool or cls in PRIMITIVE_TYPES or is_symbolic(value):
@@ -355,14 +361,15 @@ class OperatorHandlers(Handlers):
         return recorder.containers.native(lambda: bool(value))
 
     def negated(self, value: Any) -> Any:
-        """`not value`: a truth value of the prologue stays one."""
+        """`not value`.  For a symbolic bool of the prologue it is one as well."""
         if not is_symbolic_bool(value) or self.recorder.stopped:
             return not self.truth(value)
         choice = Conditional(value._name, Constant(False), Constant(True))
         return self.recorder.define_number(choice, not value._value, check_type=False)
 
     def chosen(self, value: Any, yes: float, no: float) -> Any:
-        """`yes if value else no`: a number of the prologue where a truth value of the prologue says which."""
+        """`yes if value else no`, for two numbers.  A number of the prologue, without a guard, if `value` is a symbolic bool and
+        they have one type."""
         recorder = self.recorder
         if not is_symbolic_bool(value) or recorder.stopped or type(yes) is not type(no):
             return yes if self.truth(value) else no
@@ -371,11 +378,13 @@ class OperatorHandlers(Handlers):
 
     # -- text
     def check_text(self, value: Any) -> None:
-        """Stop where the text of `value` may hold an address."""
+        """Stop the recording if the text of `value` may hold an address."""
         if not _has_stable_text(value):
             self.recorder.stop("object_text", f"a {type(value).__name__}")
 
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
+        """The text of a field of an f-string: f"{value!r:specification}".  conversion: -1, or the code of `s`, `r` or `a`.  The
+        text is a post-program value if `value` is."""
         recorder = self.recorder
         specification = concrete(specification)
         if type(value) is Tensor and value._array.ndim == 0 and conversion == -1:
@@ -413,7 +422,7 @@ class OperatorHandlers(Handlers):
             and specification
             and recorder.attributes.lookup(type(value), "__format__")[0] is vars(object)["__format__"]
         ):
-            return format(value, specification)  # which raises
+            return format(value, specification)  # raises Python's error
         elif is_user_instance(value):
             names = ["__repr__"]
             if conversion in (-1, ord("s")):
@@ -423,15 +432,15 @@ class OperatorHandlers(Handlers):
             for name in names:
                 method = recorder.attributes.method(value, name)
                 if method is not None:
-                    said = recorder.calls.call(method, (value, specification)[: 1 + (name == "__format__")], {})
-                    if is_open(said) and type(plain(said)) is str and conversion != ord("a"):
+                    text = recorder.calls.call(method, (value, specification)[: 1 + (name == "__format__")], {})
+                    if is_open(text) and type(plain(text)) is str and conversion != ord("a"):
                         return (
-                            said
+                            text
                             if name == "__format__" or not specification
-                            else recorder.texts.post_program_format(said, -1, specification)
+                            else recorder.texts.post_program_format(text, -1, specification)
                         )  # type: ignore[no-any-return]
-                    asked = "ascii" if conversion == ord("a") else name
-                    return recorder.perform(functools.partial(self._text_result, asked, said, specification))
+                    function = "ascii" if conversion == ord("a") else name
+                    return recorder.perform(functools.partial(self._text_result, function, text, specification))
         self.check_text(value)
         if specification.endswith("n"):
             recorder.stop("impure_call", "a format that depends on the locale")
@@ -440,27 +449,29 @@ class OperatorHandlers(Handlers):
         return recorder.plain_values.computed(lambda: format(_CONVERSIONS[conversion](value), specification), (value,))
 
     def _prints_as_usual(self, cls: type) -> bool:
-        """Whether a class of tensors has no text of its own."""
-        found = [self.recorder.attributes.lookup(cls, name)[0] for name in ("__format__", "__str__", "__repr__")]
-        return found == [vars(Tensor)["__format__"], vars(object)["__str__"], vars(Tensor)["__repr__"]]
+        """Whether a subclass of Tensor overrides none of the methods that make its text."""
+        methods = [self.recorder.attributes.lookup(cls, name)[0] for name in ("__format__", "__str__", "__repr__")]
+        return methods == [vars(Tensor)["__format__"], vars(object)["__str__"], vars(Tensor)["__repr__"]]
 
     @staticmethod
     @does_as_python
     def _text_result(name: str, text: Any, specification: str) -> str:
-        said = SpecialMethodStub(text)
+        """The formatted result `text` of a special method `name`, or of the `__repr__` that `ascii` calls."""
+        stub = SpecialMethodStub(text)
         if name == "__format__":
-            return format(said, "")
+            return format(stub, "")
         if name == "ascii":
-            return format(ascii(said), specification)
-        return format(repr(said) if name == "__repr__" else str(said), specification)
+            return format(ascii(stub), specification)
+        return format(repr(stub) if name == "__repr__" else str(stub), specification)
 
 
-def _is_unsettled(value: Any) -> bool:
+def _has_open_text(value: Any) -> bool:
+    """Whether the text of `value` may differ from call to call."""
     return is_open(value) or is_a(value, (Tensor, np.ndarray))
 
 
 def _is_of_sequences(method: Any) -> bool:
-    """Whether this is how C code adds or multiplies sequences, which are no numbers."""
+    """Whether `method` is C code that concatenates or repeats sequences."""
     return getattr(method, "__objclass__", None) in (list, tuple, str, bytes, collections.deque)
 
 
@@ -471,7 +482,7 @@ def _type_name(value: Any) -> str:
 
 
 def _unsupported(symbol: str, left: Any, right: Any, in_place: bool) -> str:
-    """The message for operands that have no such operator."""
+    """Python's message for operands that do not support the operator."""
     if symbol in SWAPPED:
         return f"{symbol!r} not supported between instances of {_type_name(left)!r} and {_type_name(right)!r}"
     operator = f"{symbol}=" if in_place else "** or pow()" if symbol == "**" else symbol
@@ -479,7 +490,7 @@ def _unsupported(symbol: str, left: Any, right: Any, in_place: bool) -> str:
 
 
 def _may_be_copied(value: Any) -> bool:
-    """Whether there may be equal ones of a plain number, which its guard does not tell apart."""
+    """Whether there may be other objects equal to `value`, a plain number, which a guard on its value does not exclude."""
     return not -5 <= value <= 256 if type(value) is int else type(value) in (float, complex)
 
 
@@ -498,13 +509,13 @@ def _has_stable_text(value: Any) -> bool:
 
 
 def _is_record(value: Any) -> bool:
-    """A named tuple with its own standard text."""
+    """Whether `value` is a named tuple whose fields have stable texts."""
     return is_a(value, tuple) and hasattr(type(value), "_fields") and all(map(_has_stable_text, value))
 
 
 def _meets_tensors(value: Any) -> bool:
-    """Whether an operator of a tensor and this value is the library's, and nobody else's: of a tensor, or a number that is known before
-    the program runs."""
+    """Whether `value` is a Tensor, a plain number, or a number that is known before the program: then the library alone does an
+    operator of a tensor and `value`."""
     return type(value) in _TENSORS_AND_NUMBERS or (is_symbolic(value) and value._late is None)
 
 
@@ -516,6 +527,6 @@ def _is_simple(value: Any) -> bool:
 
 
 def _differ(left: Any, right: Any) -> bool:
-    """Whether a tensor and an array, in either order, have other dtypes."""
+    """Whether a tensor and an array, in either order, have different dtypes."""
     first, second = (x._array if is_a(x, Tensor) else x for x in (left, right))
     return bool(first.dtype != second.dtype)

@@ -1,7 +1,7 @@
-"""What Python does for the patterns of a match statement that look into a subject: classes, sequences and mappings.
+"""Matching of class, sequence and mapping patterns, as the match statement does it.
 
-Most functions find the parts of a subject, in a tuple, or None where the pattern does not match.  How an attribute, an item or a length is
-read is up to `Operations`: Python's own, or those of a recording.
+`matched_class` and `matched_mapping` return the parts of the subject that have patterns of their own, in a tuple, or None if the
+pattern does not match.  `Operations` read attributes, items and lengths: Python's own, or those of a recording.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from tracejit.capture.defects import does_as_python
 __all__ = ["PYTHON", "Operations", "elements_of", "has_length", "item_of", "matched_class", "matched_mapping"]
 
 SEQUENCE, MAPPING, ITSELF = 1 << 5, 1 << 6, 1 << 22
-"""Flags of types: what sequence and mapping patterns match, and classes whose one positional pattern is for the subject itself."""
+"""Flags of types: sequence patterns match it; mapping patterns match it; its single positional pattern matches the subject itself,
+as in `int(x)`."""
 _INDEXED: tuple[type, ...] = (list, tuple, collections.deque)
 
 
 class Operations(Protocol):
-    """How parts of a subject are read."""
+    """The operations that read parts of a subject."""
 
     def has_flag(self, value: Any, flag: int) -> bool: ...
     def is_instance(self, value: Any, cls: Any) -> bool: ...
@@ -35,7 +36,7 @@ class Operations(Protocol):
 
 
 class _Python:
-    """Python's own."""
+    """Python's own operations."""
 
     attribute, length, item = staticmethod(getattr), staticmethod(len), staticmethod(operator.getitem)
     elements, is_instance = staticmethod(iter), staticmethod(isinstance)
@@ -64,10 +65,11 @@ PYTHON: Operations = _Python()
 def matched_class(
     operations: Operations, subject: Any, cls: Any, positional: int, names: tuple[str, ...]
 ) -> tuple[Any, ...] | None:
-    """The attributes that `cls(..., name=...)` has patterns for."""
+    """The attributes for which `cls(..., name=...)` has patterns, `positional` of them by `__match_args__`; None if the pattern
+    does not match.  Raises Python's TypeError for a pattern that the class does not support."""
     if not isinstance(cls, type):
         match subject:
-            case cls():  # it raises what is to be raised
+            case cls():  # raises Python's error
                 pass
     if not operations.is_instance(subject, cls):
         return None
@@ -85,7 +87,7 @@ def matched_class(
             plural = "" if allowed == 1 else "s"
             raise TypeError(f"{cls.__name__}() accepts {allowed} positional sub-pattern{plural} ({positional} given)")
         wanted = list(order[:positional])
-    found: list[Any] = [subject] if itself else []
+    values: list[Any] = [subject] if itself else []
     seen: set[str] = set()
     for name in (*wanted, *names):
         if type(name) is not str:
@@ -94,15 +96,15 @@ def matched_class(
             raise TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}")
         seen.add(name)
         try:
-            found.append(operations.attribute(subject, name))
+            values.append(operations.attribute(subject, name))
         except AttributeError:
             return None
-    return tuple(found)
+    return tuple(values)
 
 
 @does_as_python
 def has_length(operations: Operations, subject: Any, before: int, starred: bool, after: int) -> bool:
-    """Whether it is a sequence of `before` elements, as many as you like where there is a star, and `after`."""
+    """Whether `subject` is a sequence of the length of `[*before, *starred, *after]`; without a star: of before + after elements."""
     if not operations.has_flag(subject, SEQUENCE):
         return False
     if starred and not before + after:
@@ -112,7 +114,7 @@ def has_length(operations: Operations, subject: Any, before: int, starred: bool,
 
 @does_as_python
 def elements_of(operations: Operations, subject: Any, before: int, starred: bool, after: int) -> tuple[Any, ...]:
-    """The elements of such a sequence, those in the middle as a list."""
+    """The elements of a sequence for which `has_length` holds; those that the star takes are one list."""
     items = list(operations.elements(subject))
     if not starred:
         return tuple(items)
@@ -122,7 +124,7 @@ def elements_of(operations: Operations, subject: Any, before: int, starred: bool
 
 @does_as_python
 def item_of(operations: Operations, subject: Any, place: int) -> Any:
-    """One element, counted from the end where `place` is negative."""
+    """subject[place] of a sequence; a negative `place` counts from the end, also for sequences that do not support that."""
     if place < 0 and type(subject) not in _INDEXED:
         place += operations.length(subject)
     return operations.item(subject, place)
@@ -130,12 +132,12 @@ def item_of(operations: Operations, subject: Any, place: int) -> Any:
 
 @does_as_python
 def matched_mapping(operations: Operations, subject: Any, keys: tuple[Any, ...], rest: bool) -> tuple[Any, ...] | None:
-    """The values of `keys` in a mapping, and, with `rest`, a dictionary of the others."""
+    """The values of `keys` in a mapping, and with `rest` a dictionary of the other items; None if the pattern does not match."""
     if not operations.has_flag(subject, MAPPING):
         return None
     if keys and not operations.holds(">=", operations.length(subject), len(keys)):
         return None
-    found: list[Any] = []
+    values: list[Any] = []
     missing = object()
     for position, key in enumerate(keys):
         if key in keys[:position]:
@@ -143,10 +145,10 @@ def matched_mapping(operations: Operations, subject: Any, keys: tuple[Any, ...],
         value = operations.found(subject, key, missing)
         if value is missing:
             return None
-        found.append(value)
+        values.append(value)
     if rest:
         others = dict(operations.mapping(subject))
         for key in keys:
             del others[key]
-        found.append(others)
-    return tuple(found)
+        values.append(others)
+    return tuple(values)

@@ -1,6 +1,7 @@
-"""Whether what the program calls may raise without its noticing: blocks of `try` and `with` around the line that runs.
+"""Whether the running line of the function is inside a `try` or `with` block, which might handle an error.
 
-A call that is made after the program raises where nobody handles it.  So where the program would, the call is not put off.
+A deferred call is made after the program, outside of such blocks: an error of it would not be handled.  So inside of them a call that
+may raise is not deferred.
 """
 
 from __future__ import annotations
@@ -12,5 +13,5 @@ __all__ = ["is_in_try_block"]
 
 
 def is_in_try_block(blocks: bool) -> bool:
-    """Whether a `try` of the program, or a `with` if `blocks`, is around the line that runs, in whatever function."""
+    """Whether a `try` block contains the running line of any instrumented function on the stack.  blocks: also `with` blocks."""
     return any(is_covered(frame, blocks) for frame in instrumented_frames())

@@ -1,6 +1,7 @@
 """Calls of built-in types: conversions, containers, iterators of `itertools`.
 
-What they look at is guarded, or goes through the recorder, as with C functions; special methods of the program are called through it.
+As with C functions, the content that they read is guarded or read through the recorder.  Special methods of the program are called
+through it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _CONVERSIONS: dict[type, tuple[str, ...]] = {
 _PASSING_ON: frozenset[type] = frozenset(
     {list, tuple, enumerate, zip, reversed, collections.deque, dict, collections.OrderedDict, collections.defaultdict}
 )
-"""Types that look at nothing in what they are given but for keys."""
+"""Types that only pass the elements of their arguments on, and look at nothing but keys."""
 _COLLECTIONS = frozenset({list, tuple, set, frozenset, enumerate, zip, collections.deque, collections.Counter})
 
 
@@ -36,22 +37,22 @@ def _is_iterable(value: Any) -> bool:
 
 
 _TAKEN_WHOLE: dict[type, tuple[int, ...]] = {itertools.repeat: (0,), itertools.count: (0, 1)}
-"""Which arguments of iterators these do not iterate over."""
+"""Iterator type -> positions of the arguments that it does not iterate over."""
 
 
 class TypeCallHandlers(Handlers):
     """`int(x)`, `list(xs)`, `zip(a, b)`, `str(x)` ..."""
 
     def call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """int(x), list(x), zip(a, b), str(x) ..."""
+        """cls(*arguments, **keywords), for a type whose result depends on the arguments alone."""
         return self.recorder.mark_created(self._call_pure_type(cls, arguments, keywords))
 
     def _is_read_as_it_is(self, value: Any) -> bool:
-        """Whether C code that iterates over an instance of a class of the program finds the items of a container of C code."""
+        """Whether C code that iterates over `value`, an instance of a class of the program, gets the items of its base container."""
         return is_a(value, CONTAINERS) and type(self.recorder.attributes.lookup(type(value), "__iter__")[0]) is not FunctionType
 
     def _converted_by(self, cls: Any, name: str, method: Any, value: Any) -> Any:
-        """`cls(value)` by the special method `name` of the program."""
+        """cls(value), by the special method `name` of the program."""
         stub = SpecialMethodStub.of(name, self.recorder.calls.call(method, (value,), {}), value)
         return self.recorder.perform(lambda: cls(stub))
 
@@ -80,8 +81,8 @@ class TypeCallHandlers(Handlers):
         if not issubclass(cls, dict):
             keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
         if cls in _CONVERSIONS and len(arguments) == 1 and (is_user_instance(arguments[0]) or is_a(arguments[0], Tensor)):
-            found = [(name, recorder.attributes.lookup(type(arguments[0]), name)[0]) for name in _CONVERSIONS[cls]]
-            name, method = next((pair for pair in found if pair[1] is not ABSENT), ("", None))
+            methods = [(name, recorder.attributes.lookup(type(arguments[0]), name)[0]) for name in _CONVERSIONS[cls]]
+            name, method = next((pair for pair in methods if pair[1] is not ABSENT), ("", None))
             if type(method) is FunctionType:
                 return self._converted_by(cls, name, method, arguments[0])
         if cls is reversed and len(arguments) == 1 and is_user_instance(arguments[0]):
