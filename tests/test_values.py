@@ -101,12 +101,16 @@ KINDS: dict[type, tuple[str, tuple[str, ...]]] = {
         "re.compile('a') re.compile('a',re.I) re.compile('b')",
         ("v.pattern", "v.sub('c', 'Aab')", "v.match('A') is None"),
     ),
+    zoneinfo.ZoneInfo: (
+        "ZoneInfo('UTC') ZoneInfo('Europe/Berlin') ZoneInfo.no_cache('UTC')",
+        ("v.key", "v.utcoffset(datetime.datetime(2020, 7, 1))", "v.tzname(datetime.datetime(2020, 7, 1))", "v == other"),
+    ),
     re.Match: ("re.match('a.',W) re.match('a',W) re.search('c',W)", ("v.group()", "v.span()", "v.string")),
 }
 NAMES: dict[str, Any] = {
     "Decimal": Decimal, "datetime": datetime, "timedelta": datetime.timedelta, "timezone": datetime.timezone, "date": datetime.date,
     "time": datetime.time, "re": re, "copy": copy, "itertools": itertools, "UTC": UTC, "DAY": DAY, "W": "abc",
-    "ZONE": zoneinfo.ZoneInfo("UTC"),
+    "ZoneInfo": zoneinfo.ZoneInfo, "ZONE": zoneinfo.ZoneInfo("UTC"),
 }  # fmt: skip
 
 

@@ -18,7 +18,8 @@ import array, copy, csv, functools, heapq, inspect, io, json, logging, math, os,
 from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 
 import numpy as np
 import tracejit
@@ -43,6 +44,7 @@ class Box:
 box = Box()
 d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
 d.update(row=tracejit.ones(2, 3)[0], table=tracejit.zeros(9, 3), log=np.zeros(9), places=[0, 2], flags=[True, False, True])
+d.update(price=Decimal("0.5"), day=date(2020, 1, 1))
 lstm = nn.LSTM(3, 2)
 leaf = tracejit.ones(3, requires_grad=True)
 d["cast"] = leaf.to(tracejit.float64)

@@ -1,4 +1,4 @@
-"""Stand-ins back into plain values: the one place where that is done, for whatever outlives a recorded call.
+"""Stand-ins back into plain values: the one place where that is done, for whatever escapes from a recorded call.
 
 During a recording there are stand-ins: symbolic numbers, iterators that the recorder drives, functions that it hands to C code
 (symbols.py).  Results, stored objects, errors, and arguments of C code lead to plain values.  None of these functions adds a guard;

@@ -10,13 +10,13 @@ Start reading: model.py, then decimals.py.
 
 from typing import Any
 
-from tracejit.capture.values import dates, decimals, ranges, regular_expressions
+from tracejit.capture.values import dates, decimals, ranges, regular_expressions, time_zones
 from tracejit.capture.values.model import ValueModel
 
 __all__ = ["MODELS", "ValueModel", "key_of"]
 
 MODELS: dict[type, ValueModel] = {
-    model.type: model for module in (dates, decimals, ranges, regular_expressions) for model in module.MODELS
+    model.type: model for module in (dates, decimals, ranges, regular_expressions, time_zones) for model in module.MODELS
 }
 
 
