@@ -223,7 +223,7 @@ def measure(name: str, scale: int) -> tuple[int, int, int]:
     """Rounds of the second half of a run, and by how many bytes and blocks it made the process grow: the smallest of the looks at its end
     against the smallest of those at its beginning."""
     rounds, make = CASES[name]
-    driver.REMEMBERED = locate._REMEMBERED = 8  # type: ignore[misc]  # what is found again by content, and by file: soon full
+    driver.REMEMBERED = locate._CACHED = 8  # type: ignore[misc]  # what is found again by content, and by file: soon full
     with override(hot_calls=4):
         run = make()
         half = max(1, rounds * scale // 2)

@@ -366,12 +366,12 @@ def test_what_is_known_of_code_goes_with_the_code():
 
 
 def test_files_are_forgotten_when_there_are_many():
-    for k in range(3 * locating._REMEMBERED):
+    for k in range(3 * locating._CACHED):
         made = made_function(f"import math\nf = lambda x: x + {k}\n", f"<cell {k}>")
         convert(made.__code__)
         inner = made_function(f"import math\n\n\ndef f(x):\n    return x + {k}\n", f"<definition {k}>")
         convert(inner.__code__)
-    assert len(locating._files) == len(locating._imports) == locating._REMEMBERED
+    assert len(locating._files) == len(locating._imports) == locating._CACHED
 
 
 class Asked:

@@ -1,5 +1,5 @@
-"""From source text to instrumented code: where a function's text is found, and how each step of it becomes a call of a handler.
+"""Source text to instrumented code: finds the source of a function, and rewrites it so that each step calls a handler.
 
-Must not know: tensors, guards, recordings.  Only code objects and syntax trees come in and go out.
+Must not know: tensors, guards, recordings.  Inputs and results are code objects and syntax trees only.
 Start reading: convert.py, then expressions.py and rewrite.py.
 """

@@ -1,8 +1,8 @@
-"""Compile text of the program again, of which Python has warned when it compiled it first.
+"""Compiles user source text again without repeating the warnings that Python gave when it compiled the text first.
 
-A filter that ignores what the compiler says of this one file stands in front of the program's while it runs, and no later: text that
-Python has accepted once is accepted here where warnings are errors, too.  The filters are those of all threads, so the rest of them
-stays as it is, and nothing is forgotten of what has been shown once.
+During the compilation there is an additional filter that ignores warnings about this file.  So a text that Python has accepted is
+accepted here, too, even if warnings are errors.  Filters are shared by all threads, so the others are not touched, and the
+registries of warnings that have been shown are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["compile_again"]
 
 
 def compile_again(text: str | ast.Module | ast.Expression, filename: str, mode: str, flags: int) -> Any:
-    """compile() of text that stands in a file, or of what has been made of it, without warnings."""
+    """`compile(text, filename, mode, flags)` of a source text or a syntax tree, without warnings."""
     filters: Any = warnings.filters
     ignored = ("ignore", None, Warning, re.compile(re.escape(filename.removesuffix(".py")) + r"\Z"), 0)
     try:
@@ -27,6 +27,6 @@ def compile_again(text: str | ast.Module | ast.Expression, filename: str, mode: 
     finally:
         try:
             filters.remove(ignored)
-        except ValueError as error:  # another thread has put others in the place of all
+        except ValueError as error:  # another thread has replaced all filters meanwhile
             if is_foreign(error):
                 raise

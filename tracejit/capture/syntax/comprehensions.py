@@ -1,12 +1,14 @@
-"""Comprehensions whose elements become a list that is private to the function: `ys = [f(x) for x in xs]`, `stack([f(x) for x in xs])`.
+"""Collecting comprehensions: those whose list is private to the function, `ys = [f(x) for x in xs]`, `stack([f(x) for x in xs])`,
+and generators in `sum(f(x) for x in xs)`.
 
-They do what a `for` loop does that appends to such a list (loops.py), so where there may be any number of elements, that loop is what runs:
-as a statement before the one that has the comprehension, where that evaluates nothing before it but names, and functions that it calls.
-What an element might give another value is put into variables first.  So it is with the elements that Python's `sum` adds up as a generator
-gives them, `sum(f(x) for x in xs)`: each is added by the step that makes it.  Any other generator stays one, which runs by turns with who
-goes through it.
+Such a comprehension does what a `for` loop does that appends to a private list (loops.py).  With a symbolic trip count,
+rewrite.py runs that loop, as a statement before the one that has the comprehension.  That is possible if the statement evaluates
+only names, and functions that it calls, before the comprehension; of these, values that the elements might change are assigned to
+variables first.  In the same way, a generator in a call of `sum` becomes a loop that adds each element to a variable.  Other
+generators are not changed, since they run in turns with their consumer.
 
-Elements may come from all that a loop of any length goes through (capture/loop_headers.py), and `sum` may have a number to begin with.
+A comprehension may iterate over everything that a loop with a symbolic trip count may (capture/loop_headers.py); `sum` may have a
+start value.
 """
 
 from __future__ import annotations
@@ -29,12 +31,15 @@ _OF_CLASS_BODIES = frozenset({"super", "__class__"})
 
 
 Where = tuple[Any, str, int | None]
-"""A node, a field of it, and a position there, if it is a list."""
+"""The place of an expression: a node, one of its fields, and the position in the field if it is a list, else None."""
 
 
 class CollectingComprehension(NamedTuple):
-    """A comprehension, and where it is: the value of a statement, or the first argument of a call; or a generator whose elements `sum` adds
-    up, and where that call is.  before: the places of what its statement evaluates before it, in this order.  added: the call of `sum`."""
+    """A comprehension that can become a loop.
+
+    place: of the expression that the collected value replaces: the comprehension, as the value of a statement or the first
+    argument of a call; for a generator, the call of `sum`.  before: the places of what the statement evaluates before it, in
+    order.  added: the call of `sum`, for a generator."""
 
     comprehension: ast.ListComp | ast.GeneratorExp
     place: Where
@@ -42,8 +47,8 @@ class CollectingComprehension(NamedTuple):
     added: ast.Call | None = None
 
     def loop(self, name: str, prefix: str) -> ast.For:
-        """The loop that appends what is collected to the list `name`, or adds it to the variable of this name.  prefix: of the names of its
-        targets."""
+        """The loop that appends the elements to the list in the variable `name`, or adds them to this variable.  prefix: for the
+        names of the loop's targets."""
         (generator,) = self.comprehension.generators
         names = {part.id for part in walk(generator.target) if isinstance(part, ast.Name)}
         renamed = _Renamed({name: f"{prefix}_{name}__" for name in names})
@@ -69,12 +74,12 @@ class _Renamed(ast.NodeTransformer):
 def expression_at(place: Where) -> ast.expr:
     """The expression at a place."""
     node, field, position = place
-    found = getattr(node, field)
-    return found if position is None else found[position]  # type: ignore[no-any-return]
+    value = getattr(node, field)
+    return value if position is None else value[position]  # type: ignore[no-any-return]
 
 
 def replace_expression_at(place: Where, expression: ast.expr) -> None:
-    """Have an expression there."""
+    """Replace the expression at a place."""
     node, field, position = place
     if position is None:
         setattr(node, field, expression)
@@ -83,24 +88,25 @@ def replace_expression_at(place: Where, expression: ast.expr) -> None:
 
 
 def find_collecting_comprehension(node: ast.stmt, lists: frozenset[str]) -> CollectingComprehension | None:
-    """The comprehension that a statement evaluates first, but for names and functions, if it makes a list that nothing else sees, or sums.
+    """The collecting comprehension that a statement evaluates first, apart from names and functions; None if there is none.
     lists: names of private lists."""
-    found = None
+    collecting = None
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr) and node.value is not None:
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.ListComp):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             is_kept = not (isinstance(node, ast.Assign) and len(node.targets) > 1)
             if is_kept and isinstance(target, ast.Name) and target.id in lists:
-                found = CollectingComprehension(node.value, (node, "value", None))
+                collecting = CollectingComprehension(node.value, (node, "value", None))
         elif not isinstance(node, ast.AugAssign):
-            found = _joined_first((node, "value", None))
+            collecting = _joined_first((node, "value", None))
         elif isinstance(node.target, ast.Name):
-            found = _joined_first((node, "value", None), ((node, "target", None),))
-    return found if found is not None and _is_plain(found.comprehension) else None
+            collecting = _joined_first((node, "value", None), ((node, "target", None),))
+    return collecting if collecting is not None and _is_plain(collecting.comprehension) else None
 
 
 def _joined_first(place: Where, before: tuple[Where, ...] = ()) -> CollectingComprehension | None:
-    """The comprehension that the expression at a place begins with evaluating, to hand it to `stack` and the like."""
+    """The comprehension in a call of `stack`, `cat` or `sum` that the expression at a place evaluates first, apart from names and
+    functions. before: places that the statement evaluates before the expression."""
     while True:
         node = expression_at(place)
         if isinstance(node, ast.Call) and _is_simple(node.func):
@@ -123,7 +129,8 @@ def _joined_first(place: Where, before: tuple[Where, ...] = ()) -> CollectingCom
 
 
 def _sums(node: ast.Call) -> bool:
-    """Whether a call is, by its name, one of Python's `sum`, which begins with nothing, or a number that is written down."""
+    """Whether a call is, by its name, one of Python's `sum`, without a start value or with a literal number as the start
+    value."""
     begins = [*node.args[1:], *[part.value for part in node.keywords if part.arg == "start"]]
     if not isinstance(node.func, ast.Name) or node.func.id != "sum" or len(begins) < len(node.args) + len(node.keywords) - 1:
         return False
@@ -131,7 +138,7 @@ def _sums(node: ast.Call) -> bool:
 
 
 def _evaluated(node: ast.expr) -> list[Where]:
-    """The places of what an expression evaluates first, in this order, but for what `_is_simple`."""
+    """The places of the operands that an expression evaluates first, in order, without functions that are `_is_simple`."""
     match node:
         case ast.Call():
             if not _is_simple(node.func):
@@ -151,12 +158,12 @@ def _evaluated(node: ast.expr) -> list[Where]:
 
 
 def _is_simple(node: ast.expr) -> bool:
-    """A name, or an attribute of what has one."""
+    """Whether an expression is a name, or an attribute of a name."""
     return isinstance(node.value if isinstance(node, ast.Attribute) else node, ast.Name)
 
 
 def _is_plain(node: ast.ListComp | ast.GeneratorExp) -> bool:
-    """Whether a loop with another name for each target does the same."""
+    """Whether a loop with renamed targets does the same as the comprehension."""
     if len(node.generators) > 1:
         return False
     (generator,) = node.generators

@@ -1,10 +1,11 @@
 """Source text to instrumented code.
 
-`convert(code)` returns a code object with the same signature, names, lines and free variables (plus one, `__capture__`) in which
-every load of a global, cell, attribute or item, every store, call, operator, truth test and iteration goes through
-`__capture__`, an object with the methods of `frame.CaptureFrame`.  Nested functions stay the original code objects: they are converted
-when they are called; bodies of classes run where they stand, so they are part of the function, as comprehensions are.  What is
-rewritten stands in rewrite.py; here a code object is made of it.  No tensors, guards or recordings.
+`convert(code)` returns a code object with the same signature, names, lines and free variables (plus one, `__capture__`).  In it
+every load of a global, cell, attribute or item, every store, call, operator, truth test and iteration goes through `__capture__`,
+an object with the methods of `frame.CaptureFrame`.  Nested functions remain the original code objects, which are converted when
+they are called. Bodies of classes and comprehensions run as a part of the function, and are converted with it.
+
+rewrite.py and expressions.py rewrite the syntax tree; this module compiles the result to a code object.
 """
 
 from __future__ import annotations
@@ -33,61 +34,62 @@ __all__ = [
 _ASYNCHRONOUS = 0x80 | 0x100 | 0x200  # coroutine, iterable coroutine, asynchronous generator
 _TEXTS = (str, bytes)
 _INLINE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
-_instrumented: WeakTable[bool] = WeakTable()  # instrumented code, the comprehensions and the bodies of classes inside it
-_of_package: WeakTable[bool] = WeakTable()  # that which stands in files of the package
+_instrumented: WeakTable[bool] = WeakTable()  # instrumented code, with the comprehensions and bodies of classes inside it
+_of_package: WeakTable[bool] = WeakTable()  # the part of it that is from files of the package
 INSTRUMENTED: Final = _instrumented.ids()
 OF_PACKAGE: Final = _of_package.ids()
 _ends: WeakTable[frozenset[int]] = WeakTable()  # instrumented code -> the lines of `lines_ending_while`
-_originals: WeakTable[weakref.ref[CodeType]] = WeakTable()  # instrumented code -> what it was made of
+_originals: WeakTable[weakref.ref[CodeType]] = WeakTable()  # instrumented code -> the original code
 _converted: WeakTable[CodeType | tuple[str, str]] = WeakTable()  # original code -> instrumented code, or why there is none
 
 
 def is_instrumented(code: CodeType) -> bool:
-    """Whether `code` was made by `convert`."""
+    """Whether `code` is a result of `convert`."""
     return id(code) in INSTRUMENTED
 
 
 def ends_while(code: CodeType, line: int) -> bool:
-    """Whether what is decided at a line of instrumented code may end a `while` loop."""
+    """Whether a decision at a line of instrumented code may end a `while` loop."""
     return line in (_ends.get(code) or ())
 
 
 def original_of(code: CodeType) -> CodeType | None:
-    """The code that was instrumented; None for that of comprehensions and bodies of classes, which are part of a function."""
+    """The original of instrumented code; None for comprehensions and bodies of classes, which are parts of a function."""
     original = _originals.get(code)
     return None if original is None else original()
 
 
 def convert(code: CodeType, names: dict[str, Any] | None = None) -> CodeType:
-    """Instrumented code for `code`.  names: the globals of its function, which tell where modules come from.  Raises NotConvertible; the
-    answer is remembered either way."""
-    known = _converted.get(code) or _convert_first(code, names)
-    if isinstance(known, tuple):
-        raise NotConvertible(*known)
-    return known
+    """Instrumented code for `code`.  names: the globals of its function, which know the loader of its module.  Raises
+    NotConvertible.  The result, or the reason why there is none, is cached."""
+    result = _converted.get(code) or _convert_first(code, names)
+    if isinstance(result, tuple):
+        raise NotConvertible(*result)
+    return result
 
 
 def _convert_first(code: CodeType, names: dict[str, Any] | None) -> CodeType | tuple[str, str]:
-    known: CodeType | tuple[str, str]
+    """Convert `code` and cache the result: instrumented code, or (reason, detail)."""
+    result: CodeType | tuple[str, str]
     try:
-        known = _convert(code, names)
+        result = _convert(code, names)
     except NotConvertible as error:
-        known = error.code, error.detail
+        result = error.code, error.detail
     except RecursionError:
-        known = "unsupported_syntax", f"the deeply nested source of {code.co_qualname}"
-    _converted[code] = known
-    return known
+        result = "unsupported_syntax", f"the deeply nested source of {code.co_qualname}"
+    _converted[code] = result
+    return result
 
 
 def convert_with_source(code: CodeType, text: str, names: dict[str, Any]) -> None:
-    """From now on `code` is converted from a text, in which other code of its file is looked for, too.  Raises ValueError where the text
-    has no definition that compiles to `code`."""
+    """Convert `code` from a text from now on; other code of its file is searched for in the text, too.  Raises ValueError if the
+    text has no definition that compiles to `code`."""
     give_source_of(code, text, names)
     _convert_again(code, names)
 
 
 def _convert_again(code: CodeType, names: dict[str, Any]) -> None:
-    """Try again what could not be converted: `code`, and functions inside it."""
+    """Convert `code`, and functions inside it, again if they could not be converted before."""
     if isinstance(_converted.get(code), tuple):
         _convert_first(code, names)
     for inner in nested_codes(code):
@@ -95,7 +97,8 @@ def _convert_again(code: CodeType, names: dict[str, Any]) -> None:
 
 
 def _without_annotations(arguments: ast.arguments) -> None:
-    """Defaults are bound by the function object that is made later; only their number matters."""
+    """Remove annotations, and replace defaults by None: the function object has the real ones, so only their number matters
+    here."""
     arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
     arguments.kw_defaults = [ast.Constant(None) if d else None for d in arguments.kw_defaults]
     variadic = [a for a in (arguments.vararg, arguments.kwarg) if a]
@@ -104,12 +107,13 @@ def _without_annotations(arguments: ast.arguments) -> None:
 
 
 def _find(code: CodeType, name: str) -> CodeType | None:
+    """The first code object of this name that is nested in `code`."""
     for inner in nested_codes(code):
         if inner.co_name == name:
             return inner
-        found = _find(inner, name)
-        if found is not None:
-            return found
+        deeper = _find(inner, name)
+        if deeper is not None:
+            return deeper
     return None
 
 
@@ -122,18 +126,18 @@ def _collect_originals(code: CodeType, into: dict[Any, CodeType]) -> None:
 
 
 def _collect_texts(code: CodeType, into: dict[Any, Any]) -> None:
-    """The texts and sets among the constants of a function and of what is inside it, its own above all."""
+    """Collect the texts and frozensets among the constants of a function and of code nested in it; its own take precedence."""
     for inner in nested_codes(code):
         _collect_texts(inner, into)
-    waiting = list(code.co_consts)
-    while waiting:
-        constant = waiting.pop()
+    pending = list(code.co_consts)
+    while pending:
+        constant = pending.pop()
         if type(constant) in _TEXTS:
             into[constant] = constant
         elif type(constant) is frozenset:
             into[_meaning_of_set(constant)] = constant
         elif type(constant) is tuple:
-            waiting += constant
+            pending += constant
 
 
 def _meaning_of_set(constant: frozenset[Any]) -> frozenset[tuple[type, str]]:
@@ -141,9 +145,12 @@ def _meaning_of_set(constant: frozenset[Any]) -> frozenset[tuple[type, str]]:
 
 
 def _with_texts(constant: Any, known: dict[Any, Any]) -> Any:
-    """A constant with the program's own texts and sets.  Displays of constants are made from such a set, whose order is another one where
-    the code was read from a file of bytecode.  A tuple stays one of its own: the compiler makes one object for a whole module, and a tuple
-    that the program has kept somewhere would be taken for what is there."""
+    """A constant in which texts and frozensets are replaced by the original code's own objects.  known: these, from
+    `_collect_texts`.
+
+    A set display of constants (`{1, 2}`) iterates over such a frozenset, whose order differs if the original code was read from a
+    file of bytecode.  A tuple gets a new object: the compiler creates one object for a whole module, so a tuple that user code
+    has stored somewhere would be mistaken for the constant."""
     if type(constant) in _TEXTS:
         return known.get(constant, constant)
     if type(constant) is frozenset:
@@ -152,7 +159,7 @@ def _with_texts(constant: Any, known: dict[Any, Any]) -> Any:
 
 
 def _with_originals(code: CodeType, originals: dict[Any, CodeType], known: dict[Any, Any]) -> CodeType:
-    """`code` with each nested function and each text replaced by the original: their identity is visible to programs."""
+    """`code` with each nested function and each text replaced by the original object, since user code can see their identity."""
     constants: list[Any] = []
     for constant in code.co_consts:
         if not isinstance(constant, CodeType):
@@ -160,7 +167,7 @@ def _with_originals(code: CodeType, originals: dict[Any, CodeType], known: dict[
         else:
             if constant.co_name in _INLINE:
                 inside = ".<locals>" if code.co_flags & CO_OPTIMIZED else ""
-                qualname = f"{code.co_qualname}{inside}.{constant.co_name}"  # generators show it
+                qualname = f"{code.co_qualname}{inside}.{constant.co_name}"  # visible as `__qualname__` of generators
                 constant = _with_originals(constant.replace(co_qualname=qualname), originals, known)
             elif _is_class_body(constant):
                 constant = _class_body(constant, originals, known)
@@ -174,19 +181,19 @@ def _with_originals(code: CodeType, originals: dict[Any, CodeType], known: dict[
 
 
 def _is_class_body(code: CodeType) -> bool:
-    """Whether it is the instrumented body of a class."""
+    """Whether `code` is the instrumented body of a class."""
     return CAPTURE in code.co_freevars and not code.co_flags & CO_OPTIMIZED
 
 
 def _class_body(code: CodeType, originals: dict[Any, CodeType], known: dict[Any, Any]) -> CodeType:
-    """The body of a class, with the names and the nested functions of the original."""
+    """The instrumented body of a class, with the names and the nested functions of the original."""
     place = code.co_name, code.co_firstlineno
-    original = next((known for (name, line, *_), known in originals.items() if (name, line) == place), None)
+    original = next((body for (name, line, *_), body in originals.items() if (name, line) == place), None)
     if original is None or original.co_flags & CO_OPTIMIZED:
         raise NotConvertible("unsupported_syntax", f"the class {code.co_name}")
     inside: dict[Any, CodeType] = {}
     _collect_originals(original, inside)
-    qualname = original.co_qualname  # which the body gives to the class
+    qualname = original.co_qualname  # the body assigns it to `__qualname__`
     constants = tuple([qualname if constant == code.co_qualname else constant for constant in code.co_consts])
     return _with_originals(code.replace(co_qualname=qualname, co_consts=constants), inside, known)
 
@@ -208,7 +215,7 @@ def _convert(code: CodeType, names: dict[str, Any] | None) -> CodeType:
     ends = lines_ending_while(node)
     rewriter = Rewriter(code, located.class_name, node)
     _without_annotations(node.args)
-    name = "__instrumented__"  # a name of its own: the function's stays a global or free variable
+    name = "__instrumented__"  # another name than the function's, which has to remain a global or free variable
     inner: ast.stmt
     if isinstance(node, ast.Lambda):
         name = "<lambda>"
@@ -217,7 +224,7 @@ def _convert(code: CodeType, names: dict[str, Any] | None) -> CodeType:
     elif isinstance(node, ast.FunctionDef):
         node.body = rewriter.function_body(node)
         node.decorator_list, node.returns, node.name = [], None, name
-        node.lineno = code.co_firstlineno  # of the first decorator: lines of code are counted from there
+        node.lineno = code.co_firstlineno  # of the first decorator, from which the lines of a code object are counted
         inner = node
     else:
         raise NotConvertible("unsupported_syntax", "a coroutine")
@@ -230,8 +237,8 @@ def _convert(code: CodeType, names: dict[str, Any] | None) -> CodeType:
 
 
 def compiled_as(code: CodeType, located: Located, more: Sequence[str] = ()) -> CodeType:
-    """A definition, which was made of that of `code`, as a code object in its place: with its name, its free variables, those that `more`
-    names after them, and the nested functions that it has.  Raises NotConvertible."""
+    """Compile a definition that was derived from the one of `code`, to a code object that can replace `code`: with its name, its
+    free variables and then those named in `more`, and its nested functions.  Raises NotConvertible."""
     node = located.node
     assert isinstance(node, ast.FunctionDef)
     _without_annotations(node.args)
@@ -240,15 +247,15 @@ def compiled_as(code: CodeType, located: Located, more: Sequence[str] = ()) -> C
 
 
 def _compiled(code: CodeType, located: Located, inner: ast.stmt, name: str, variables: Sequence[str]) -> CodeType:
-    """The code of a statement that defines a function, or returns one.  variables: those that may be free in it."""
+    """The code of the function `name` that a statement defines or returns.  variables: names that may be free variables in it."""
     free = [ast.arg(variable) for variable in variables]
     factory: ast.stmt = ast.FunctionDef("__factory__", ast.arguments([], free, None, [], [], None, []), [inner], [], None)
     if located.class_name is not None:  # private names are mangled by the class around them
         factory = ast.ClassDef(located.class_name, [], [], [factory], [])
     module = ast.fix_missing_locations(ast.Module([factory], []))
     top = compile_again(module, code.co_filename, "exec", located.flags)
-    made = _find(top, "__factory__")
-    result = _find(made, name) if made is not None else None
+    factory_code = _find(top, "__factory__")
+    result = _find(factory_code, name) if factory_code is not None else None
     if result is None:
         raise NotConvertible("unsupported_syntax", code.co_qualname)
     originals: dict[Any, CodeType] = {}

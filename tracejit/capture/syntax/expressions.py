@@ -1,6 +1,7 @@
-"""The rewriting of expressions: each load, call, operator, truth test and iteration becomes a call of a method of `__capture__`.
+"""Rewrites expressions: each load, call, operator, truth test and iteration becomes a call of a method of `__capture__`.
 
-The order of evaluation and the number of evaluations stay those of the text.  Pure syntax: it knows nothing of code objects that run.
+The order and the number of evaluations remain those of the source.  It works on syntax trees alone, and must not know running
+code.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tracejit.capture.syntax.tree_walk import children, walk
 __all__ = ["CAPTURE", "SYMBOLS", "ExpressionRewriter", "target_pattern"]
 
 CAPTURE = "__capture__"
-"""The free variable through which instrumented code reaches its handlers."""
+"""The free variable of instrumented code that holds its CaptureFrame."""
 SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**", ast.MatMult: "@",
     ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
@@ -45,38 +46,39 @@ SYMBOLS: dict[type[ast.AST], str] = {
 }  # fmt: skip
 _NAMES = (ast.Attribute, ast.Name)
 _ASKS_AGAIN = sys.version_info >= (3, 12)
-"""`(a and b) or c` asks what `a and b` came to again where that was `a`; earlier, Python jumped to where it was going anyway."""
+"""Whether `(a and b) or c` tests `a` twice if `a` is false: once for `and`, once for `or`.  Before 3.12, Python jumped to the
+target of the second test directly."""
 _FRAME_NAMES = LOOKING_AT_VARIABLES | {"globals", "__import__", "_getframe", "currentframe"}
+"""Names (of builtins, or imported) of functions that read the frame of their caller, whose variables may hold stand-ins."""
 _FRAME_ATTRIBUTES = frozenset({"_getframe", "_getframemodulename", "currentframe"})
-"""What gives functions the frame that they are called from, whose variables may be no plain values: found among the builtins or imported;
-found in a module."""
+"""Names of such functions as attributes of a module."""
 _WITHOUT_NUMBERS: tuple[type[ast.AST], ...] = (
     ast.Constant, ast.JoinedStr, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Lambda, ast.List, ast.Tuple, ast.Dict, ast.Set,
     ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
 )  # fmt: skip
-"""Expressions that have no stand-in of a number as value once the recording has stopped."""
+"""Expressions whose value is never a stand-in of a number once the recording has stopped."""
 
 
 def _is_number(node: ast.expr) -> bool:
-    """Whether a number stands there."""
+    """Whether an expression is a literal number."""
     operand = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
     return isinstance(operand, ast.Constant) and type(operand.value) in (int, float)
 
 
 def _is_decided_by_parts(test: ast.expr) -> bool:
-    """Whether Python asks parts of a test, where it jumps, or compares."""
+    """Whether Python tests or compares parts of a condition one after the other, with jumps, instead of testing one value."""
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand
     return isinstance(test, ast.BoolOp | ast.IfExp | ast.Compare)
 
 
 _ALL_ELEMENTS: Final[Any] = ()
-"""The pattern of `*a`, which is unpacked, and none of its elements."""
+"""The pattern of `*a` in a call or display: it is unpacked, its elements are not."""
 
 
 def target_pattern(target: ast.expr) -> Any:
-    """What a target asks to be unpacked: None for a single name, attribute or item; else a tuple with the pattern of each part, `...` for
-    the starred one.  `i, (a, *b)` has the pattern (None, (None, ...))."""
+    """The structure in which a target unpacks a value: None for a name, attribute or item; for a tuple of targets the tuple of
+    their patterns, with `...` for a starred one.  `i, (a, *b)` has the pattern (None, (None, ...))."""
     if not isinstance(target, ast.Tuple | ast.List):
         return None
     return tuple([... if isinstance(part, ast.Starred) else target_pattern(part) for part in target.elts])
@@ -100,19 +102,20 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.gathered = gathered_names(node)
         self.lists = frozenset([x for x in private_lists(node) if self.mangle(x) in self.local - self.captured])
         self.uses = use_counts(node)
-        self.joining: set[ast.Call] = set()  # calls that join what a comprehension has made, whose functions are in variables
-        # Sums to which a step of a loop adds -> the variables of the loop, and of the numbers among what it adds.
+        # "Recognised loops" have a LoopRecogniser in a variable of the instrumented code, "the variable of the loop" below.
+        self.joining: set[ast.Call] = set()  # calls that join the list of a comprehension that has become a loop before them
+        # `total + element` in the loop of a sum -> the variables of the loop and of the list of numbers still to be added.
         self.sums: dict[ast.expr, tuple[str, str]] = {}
-        # Calls in the header of a loop that is looked at, `x.unbind`, `range`, -> its name.
+        # Calls in the header of a recognised loop (`range(n)`, `x.unbind()`) -> the variable of the loop.
         self.headers: dict[ast.expr, str] = {}
-        self.mappings = 0  # calls that pass on a mapping
+        self.mappings = 0  # number of calls with `**mapping` so far
         self.comprehension_names: list[set[str]] = []
         self.temporaries = 0
-        self.counters: dict[str, str | None] = {}  # names that count the steps of loops around -> the variables of these loops
-        # Uses of such names as numbers -> the variables of these loops, the names, and how many steps ahead the loops they are.
+        self.counters: dict[str, str | None] = {}  # counters of the loops around -> the variables of these loops
+        # Uses of counters in arithmetic -> (variable of the loop, counter, steps that the step itself has already added to it).
         self.computed_with: dict[ast.expr, tuple[str, str, int]] = {}
-        self.increments: dict[ast.stmt, str] = {}  # statements that add a number to such a name -> the variables of these loops
-        self.ends: dict[ast.expr, str] = {}  # comparisons that `while` loops which are looked at go on for -> their variables
+        self.increments: dict[ast.stmt, str] = {}  # statements that add a number to a counter -> the variables of the loops
+        self.ends: dict[ast.expr, str] = {}  # comparisons that are conditions of recognised `while` loops -> their variables
 
     # -- small builders
     def handler(self, name: str, *arguments: ast.expr) -> ast.Call:
@@ -134,7 +137,7 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     @staticmethod
     def place(new: Any, old: ast.AST) -> Any:
-        """Give `new` and its new parts the position of `old`.  What has a position has only parts that have one."""
+        """Give `new` and its parts that have no position the position of `old`.  Parts of a node with a position all have one."""
         ast.copy_location(new, old)
         unplaced = list(children(new))
         for child in unplaced:
@@ -142,13 +145,13 @@ class ExpressionRewriter(ast.NodeTransformer):
                 if hasattr(child, "lineno"):
                     continue
                 ast.copy_location(child, old)
-                if isinstance(child, _NAMES):  # else a call is attributed to the last line of its text
+                if isinstance(child, _NAMES):  # so that a call of several lines has its first line, not its last
                     child.end_lineno, child.end_col_offset = child.lineno, child.col_offset
             unplaced += children(child)
         return new
 
     def new_object(self, expression: ast.expr) -> ast.expr:
-        """An expression whose value Python makes there."""
+        """An expression that creates a new object (a display, comprehension, lambda), marked as created."""
         return self.place(self.handler("new_object", expression), expression)
 
     def statement(self, expression: ast.expr, node: ast.AST) -> ast.stmt:
@@ -161,8 +164,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         name = self.mangle(node.id)
         if node in self.computed_with:
             loop, counter, ahead = self.computed_with[node]
-            known = [ast.Name(loop, ast.Load()), ast.Constant(self.mangle(counter)), ast.Constant(ahead)]
-            return self.place(self.handler("number_of_step", *known, node), node)
+            arguments = [ast.Name(loop, ast.Load()), ast.Constant(self.mangle(counter)), ast.Constant(ahead)]
+            return self.place(self.handler("number_of_step", *arguments, node), node)
         if name in self.local or any(name in names for names in self.comprehension_names):
             return self.place(self.handler("starred", node), node) if node.id in self.gathered else node
         if name in _FRAME_NAMES:
@@ -170,7 +173,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.shared_name(node)
 
     def shared_name(self, node: ast.Name) -> ast.expr:
-        """The value of a name that is not the function's own."""
+        """The value of a global or free variable."""
         name = self.mangle(node.id)
         return self.place(self.handler("load_free" if name in self.free else "load_global", ast.Constant(name)), node)
 
@@ -182,11 +185,11 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.place(self.handler("attribute", self.visit(node.value), self.name_constant(node.attr)), node)
 
     def loops_of(self, names: Iterable[str]) -> list[ast.expr]:
-        """The loops whose steps these names count."""
+        """The variables of the loops whose counters are among `names`."""
         return [ast.Name(loop, ast.Load()) for name in sorted(names) if (loop := self.counters.get(name)) is not None]
 
     def loops_along(self, node: ast.Subscript) -> list[ast.expr]:
-        """The loops with whose steps the place of a subscript moves."""
+        """The variables of the loops with whose counters the key of a subscript moves."""
         return self.loops_of(set().union(*[offset_names(place, self.counters, scaled=True) for place in positions(node)]))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -202,7 +205,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.place(self.handler("item", self.visit(node.value), self.visit(node.slice)), node)
 
     def items_of(self, node: ast.Subscript) -> ast.expr:
-        """The items of a private list backwards, `x[::-1]`, or without some at the ends, `x[1:]`."""
+        """`x[::-1]` or `x[1:]` of a private list."""
         if is_reversed_slice(node):
             items = self.handler("reversed_items", self.visit(node.value))
         else:
@@ -216,8 +219,8 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if node in self.sums:
-            known = [ast.Name(name, ast.Load()) for name in self.sums[node]]
-            return self.place(self.handler("add_to_sum", *known, self.visit(node.left), self.visit(node.right)), node)
+            variables = [ast.Name(name, ast.Load()) for name in self.sums[node]]
+            return self.place(self.handler("add_to_sum", *variables, self.visit(node.left), self.visit(node.right)), node)
         symbol = ast.Constant(SYMBOLS[type(node.op)])
         loops = self.loops_of(offset_names(node, self.counters, scaled=True))
         if loops and self.computed_with.keys().isdisjoint(walk(node)):
@@ -233,28 +236,29 @@ class ExpressionRewriter(ast.NodeTransformer):
             return node
         return self.place(self.handler("unary", ast.Constant(SYMBOLS[type(node.op)]), self.visit(node.operand)), node)
 
-    # -- truth: how often the truth of an operand is asked shows, since the answer may be code of the program
+    # -- truth: each operand is tested as often as by Python, since `__bool__` may be user code
     def condition(self, expression: ast.expr) -> ast.expr:
-        """Whether the value of an expression is true."""
+        """The truth of the value of an expression."""
         return self.place(self.handler("truth", self.visit(expression)), expression)
 
     def truth(self, expression: ast.expr) -> ast.expr:
-        """Whether an expression is true, where Python jumps: operands are asked, and not what is made of them."""
-        found: ast.expr
+        """The truth of an expression that is a condition (of `if`, `while` ...).  Python tests the operands of `and`, `or`,
+        `not`, and jumps; it does not test the values of these operators."""
+        result: ast.expr
         if isinstance(expression, ast.BoolOp):
-            found = ast.BoolOp(expression.op, [self.truth(value) for value in expression.values])
+            result = ast.BoolOp(expression.op, [self.truth(value) for value in expression.values])
         elif isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.Not):
-            found = ast.UnaryOp(ast.Not(), self.truth(expression.operand))
+            result = ast.UnaryOp(ast.Not(), self.truth(expression.operand))
         elif isinstance(expression, ast.IfExp):
-            found = ast.IfExp(self.truth(expression.test), self.truth(expression.body), self.truth(expression.orelse))
+            result = ast.IfExp(self.truth(expression.test), self.truth(expression.body), self.truth(expression.orelse))
         elif isinstance(expression, ast.Compare) and len(expression.ops) > 1:
-            found = self.comparison_chain(expression, lambda last: self.handler("truth", last), "drop_kept")
+            result = self.comparison_chain(expression, lambda last: self.handler("truth", last), "drop_kept")
         else:
             return self.condition(expression)
-        return self.place(found, expression)
+        return self.place(result, expression)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        # `a and b` becomes `b if holds(a) else kept()`: the operand is evaluated and tested once
+        # `a and b` becomes `b if holds_or_keep(a) else kept_operand()`, so that `a` is evaluated and tested once.
         *values, last = node.values
         of_and = isinstance(node.op, ast.And)
         decisions = [self.operand_condition(value, not of_and) for value in values]
@@ -263,12 +267,13 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.place(ast.IfExp(holds, rest, kept) if of_and else ast.IfExp(holds, kept, rest), node)
 
     def operand_condition(self, expression: ast.expr, keep: bool | None) -> ast.expr:
-        """Whether an operand of `and` and `or` is true; its value is kept if that is `keep`."""
+        """The truth of an operand of `and` or `or`.  keep: for which truth the operand's value is kept, as the value of the
+        whole; None: for neither."""
         if not isinstance(expression, ast.BoolOp) or _ASKS_AGAIN:
             name = "truth" if keep is None else "holds_and_keep" if keep else "holds_or_keep"
             return self.place(self.handler(name, self.visit(expression)), expression)
         *values, last = expression.values
-        earlier = keep if keep is isinstance(expression.op, ast.Or) else None  # else they do not decide so
+        earlier = keep if keep is isinstance(expression.op, ast.Or) else None  # operands before the last decide only in this way
         return ast.BoolOp(
             expression.op, [*(self.operand_condition(value, earlier) for value in values), self.operand_condition(last, keep)]
         )
@@ -277,7 +282,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         left, right = compared(node, self.counters)
         loops = self.loops_of(left | right)
         if loops:
-            # Where both sides move, or one with a number that is no counter, no step is known to be asked what the one before was.
+            # Comparisons of several counters may come out in any way from step to step: then `which` is None.
             of_one = len(left | right) == 1 and len(loops) == 1
             sides = self.visit(node.left), self.visit(node.comparators[0])
             symbol = ast.Constant(SYMBOLS[type(node.ops[0])])
@@ -289,7 +294,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.place(self.comparison_chain(node, lambda last: last, "kept_operand"), node)
 
     def comparison_chain(self, node: ast.Compare, end: Callable[[ast.expr], ast.expr], broken: str) -> ast.expr:
-        """Comparisons in a row; end: what becomes of the last; broken: the handler that is called if another one does not hold."""
+        """`a < b < c`.  end: makes the result of the last comparison.  broken: the handler that is called if an earlier one does
+        not hold."""
         symbols = [ast.Constant(SYMBOLS[type(op)]) for op in node.ops]
         right = [self.visit(c) for c in node.comparators]
         left = self.visit(node.left)
@@ -363,7 +369,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return self.place(self.handler("element", self.visit(expression)), expression)
 
     def concrete(self, expression: ast.expr) -> ast.expr:
-        """An expression whose value nothing but Python itself gets: keys, members of sets, defaults, messages."""
+        """An expression whose value only Python itself gets, without stand-ins: keys, members of sets, defaults, messages."""
         if isinstance(expression, ast.Constant | ast.Starred):
             return self.visit(expression)
         return self.place(self.handler("concrete", self.visit(expression)), expression)
@@ -408,7 +414,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return node
 
     def returned(self, node: ast.expr) -> ast.expr:
-        """The value of a return statement; that of a generator becomes an attribute of an exception."""
+        """The value of a return statement.  In a generator it becomes an attribute of StopIteration."""
         return self.element(node) if self.is_generator else self.visit(node)
 
     def visit_Yield(self, node: ast.Yield) -> ast.expr:
@@ -431,7 +437,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             target = generator.target
             if any(isinstance(part, ast.Attribute | ast.Subscript) for part in walk(target)):
                 raise NotConvertible("unsupported_syntax", "an attribute or item as target of a comprehension")
-            iterable = self.visit(generator.iter)  # the first one is evaluated outside: before its names are local
+            iterable = self.visit(generator.iter)  # the first one is evaluated outside of the comprehension's scope
             if position == 0:
                 self.comprehension_names.append(names)
             names |= {part.id for part in walk(target) if isinstance(part, ast.Name)}
@@ -447,7 +453,7 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = comprehension
 
-    # -- definitions: bodies stay as they are
+    # -- definitions: bodies are not rewritten
     def visit_defaults(self, arguments: ast.arguments) -> ast.arguments:
         arguments.defaults = [self.concrete(d) for d in arguments.defaults]
         arguments.kw_defaults = [self.concrete(d) if d else None for d in arguments.kw_defaults]

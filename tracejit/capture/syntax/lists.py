@@ -1,8 +1,8 @@
-"""Lists that are joined under their own name: `outs = []`, `outs.append(h)` in a loop, `outs = stack(outs)`.
+"""Separates lists that are joined under their own name: `outs = []`, `outs.append(h)` in a loop, `outs = stack(outs)`.
 
-The variable is a list first, and then a tensor.  Whatever happens to the tensor, the list is private to the function
-(syntax/loops.py): so it gets a variable of its own, from where it is written down to where it is joined, if nothing else can come to it
-there, or see the variable when only part of that has run.
+The variable is a list first, then a tensor.  The list may be private to the function (syntax/loops.py) although the tensor is
+not.  So the list gets a variable of its own, from the display to the call that joins it, if no other code can reach the list
+there, or read the variable when only a part of these statements has run.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from tracejit.capture.syntax.tree_walk import walk
 __all__ = ["separate_lists"]
 
 _SWITCHES = ("no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "autocast")
-"""Context managers that let errors pass, by their names."""
+"""Names of context managers that swallow no exceptions."""
 _LEAVING = (ast.Break, ast.Continue)
 
 
 def separate_lists(node: FunctionNode) -> set[str]:
-    """Give such lists names of their own in a function, which is changed.  Returns these."""
+    """Rename the variables of such lists in a function, in place.  Returns the new names."""
     if isinstance(node, ast.Lambda):
         return set()
     shared = {name for part in walk(node) if isinstance(part, ast.Global | ast.Nonlocal) for name in part.names}
     inner = [part for part in walk(node) if isinstance(part, FunctionNode | ast.ClassDef) and part is not node]
     shared |= {part.id for function in inner for part in walk(function) if isinstance(part, ast.Name)}
-    made: set[str] = set()
+    separated: set[str] = set()
     for block in _blocks(node.body):
         for end, statement in enumerate(block):
             name = _joined_under_its_name(statement)
@@ -38,15 +38,15 @@ def separate_lists(node: FunctionNode) -> set[str]:
             uses = None if begin is None else _private_uses(name, block[begin : end + 1])
             if uses is None:
                 continue
-            own = f"__list_{len(made)}_{name}__"
+            own = f"__list_{len(separated)}_{name}__"
             for use in uses:
                 use.id = own
-            made.add(own)
-    return made
+            separated.add(own)
+    return separated
 
 
 def _joined_under_its_name(statement: ast.stmt) -> str | None:
-    """The name of `name = stack(name)`; None of any other statement."""
+    """The name in `name = stack(name)`; None for any other statement."""
     if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.value, ast.Call)):
         return None
     target, name = statement.targets[0], joined_list(statement.value)
@@ -54,12 +54,14 @@ def _joined_under_its_name(statement: ast.stmt) -> str | None:
 
 
 def _private_uses(name: str, statements: Sequence[ast.stmt]) -> list[ast.Name] | None:
-    """The uses of a name but for what the last statement assigns to, if all of these are uses of the list that the first one writes down,
-    as of a private one, and the statements run from the first to the last, or never come to an end; else None."""
+    """The uses of a name in statements, without the target of the last one; None if the name cannot be separated there.
+
+    It can if all uses are of the list that the first statement creates, each as of a private list, and if the statements run from
+    the first to the last unless an exception ends the function."""
     first, *_, last = statements
     assert isinstance(last, ast.Assign)
     uses = [use for statement in statements for use in name_uses(name, statement) if use is not last.targets[0]]
-    is_new = len(name_uses(name, first)) == 1  # else it reads what the variable was before
+    is_new = len(name_uses(name, first)) == 1  # otherwise the first statement also reads the variable
     is_private = (
         is_new and uses_as_private(statements)[name] == len(uses) and not any(may_leave_by(x, _LEAVING) for x in statements)
     )
@@ -67,7 +69,8 @@ def _private_uses(name: str, statements: Sequence[ast.stmt]) -> list[ast.Name] |
 
 
 def _blocks(body: list[ast.stmt], before: Sequence[ast.stmt] = ()) -> Iterator[list[ast.stmt]]:
-    """Statements that follow each other, where nothing goes on after an error among them.  before: those that come before the body."""
+    """Sequences of statements that run one after the other, after whose exceptions the function does not continue.  before:
+    statements that run before the body."""
     yield [*before, *body]
     for k, statement in enumerate(body):
         if isinstance(statement, ast.Try | ast.TryStar | ast.Match | FunctionNode | ast.ClassDef):
@@ -79,7 +82,7 @@ def _blocks(body: list[ast.stmt], before: Sequence[ast.stmt] = ()) -> Iterator[l
                 yield from _blocks(statement.body, entered if len(managers) == len(statement.items) else ())
             continue
         for field in ("body", "orelse"):
-            yield from _blocks(found) if (found := getattr(statement, field, None)) else ()
+            yield from _blocks(inner_body) if (inner_body := getattr(statement, field, None)) else ()
 
 
 def _lets_pass(manager: ast.expr) -> bool:

@@ -1,12 +1,16 @@
-"""Find the syntax tree of a running code object.
+"""Finds the syntax tree of a code object: the definition that it was compiled from.
 
-Its text is parsed and compiled again; a function is accepted only if some code object of that compilation *equals* the running
-one, so that text edited since it was imported is never mistaken for the program.  First only the lines of the definition are tried,
-in a frame that stands for what is around them; where that does not give an equal code object, the whole file, which takes ten times as
-long.  Lambdas of one line are told apart by the positions of their instructions.  A definition in a text that the program has given is
-moved to the place that the code remembers, and compared there.  Where texts come from is the business of sources.py.
+Source texts (sources.py) are parsed and compiled again.  A definition is accepted only if it compiles to a code object that
+*equals* the given one, so text that was edited after the import is never mistaken for the source.
 
-This module knows nothing of recordings.
+1. Compile only the lines of the definition, after lines that stand for the code around it.
+2. If that does not give an equal code object, compile the whole file, which takes ten times as long.  Lambdas on the same line
+are
+   distinguished by the positions of their instructions.
+3. In texts that the user has passed, the definition may be on other lines: it is moved to the lines of the code object and
+compiled there.
+
+This module must not know recordings.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 class NotConvertible(Exception):
-    """The function cannot be instrumented; `code` names the entry of the catalogue of reasons, `detail` completes it."""
+    """The function cannot be instrumented.  code, detail: of the reason (capture/reasons.py)."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
@@ -56,8 +60,8 @@ class NotConvertible(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The definition of a function: its tree, which is the caller's to change, the class whose body it stands in (for private names), flags
-    of future statements."""
+    """The definition of a function.  node: its syntax tree, a copy that the caller may change.  class_name: the class around it,
+    for private names.  flags: compiler flags of the file's future statements."""
 
     node: FunctionNode
     class_name: str | None
@@ -66,21 +70,23 @@ class Located:
 
 @dataclass(slots=True)
 class _File:
+    """A parsed text.  definitions: first line -> (function, class around it).  codes: (name, first line) -> code objects."""
+
     text: str
     definitions: dict[int, list[tuple[FunctionNode, str | None]]] = field(default_factory=dict)
     codes: dict[tuple[str, int], list[CodeType]] = field(default_factory=dict)
 
     def read(self, filename: str, flags: int) -> None:
-        """Parse and compile the text; flags: of future statements that stand elsewhere."""
+        """Parse and compile the text.  flags: of future statements that are not in the text."""
         tree = compile_again(self.text, filename, "exec", ast.PyCF_ONLY_AST | flags)
         top = compile_again(self.text, filename, "exec", flags)
         _collect_definitions(tree, None, self.definitions)
         _collect_codes(top, self.codes)
 
     def named(self, code: CodeType) -> list[tuple[FunctionNode, str | None]]:
-        """The definitions on the line of `code` that have its name, and the classes around them."""
-        found = self.definitions.get(code.co_firstlineno, ())
-        return [(n, c) for n, c in found if ("<lambda>" if isinstance(n, ast.Lambda) else n.name) == code.co_name]
+        """(definition, class around it) for the definitions on the first line of `code` that have its name."""
+        on_line = self.definitions.get(code.co_firstlineno, ())
+        return [(n, c) for n, c in on_line if ("<lambda>" if isinstance(n, ast.Lambda) else n.name) == code.co_name]
 
 
 _files: dict[str, _File] = {}
@@ -90,9 +96,9 @@ _IMPORT: Final = re.compile(r"^(?:from\s+\S+\s+import|import)\s+(\([^)]*\)|[^#\n
 _IMPORTED: Final = re.compile(r"(\w+)(?:\.\w+)*(?:\s+as\s+(\w+))?\s*(?:,|$)")
 _imports: dict[str, tuple[list[str], str]] = {}
 _STARRED: Final = 0x4 | 0x8  # *args, **kwargs
-_REMEMBERED: Final = 32  # files
-_LONG: Final = 100_000  # characters that are pickled with a function
-_ENDS: Final = 8  # lines at which a definition is tried to end, before the whole file is parsed
+_CACHED: Final = 32  # parsed files that are cached
+_LONG: Final = 100_000  # longer texts are not pickled with a function as a whole
+_ENDS: Final = 8  # ends of a definition that are tried before the whole file is parsed
 
 
 def _collect_codes(code: CodeType, into: dict[tuple[str, int], list[CodeType]]) -> None:
@@ -111,9 +117,9 @@ def _collect_definitions(node: ast.AST, class_name: str | None, into: dict[int, 
 
 
 def _parse(filename: str, text: str) -> _File:
-    known = _files.get(filename)
-    if known is not None and known.text == text:
-        return known
+    cached = _files.get(filename)
+    if cached is not None and cached.text == text:
+        return cached
     try:
         parsed = _File(text)
         parsed.read(filename, 0)
@@ -121,26 +127,27 @@ def _parse(filename: str, text: str) -> _File:
         if is_foreign(error):
             raise
         raise NotConvertible("source_changed", f"{filename} does not parse ({error})") from None
-    _remember(_files, filename, parsed)
+    _put(_files, filename, parsed)
     return parsed
 
 
-def _remember(files: dict[str, Any], filename: str, known: Any) -> None:
-    """Note what is known of a file, and forget the file that was met first if there are many: a cell of a notebook is a file, too."""
-    while len(files) >= _REMEMBERED:
-        files.pop(next(iter(list(files)), ""), None)
-    files[filename] = known
+def _put(cache: dict[str, Any], filename: str, value: Any) -> None:
+    """Add an entry for a file to a cache, and drop the oldest ones: each cell of a notebook is a file."""
+    while len(cache) >= _CACHED:
+        cache.pop(next(iter(list(cache)), ""), None)
+    cache[filename] = value
 
 
 def _real_positions(code: CodeType) -> Iterator[tuple[int, int, int, int]]:
-    """(line, column, end line, end column) of the instructions that have a place in the text."""
+    """(line, column, end line, end column) of the instructions that have a position in the source."""
     for line, end_line, column, end_column in code.co_positions():
         if line and end_line is not None and column is not None and end_column and (line, column) != (end_line, end_column):
             yield line, column, end_line, end_column
 
 
 def source_extent(code: CodeType) -> tuple[str, int, tuple[int, int], str]:
-    """A key that two compilations of the same definition share, and equal definitions on its line at most."""
+    """A key that is equal for two compilations of the same definition, and otherwise only for equal definitions on the same
+    line."""
     positions = sorted(_real_positions(code))
     if not positions:  # CPython 3.12 has none for `lambda: constant`
         return code.co_name, code.co_firstlineno, (0, 0), repr((code.co_varnames, code.co_consts))
@@ -148,7 +155,7 @@ def source_extent(code: CodeType) -> tuple[str, int, tuple[int, int], str]:
 
 
 def _size(node: FunctionNode) -> tuple[int, int]:
-    """How much text a definition on one or more lines takes, for comparing nested ones."""
+    """The extent of a definition in lines and columns, to compare nested lambdas."""
     return (node.end_lineno or 0) - node.lineno, (node.end_col_offset or 0) - node.col_offset
 
 
@@ -161,8 +168,8 @@ def _lies_in_body(code: CodeType, node: FunctionNode) -> bool:
 
 
 def _is_constant(code: CodeType, node: FunctionNode) -> bool:
-    """Whether a lambda has the arguments of `code` and returns the constant that it returns: on CPython 3.12 nothing in such a code object
-    has a place in the text."""
+    """Whether a lambda has the parameters of `code` and returns the same constant.  On CPython 3.12 the code object of such a
+    lambda has no positions."""
     if not isinstance(node, ast.Lambda):
         return True
     alone = compile_again(ast.Expression(node), "<lambda>", "eval", 0)
@@ -175,33 +182,34 @@ def _meaning_of_constant(code: CodeType) -> tuple[Any, ...]:
 
 
 def _class_around(code: CodeType) -> str | None:
-    """The name of the innermost class that a definition stands in, from its qualified name."""
+    """The name of the innermost class around a definition, from its qualified name."""
     *around, _ = code.co_qualname.split(".")
     while around:
         name = around.pop()
         if name != "<locals>":
             return name
-        around.pop()  # the function whose locals they are
+        around.pop()  # the function that has these locals
     return None
 
 
 def _import_statement(filename: str, lines: list[str]) -> str:
-    """A statement that binds the names that a file's own top-level imports bind: calls through those are compiled otherwise."""
-    known = _imports.get(filename)
-    if known is None or known[0] is not lines:
+    """An import statement that binds the names which the top-level imports of a file bind: CPython compiles calls of
+    `module.function()` differently for these."""
+    cached = _imports.get(filename)
+    if cached is None or cached[0] is not lines:
         names: dict[str, None] = {}
         for match in _IMPORT.finditer("".join(lines)):
             for name, alias in _IMPORTED.findall(re.sub(r"#[^\n]*", "", match[1]).strip("()\n ")):
-                if not keyword.iskeyword(alias or name):  # prose that begins like an import
+                if not keyword.iskeyword(alias or name):  # otherwise it is prose that begins like an import
                     names[alias or name] = None
-        known = lines, f"import {', '.join(names)}\n" if names else "\n"
-        _remember(_imports, filename, known)
-    return known[1]
+        cached = lines, f"import {', '.join(names)}\n" if names else "\n"
+        _put(_imports, filename, cached)
+    return cached[1]
 
 
 def _frame(filename: str, lines: list[str], code: CodeType) -> list[str] | None:
-    """Lines that stand for those before a definition: as many, and with what the compiler must know of them (imports, a class for private
-    names and super(), a function for free variables).  None where there is no room."""
+    """Lines that replace the lines before a definition.  They are as many, and have what the compiler needs to know of them:
+    imports, a class for private names and super(), a function for free variables.  None if there are too few lines for these."""
     heads = []
     if lines[code.co_firstlineno - 1][0].isspace():
         if "<locals>" in code.co_qualname:
@@ -215,7 +223,7 @@ def _frame(filename: str, lines: list[str], code: CodeType) -> list[str] | None:
 
 
 def _ends(lines: Sequence[str], first: int, last: int) -> Iterator[int]:
-    """Numbers of lines, counted from 0, before which a definition may end that begins with line `first` and has code up to `last`."""
+    """Numbers of lines, from 0, before which a definition may end.  first: its first line.  last: its last line with code."""
     depth = len(lines[first]) - len(lines[first].lstrip())
     for number in range(last, len(lines)):
         text = lines[number].lstrip()
@@ -225,7 +233,7 @@ def _ends(lines: Sequence[str], first: int, last: int) -> Iterator[int]:
 
 
 def _in_excerpt(lines: list[str], code: CodeType) -> Located | None:
-    """The definition, from its own lines alone; None if that cannot be done, which says nothing."""
+    """Step 1 of the module: find the definition from its own lines alone.  None only means that this does not work."""
     filename = code.co_filename
     first = code.co_firstlineno - 1
     if code.co_name == "<lambda>" or not 0 <= first < len(lines) or not lines[first].strip():
@@ -241,16 +249,16 @@ def _in_excerpt(lines: list[str], code: CodeType) -> Located | None:
             if is_foreign(error):
                 raise
             continue
-        found = [node for node, _ in excerpt.named(code)]
-        if len(found) == 1 and _matches(excerpt, code):
-            return Located(found[0], _class_around(code), code.co_flags & _FUTURE)
+        candidates = [node for node, _ in excerpt.named(code)]
+        if len(candidates) == 1 and _matches(excerpt, code):
+            return Located(candidates[0], _class_around(code), code.co_flags & _FUTURE)
         return None
     return None
 
 
 def _in_file(lines: list[str], code: CodeType) -> Located | None:
-    """The definition, from the whole file; None if no definition there is that of the code.  Raises NotConvertible where it does not
-    parse, or several definitions fit."""
+    """Step 2 of the module: find the definition in the whole file.  None if no definition there compiles to the code.  Raises
+    NotConvertible if the file does not parse, or several definitions fit."""
     filename = code.co_filename
     parsed = _parse(filename, "".join(lines))
     if not _matches(parsed, code):
@@ -260,7 +268,7 @@ def _in_file(lines: list[str], code: CodeType) -> Located | None:
         candidates = [(node, class_name) for node, class_name in candidates if _lies_in_body(code, node)]
         if not any(_real_positions(code)):
             candidates = [(node, class_name) for node, class_name in candidates if _is_constant(code, node)]
-        if all(isinstance(node, ast.Lambda) for node, _ in candidates):  # of lambdas inside each other the innermost one fits
+        if all(isinstance(node, ast.Lambda) for node, _ in candidates):  # of nested lambdas the innermost one is meant
             candidates = sorted(candidates, key=lambda candidate: _size(candidate[0]))[:1]
     if len(candidates) != 1:
         raise NotConvertible("ambiguous_source", f"{filename} line {code.co_firstlineno}")
@@ -269,63 +277,63 @@ def _in_file(lines: list[str], code: CodeType) -> Located | None:
 
 
 def declare(code: CodeType, located: Located) -> None:
-    """From now on this is the definition of `code`, whose text stands nowhere."""
+    """Register the definition of `code`, for code that was compiled from a syntax tree without source text."""
     _declared[code] = located
 
 
 def locate(code: CodeType, names: dict[str, Any] | None = None) -> Located:
     """The definition that `code` was compiled from.
 
-    names: the globals of its function, which tell where modules come from.  Raises NotConvertible when there is no source, when it no
-    longer matches, or when it is ambiguous."""
+    names: the globals of its function, which know the loader of its module.  Raises NotConvertible if there is no source, if the
+    source has changed, or if it is ambiguous."""
     return _located(code, names or {})[0]
 
 
 def _located(code: CodeType, names: dict[str, Any]) -> tuple[Located, str]:
-    """The definition, and a text with it."""
+    """(the definition, a text that contains it)."""
     declared = _declared.get(code)
     if declared is not None:
         return copy.deepcopy(declared), ""
     problem: NotConvertible | None = None
     for lines in sources(code, names):
         try:
-            found = _in_excerpt(lines, code) or _in_file(lines, code)
+            located = _in_excerpt(lines, code) or _in_file(lines, code)
         except NotConvertible as error:
             problem = problem or error
             continue
-        if found is not None:
-            return found, "".join(lines)
+        if located is not None:
+            return located, "".join(lines)
         problem = problem or NotConvertible("source_changed", f"{code.co_filename} line {code.co_firstlineno}")
     for text in given_sources(code):
-        found = _in_excerpt(lines_of(text), code) or _in_given(text, code, names)
-        if found is not None:
-            return found, text
+        located = _in_excerpt(lines_of(text), code) or _in_given(text, code, names)
+        if located is not None:
+            return located, text
     raise problem or NotConvertible("no_source", describe_missing(code))
 
 
 def give_source_of(code: CodeType, text: str, names: dict[str, Any]) -> None:
-    """From now on `code`, and other code of its file, is looked for in a text.  Raises ValueError, and nothing has changed, where the text
-    has no definition that compiles to `code`."""
-    found = _in_given(text, code, names)
-    if found is None:
+    """Search a text for the definitions of `code` and of other code of its file from now on.  Raises ValueError, without changing
+    anything, if the text has no definition that compiles to `code`."""
+    located = _in_given(text, code, names)
+    if located is None:
         raise ValueError(
             f"no definition in source= compiles to the code of {code.co_qualname}, defined in {code.co_filename} line {code.co_firstlineno}"
         )
     give_source(text, code.co_filename)
-    declare(code, found)
+    declare(code, located)
 
 
 def source_of(code: CodeType, names: dict[str, Any]) -> str:
-    """A text in which `code` is found where it is given: its file, or the definition alone if that is long.  Raises NotConvertible as
-    `locate` does."""
+    """A text from which `give_source` lets `code` be found: that of its file, or of the definition alone if the file is long.
+    Raises NotConvertible as `locate` does."""
     located, text = _located(code, names)
     excerpt = "".join(lines_of(text)[code.co_firstlineno - 1 : located.node.end_lineno]) if len(text) > _LONG else ""
     return excerpt if excerpt and _in_given(excerpt, code, names) is not None else text
 
 
 def _in_given(text: str, code: CodeType, names: dict[str, Any]) -> Located | None:
-    """The definition, from a text in which it may stand on other lines, and be indented less or more, than where `code` was compiled; None
-    if no definition there is that of the code."""
+    """Step 3 of the module: find the definition in a text in which its lines and its indentation may differ from those in the
+    file of `code`. None if no definition there compiles to the code."""
     tree = _parsed(text, code)
     if tree is None:
         return None
@@ -334,8 +342,8 @@ def _in_given(text: str, code: CodeType, names: dict[str, Any]) -> Located | Non
     imports = [part for part in tree.body if isinstance(part, ast.Import | ast.ImportFrom)]
     own = [(part.asname or part.name).partition(".")[0] for statement in imports for part in statement.names]
     modules = [name for name in code.co_names if isinstance(names.get(name), ModuleType)]
-    for first, found in definitions.items():
-        for node, _ in found:
+    for first, on_line in definitions.items():
+        for node, _ in on_line:
             if code.co_name == ("<lambda>" if isinstance(node, ast.Lambda) else node.name):
                 ast.increment_lineno(node, code.co_firstlineno - first)
                 if any(_compiles_to(code, node, imported) for imported in (own, modules, [])):
@@ -345,7 +353,7 @@ def _in_given(text: str, code: CodeType, names: dict[str, Any]) -> Located | Non
 
 
 def _parsed(text: str, code: CodeType) -> ast.Module | None:
-    """The syntax tree of a text, whose first line may be indented; None where it does not parse."""
+    """The syntax tree of a text, whose first line may be indented; None if it does not parse."""
     for head in ("", "if True:\n"):
         try:
             tree = compile_again(head + text, code.co_filename, "exec", ast.PyCF_ONLY_AST | code.co_flags & _FUTURE)
@@ -359,12 +367,12 @@ def _parsed(text: str, code: CodeType) -> ast.Module | None:
 
 
 def _compiles_to(code: CodeType, node: FunctionNode, imported: Sequence[str]) -> bool:
-    """Whether a definition, on the lines of `code`, compiles to it; it may be moved to the columns of `code` for that.  imported: names
-    that imports at the top of the file bind."""
-    made = _compiled_alone(code, node, imported)
-    if made is None or made == code:
-        return made is not None
-    before, after = (next(iter(sorted(_real_positions(x))), (0, 0, 0, 0)) for x in (made, code))
+    """Whether a definition that has the lines of `code` compiles to it, after its columns are moved to those of `code` if needed.
+    imported: names that imports at the top of the file bind."""
+    compiled = _compiled_alone(code, node, imported)
+    if compiled is None or compiled == code:
+        return compiled is not None
+    before, after = (next(iter(sorted(_real_positions(x))), (0, 0, 0, 0)) for x in (compiled, code))
     columns = after[1] - before[1]
     if columns == 0 or before[0] != after[0]:
         return False
@@ -383,7 +391,8 @@ def _move_right(node: ast.AST, columns: int) -> None:
 
 
 def _compiled_alone(code: CodeType, node: FunctionNode, imported: Sequence[str]) -> CodeType | None:
-    """A definition, compiled inside of what `code` was inside of: a class for private names and super(), a function for free variables."""
+    """The code object of a definition, compiled inside a class and a function as those of `code` were: for private names and
+    super(), and for free variables.  None if it does not compile."""
     inner: ast.stmt = ast.Expr(node) if isinstance(node, ast.Lambda) else node
     name = _class_around(code)
     if name is not None:
@@ -405,4 +414,5 @@ def _compiled_alone(code: CodeType, node: FunctionNode, imported: Sequence[str])
 
 
 def _matches(parsed: _File, code: CodeType) -> bool:
-    return any(known == code for known in parsed.codes.get((code.co_name, code.co_firstlineno), ()))
+    """Whether a compiled text has a code object that equals `code`."""
+    return any(candidate == code for candidate in parsed.codes.get((code.co_name, code.co_firstlineno), ()))

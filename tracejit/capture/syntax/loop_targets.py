@@ -1,7 +1,7 @@
-"""Loops whose target an inner loop overwrites before anything reads it: `for _ in range(a): for _ in range(b):`.
+"""Separates targets of loops that an inner loop overwrites before anything reads them: `for _ in range(a): for _ in range(b):`.
 
-Such a target gets a name of its own, so each of the two loops has a counter.  Nobody can tell: the function reads the name in the bodies of
-inner loops alone, or nowhere.
+The target of the outer loop gets a name of its own, so that each loop has a counter.  That changes nothing, since the function
+reads the name only in the bodies of inner loops, or not at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ __all__ = ["separate_targets"]
 
 
 def separate_targets(node: FunctionNode, captured: Iterable[str]) -> set[str]:
-    """Rename these targets in the syntax of a function: their new names.  captured: the variables that nested functions read."""
+    """Rename such targets in the syntax tree of a function, in place.  Returns the new names.  captured: variables that nested
+    functions read."""
     body: Sequence[ast.AST] = node.body if isinstance(node.body, list) else [node.body]
     names = {part.id for statement in body for part in walk(statement) if isinstance(part, ast.Name)}
     if names & LOOKING_AT_VARIABLES:
@@ -29,22 +30,22 @@ def separate_targets(node: FunctionNode, captured: Iterable[str]) -> set[str]:
     for number, loop in enumerate(loops.overwritten()):
         assert isinstance(loop.target, ast.Name)
         own = f"__outer{number}_{loop.target.id}__"
-        if own not in names and not loop.target.id.startswith("__"):  # which classes mangle
+        if own not in names and not loop.target.id.startswith("__"):  # names that may be mangled are not renamed
             loop.target.id = own
             separated.add(own)
     return separated
 
 
 class _Loops:
-    """The `for` loops of a function with a single name as their target, and which of them reads of that name are in."""
+    """The `for` loops of a function whose target is a name, with the reads of these names."""
 
     def __init__(self, shared: set[str]) -> None:
         self._shared = shared
-        self._outer: list[ast.For] = []  # those with an inner loop of the same target
-        self._read: dict[str, set[int | None]] = {}  # name -> ids of the innermost loops around reads of it; None for none
+        self._outer: list[ast.For] = []  # loops with an inner loop of the same target
+        self._read: dict[str, set[int | None]] = {}  # name -> id of the innermost loop with this target around each read; or None
 
     def search(self, part: ast.AST, around: tuple[ast.For, ...]) -> None:
-        """around: the loops in whose bodies the part is."""
+        """Note the loops and reads in a part of the function.  around: the loops in whose bodies the part is."""
         if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Store):
             self._note(part.id, around)
         if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
@@ -64,7 +65,8 @@ class _Loops:
         self._read.setdefault(name, set()).add(innermost)
 
     def overwritten(self) -> list[ast.For]:
-        """The loops whose target nothing reads: neither in their bodies, but in those of inner loops, nor outside of loops."""
+        """The loops whose target nothing reads, neither in their bodies outside of inner loops with the same target nor outside
+        of such loops."""
         return [
             loop
             for loop in self._outer

@@ -1,6 +1,6 @@
-"""The rewriting of match statements: each pattern becomes a test, made of calls of methods of `__capture__` (patterns.py has what they do).
+"""Rewrites match statements: each pattern becomes a condition, which calls methods of `__capture__` (handlers/patterns.py).
 
-A test looks at the subject in Python's order, and names are bound once a pattern as a whole has matched.  Pure syntax.
+A condition reads the parts of the subject in Python's order.  Names are bound when the pattern as a whole has matched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _load(name: str) -> ast.Name:
 
 
 def _kept(name: str, value: ast.expr) -> ast.expr:
-    """`name := value`, as a condition that holds."""
+    """`name := value`, as a condition that always holds: a tuple of one element."""
     return ast.Tuple([ast.NamedExpr(ast.Name(name, ast.Store()), value)], ast.Load())
 
 
@@ -26,11 +26,11 @@ def _is_wildcard(pattern: ast.pattern) -> bool:
 
 
 class MatchRewriter(ExpressionRewriter):
-    """Turns a match statement into `if` and `elif`."""
+    """Turns a match statement into `if` and `elif` statements."""
 
     def match_as_conditions(self, node: ast.Match) -> tuple[str, list[tuple[ast.expr, list[str]]]]:
-        """(the temporary that the subject is to be kept in; for each case the condition under which its body runs, which binds its names,
-        and the temporaries that are then of no use any more)."""
+        """(the temporary to which the subject has to be assigned; for each case its condition, which binds its names, and the
+        temporaries that are not used after it)."""
         subject = self.temporary()
         return subject, [self._case(case, subject) for case in node.cases]
 
@@ -50,10 +50,10 @@ class MatchRewriter(ExpressionRewriter):
         return self.handler("argument", value) if self.mangle(name) in self.captured else value
 
     def _tests(self, pattern: ast.pattern, subject: str, captures: dict[str, str]) -> list[ast.expr]:
-        """The conditions under which a pattern matches; captures: the temporaries of the names that it binds."""
+        """The conditions for a pattern to match.  captures: name that it binds -> temporary; the temporaries are added to it."""
         if isinstance(pattern, ast.MatchValue):
-            found = self.handler("compare", ast.Constant("=="), _load(subject), self.visit(pattern.value))
-            return [self.place(self.handler("truth", found), pattern)]
+            is_equal = self.handler("compare", ast.Constant("=="), _load(subject), self.visit(pattern.value))
+            return [self.place(self.handler("truth", is_equal), pattern)]
         if isinstance(pattern, ast.MatchSingleton):
             return [self.handler("compare", ast.Constant("is"), _load(subject), ast.Constant(pattern.value))]
         if isinstance(pattern, ast.MatchAs):
@@ -82,14 +82,15 @@ class MatchRewriter(ExpressionRewriter):
         return _kept(captures[name], value)
 
     def _parts(self, call: ast.expr, patterns: list[ast.pattern], node: ast.pattern, captures: dict[str, str]) -> list[ast.expr]:
-        """`call` finds the parts of the subject that `patterns` are for; it finds None where the subject is none of that kind."""
-        found = self.temporary()
-        bound = ast.NamedExpr(ast.Name(found, ast.Store()), self.place(call, node))
+        """The conditions for `patterns` to match the elements of the tuple that `call` gives; it gives None if the subject does
+        not match."""
+        values = self.temporary()
+        bound = ast.NamedExpr(ast.Name(values, ast.Store()), self.place(call, node))
         tests: list[ast.expr] = [ast.Compare(bound, [ast.IsNot()], [ast.Constant(None)])]
         for position, part in enumerate(patterns):
             if not _is_wildcard(part):
                 name = self.temporary()
-                tests.append(_kept(name, ast.Subscript(_load(found), ast.Constant(position), ast.Load())))
+                tests.append(_kept(name, ast.Subscript(_load(values), ast.Constant(position), ast.Load())))
                 tests += self._tests(part, name, captures)
         return tests
 
@@ -100,12 +101,12 @@ class MatchRewriter(ExpressionRewriter):
         after = 0 if star is None else len(patterns) - star - 1
         before = len(patterns) - after - (star is not None)
         shape = ast.Constant(before), ast.Constant(star is not None), ast.Constant(after)
-        known = self.place(self.handler("match_length", _load(subject), *shape), pattern)
+        has_length = self.place(self.handler("match_length", _load(subject), *shape), pattern)
         if all(map(_is_wildcard, parts)):
-            return [known]
+            return [has_length]
         if star is None or not _is_wildcard(parts[star]):
-            return [known, *self._parts(self.handler("match_elements", _load(subject), *shape), [*parts], pattern, captures)]
-        tests: list[ast.expr] = [known]  # nobody asks for what is in the middle: items are taken one by one
+            return [has_length, *self._parts(self.handler("match_elements", _load(subject), *shape), [*parts], pattern, captures)]
+        tests: list[ast.expr] = [has_length]  # `[a, *_, b]`: Python reads the items one by one, not those of the star
         for position, part in enumerate(parts):
             if not _is_wildcard(part):
                 place = position if position < star else position - len(parts)

@@ -1,24 +1,26 @@
-"""A function in pieces: the body of a loop becomes a function of its own, which can be compiled by itself.
+"""Outlines bodies of loops: the body becomes a function of its own, a *piece*, which can be compiled by itself.
 
     for t in range(n):                      for t in range(n):
-        if u[t] < ratio(x):                     how, x = __piece_1__(t, u, x)      # the values of what the body reads
-            x = propose(x)              ->      if how == 1:
+        if u[t] < ratio(x):                     way, x = __piece_1__(t, u, x)      # the live-in variables of the body
+            x = propose(x)              ->      if way == 1:
             if x.isnan().any():                     break
                 break
 
-A body that goes one of two ways in each step goes one of 2**n in n of them.  As a function it has two paths.
+n steps of a body with one branch have 2**n paths; the body as a function has two.
 
-They do the same if the body's variables are the function's own (no nested function shares them), each of them has a value where the piece
-takes it, and what the piece gives back is what may be read later: both are decided from the syntax alone, by which names surely have been
-assigned (as in Aho, Lam, Sethi and Ullman, "Compilers", 2nd ed., section 9.2), and a body is left as it is where that does not show.
-`continue`, `break` and `return` of the loop are told by a number in front of the values.  The condition of a `while` loop that values end
-becomes part of its body: `while True: if not condition: break`.
+The function with pieces does the same as the original under three conditions: nested functions share none of the body's
+variables; all live-in variables of the body have a value where the piece is called; all live-out variables are returned.  This is
+decided from the syntax alone, by an analysis of definite assignment (Aho, Lam, Sethi and Ullman, "Compilers", 2nd ed., section
+9.2).  A body for which it cannot be shown is not outlined.  A number before the returned values says whether the body has ended
+by `continue`, `break` or `return`.  The condition of a `while` loop that values end becomes a part of its body: `while True: if
+not condition: break`.
 
-These bodies stay as they are: in a generator, in `try`, or in a `with` that may swallow exceptions, since code after an exception finds the
-variables as they were in the middle of a step; with `global`, `nonlocal`, `del`, `locals()`, `eval` or `super()` in them; with a `finally`
-that assigns to what is read later.
+These bodies are not outlined: in a generator; in `try`, or in a `with` that may swallow exceptions, since code after an exception
+would read variables as they were in the middle of a step; with `global`, `nonlocal`, `del`, `locals()`, `eval` or `super()`; with
+a `finally` that assigns to live-out variables.
 
-What is left to tell them apart: frames (one more of them, and other `f_locals`), and objects that only a step holds, which go at its end.
+The differences that remain visible: frames (one more, with other `f_locals`), and objects that only the step refers to, which die
+at its end.
 """
 
 from __future__ import annotations
@@ -37,27 +39,28 @@ from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = ["OutlinedFunction", "Piece", "has_loop_around", "outline_loop_bodies"]
 
-_GOES_ON, _BREAKS, _RETURNS = range(3)
+_CONTINUES, _BREAKS, _RETURNS = range(3)
+"""How a body has ended."""
 _CALLS: Final = "__calls__"
 _HOW: Final = "__how__"
 _GIVEN: Final = "__given__"
 _LOOKING: Final = LOOKING_AT_VARIABLES | {"super", "__class__", "_getframe", "currentframe", "inspect", "traceback", "stacklevel"}
-"""Names of what looks at the variables or at the frames of who calls it, or (`super`) at the function itself."""
+"""Names that are used to read the variables or the frames of a caller, or (`super`) depend on the function that contains them."""
 _OF_VARIABLES: Final = frozenset({"locals", "eval", "exec", "_getframe"})
-"""Those that may look at all variables of the function, wherever in it they are called."""
+"""Those of them that may read all variables of the function, wherever in it they are called."""
 _CONSUMING: Final = frozenset({"all", "any", "dict", "list", "max", "min", "set", "sorted", "sum", "tuple"})
-"""Builtins, if their names are not bound otherwise, that are through with a generator when they return."""
+"""Builtins that have finished with a generator when they return, if their names are not rebound."""
 _PASSING: Final = frozenset(
     {"autocast", "enable_grad", "errstate", "inference_mode", "no_grad", "nullcontext", "set_grad_enabled"}
 )
-"""Context managers that swallow no exception."""
+"""Names of context managers that swallow no exceptions."""
 _TYPE_ALIAS: Any = getattr(ast, "TypeAlias", ast.ClassDef)  # `type A = x`, which is evaluated later; from Python 3.12 on
 _SUSPENDING: Final = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The body of a loop as a function.  name: the free variable of the function around it that is to hold it; line: of the loop."""
+    """The body of a loop as a function.  name: the free variable by which the outer function calls it.  line: of the loop."""
 
     name: str
     code: CodeType
@@ -65,13 +68,13 @@ class Piece:
 
 
 class _NoPiece(Exception):
-    """A body stays as it is."""
+    """A body cannot be outlined."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutlinedFunction:
-    """A function in pieces: its code, with free variables for them after its own, and the pieces.  calls: the free variable, if there is
-    one, that is given what some calls call, and answers what they are to call instead."""
+    """A function in pieces.  code: has free variables for the pieces after its own.  calls: a further free variable, or None: a
+    function that is called with the callee of certain calls, and returns the callee to call instead."""
 
     code: CodeType
     pieces: list[Piece]
@@ -79,8 +82,8 @@ class OutlinedFunction:
 
 
 def has_loop_around(code: CodeType, line: int, names: dict[str, Any] | None = None) -> bool:
-    """Whether a line of a function is in a loop, one in no nested function.  names: the globals of the function.  Raises NotConvertible as
-    `locate` does."""
+    """Whether a line of a function is in a loop that is not in a nested function.  names: the globals of the function.  Raises
+    NotConvertible as `locate` does."""
     node = locate(code, names).node
     return isinstance(node, ast.FunctionDef) and any(_around(loop, line) for loop in _outermost(node.body))
 
@@ -91,10 +94,13 @@ def outline_loop_bodies(
     names: dict[str, Any] | None = None,
     calls: Collection[int] = (),
 ) -> OutlinedFunction | None:
-    """A function in pieces.  lines: in which something differs from call to call; the innermost loops around them are taken, or all loops
-    that are in no other one where one of them is None, or in another function.  names: the globals of the function.  calls: lines
-    outside of these loops whose calls may be of functions that are in pieces, too.  None where all bodies have to stay as they are.  Raises
-    NotConvertible as `locate` does."""
+    """A function in pieces; None if no body can be outlined and there are no `calls`.  Raises NotConvertible as `locate` does.
+
+    lines: lines at which calls or steps differ.  The innermost loops around them are outlined; all outermost loops, if one of the
+    lines is
+        None or in another function.
+    names: the globals of the function.
+    calls: lines outside of these loops with calls of functions that may be in pieces, too."""
     located = locate(code, names)
     node = located.node
     if not isinstance(node, ast.FunctionDef) or any(isinstance(part, _SUSPENDING) for part in walk(node)):
@@ -106,38 +112,38 @@ def outline_loop_bodies(
     if any(line is None or _is_elsewhere(node, line) for line in lines):
         chosen += [loop for loop in loops if not any(x is loop for x in chosen)]
     inside = [x for loop in chosen for statement in loop.body for x in walk(statement)]
-    cutter = _Outliner(code, located, names or ())
+    outliner = _Outliner(code, located, names or ())
     pieces: list[Piece] = []
     for k, loop in enumerate(chosen):
         if not any(x is loop for x in (*chosen[:k], *inside)):
             decides = isinstance(loop, ast.While) and any(line is not None and _is_in(loop.test, line) for line in lines)
-            piece = cutter.piece(loop, f"__piece_{len(pieces) + 1}__", decides)
+            piece = outliner.piece(loop, f"__piece_{len(pieces) + 1}__", decides)
             pieces += [] if piece is None else [piece]
     routed = [x for x in _calls_at(node, calls) if not any(x is y for y in inside)]
     if not pieces and not routed:
         return None
     for call in routed:
         call.func = ast.copy_location(ast.Call(ast.copy_location(ast.Name(_CALLS, ast.Load()), call), [call.func], []), call)
-    node.lineno = code.co_firstlineno  # of the first decorator: lines of code are counted from there
+    node.lineno = code.co_firstlineno  # of the first decorator, from which the lines of a code object are counted
     free = [*[piece.name for piece in pieces], *([_CALLS] if routed else [])]
     return OutlinedFunction(compiled_as(code, located, free), pieces, _CALLS if routed else None)
 
 
 def _calls_at(node: ast.FunctionDef, lines: Collection[int]) -> list[ast.Call]:
-    """The calls of a function that stand at some lines, but for those in nested functions, and of what looks at who calls it."""
-    found: list[ast.Call] = []
-    waiting: list[ast.AST] = list(node.body)
-    while waiting:
-        part = waiting.pop()
+    """The calls at these lines, without those in nested functions and calls of functions that read the frames of their caller."""
+    calls: list[ast.Call] = []
+    pending: list[ast.AST] = list(node.body)
+    while pending:
+        part = pending.pop()
         if isinstance(part, ast.Call) and any(_is_in(part, line) for line in lines) and _named([part.func]).isdisjoint(_LOOKING):
-            found.append(part)
+            calls.append(part)
         if not isinstance(part, FunctionNode | ast.ClassDef):
-            waiting += children(part)
-    return found
+            pending += children(part)
+    return calls
 
 
 def _is_elsewhere(node: ast.FunctionDef, line: int) -> bool:
-    """Whether a line is in another function, which may be one inside."""
+    """Whether a line is not in the function itself: in another function, or in a nested one."""
     inside = [part for part in walk(node) if isinstance(part, FunctionNode) and part is not node]
     return not _is_in(node, line) or any(_is_in(part, line) for part in inside)
 
@@ -147,7 +153,7 @@ def _is_in(node: FunctionNode | ast.expr, line: int) -> bool:
 
 
 def _outermost(body: Iterable[ast.AST]) -> Iterator[ast.For | ast.While]:
-    """The loops that are in no other one, nor in a nested definition."""
+    """The loops that are neither in another loop nor in a nested definition."""
     for part in body:
         if isinstance(part, ast.For | ast.While):
             yield part
@@ -156,7 +162,8 @@ def _outermost(body: Iterable[ast.AST]) -> Iterator[ast.For | ast.While]:
 
 
 def _around(loop: ast.For | ast.While, line: int | None) -> list[ast.For | ast.While]:
-    """The loops around a line, from this one inwards; empty where it is not around it.  Each step asks the condition of a `while`."""
+    """The loops around a line, from this one inwards; empty if the line is not in this loop.  The condition of a `while` is in
+    the loop."""
     first = loop.test.lineno if isinstance(loop, ast.While) else loop.body[0].lineno
     last = loop.body[-1].end_lineno or 0
     if line is None or not first <= line <= last:
@@ -165,10 +172,10 @@ def _around(loop: ast.For | ast.While, line: int | None) -> list[ast.For | ast.W
 
 
 class _Outliner:
-    """Makes pieces of the loops of one function, which it changes."""
+    """Outlines bodies of loops of one function, whose syntax tree it changes."""
 
     def __init__(self, code: CodeType, located: Located, names: Container[str]) -> None:
-        """names: of what is global to the function."""
+        """names: the names of the function's globals."""
         node = located.node
         assert isinstance(node, ast.FunctionDef)
         self.code = code
@@ -184,18 +191,18 @@ class _Outliner:
         self.deleted = deleted | {x.name for x in walk(node) if isinstance(x, ast.ExceptHandler) and x.name}
 
     def piece(self, loop: ast.For | ast.While, name: str, decides: bool = False) -> Piece | None:
-        """The body of a loop, in whose place there is a call of it; None, and nothing has changed, where it has to stay.  decides: the
-        condition of a `while` is part of the body, if nothing is done where it ends the loop."""
+        """Outline the body of a loop, which is replaced by a call.  Returns None, and changes nothing, if that is not possible.
+        decides: whether the condition of a `while` loop becomes a part of the body (not if the loop has an `else`)."""
         if not decides or not isinstance(loop, ast.While) or loop.orelse:
             return self._piece_of(loop, name)
         test, body = loop.test, loop.body
         ends = ast.If(ast.copy_location(ast.UnaryOp(ast.Not(), test), test), [ast.copy_location(ast.Break(), test)], [])
         loop.body = [ast.copy_location(ends, test), *body]
         loop.test = ast.copy_location(ast.Constant(True), test)
-        made = self._piece_of(loop, name)
-        if made is None:
+        piece = self._piece_of(loop, name)
+        if piece is None:
             loop.test, loop.body = test, body
-        return made
+        return piece
 
     def _piece_of(self, loop: ast.For | ast.While, name: str) -> Piece | None:
         body = loop.body
@@ -206,7 +213,7 @@ class _Outliner:
         first = body[0]
         ends = _ExitRewriter(ast.Tuple([ast.Name(x, ast.Load()) for x in kept], ast.Load()))
         ended = [ends.visit(copy.deepcopy(statement)) for statement in body]
-        ended.append(ends.answer(_GOES_ON))
+        ended.append(ends.exit(_CONTINUES))
         arguments = ast.arguments([], [ast.arg(x) for x in given], None, [], [], None, [])
         function = ast.FunctionDef(self.node.name, arguments, ended, [], None)
         _placed(function, first)
@@ -222,25 +229,26 @@ class _Outliner:
         return Piece(name, code, loop.lineno)
 
     def _calls(self, name: str, given: Sequence[str], kept: Sequence[str], ways: set[int]) -> list[ast.stmt]:
+        """The statements that replace the body.  given, kept: its live-in and live-out variables.  ways: how the body may end."""
         call = ast.Call(ast.Name(name, ast.Load()), [ast.Name(x, ast.Load()) for x in given], [])
-        made: list[ast.stmt] = [ast.Assign([ast.Tuple([ast.Name(x, ast.Store()) for x in (_HOW, _GIVEN)], ast.Store())], call)]
+        result: list[ast.stmt] = [ast.Assign([ast.Tuple([ast.Name(x, ast.Store()) for x in (_HOW, _GIVEN)], ast.Store())], call)]
 
-        def where(answer: int, statement: ast.stmt) -> ast.stmt:
-            test = ast.Compare(ast.Name(_HOW, ast.Load()), [ast.Eq()], [ast.Constant(answer)])
+        def if_ended(way: int, statement: ast.stmt) -> ast.stmt:
+            test = ast.Compare(ast.Name(_HOW, ast.Load()), [ast.Eq()], [ast.Constant(way)])
             return ast.If(test, [statement], [])
 
         if _RETURNS in ways:
-            made.append(where(_RETURNS, ast.Return(ast.Name(_GIVEN, ast.Load()))))
+            result.append(if_ended(_RETURNS, ast.Return(ast.Name(_GIVEN, ast.Load()))))
         if kept:
             target = ast.Tuple([ast.Name(x, ast.Store()) for x in kept], ast.Store())
-            made.append(ast.Assign([target], ast.Name(_GIVEN, ast.Load())))
-        made.append(ast.Delete([ast.Name(_GIVEN, ast.Del())]))  # nothing lives longer than it would
+            result.append(ast.Assign([target], ast.Name(_GIVEN, ast.Load())))
+        result.append(ast.Delete([ast.Name(_GIVEN, ast.Del())]))  # so that it keeps nothing alive
         if _BREAKS in ways:
-            made.append(where(_BREAKS, ast.Break()))
-        return made
+            result.append(if_ended(_BREAKS, ast.Break()))
+        return result
 
     def _names(self, loop: ast.For | ast.While) -> tuple[list[str], list[str]]:
-        """Of the function's variables those that the body is given, and those that it gives back.  Raises _NoPiece."""
+        """(live-in variables of the body, live-out variables).  Raises _NoPiece."""
         body = loop.body
         parts = [part for statement in body for part in walk(statement)]
         if any(isinstance(part, ast.Global | ast.Nonlocal | ast.Delete | ast.ClassDef | _TYPE_ALIAS) for part in parts):
@@ -264,28 +272,28 @@ class _Outliner:
         if before is None or not before.issuperset(given) or not self.deleted.isdisjoint((*given, *kept)):
             raise _NoPiece
         if any(not names_stored_by(part.finalbody).isdisjoint(kept) for part in parts if _is_left_through_finally(part)):
-            raise _NoPiece  # what `continue` and `break` give is evaluated before
+            raise _NoPiece  # `continue` and `break` become `return values`, which is evaluated before `finally`
         read = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
         if not (read & self.local).issubset(stored | {*given}):
-            raise _NoPiece  # it would be a global name there
+            raise _NoPiece  # in the piece it would be a global name
         return given, kept
 
     def _read_elsewhere(self, loop: ast.For | ast.While) -> set[str]:
-        """The names that code of the function which is not in the body of the loop may read."""
-        found: set[str] = set()
-        waiting: list[ast.AST] = list(self.node.body)
-        while waiting:
-            part = waiting.pop()
+        """The names that code of the function outside of the body of the loop may read."""
+        names: set[str] = set()
+        pending: list[ast.AST] = list(self.node.body)
+        while pending:
+            part = pending.pop()
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load | ast.Del):
-                found.add(part.id)
+                names.add(part.id)
             elif isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
-                found.add(part.target.id)
-            waiting += [x for x in children(part) if part is not loop or x not in loop.body]
-        return found
+                names.add(part.target.id)
+            pending += [x for x in children(part) if part is not loop or x not in loop.body]
+        return names
 
 
 def _placed(node: ast.AST, like: ast.stmt) -> None:
-    """Have what has been made stand at the first line of the body."""
+    """Give new nodes the position of a statement, `like`."""
     for part in walk(node):
         if isinstance(part, ast.stmt | ast.expr | ast.arg) and not hasattr(part, "lineno"):
             part.lineno = part.end_lineno = like.lineno
@@ -293,12 +301,12 @@ def _placed(node: ast.AST, like: ast.stmt) -> None:
 
 
 def _named(parts: Iterable[ast.AST]) -> set[str]:
-    """Names, and names of attributes and of keyword arguments."""
-    return {found for x in parts for field in ("id", "attr", "arg") if isinstance(found := getattr(x, field, None), str)}
+    """The names, names of attributes, and names of arguments in these nodes."""
+    return {name for x in parts for field in ("id", "attr", "arg") if isinstance(name := getattr(x, field, None), str)}
 
 
 def _is_left_through_finally(part: ast.AST) -> TypeGuard[ast.Try]:
-    """Whether it is a `try` with a `finally`, and there are `break` or `continue` in it."""
+    """Whether a node is a `try` with a `finally` that has `break` or `continue` in it."""
     return (
         isinstance(part, ast.Try | ast.TryStar)
         and bool(part.finalbody)
@@ -307,26 +315,27 @@ def _is_left_through_finally(part: ast.AST) -> TypeGuard[ast.Try]:
 
 
 class _ExitRewriter(ast.NodeTransformer):
-    """Has a body return where it would end a step, its loop, or the function.  ways: in which it may do so."""
+    """Replaces `continue`, `break` and `return` of a body by `return way, values`.  ways: how the body may end."""
 
     def __init__(self, values: ast.expr) -> None:
+        """values: the tuple of the live-out variables."""
         self.ways: set[int] = set()
         self._values = values
-        self._depth = 0  # of loops inside
+        self._depth = 0  # of nested loops
 
-    def answer(self, way: int, value: ast.expr | None = None) -> ast.Return:
-        """Returns the way, with what the body gives back if there is no other value."""
+    def exit(self, way: int, value: ast.expr | None = None) -> ast.Return:
+        """`return way, value`; default: the live-out variables."""
         self.ways.add(way)
         return ast.Return(ast.Tuple([ast.Constant(way), value or copy.deepcopy(self._values)], ast.Load()))
 
     def visit_Return(self, node: ast.Return) -> ast.stmt:
-        return ast.copy_location(self.answer(_RETURNS, node.value or ast.Constant(None)), node)
+        return ast.copy_location(self.exit(_RETURNS, node.value or ast.Constant(None)), node)
 
     def visit_Break(self, node: ast.Break) -> ast.stmt:
-        return node if self._depth else ast.copy_location(self.answer(_BREAKS), node)
+        return node if self._depth else ast.copy_location(self.exit(_BREAKS), node)
 
     def visit_Continue(self, node: ast.Continue) -> ast.stmt:
-        return node if self._depth else ast.copy_location(self.answer(_GOES_ON), node)
+        return node if self._depth else ast.copy_location(self.exit(_CONTINUES), node)
 
     def visit_For(self, node: ast.For) -> ast.stmt:
         return self._loop(node)
@@ -352,45 +361,47 @@ class _ExitRewriter(ast.NodeTransformer):
 
 
 def _captured(body: Iterable[ast.AST], consuming: Container[str]) -> Iterator[str]:
-    """Names that nested functions, classes and generators name: comprehensions are done where they stand, and so are generators that a
-    builtin consumes.  consuming: names of such."""
-    waiting = list(body)
-    while waiting:
-        part = waiting.pop()
+    """The names in nested functions, classes and generators.  Comprehensions, and generators that a builtin consumes, have
+    finished when the expression has been evaluated, so they do not count.  consuming: names of such builtins."""
+    pending = list(body)
+    while pending:
+        part = pending.pop()
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in consuming and len(part.args) == 1:
             only = part.args[0]
             if isinstance(only, ast.GeneratorExp):
-                waiting += [*children(only), *part.keywords]
+                pending += [*children(only), *part.keywords]
                 continue
         if isinstance(part, FunctionNode | ast.ClassDef | ast.GeneratorExp):
             yield from (x.id for x in walk(part) if isinstance(x, ast.Name))
-        waiting += children(part)
+        pending += children(part)
 
 
 def _before(node: ast.FunctionDef, loop: ast.For | ast.While, local: set[str]) -> frozenset[str] | None:
-    """The names that surely have a value where the body of the loop begins; None where it does not."""
+    """The names that are definitely assigned where the body of the loop begins for the first time; None if it is not reached."""
     arguments = [x.arg for x in walk(node.args) if isinstance(x, ast.arg)]
     flow = _DefiniteAssignment(local, loop)
     flow.after(node.body, frozenset(arguments))
-    return flow.found
+    return flow.at_body
 
 
 class _DefiniteAssignment:
-    """Goes through statements, with the names that surely have been assigned.
+    """The analysis of definite assignment: walks statements in order, with the set of names that are assigned on all paths
+    (`known`).
 
-    exposed: local names that may be read before; exits: what is assigned where `continue` and `break` leave the statements, before
-    `finally` and the end of handlers on their way out; found: what is assigned where the body of `sought` begins, for the first time."""
+    exposed: local names that may be read before they are assigned.  exits: the set at each `continue` and `break` that leaves the
+    statements, before `finally` blocks and ends of handlers on the way.  at_body: the set where the body of the loop `sought`
+    begins for the first time."""
 
     def __init__(self, local: set[str], sought: ast.AST | None = None) -> None:
         self.exposed: set[str] = set()
         self.exits: list[frozenset[str]] = []
-        self.found: frozenset[str] | None = None
+        self.at_body: frozenset[str] | None = None
         self._local = local
         self._sought = sought
         self._depth = 0
 
     def after(self, body: Sequence[ast.stmt], known: frozenset[str]) -> frozenset[str] | None:
-        """What is assigned at their end; None where that is not reached."""
+        """The set after statements; None if their end is not reached.  known: the set before them."""
         now: frozenset[str] | None = known
         for statement in body:
             if now is None:
@@ -399,7 +410,7 @@ class _DefiniteAssignment:
         return now
 
     def _reads(self, parts: Iterable[ast.AST | None], known: frozenset[str]) -> frozenset[str]:
-        """Note which names expressions may read before they have a value.  What is assigned after them."""
+        """Note names that expressions may read before they are assigned.  Returns the set after the expressions."""
         for part in parts:
             for x in walk(part) if part is not None else ():
                 if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load) and x.id in self._local and x.id not in known:
@@ -407,7 +418,7 @@ class _DefiniteAssignment:
         return known.union(*[_assigned_in(part) for part in parts if part is not None])
 
     def _target(self, target: ast.expr, known: frozenset[str]) -> frozenset[str]:
-        """After an assignment."""
+        """The set after an assignment to `target`."""
         if isinstance(target, ast.Name):
             return known | {target.id}
         if isinstance(target, ast.Starred):
@@ -467,7 +478,7 @@ class _DefiniteAssignment:
                 return known | {name}
             case ast.Expr(value=value):
                 return self._reads([value], known)
-            case _:  # anything else assigns nothing for sure
+            case _:  # other statements assign nothing definitely
                 self._reads([node], known)
                 return known
 
@@ -475,12 +486,12 @@ class _DefiniteAssignment:
         known = self._reads([node.iter if isinstance(node, ast.For) else node.test], known)
         begun = self._target(node.target, known) if isinstance(node, ast.For) else known
         if node is self._sought:
-            self.found = begun
+            self.at_body = begun
         self._depth += 1
         self.after(node.body, begun)
         self._depth -= 1
         self.after(node.orelse, known)
-        return known  # there may have been no step
+        return known  # the loop may have had no step
 
     def _try(self, node: ast.Try | ast.TryStar, known: frozenset[str]) -> frozenset[str] | None:
         tried = self.after(node.body, known)
@@ -506,7 +517,7 @@ class _DefiniteAssignment:
 
 
 def _assigned_in(node: ast.AST) -> frozenset[str]:
-    """The names that an expression surely assigns to."""
+    """The names that an expression assigns on all paths."""
     match node:
         case ast.NamedExpr(target=target, value=value):
             return _assigned_in(value) | {target.id}
@@ -520,7 +531,8 @@ def _assigned_in(node: ast.AST) -> frozenset[str]:
 
 
 def _is_watched(body: Iterable[ast.AST], loop: ast.AST, watched: bool = False) -> bool:
-    """Whether the function goes on where an exception has left the loop: it finds the variables as that step had left them."""
+    """Whether the function may continue after an exception has left the loop: it would then read variables of an incomplete
+    step."""
     for part in body:
         if part is loop:
             return watched
@@ -531,12 +543,13 @@ def _is_watched(body: Iterable[ast.AST], loop: ast.AST, watched: bool = False) -
 
 
 def _either(ends: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
-    """What is assigned after one of several ways."""
+    """The set where several paths join; None for a path that does not reach the end."""
     reached = [end for end in ends if end is not None]
     return frozenset.intersection(*reached) if reached else None
 
 
 def _passes_on(item: ast.withitem) -> bool:
-    """Whether a context manager, by its name, swallows no exception."""
-    given = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
-    return (given.attr if isinstance(given, ast.Attribute) else given.id if isinstance(given, ast.Name) else "") in _PASSING
+    """Whether a context manager, by its name, swallows no exceptions."""
+    manager = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
+    name = manager.attr if isinstance(manager, ast.Attribute) else manager.id if isinstance(manager, ast.Name) else ""
+    return name in _PASSING

@@ -1,8 +1,8 @@
-"""The rewriting of one function's body: statements, on top of expressions.py.
+"""Rewrites the statements of one function's body; expressions.py rewrites the expressions in them.
 
-`Rewriter` turns what statements read and store into calls of methods of `__capture__` (see `frame.CaptureFrame`).  The order of evaluation
-and the number of evaluations stay those of the text.  Bodies of nested functions are left alone, those of classes are rewritten.  Pure
-syntax: it knows nothing of code objects that run.
+`Rewriter` turns loads and stores into calls of methods of `__capture__` (`frame.CaptureFrame`).  The order and the number of
+evaluations remain those of the source.  Bodies of nested functions are not rewritten; bodies of classes are.  It works on syntax
+trees alone, and must not know running code.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ from tracejit.capture.syntax.tree_walk import walk
 __all__ = ["CELLS", "Rewriter"]
 
 Making = tuple[list[ast.stmt], list[ast.stmt], Callable[[], ast.expr]]
+"""(statements before the loop that replaces a comprehension, statements after it, makes the comprehension itself)."""
 _PASSING = frozenset({"enumerate", "zip"})
-"""Builtins whose result nobody but a loop has got that is written over a call of them."""
+"""Builtins whose result only the loop has, if a call of them is the header of the loop."""
 CELLS = "__cells__"
-"""The argument of functions that are never called, but have the cells around a class body in their closure."""
+"""The name of the argument of functions that are never called: their closures have the cells around a class body."""
 
 
 def _no_arguments() -> ast.arguments:
-    """Of the function whose closure shows capture the variables that a class body reads."""
+    """The arguments of such a function."""
     return ast.arguments([], [ast.arg(CELLS)], None, [], [], None, [])
 
 
@@ -62,13 +63,13 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             node.value = self.returned(node.value)
         return node
 
-    # -- definitions: bodies stay as they are
+    # -- definitions: bodies are not rewritten
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
         self.refuse_shared_names([node.name], "a definition")
         node.args = self.visit_defaults(node.args)
         decorators = [self.visit(d) for d in node.decorator_list]
-        made = self.place(ast.Attribute(ast.Name(CAPTURE, ast.Load()), "new_object", ast.Load()), node)
-        node.decorator_list = [*(self.place(self.handler("callee", d), d) for d in decorators), made]
+        new_object = self.place(ast.Attribute(ast.Name(CAPTURE, ast.Load()), "new_object", ast.Load()), node)
+        node.decorator_list = [*(self.place(self.handler("callee", d), d) for d in decorators), new_object]
         return node
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.stmt:
@@ -81,18 +82,18 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             body = ClassBody(self, node).statements(node)
         except NotConvertible as error:
             return self.uninstrumented_class(node, error.detail)
-        name, given = ast.Constant(node.name), next((self.concrete(k.value) for k in node.keywords), ast.Constant(None))
+        name, metaclass = ast.Constant(node.name), next((self.concrete(k.value) for k in node.keywords), ast.Constant(None))
         bases = ast.Tuple([self.concrete(base) for base in node.bases], ast.Load())
         node.bases = [self.place(ast.Starred(self.handler("class_bases", name, bases), ast.Load()), node)]
-        node.keywords = [self.place(ast.keyword("metaclass", self.handler("class_maker", name, given)), node)]
+        node.keywords = [self.place(ast.keyword("metaclass", self.handler("class_maker", name, metaclass)), node)]
         node.body = body
         return [self.place(node, node)]
 
     def uninstrumented_class(self, node: ast.ClassDef, hindrance: str) -> list[ast.stmt]:
-        """A class statement whose body cannot be rewritten: it ends the recording."""
+        """A class statement whose body cannot be rewritten: it stops the recording.  hindrance: why."""
         around = ast.Tuple([ast.Name(name, ast.Load()) for name in sorted(self.captured)], ast.Load())
-        told = ast.Constant(node.name), ast.Constant(hindrance), ast.Lambda(_no_arguments(), around)
-        body = self.handler("class_body", *told)
+        arguments = ast.Constant(node.name), ast.Constant(hindrance), ast.Lambda(_no_arguments(), around)
+        body = self.handler("class_body", *arguments)
         node.bases = [self.concrete(base) for base in node.bases]
         node.keywords = [ast.keyword(k.arg, self.concrete(k.value)) for k in node.keywords]
         return [self.statement(body, node), node]
@@ -103,7 +104,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     # -- stores
     def store(self, target: ast.expr, value: ast.expr, node: ast.AST) -> list[ast.stmt]:
-        """Statements that store `value` (visited already) in `target`."""
+        """Statements that store `value`, which is rewritten already, in `target`."""
         if isinstance(target, ast.Attribute):
             return [
                 self.statement(
@@ -127,8 +128,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return [self.place(ast.Assign([simple], unpacked), node), *after]
 
     def simplified(self, target: ast.expr, node: ast.AST) -> tuple[ast.expr, list[ast.stmt]]:
-        """The target with temporaries from the first part on that is no local name, and the stores that remain to be done: in order, since
-        one may be what the next depends on (`items[i], i = ...`)."""
+        """A target in which all parts from the first one on that is no local name are replaced by temporaries; and the statements
+        that store these in the parts, in order (in `items[i], i = ...` the first store uses the old `i`)."""
         after: list[ast.stmt] = []
 
         def visit(part: ast.expr, starred: bool = False) -> ast.expr:
@@ -149,12 +150,13 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return visit(target), after
 
     def appending(self, node: ast.Assign | ast.AugAssign) -> list[ast.stmt] | None:
-        """The statement that appends to a private list, in the place of one that assigns the list with one more item; None of others."""
-        found = list_growth(node)
-        if found is None or found.name not in self.lists:
+        """For a statement that adds an item to a private list (`outs += [h]`, `outs = outs + [h]`): the rewritten
+        `outs.append(h)`; else None."""
+        growth = list_growth(node)
+        if growth is None or growth.name not in self.lists:
             return None
-        append = ast.Attribute(ast.Name(found.name, ast.Load()), "append", ast.Load())
-        return [self.visit(self.place(ast.Expr(ast.Call(append, [found.item], [])), node))]
+        append = ast.Attribute(ast.Name(growth.name, ast.Load()), "append", ast.Load())
+        return [self.visit(self.place(ast.Expr(ast.Call(append, [growth.item], [])), node))]
 
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         if (appended := self.appending(node)) is not None:
@@ -172,7 +174,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return [*statements, self.cleared(name, node)]
 
     def cleared(self, name: str, node: ast.stmt) -> ast.stmt:
-        """A temporary lets go of what it holds: the program may ask whether that is still there."""
+        """A statement that clears a temporary: user code may observe when its value dies."""
         return self.place(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)), node)  # type: ignore[no-any-return]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | list[ast.stmt]:
@@ -198,7 +200,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return [self.statement(self.handler("update_place", place, symbol, self.visit(node.value)), node)]
 
     def counter_increment(self, node: ast.stmt, left: ast.expr, right: ast.expr, op: ast.operator) -> ast.expr:
-        """What a statement assigns that adds a number to a variable in each step of a loop."""
+        """The value that a statement of `self.increments` assigns: a counter and a number added up."""
         in_place, loop = ast.Constant(isinstance(node, ast.AugAssign)), ast.Name(self.increments[node], ast.Load())
         operands = ast.Constant(SYMBOLS[type(op)]), self.visit(left), self.visit(right)
         return self.place(self.handler("increment_counter", *operands, in_place, loop), node)
@@ -221,11 +223,12 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     # -- statements
     def function_body(self, node: ast.FunctionDef) -> list[ast.stmt]:
-        """The body of the function, after what makes known the containers of starred arguments that nested functions read."""
+        """The body of the function, after statements that mark the containers of `*args` and `**kwargs` as created, if nested
+        functions read them."""
         names = [a.arg for a in (node.args.vararg, node.args.kwarg) if a and self.mangle(a.arg) in self.captured]
         first = node.body[0]
-        known = [self.statement(self.handler("starred", ast.Name(name, ast.Load())), first) for name in names]
-        return [*known, *self.body(node.body)]
+        marks = [self.statement(self.handler("starred", ast.Name(name, ast.Load())), first) for name in names]
+        return [*marks, *self.body(node.body)]
 
     def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
@@ -236,69 +239,79 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return result
 
     def around_comprehension(self, node: ast.stmt) -> tuple[list[ast.stmt], list[ast.stmt]]:
-        """Statements before and after one that has a comprehension whose list nothing else sees, or that adds up its elements: a loop whose
-        steps are looked at does that, where there may be any number of them."""
-        found = None if self.is_generator else find_collecting_comprehension(node, self.lists)
-        if found is None or (isinstance(node, ast.AugAssign) and not self.is_own(expression_at(found.before[0]))):
+        """Statements before and after one that has a collecting comprehension (comprehensions.py).
+
+        The comprehension becomes a loop before the statement, which runs if the comprehension has a symbolic trip count:
+
+            loop = __capture__.loop(...)
+            value = ...                      # what the comprehension iterates over
+            if __capture__.is_loop_over(loop, value):
+                items = []
+                for ... in loop: items.append(...)
+            else:
+                items = [... for ... in materialised(value)]
+        """
+        collecting = None if self.is_generator else find_collecting_comprehension(node, self.lists)
+        if collecting is None or (isinstance(node, ast.AugAssign) and not self.is_own(expression_at(collecting.before[0]))):
             return [], []
-        comprehension, (generator,) = found.comprehension, found.comprehension.generators
-        items, value, loop = self.temporary() if found.added is None else self.sum_name(), self.temporary(), self.temporary()
-        repeated = self.place(found.loop(items, self.temporary().rstrip("_")), comprehension)
+        comprehension, (generator,) = collecting.comprehension, collecting.comprehension.generators
+        items, value, loop = self.temporary() if collecting.added is None else self.sum_name(), self.temporary(), self.temporary()
+        repeated = self.place(collecting.loop(items, self.temporary().rstrip("_")), comprehension)
         local = {items, value, *[part.id for part in walk(repeated.target) if isinstance(part, ast.Name)]}
-        shared, lists = self.globals | self.nonlocals, self.lists | ({items} if found.added is None else set())
+        shared, lists = self.globals | self.nonlocals, self.lists | ({items} if collecting.added is None else set())
         names = loop_names(repeated, self.local | local, self.captured, shared, lists)
-        if names is None or (found.added is None and names.appended != (items,)):
+        if names is None or (collecting.added is None and names.appended != (items,)):
             return [], []
         self.local |= local
         self.lists = lists
         iterable, _ = self.header(repeated.iter, loop)
-        known = [self.into_variable(place) for place in found.before if not self.is_own(expression_at(place))]
-        makes = self.collected_by if found.added is None else self.added_up_by
-        first, last, whole = makes(found, repeated, items, loop)
-        begun, *looped = self.loop_over_steps(repeated, names, loop, ast.Name(loop, ast.Load()))
+        earlier = [self.into_variable(place) for place in collecting.before if not self.is_own(expression_at(place))]
+        makes = self.collected_by if collecting.added is None else self.added_up_by
+        first, last, whole = makes(collecting, repeated, items, loop)
+        create_loop, *looped = self.loop_over_steps(repeated, names, loop, ast.Name(loop, ast.Load()))
         generator.iter = ast.Name(value, ast.Load())
-        given = self.assigned(value, self.handler("materialised", ast.Name(value, ast.Load())))
-        passes = self.handler("is_loop_over", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load()))
-        if found.added is not None:
-            passes = ast.BoolOp(ast.And(), [self.handler("is_sum", copy(found.added.func)), passes])  # type: ignore[assignment]
-        chosen = ast.If(passes, [*first, *looped, *last], [given, self.assigned(items, whole())])
-        before = [*known, begun, self.assigned(value, iterable), chosen]
-        replace_expression_at(found.place, self.place(ast.Name(items, ast.Load()), comprehension))
+        materialised = self.assigned(value, self.handler("materialised", ast.Name(value, ast.Load())))
+        condition: ast.expr = self.handler("is_loop_over", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load()))
+        if collecting.added is not None:
+            condition = ast.BoolOp(ast.And(), [self.handler("is_sum", copy(collecting.added.func)), condition])
+        choice = ast.If(condition, [*first, *looped, *last], [materialised, self.assigned(items, whole())])
+        before = [*earlier, create_loop, self.assigned(value, iterable), choice]
+        replace_expression_at(collecting.place, self.place(ast.Name(items, ast.Load()), comprehension))
         after = [] if isinstance(node, ast.Return) else [self._forgetting([items, value], comprehension)]
         return [self.place(statement, comprehension) for statement in before], after
 
-    def collected_by(self, found: CollectingComprehension, _repeated: ast.For, items: str, _loop: str) -> Making:
-        """What is done before and after a loop that appends to a list, and what makes the list without it."""
-        if not isinstance(found.place[0], ast.stmt):
-            self.joining.add(found.place[0])
-        empty = self.new_object(self.place(ast.List([], ast.Load()), found.comprehension))
-        return [self.assigned(items, empty)], [], lambda: self.comprehension(found.comprehension)
+    def collected_by(self, collecting: CollectingComprehension, _repeated: ast.For, items: str, _loop: str) -> Making:
+        """See Making, for a comprehension that becomes a loop which appends to the list `items`."""
+        if not isinstance(collecting.place[0], ast.stmt):
+            self.joining.add(collecting.place[0])
+        empty = self.new_object(self.place(ast.List([], ast.Load()), collecting.comprehension))
+        return [self.assigned(items, empty)], [], lambda: self.comprehension(collecting.comprehension)
 
-    def added_up_by(self, found: CollectingComprehension, repeated: ast.For, total: str, loop: str) -> Making:
-        """The same of a loop that adds up."""
-        assert found.added is not None
-        call, numbers = found.added, self.temporary()
+    def added_up_by(self, collecting: CollectingComprehension, repeated: ast.For, total: str, loop: str) -> Making:
+        """See Making, for a generator in `sum(...)` that becomes a loop which adds to `total`."""
+        assert collecting.added is not None
+        call, numbers = collecting.added, self.temporary()
         self.local.add(numbers)
         self.sums[repeated.body[0].value] = loop, numbers  # type: ignore[attr-defined]
         begin = next(iter([*call.args[1:], *[part.value for part in call.keywords]]), ast.Constant(0))
         first = [self.assigned(total, copy(begin)), self.assigned(numbers, ast.List([], ast.Load()))]
-        known = [ast.Name(numbers, ast.Load()), ast.Name(total, ast.Load())]
-        last = [self.assigned(total, self.handler("sum_of", *known)), self._forgetting([numbers], call)]
+        variables = [ast.Name(numbers, ast.Load()), ast.Name(total, ast.Load())]
+        last = [self.assigned(total, self.handler("sum_of", *variables)), self._forgetting([numbers], call)]
         return first, last, lambda: self.visit(call)
 
     def sum_name(self) -> str:
-        """A variable that steps of a loop carry on."""
+        """A new variable for a sum, which is carried by the steps of a loop."""
         self.temporaries += 1
         return f"__sum_{self.temporaries}__"
 
     def is_own(self, node: ast.expr) -> bool:
-        """Whether an expression is a number or text, or a variable that nothing but this function's own statements changes."""
+        """Whether an expression is a literal, or a variable that only this function's own statements change."""
         return not isinstance(node, ast.Name | ast.Attribute) or (
             isinstance(node, ast.Name) and self.mangle(node.id) in self.local - self.captured - self.gathered
         )
 
     def into_variable(self, place: Where) -> ast.stmt:
-        """A statement that puts what is evaluated at a place into a variable, which is read there."""
+        """Replace the expression at a place by a new variable; returns the statement that assigns the expression to it."""
         name, expression = self.temporary(), expression_at(place)
         statement = self.assigned(name, self.visit(expression))
         self.local.add(name)
@@ -320,7 +333,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return node
 
     def bound_target(self, target: ast.expr, node: ast.AST) -> tuple[ast.expr, list[ast.stmt]]:
-        """A plain local name for the target of `for` or `with`, and the statements that fill the real target."""
+        """A local name as the target of `for` or `with`, and the statements that store it in the real target."""
         if isinstance(target, ast.Name) and target.id not in self.globals | self.nonlocals:
             return target, []
         name = self.temporary()
@@ -338,14 +351,15 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return self.place(node, node)
 
     def watched_loop(self, node: ast.For, names: LoopNames) -> list[ast.stmt]:
-        """A loop whose steps are looked at."""
+        """A `for` loop with a recogniser (loop_recogniser.py)."""
         loop, header = self.temporary(), node.iter
         iterable, passing = self.header(header, loop)
         steps = self.handler("steps", ast.Name(loop, ast.Load()), iterable, ast.Constant(passing))
         return self.loop_over_steps(node, names, loop, self.place(steps, header))
 
     def header(self, header: ast.expr, loop: str) -> tuple[ast.expr, str]:
-        """What a loop that is looked at goes through, and the builtin that makes it, if nobody else has got that."""
+        """The rewritten header of a recognised loop, and the `passing` argument of `CaptureFrame.steps`.  loop: the variable of
+        the loop."""
         passing = ""
         if (
             isinstance(header, ast.Call)
@@ -359,7 +373,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return iterable, passing
 
     def header_calls(self, header: ast.expr) -> Iterator[ast.Call]:
-        """The calls in the header of a loop that say what it goes through: that it is, and those of which it makes something else."""
+        """The calls in the header of a loop that an IterationSpace can describe: `range(n)`, and in `enumerate(zip(xs, ys))` the
+        calls inside each other."""
         if self.is_counted(header):
             yield header  # type: ignore[misc]
             for argument in header.args:  # type: ignore[attr-defined]
@@ -368,46 +383,54 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             yield header  # type: ignore[misc]
 
     def loop_over_steps(self, node: ast.For, names: LoopNames, loop: str, steps: ast.expr) -> list[ast.stmt]:
-        """The loop over `steps`: where those up to the last have been left out, at the beginning of one, the variables get the values that
-        these have left."""
+        """The statements of a recognised loop over `steps`.  At the beginning of each step the recogniser may skip the steps up
+        to the last; then the variables get their values after these steps:
+
+            loop = __capture__.loop(...)
+            for x in steps:
+                if __capture__.skips_steps(loop):
+                    x, h, ... = __capture__.loop_exit_values(loop)
+                ...
+            loop = None
+        """
         header = node.iter
         node.iter = steps
         node.target, stores = self.bound_target(node.target, node)
-        begun = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, self.mangled(astuple(names)))))
+        create = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, self.mangled(astuple(names)))))
         places = [copy(node.target), *[ast.Name(name, ast.Store()) for name in names.stored]]
-        left = ast.Assign([ast.Tuple(places, ast.Store())], self.handler("loop_exit_values", ast.Name(loop, ast.Load())))
-        gone = [self.unbound_again(name) for name in names.stored if name not in names.targets]
-        asked = ast.If(self.handler("skips_steps", ast.Name(loop, ast.Load())), [left, *gone], [])
+        assign = ast.Assign([ast.Tuple(places, ast.Store())], self.handler("loop_exit_values", ast.Name(loop, ast.Load())))
+        delete = [self.unbound_again(name) for name in names.stored if name not in names.targets]
+        skip = ast.If(self.handler("skips_steps", ast.Name(loop, ast.Load())), [assign, *delete], [])
         kept = {name: kept_counter(name, node.body) for name, _ in names.kept}
         counters = (*names.counters, *names.numbers, *kept)
         around, self.counters = self.counters, {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys(counters, loop)}
-        is_before = {id(found.statement): name for name, found in kept.items() if found is not None}
-        self.increments.update((found.statement, loop) for found in kept.values() if found is not None)
+        increments = {id(counter.statement): name for name, counter in kept.items() if counter is not None}
+        self.increments.update((counter.statement, loop) for counter in kept.values() if counter is not None)
         computed = {name: number_uses(name, node.body) or () for name in names.numbers}
-        ahead: set[str] = set()  # those to which the step has added already
+        ahead: set[str] = set()  # counters that the step has incremented before the current statement
         for statement in node.body:
-            for name, found in computed.items():
+            for name, number_names in computed.items():
                 uses = {id(x) for x in name_uses(name, statement)}
-                self.computed_with.update((x, (loop, name, int(name in ahead))) for x in found if id(x) in uses)
-            if id(statement) in is_before:
-                ahead.add(is_before[id(statement)])
+                self.computed_with.update((x, (loop, name, int(name in ahead))) for x in number_names if id(x) in uses)
+            if id(statement) in increments:
+                ahead.add(increments[id(statement)])
         body = self.body(node.body)
         self.counters = around
-        node.body = [self.place(asked, header), *stores, *body]
+        node.body = [self.place(skip, header), *stores, *body]
         node.orelse = self.body(node.orelse)
-        over = ast.Assign([ast.Name(loop, ast.Store())], ast.Constant(None))
-        return [self.place(begun, header), self.place(node, node), self.place(over, header)]
+        clear = ast.Assign([ast.Name(loop, ast.Store())], ast.Constant(None))
+        return [self.place(create, header), self.place(node, node), self.place(clear, header)]
 
     def unbound_again(self, name: str) -> ast.stmt:
-        """Have a variable no value, if it has been given what stands for that."""
+        """A statement that deletes a variable if `loop_exit_values` says that it has no value."""
         return ast.If(self.handler("is_unbound", ast.Name(name, ast.Load())), [ast.Delete([ast.Name(name, ast.Del())])], [])
 
     def mangled(self, names: Any) -> Any:
-        """The same with all names in it mangled."""
+        """Nested tuples of names, with all names mangled."""
         return tuple(map(self.mangled, names)) if type(names) is tuple else self.mangle(names) if type(names) is str else names
 
     def is_counted(self, header: ast.expr) -> bool:
-        """Whether an expression is what `range`, `enumerate`, `zip` or `reversed` gives, if these names stand for what they usually do."""
+        """Whether an expression is a call of `range`, `enumerate`, `zip` or `reversed`, by its name."""
         if not isinstance(header, ast.Call) or any(isinstance(part, ast.Starred) for part in header.args):
             return False
         function, count = header.func, len(header.args)
@@ -415,16 +438,16 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             return False
         if any(function.id != "zip" or part.arg != "strict" for part in header.keywords):
             return False
-        known = {"range": (1, 2, 3), "enumerate": (1, 2), "zip": range(1, 9), "reversed": (1,)}
-        return count in known.get(function.id, ())
+        counts = {"range": (1, 2, 3), "enumerate": (1, 2), "zip": range(1, 9), "reversed": (1,)}
+        return count in counts.get(function.id, ())
 
     def visit_While(self, node: ast.While) -> ast.stmt | list[ast.stmt]:
         counted = self.counted_while(node)
         return self.visit_If(node) if counted is None else counted
 
     def counted_while(self, node: ast.While) -> list[ast.stmt] | None:
-        """A loop whose steps are looked at, in the place of one that goes on while a number that counts its steps is less than another
-        one, say; None of any other one."""
+        """For a `while` loop that compares a counter of its steps (`while i < n`): a `for` loop with a recogniser in its place;
+        else None."""
         first = node.test.values[0] if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else node.test
         if node.orelse or not isinstance(first, ast.Compare):
             return None
@@ -478,7 +501,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
     def visit_Try(self, node: Any) -> ast.stmt:
         leaves = any(isinstance(part, ast.Return | ast.Break | ast.Continue) for end in node.finalbody for part in walk(end))
         self.generic_visit(node)
-        if leaves:  # what is under way when it begins is handled by that
+        if leaves:  # `return`, `break` or `continue` in `finally` swallows an exception, like an `except` block
             node.finalbody.insert(0, self.statement(self.handler("caught"), node.finalbody[0]))
         return node
 
@@ -501,7 +524,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         return [self.place(ast.Assign([ast.Name(subject, ast.Store())], value), node), *otherwise]
 
     def _forgetting(self, names: list[str], node: ast.AST) -> ast.stmt:
-        """Temporaries keep nothing alive any more."""
+        """A statement that clears temporaries, so that they keep nothing alive."""
         return self.place(ast.Assign([ast.Name(name, ast.Store()) for name in names], ast.Constant(None)), node)
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
@@ -533,8 +556,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 class ClassBody(Rewriter):
     """Rewrites the body of a class statement in a function.
 
-    Its names are another scope: those that it binds are looked up in the namespace of the class, then among the globals; all others are
-    what they are in the function around it.  Raises NotConvertible for statements that are rare in a class."""
+    Names that the body binds are looked up in the namespace of the class, then among the globals; all other names are those of
+    the function around it.  Raises NotConvertible for statements that are rare in a class body."""
 
     def __init__(self, around: Rewriter, node: ast.ClassDef) -> None:
         vars(self).update(vars(around))
@@ -543,7 +566,7 @@ class ClassBody(Rewriter):
             raise NotConvertible("unsupported_syntax", "a global or nonlocal name")
         if getattr(node, "type_params", None):
             raise NotConvertible("unsupported_syntax", "type parameters")
-        if any(k.arg != "metaclass" for k in node.keywords):  # which are for code of the program
+        if any(k.arg != "metaclass" for k in node.keywords):  # Python passes them to user code (`__init_subclass__`)
             raise NotConvertible("unsupported_syntax", "keywords")
         names = {*names_stored_by(node.body), "__module__", "__qualname__"}
         self.bound = frozenset(map(self.mangle, names))
@@ -555,13 +578,14 @@ class ClassBody(Rewriter):
         self.counters, self.comprehension_names = {}, []
 
     def statements(self, node: ast.ClassDef) -> list[ast.stmt]:
-        """The statements of the body, and a mention of the handlers, by which its code is known for an instrumented one."""
+        """The rewritten statements of the body, and a statement that names `__capture__`, by which convert.py recognises its
+        code."""
         mention = self.statement(ast.Name(CAPTURE, ast.Load()), node.body[-1])
         return [*self.body(deepcopy(node.body)), mention]
 
     def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         visited = [self.visit(statement) for statement in statements]
-        return [part for found in visited for part in (found if isinstance(found, list) else [found])]
+        return [part for result in visited for part in (result if isinstance(result, list) else [result])]
 
     def visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.stmt) and not isinstance(node, _IN_CLASS_BODIES):
@@ -594,4 +618,4 @@ class ClassBody(Rewriter):
 _IN_CLASS_BODIES: tuple[type[ast.stmt], ...] = (
     ast.AnnAssign, ast.Assign, ast.ClassDef, ast.Expr, ast.FunctionDef, ast.If, ast.Pass,
 )  # fmt: skip
-"""Statements of class bodies that are rewritten."""
+"""Statements that a class body may have to be rewritten."""

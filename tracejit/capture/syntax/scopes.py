@@ -1,4 +1,5 @@
-"""The names of one function's scope, from its syntax: which it declares, which it binds, and for which Python makes a container."""
+"""The names in the scope of one function, from its syntax: those it declares, those it binds, and those for which Python creates
+a container."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from tracejit.capture.syntax.tree_walk import children, walk
 __all__ = ["LOOKING_AT_VARIABLES", "bound_names", "declared_names", "gathered_names", "names_stored_by"]
 
 LOOKING_AT_VARIABLES: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
-"""Builtins that find the variables of the function which calls them."""
+"""Builtins that read the variables of the function that calls them."""
 
 
 def declared_names(node: FunctionNode | ast.ClassDef) -> tuple[set[str], set[str]]:
-    """Names that the function, or the body of the class, itself declares global and nonlocal."""
+    """(names declared global, names declared nonlocal) in a function or class body itself, not in nested ones."""
     names: tuple[set[str], set[str]] = (set(), set())
 
     def search(parent: ast.AST) -> None:
@@ -33,18 +34,18 @@ def declared_names(node: FunctionNode | ast.ClassDef) -> tuple[set[str], set[str
 
 
 def bound_names(node: FunctionNode) -> set[str]:
-    """Names that the function itself binds, its comprehensions' targets apart."""
+    """Names that the function itself binds, without targets of comprehensions."""
     arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
     names = {argument.arg for argument in (*arguments, node.args.vararg, node.args.kwarg) if argument}
     return names | names_stored_by(node.body if isinstance(node.body, list) else [node.body])
 
 
 def names_stored_by(parts: Iterable[ast.AST]) -> set[str]:
-    """Names that statements, or an expression, bind in the function that they are part of."""
+    """Names that statements or expressions bind in the function that contains them."""
     names: set[str] = set()
 
     def search(part: ast.AST, inner: bool) -> None:
-        """inner: in a comprehension, where only assignment expressions bind names of the function."""
+        """inner: whether `part` is in a comprehension, where only assignment expressions bind names of the function."""
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(part.name)
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store | ast.Del) and not inner:
@@ -72,7 +73,7 @@ def names_stored_by(parts: Iterable[ast.AST]) -> set[str]:
 
 
 def gathered_names(node: FunctionNode) -> set[str]:
-    """Names for which Python makes a container: `*args`, `**kwargs`, starred targets, the rest in a pattern."""
+    """Names for which Python creates a container: `*args`, `**kwargs`, starred targets, `*rest` and `**rest` in patterns."""
     names = {argument.arg for argument in (node.args.vararg, node.args.kwarg) if argument}
     for part in walk(node):
         if isinstance(part, ast.Starred) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name):

@@ -1,10 +1,11 @@
-"""The texts in which the definition of a running code object may stand, each as lines: whoever asks compares them with the code.
+"""Source texts that may contain the definition of a code object, each as a list of lines.  Callers check whether they do
+(locate.py).
 
-Files and cells of notebooks come from linecache, modules in archives from their loaders.  Python keeps no text of what `-c` and standard
-input gave: the command is among the arguments of the process, a file that is standard input can be read again, and what was typed is in the
-history of readline.  Modules of the standard library that are frozen, and functions that cloudpickle has pickled by value, have the file
-among their globals.  Texts that the program has given are kept here by the name of the file that code says it is of, those that came with
-pickled functions together.
+* Files, cells of notebooks: linecache.  Modules in archives: their loaders.
+* `python -c text`: the arguments of the process.  Standard input: read again, if it is a file; the history of readline for typed
+  text. Python itself keeps none of these.
+* Frozen modules of the standard library, functions that cloudpickle has pickled by value: the file that their globals name.
+* Texts that the user has passed, by the file that the code object names; texts that came with pickled functions (under "").
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ __all__ = ["describe_missing", "give_source", "given_sources", "last_line", "lin
 
 _COMMAND: Final = re.compile(
     r"-[a-zA-Z]*?c(.*)", re.DOTALL
-)  # alone, behind other flags, with its text in the same argument or the next
-_UNPICKLED: Final = "<dynamic-code"  # what cloudpickle calls the file of a function
+)  # `-c`, also with other flags before it, and with its text in the same argument or the next
+_UNPICKLED: Final = "<dynamic-code"  # prefix of the file name that cloudpickle gives to code
 _TYPED: Final = ("<stdin>", "<console>")
-_HISTORY: Final = 5000  # lines that are looked through
-_ENDS: Final = 4  # lines behind the last one with code in which a definition may end
-_TEXTS: Final = 1024  # that are kept of a file, and of pickled functions
-_given: dict[str, dict[str, None]] = {}  # file -> texts, the latest last
+_HISTORY: Final = 5000  # lines of the history that are searched
+_ENDS: Final = 4  # a definition may end so many lines after its last line with code
+_TEXTS: Final = 1024  # texts that are kept for each file, and for pickled functions
+_given: dict[str, dict[str, None]] = {}  # file, or "" -> texts, the latest last
 
 
 def nested_codes(code: CodeType) -> Iterator[CodeType]:
@@ -42,14 +43,14 @@ def nested_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def last_line(code: CodeType) -> int:
-    """The last line of the instructions of a definition."""
+    """The last line of the instructions of `code` and of code nested in it."""
     lines = (end for _, end, _, _ in code.co_positions() if end is not None)
     return max((*lines, *map(last_line, nested_codes(code))), default=code.co_firstlineno)
 
 
 def sources(code: CodeType, names: dict[str, Any]) -> Iterator[list[str]]:
-    """Lines of files in which the definition of `code` may stand, at its place.  names: the globals of the function, which know the loader
-    of its module."""
+    """Texts that may have the definition of `code` on the lines that the code names.  names: the globals of the function, which
+    know the loader of its module."""
     filename = code.co_filename
     if filename.startswith(("<frozen", _UNPICKLED)) and isinstance(names.get("__file__"), str):
         filename = names["__file__"]
@@ -68,7 +69,8 @@ def sources(code: CodeType, names: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def give_source(text: str, filename: str = "") -> None:
-    """From now on definitions of code of a file (of any, if it has no name) are looked for in the text, too, wherever in it they stand."""
+    """Search the text, too, for definitions of code of this file ("": of any file) from now on.  They may be on any lines of
+    it."""
     texts = _given.setdefault(filename, {})
     texts.pop(text, None)
     texts[text] = None
@@ -77,13 +79,13 @@ def give_source(text: str, filename: str = "") -> None:
 
 
 def given_sources(code: CodeType) -> list[str]:
-    """The texts that were given in which the definition may stand, the latest first."""
+    """The texts of `give_source` that may have the definition of `code`, the latest first."""
     name = code.co_name.strip("<>")
     return [text for key in (code.co_filename, "") for text in reversed(list(_given.get(key, ()))) if name in text]
 
 
 def describe_missing(code: CodeType) -> str:
-    """What has no source text, and why."""
+    """The detail of the reason "no_source": which function has no source text, and why."""
     why = {
         "<string>": "which exec() or eval() of a text has defined",
         "<stdin>": "which was read from standard input and cannot be read again",
@@ -94,24 +96,24 @@ def describe_missing(code: CodeType) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    lines = io.StringIO(text).readlines()  # at the ends that Python's own parser knows
+    lines = io.StringIO(text).readlines()  # splits at the ends of lines that Python's parser knows, unlike str.splitlines
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
     return lines
 
 
 def _commands() -> Iterator[str]:
-    """What may be the text of `python -c text`."""
+    """The arguments that may be the text of `python -c text`."""
     for argument, following in itertools.zip_longest(sys.orig_argv[1:], sys.orig_argv[2:], fillvalue=""):
-        found = None if argument.startswith("--") else _COMMAND.fullmatch(argument)
-        if found is not None and (text := found[1] or following):
+        match = None if argument.startswith("--") else _COMMAND.fullmatch(argument)
+        if match is not None and (text := match[1] or following):
             yield text
             if (dedented := textwrap.dedent(text)) != text:  # Python 3.14 does that
                 yield dedented
 
 
 def _standard_input() -> Iterator[str]:
-    """The text of the file that is standard input, if it is one."""
+    """The text of standard input, if that is a file."""
     with suppress(OSError, SyntaxError, ValueError):
         status = os.fstat(0)
         if stat.S_ISREG(status.st_mode):
@@ -121,7 +123,7 @@ def _standard_input() -> Iterator[str]:
 
 
 def _typed(code: CodeType) -> Iterator[list[str]]:
-    """Parts of the history of readline that may be the statement with the definition of `code`, the latest first."""
+    """Parts of the history of readline that may be the statement that defines `code`, the latest first."""
     readline: Any = sys.modules.get("readline")
     if readline is None:
         return

@@ -1,5 +1,5 @@
-"""The parts of a piece of syntax, as `ast.iter_child_nodes` and `ast.walk` give them, in lists: all of a function's syntax is gone through
-some twenty times before it is rewritten, and generators take twice as long."""
+"""`ast.iter_child_nodes` and `ast.walk` as functions that return lists.  The syntax tree of a function is walked some twenty
+times before it is rewritten, and generators take twice as long."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ __all__ = ["children", "walk"]
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """The direct parts of a node, in order."""
-    found: list[ast.AST] = []
+    """The child nodes of a node, in order."""
+    parts: list[ast.AST] = []
     attributes = node.__dict__
     for field in node._fields:
         value = attributes.get(field)
         if isinstance(value, ast.AST):
-            found.append(value)
+            parts.append(value)
         elif type(value) is list:
-            found += [part for part in value if isinstance(part, ast.AST)]
-    return found
+            parts += [part for part in value if isinstance(part, ast.AST)]
+    return parts
 
 
 def walk(node: ast.AST) -> list[ast.AST]:
-    """A node and all its parts, those of one level before those of the next."""
-    found = [node]
-    for part in found:
-        found += children(part)
-    return found
+    """A node and all its descendants, breadth first."""
+    nodes = [node]
+    for part in nodes:
+        nodes += children(part)
+    return nodes
