@@ -1,16 +1,16 @@
 """The language of replay: what an entry or a backward call does, as data.
 
-A `Function` is straight-line: `guards`, which change nothing, then `body`: a program is run (`RunProgram`), and effects follow.  A guard
-that fails (`Miss`), and with `catches` an error in one, makes the function answer `missed`.  Expressions mean what Python's do; `str` of a
-node is Python, and what a reader of guards sees.  Whoever looks at them matches nodes:
+A `Function` is straight-line code: `guards`, which change nothing, then `body`, which runs a program (`RunProgram`) and does the
+effects. If a guard fails (`Miss`), or raises an error and `catches` is set, the function returns `missed`.  Expressions mean what
+they mean in Python; `str` of a node is Python source, which users see as the text of a guard.  These modules match on nodes:
 
-* capture/recording/structure.py: for which guards a few words of memory answer;
-* cpython/functions.py: machine code;
-* replay/python.py: Python, for the first calls and for interpreters whose objects are not known;
-* replay/verify.py: what must hold of every function.
+* capture/recording/structure.py: finds the guards that can be checked by comparing words of memory;
+* cpython/functions.py: translates to machine code;
+* replay/python.py: renders as Python, for the first calls and for interpreters whose object layouts are unknown;
+* replay/verify.py: checks the rules for all functions.
 
-Nodes do not change and are compared by content: two recordings with equal guards stand for the same path.  A `Name` is a variable of the
-function, or an object that its namespace holds under that name.  It must not know tensors.
+Nodes are immutable and compared by content: two recordings with equal guards are of the same path.  A `Name` is a variable of the
+function, or an object in its namespace.  This module must not know tensors.
 """
 
 from __future__ import annotations
@@ -77,18 +77,19 @@ __all__ = [
 ]  # fmt: skip
 
 CAUGHT: Final = (LookupError, AttributeError, ValueError, ArithmeticError)
-"""Errors in a guard that are a guard that fails, unless they were raised in a Python function further in: guards run no code of the
-program, so such a one is a signal handler's."""
+"""Errors that count as a failed guard if a guard raises them, unless they were raised in an inner Python function: guards run no
+user code, so such an error is of a signal handler."""
 
-# How tightly an expression binds when it is printed: `x or y`, `x and y`, `not x`, comparisons, arithmetic, `-x`, `x.y`.
+# Precedence in printed expressions, lowest first: conditionals, `x or y`, `x and y`, `not x`, comparisons, arithmetic, `-x`, `x.y`
 _CHOICE, _OR, _AND, _NOT, _COMPARISON, _ARITHMETIC, _UNARY, _POSTFIX = range(8)
 
 
 @dataclass_transform(frozen_default=True)
 class ReplayNode(tuple[Any, ...]):
-    """What a function is made of.  The annotations of a subclass are its fields.
+    """The base class of expressions and statements.  The annotations of a subclass are its fields.
 
-    A tuple of the class and the fields, since recordings make, hash and compare many: all that is done in C."""
+    A node is a tuple of its class and its fields, so that creating, hashing and comparing nodes is done in C: recordings do much
+    of it."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]] = ()
@@ -104,14 +105,14 @@ class ReplayNode(tuple[Any, ...]):
             given = ", ".join(f"{name}=defaults[{name!r}]" if name in defaults else name for name in names)
             namespace: dict[str, Any] = {"new": tuple.__new__, "defaults": defaults, "__name__": __name__}
             text = f"def __new__(cls, {given}): return new(cls, (cls, {', '.join(names)}))"
-            exec(compile(text, __file__, "exec"), namespace)  # the library's own code, for whoever watches what runs
+            exec(compile(text, __file__, "exec"), namespace)  # with this file's name, so that the watch of recordings allows it
             type.__setattr__(cls, "__new__", namespace["__new__"])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(repr(getattr(self, name)) for name in self.__match_args__)})"
 
     def substituted(self, of: Callable[[Any], Any]) -> ReplayNode:
-        """The same with other numbers in the places of symbolic ones (core/symbolic.py)."""
+        """The node with symbolic numbers replaced (core/symbolic.py).  of: gives the replacement of a field."""
         fields = self[1:] if type(self) is not Constant else self[1:2]
         parts = [of(part) for part in fields]
         return self if all(map(operator.is_, parts, fields)) else type(self)(*parts)
@@ -120,7 +121,7 @@ class ReplayNode(tuple[Any, ...]):
 
 
 class Expr(ReplayNode):
-    """A value.  `str` is Python.  The methods make larger ones; what they are given is an expression, or the value of a Constant."""
+    """An expression.  The methods make larger expressions; their arguments are expressions, or values of constants."""
 
     level: ClassVar[int] = _POSTFIX
 
@@ -172,12 +173,12 @@ def _made(value: Any) -> Expr:
 
 
 def tuple_of(*elements: Any) -> TupleOf:
-    """A tuple of expressions, or of constants' values."""
+    """A TupleOf of expressions and values of constants."""
     return TupleOf(tuple(map(_made, elements)))
 
 
 def _within(expression: Expr, level: int) -> str:
-    """The text of an operand of something that binds so tightly."""
+    """The text of an operand, in parentheses if its precedence is lower than `level`."""
     return str(expression) if expression.level >= level else f"({expression})"
 
 
@@ -191,8 +192,8 @@ class Name(Expr):
 
 
 class Constant(Expr):
-    """A value that Python has a literal for: None, a bool, an int, a finite float, a str, bytes, Ellipsis, NotImplemented, or a tuple of
-    such.  Equal where type and bits are."""
+    """A literal: None, a bool, an int, a finite float, a str, bytes, Ellipsis, NotImplemented, or a tuple of such.  Two constants
+    are equal if type and bits are: 0.0 is not -0.0, 1 is not True."""
 
     value: Any
 
@@ -229,7 +230,7 @@ class Item(Expr):
 
 
 class SliceKey(Expr):
-    """The key start:stop:step of an item."""
+    """The key `start:stop:step` of an Item."""
 
     start: Expr | None
     stop: Expr | None
@@ -241,7 +242,7 @@ class SliceKey(Expr):
 
 
 class Call(Expr):
-    """function(*arguments, **keywords); of an Attribute, a method."""
+    """function(*arguments, **keywords).  If `function` is an Attribute, it is a call of a method."""
 
     function: Expr
     arguments: tuple[Expr, ...] = ()
@@ -253,7 +254,7 @@ class Call(Expr):
 
 
 class TypeOf(Expr):
-    """The exact type of an object."""
+    """type(value)"""
 
     value: Expr
 
@@ -262,7 +263,7 @@ class TypeOf(Expr):
 
 
 class Length(Expr):
-    """How many elements there are."""
+    """len(value)"""
 
     value: Expr
 
@@ -271,7 +272,7 @@ class Length(Expr):
 
 
 class Identity(Expr):
-    """What tells an object from all that live, an int."""
+    """id(value)"""
 
     value: Expr
 
@@ -280,7 +281,7 @@ class Identity(Expr):
 
 
 class Arithmetic(Expr):
-    """Two numbers combined: + - * / // % ** << >> & | ^ @."""
+    """left symbol right, for + - * / // % ** << >> & | ^ @"""
 
     symbol: str
     left: Expr
@@ -288,7 +289,7 @@ class Arithmetic(Expr):
     level: ClassVar[int] = _ARITHMETIC
 
     def __str__(self) -> str:
-        level = _POSTFIX if self.symbol == "**" else _UNARY  # which binds more tightly than a sign before it
+        level = _POSTFIX if self.symbol == "**" else _UNARY  # `**` has a higher precedence than a sign before it
         return f"{_within(self.left, level)} {self.symbol} {_within(self.right, level)}"
 
 
@@ -304,7 +305,7 @@ class Unary(Expr):
 
 
 class Starred(Expr):
-    """All elements of a tuple, inside another one."""
+    """*value, as an element of a TupleOf."""
 
     value: Expr
     level: ClassVar[int] = _CHOICE
@@ -328,7 +329,7 @@ class ListOf(Expr):
 
 
 class Dictionary(Expr):
-    """An empty one."""
+    """{}"""
 
     def __str__(self) -> str:
         return "{}"
@@ -347,7 +348,7 @@ class Is(Expr):
 
 
 class Compare(Expr):
-    """== != < <= > >="""
+    """left symbol right, for == != < <= > >="""
 
     symbol: str
     left: Expr
@@ -370,7 +371,7 @@ class Contains(Expr):
 
 
 class Distinct(Expr):
-    """Whether these are all different objects."""
+    """Whether the values are all different objects."""
 
     values: tuple[Expr, ...]
     level: ClassVar[int] = _COMPARISON
@@ -380,7 +381,7 @@ class Distinct(Expr):
 
 
 def distinct_count(values: object) -> str:
-    """How many different objects are in a tuple."""
+    """The text of the number of different objects in a tuple."""
     return f"len({{*map(id, {values})}})"
 
 
@@ -400,7 +401,7 @@ class Not(Expr):
 
 
 class Or(Expr):
-    """The first that is true, or the last: x or y."""
+    """x or y or ..."""
 
     values: tuple[Expr, ...]
     level: ClassVar[int] = _OR
@@ -410,7 +411,7 @@ class Or(Expr):
 
 
 class And(Expr):
-    """The first that is false, or the last: x and y."""
+    """x and y and ..."""
 
     values: tuple[Expr, ...]
     level: ClassVar[int] = _AND
@@ -433,7 +434,7 @@ class Conditional(Expr):
 
 # -- statements
 class Statement(ReplayNode):
-    """What is done."""
+    """The base class of statements."""
 
 
 class Define(Statement):
@@ -447,7 +448,7 @@ class Define(Statement):
 
 
 class Unpack(Statement):
-    """The elements of a tuple get names, "_" where nobody asks; (a, _) = value.  Names may be nested."""
+    """(a, _) = value.  names: a tuple of names and of such tuples; "_" for an element that is not used."""
 
     names: tuple[Any, ...]
     value: Expr
@@ -461,7 +462,7 @@ def _targets(names: tuple[Any, ...]) -> str:
 
 
 class Miss(Statement):
-    """A guard: the function answers `Function.missed` where `condition` holds."""
+    """A guard: the function returns `Function.missed` if `condition` holds."""
 
     condition: Expr
 
@@ -470,7 +471,7 @@ class Miss(Statement):
 
 
 class ReturnIf(Statement):
-    """The function answers `value` where `condition` holds."""
+    """if condition: return value"""
 
     condition: Expr
     value: Expr
@@ -480,7 +481,7 @@ class ReturnIf(Statement):
 
 
 class Evaluate(Statement):
-    """An effect: a call."""
+    """An effect: a call, whose result is not used."""
 
     value: Expr
 
@@ -521,7 +522,7 @@ class DeleteItem(Statement):
 
 
 class Increment(Statement):
-    """place += amount; of an item of a list that the namespace holds."""
+    """place += amount, for an item of a list in the namespace."""
 
     place: Item
     amount: int
@@ -548,8 +549,8 @@ class Return(Statement):
 
 
 class Notify(Statement):
-    """Under a condition, if there is one, the library is told of the call: nothing of the program's changes.  It stands before the program
-    is run: a signal handler may run there, and raise, while nothing has been done.  In machine code it is nothing."""
+    """A call of the library, under a condition if there is one, that changes nothing the user sees.  It comes before the program
+    runs: a signal handler may run in it, and raise, before anything has been done.  Machine code leaves it out."""
 
     value: Expr
     condition: Expr | None = None
@@ -559,12 +560,13 @@ class Notify(Statement):
 
 
 MARK: Final = 3
-"""Words of the mark behind a frame that belongs to machine code: the address of the arguments of the call that ran in it last, which no
-other call that is under way has, and, where that left, the two of the generator that it has drawn from."""
+"""Words of the mark behind a frame of machine code: the address of the arguments of the call that ran in the frame last, which is
+unique among running calls; and, if it left by an exit, the two words of the state of the generator from which it has drawn."""
 
 
 class Machine(NamedTuple):
-    """Addresses of a program, of a frame that one caller has, and of its mark; owners: of what is there."""
+    """Addresses of a program, of a frame for one caller, and of the frame's mark.  owners: objects that keep this memory
+    alive."""
 
     program: int
     frame: int
@@ -576,20 +578,23 @@ class Runnable(Protocol):
     """A program that is one call of machine code."""
 
     def run(self, arrays: tuple[Any, ...], numbers: tuple[Any, ...]) -> int:
-        """Run it in a frame of its own: 0, or what `RunProgram.leave` is asked for."""
+        """Run the program in a frame of its own.  Returns 0, or a code for `RunProgram.leave`."""
 
     def machine(self) -> Machine:
-        """Its machine code, with a frame for one caller."""
+        """The machine code, with a frame for one caller."""
 
 
 class RunProgram(Statement):
-    """A program runs.
+    """Runs a program; returns from the function if its code is not 0.
 
-    fresh: (name, shape, dtype) of arrays to be made first.  arrays: of the program, in order.  numbers: (slot of the frame, int or float,
-    value).  leave: what maps the program's code, where it is not 0, to what to return; refused: the code for a number that does not fit.
-    state: the array of the generator that it draws from, if it does from one.  marks: of the frames that it inherits memory of, and
-    whether what ran there has drawn from that: the run is refused unless the call of each was this one, and the generator is what it was;
-    in Python it always is."""
+    fresh: (name, shape, dtype) of arrays to be created first.
+    arrays: the program's array operands, in order.  numbers: (slot of the frame, int or float, value) of its scalar operands.
+    leave: maps the program's code to what the function returns.  refused: the code for a number that does not fit.
+    state: the array of the generator from which the program draws, if it is a single one.
+    marks: (address of the mark, whether the program there has drawn from the generator) for each frame from which memory is
+    inherited.
+        The run is refused unless the last call in each of these frames was this one and the generator's state has not changed.
+        In Python it is always refused."""
 
     program: Runnable
     fresh: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
@@ -606,9 +611,13 @@ class RunProgram(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """parameters: of the function in Python; in machine code all are positional.  catches: whether an error in a guard is a guard that
-    fails.  locks: whether the guards take some, which are let go of whatever happens.  first: what is defined before the guards, where an
-    error is one, for `missed` and whatever else leaves."""
+    """A function of replay.
+
+    parameters: of the Python function; in machine code all are positional.
+    missed: what the function returns if a guard fails.
+    catches: whether errors in guards count as failed guards.
+    locks: whether guards take locks, which are released whatever happens.
+    first: definitions before the guards, which `missed` and other returned values may use; errors in them are raised."""
 
     parameters: tuple[str, ...]
     guards: tuple[Statement, ...]
@@ -619,57 +628,58 @@ class Function:
     first: tuple[Statement, ...] = ()
 
 
-# -- looking through nodes
+# -- walking nodes
 def walk(node: Any) -> list[ReplayNode]:
-    """A node, and all nodes inside it, outer first; of tuples, those of the elements."""
-    found, waiting = [], [node]
-    while waiting:
-        node = waiting.pop()
+    """All nodes in a node or in nested tuples of nodes, the node itself included, outer nodes first."""
+    nodes, pending = [], [node]
+    while pending:
+        node = pending.pop()
         if isinstance(node, tuple):
             if isinstance(node, ReplayNode):
-                found.append(node)
-            waiting += node[::-1]
-    return found
+                nodes.append(node)
+            pending += node[::-1]
+    return nodes
 
 
 def names(*nodes: Any) -> set[str]:
-    """The names in expressions and statements, but not those that they define."""
-    found: set[str] = set()
-    waiting: list[tuple[Any, ...]] = [nodes]
-    while waiting:
-        for part in waiting.pop():
+    """The names that expressions and statements use, without those that they define."""
+    used: set[str] = set()
+    pending: list[tuple[Any, ...]] = [nodes]
+    while pending:
+        for part in pending.pop():
             if isinstance(part, tuple):
                 kind = type(part)
                 if kind is Name:
-                    found.add(part[1])
+                    used.add(part[1])
                 elif kind is not Constant:
-                    waiting.append(part)
-    return found
+                    pending.append(part)
+    return used
 
 
 def defined(statement: ReplayNode) -> list[str]:
-    """The names that one statement defines, without those inside it."""
+    """The names that one statement defines, without those of statements inside it."""
     match statement:
         case Define(name, _):
             return [name]
-        case Unpack(found, _):
-            return [name for name in _flat(found) if name != "_"]
+        case Unpack(targets, _):
+            return [name for name in _flat(targets) if name != "_"]
         case RunProgram():
             return [name for name, _, _ in statement.fresh]
     return []
 
 
 def _flat(names: tuple[Any, ...]) -> list[str]:
-    return [found for name in names for found in ([name] if isinstance(name, str) else _flat(name))]
+    return [inner for name in names for inner in ([name] if isinstance(name, str) else _flat(name))]
 
 
 def renamed(node: Any, change: Callable[[Name], Expr]) -> Any:
-    """The same with each Name in its expressions replaced; what has none is the same object."""
+    """The node with each Name in its expressions replaced by `change(name)`.  Parts that do not change remain the same
+    objects."""
     if type(node) is Name:
         return change(node)
     if type(node) is tuple:
-        found = tuple([renamed(part, change) for part in node])
-        return node if all(map(operator.is_, found, node)) else found
+        parts = tuple([renamed(part, change) for part in node])
+        return node if all(map(operator.is_, parts, node)) else parts
     if not isinstance(node, ReplayNode) or isinstance(node, Constant):
         return node
     after = [renamed(part, change) for part in node[1:]]

@@ -1,6 +1,7 @@
-"""Replay as Python: the rendering that serves the first calls of a function, and all calls where CPython's objects are not known.
+"""Renders functions of replay as Python.  This rendering serves the first calls of a function, and all calls on interpreters
+whose object layouts are unknown; it is also the text that users read.
 
-It is also what people read.  It must not know what is computed.
+It must not know what is computed.
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ from tracejit.replay.verify import verify
 __all__ = ["load", "render"]
 
 _ERRORS: Final = f"({', '.join(error.__name__ for error in CAUGHT)})"
-_MOST_GUARDS: Final = 8  # in one statement, which people read, too
+_MOST_GUARDS: Final = 8  # guards in one `if`; few enough to be read
 _SENT: Final = "if error.__traceback__.tb_next is not None"
-"""The condition under which `error`, which came up in a guard, was raised in a Python function."""
+"""The condition that an error in a guard was raised in an inner Python function."""
 _NUMBERS: Final = (int, float)
-_REMEMBERED: Final = 32  # functions, with their statements: some kilobytes for each layer of a network
+_REMEMBERED: Final = 32  # cached functions: some kilobytes for each layer of a network
 _WHICHEVER: Final[Any] = None
-"""A program, or a dtype, that the text does not depend on."""
+"""Replaces a program or a dtype, on which the text does not depend."""
 
 
 class _Rendering:
-    """Lines of a part of a function: of its guards, or of what has effects."""
+    """Renders a part of a function to lines: its guards, or its body.  missed: the text of `Function.missed`."""
 
     def __init__(self, missed: str, are_guards: bool, sequences: Sequences) -> None:
         self.missed = missed
@@ -59,50 +60,51 @@ class _Rendering:
         self.sequences = sequences
 
     def folded(self, statements: Sequence[Statement]) -> list[str]:
-        """The lines, with loops for what repeats itself."""
-        made: list[str] = []
+        """The lines of statements, with loops for repeated ones (repeats.py)."""
+        lines: list[str] = []
         for is_repeat, some in groupby(repeats(statements, self.are_guards), lambda x: isinstance(x, Repeat)):
             if is_repeat:
-                made += [line for x in some if isinstance(x, Repeat) for line in self._loop(x)]
+                lines += [line for x in some if isinstance(x, Repeat) for line in self._loop(x)]
             else:
-                made += self.lines([x for x in some if not isinstance(x, Repeat)])
-        return made
+                lines += self.lines([x for x in some if not isinstance(x, Repeat)])
+        return lines
 
     def _loop(self, loop: Repeat) -> list[str]:
         head = self._head(loop.each) if loop.each else [f"for p_time in (0,) * {len(loop.made)}:"]
         body = self._block(loop.body)
-        one, *_ = loop.made
-        if not one:
+        first_names, *_ = loop.made
+        if not first_names:
             return [*head, *body]
-        made = self.sequences.variable()
-        self.sequences.hold(made, loop.made)
-        results = f"({', '.join(map(_row, loop.made))}) = {made}"
-        return [f"{made} = []", *head, *body, f"    {made}.append({_row(one)})", results]
+        rows_list = self.sequences.variable()
+        self.sequences.hold(rows_list, loop.made)
+        results = f"({', '.join(map(_row, loop.made))}) = {rows_list}"
+        return [f"{rows_list} = []", *head, *body, f"    {rows_list}.append({_row(first_names)})", results]
 
     def _head(self, each: Sequence[tuple[str, tuple[Expr, ...]]]) -> list[str]:
-        """That of a loop in which names stand for something else each time, and what comes before it."""
+        """The head of a loop over columns of expressions, and the lines that must come before it.  each: see Repeat."""
         columns = [self.sequences.column(column) for _, column in each]
-        given = ", ".join([column for column, _ in columns])
+        texts = ", ".join([column for column, _ in columns])
         lines = [line for _, before in columns for line in before]
-        return [*lines, f"for {', '.join([name for name, _ in each])} in {given if len(each) == 1 else f'zip({given})'}:"]
+        return [*lines, f"for {', '.join([name for name, _ in each])} in {texts if len(each) == 1 else f'zip({texts})'}:"]
 
     def _block(self, statements: Sequence[Statement]) -> list[str]:
-        """Lines of a block inside."""
+        """The indented lines of an inner block."""
         inside = _Rendering(self.missed, self.are_guards, self.sequences.inside())
         return [f"    {line}" for line in inside.lines(statements)]
 
     def lines(self, statements: Sequence[Statement]) -> list[str]:
-        """Guards that follow each other are one statement: Python compiles it in less time than several."""
-        made: list[str] = []
-        for are_guards, some in groupby(statements, _stands_with_others):
+        """The lines of statements.  Consecutive guards become one `if` statement, which Python compiles in less time than
+        several."""
+        lines: list[str] = []
+        for are_guards, some in groupby(statements, _can_be_joined):
             if not are_guards:
-                made += [line for statement in some for line in self._statement(statement)]
+                lines += [line for statement in some for line in self._statement(statement)]
                 continue
             conditions = [statement.condition for statement in some if isinstance(statement, Miss)]
             for first in range(0, len(conditions), _MOST_GUARDS):
                 part = conditions[first : first + _MOST_GUARDS]
-                made.append(f"if {part[0] if len(part) == 1 else Or(tuple(part))}: return {self.missed}")
-        return made
+                lines.append(f"if {part[0] if len(part) == 1 else Or(tuple(part))}: return {self.missed}")
+        return lines
 
     def _statement(self, statement: Statement) -> list[str]:
         match statement:
@@ -118,40 +120,40 @@ class _Rendering:
         return [str(statement)]
 
     def _define(self, name: str, elements: Sequence[Expr]) -> list[str]:
-        """A tuple.  Elements of it that are tuples of much that is alike are made before it, in loops, as long as nothing but variables
-        comes before them."""
+        """The lines that define a tuple.  An element that is a tuple of many similar expressions is built before it, in a list,
+        by loops, if only variables come before it (so that the order of evaluation does not change)."""
         lines: list[str] = []
-        parts: dict[int, str] = {}  # ids of elements that are made before it
+        parts: dict[int, str] = {}  # id of an element that is built before the tuple -> the variable of its list
         for element in elements:
             if id(element) in parts:
                 continue
-            found = rows(element.elements) if type(element) is TupleOf else []
-            if any(isinstance(part, RepeatedExpressions) for part in found):
-                parts[id(element)] = made = f"p_parts{len(parts)}"
-                lines += [f"{made} = []", *[line for part in found for line in self._appending(made, part)]]
+            merged = rows(element.elements) if type(element) is TupleOf else []
+            if any(isinstance(part, RepeatedExpressions) for part in merged):
+                parts[id(element)] = variable = f"p_parts{len(parts)}"
+                lines += [f"{variable} = []", *[line for part in merged for line in self._appending(variable, part)]]
             elif not _is_variable(element):
                 break
         texts = self.sequences.texts(
-            elements, lambda element: f"(*{made},)" if (made := parts.get(id(element))) else self._text(element)
+            elements, lambda element: f"(*{variable},)" if (variable := parts.get(id(element))) else self._text(element)
         )
         return [*lines, f"{name} = {in_parentheses(texts)}"]
 
     def _text(self, element: Expr) -> str:
-        """An element of a tuple, which may be one itself."""
+        """The text of an element of a tuple, which may be a tuple itself."""
         return in_parentheses(self.sequences.texts(element.elements)) if type(element) is TupleOf else str(element)
 
-    def _appending(self, made: str, part: Expr | RepeatedExpressions) -> list[str]:
-        """Lines that append to a list."""
+    def _appending(self, variable: str, part: Expr | RepeatedExpressions) -> list[str]:
+        """Lines that append expressions to the list in a variable."""
         if isinstance(part, RepeatedExpressions):
-            return [*self._head(part.each), f"    {made}.append({part.element})"]
-        return [f"{made}.append({part})"]
+            return [*self._head(part.each), f"    {variable}.append({part.element})"]
+        return [f"{variable}.append({part})"]
 
     def _run(self, run: RunProgram) -> list[str]:
         lines = []
         if run.fresh:
-            made, names = self.sequences.variable(), [name for name, _, _ in run.fresh]
-            self.sequences.hold(made, [(name,) for name in names])
-            lines.append(f"({', '.join(names)},) = {made} = [*map(p_empty, p_shapes, p_dtypes)]")
+            variable, names = self.sequences.variable(), [name for name, _, _ in run.fresh]
+            self.sequences.hold(variable, [(name,) for name in names])
+            lines.append(f"({', '.join(names)},) = {variable} = [*map(p_empty, p_shapes, p_dtypes)]")
         arrays, numbers = (
             "".join([f"{text}, " for text in self.sequences.texts(values)])
             for values in (run.arrays, [n for _, _, n in run.numbers])
@@ -160,13 +162,13 @@ class _Rendering:
         return [*lines, f"p_code = {code}", f"if p_code: return {run.leave}[p_code]"]
 
 
-def _stands_with_others(statement: Statement) -> bool:
-    """Whether this is a guard that is short."""
+def _can_be_joined(statement: Statement) -> bool:
+    """Whether a statement is a guard that may be joined with others: any but Distinct, whose text is long."""
     return type(statement) is Miss and not (type(statement[1]) is Not and type(statement[1][1]) is Distinct)
 
 
 def _is_variable(element: Expr) -> bool:
-    """Whether this is a variable, or a tuple of variables."""
+    """Whether an expression is a variable, or a tuple of variables."""
     return type(element) is Name or (type(element) is TupleOf and all(type(part) is Name for part in element.elements))
 
 
@@ -175,7 +177,7 @@ def _row(names: tuple[str, ...]) -> str:
 
 
 def render(function: Function, name: str) -> str:
-    """The source of `function` under a name."""
+    """The source of a function, with this name."""
     missed, sequences = str(function.missed), Sequences()
     rendering = _Rendering(missed, False, sequences)
     first = rendering.lines(function.first)
@@ -191,20 +193,22 @@ def render(function: Function, name: str) -> str:
 
 
 def load(function: Function, name: str, namespace: Mapping[str, Any], kind: str) -> Callable[..., Any]:
-    """The function, whose globals are a copy of `namespace` and what else it names; kind: of code, in tracebacks."""
+    """The Python function.  Its globals are a copy of `namespace` with the objects that the text needs besides.  kind: of the
+    code, for the file name in tracebacks."""
     if config.verify:
         verify(function, namespace)
     general, objects = _generalised(function)
-    found = {**namespace, **objects}
-    exec(_compiled(general, name, kind), found)
-    made: Callable[..., Any] = found[name]
-    made.__code__ = made.__code__.replace()  # what CPython notes in code about globals is of this function alone
-    return made
+    global_names = {**namespace, **objects}
+    exec(_compiled(general, name, kind), global_names)
+    result: Callable[..., Any] = global_names[name]
+    result.__code__ = result.__code__.replace()  # a copy, since CPython's inline caches in code depend on the globals
+    return result
 
 
 def _generalised(function: Function) -> tuple[Function, dict[str, Any]]:
-    """The function that stands for those of other sizes, too, and the objects that it names besides those of its namespace: numbers that
-    variables are, programs, the shapes of arrays.  Programs are run by statements of the body itself, under no condition."""
+    """(the function without parts that depend on sizes, the objects that its text names in their place: numbers that are assigned
+    to variables, programs, shapes of arrays).  So functions that differ only in sizes share their code.  Programs are run by
+    statements of the body itself, not under a condition."""
     objects: dict[str, Any] = {}
 
     def general(statement: Statement) -> Statement:
@@ -216,7 +220,7 @@ def _generalised(function: Function) -> tuple[Function, dict[str, Any]]:
             program, fresh, *rest = statement[1:]
             objects.update(p_empty=np.empty, p_run=program.run)
             objects.update(p_shapes=[shape for _, shape, _ in fresh], p_dtypes=[dtype for _, _, dtype in fresh])
-            return RunProgram(_WHICHEVER, tuple([(made, (), _WHICHEVER) for made, _, _ in fresh]), *rest)
+            return RunProgram(_WHICHEVER, tuple([(array, (), _WHICHEVER) for array, _, _ in fresh]), *rest)
         return statement
 
     guards, body = tuple(map(general, function.guards)), tuple(map(general, function.body))
@@ -225,5 +229,6 @@ def _generalised(function: Function) -> tuple[Function, dict[str, Any]]:
 
 @lru_cache(_REMEMBERED)
 def _compiled(function: Function, name: str, kind: str) -> CodeType:
-    """Nodes are equal where their text is (replay/ir.py), and far sooner compared than written and compiled."""
+    """The compiled module with the function.  It is cached by the nodes: they are equal if their texts are (replay/ir.py), and
+    comparing them is far faster than rendering and compiling."""
     return compile(render(function, name), f"<tracejit {kind}>", "exec")

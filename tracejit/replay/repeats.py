@@ -1,10 +1,12 @@
-"""Statements that repeat themselves on other names and constants: equal layers have equal guards, parameters equal results.
+"""Finds sequences of statements that repeat with other names and constants: equal layers have equal guards, parameters equal
+results.
 
-`repeats` finds them, so that a rendering has them once and goes through the rest as data: Python's compiler takes far longer for a
-statement than for a row of a table.  What is done, and in which order, is the same.  `rows` does so for the elements of a tuple.
+A rendering then has the statements once, in a loop over a table of the names and constants: Python's compiler takes far longer
+for a statement than for a row of a table.  The statements and their order of execution are the same.  `rows` does so for the
+elements of a tuple.
 
-Only what defines, compares, and fills objects that the repetition itself has made is repeated.  Effects that stand next to each other
-without a call between them are one step for signals and threads; they stay as they are.
+Only statements are repeated that define, compare, or set attributes of objects that the repetition itself has created.  Other
+effects are left alone: signals and other threads cannot come between effects in a row without a call, which a loop would change.
 """
 
 from __future__ import annotations
@@ -18,19 +20,19 @@ from tracejit.replay.ir import Attribute, Call, Constant, Define, Expr, Miss, Na
 
 __all__ = ["Repeat", "RepeatedExpressions", "repeats", "rows"]
 
-_FEWEST: Final = 3  # times
-_SAVED: Final = 16  # statements, at least
-_LOOKED_AT: Final = 8  # statements in a row that look the same where a repetition may begin
-_CANDIDATES: Final = 3  # of places where they come again
-_IN_VAIN: Final = 16  # times as many statements as there are may be compared and found to differ
+_FEWEST: Final = 3  # repetitions, at least
+_SAVED: Final = 16  # statements that a repetition must save, at least
+_LOOKED_AT: Final = 8  # a repetition may begin where so many statements in a row look like later ones
+_CANDIDATES: Final = 3  # later places that are tried
+_IN_VAIN: Final = 16  # at most so many times the number of statements are compared without success
 _FEWEST_ROWS: Final = 16
 
 
 class Repeat(NamedTuple):
-    """Some statements, done again and again.
+    """Statements that are repeated.
 
-    body: the statements of the first time.  each: names in it that stand for something else each time, with what they are, in order;
-    all of it is known before.  made: what the body defines, by the names that it has after each time."""
+    body: the statements of the first time, with new names for parts that differ.  each: (new name, its value each time), which
+    are all known before the repetition.  made: for each time, the names of the variables that the body defines."""
 
     body: tuple[Statement, ...]
     each: tuple[tuple[str, tuple[Expr, ...]], ...]
@@ -38,24 +40,24 @@ class Repeat(NamedTuple):
 
 
 class RepeatedExpressions(NamedTuple):
-    """Expressions that are alike: the first of them, and names in it that stand for something else each time, as in `Repeat`."""
+    """Similar expressions.  element: the first one, with new names for parts that differ.  each: as in `Repeat`."""
 
     element: Expr
     each: tuple[tuple[str, tuple[Expr, ...]], ...]
 
 
 def rows(elements: Sequence[Expr]) -> list[Expr | RepeatedExpressions]:
-    """The expressions, with `RepeatedExpressions` in the place of many that follow each other and are alike, and more than names."""
-    found: list[Expr | RepeatedExpressions] = []
+    """The expressions, with each run of many similar ones that are more than names replaced by `RepeatedExpressions`."""
+    result: list[Expr | RepeatedExpressions] = []
     for kind, some in groupby(elements, _kinds):
         column = tuple(some)
-        alike = None if kind is Name or len(column) < _FEWEST_ROWS else _rows(column)
-        found += column if alike is None else [alike]
-    return found
+        merged = None if kind is Name or len(column) < _FEWEST_ROWS else _rows(column)
+        result += column if merged is None else [merged]
+    return result
 
 
 def _rows(column: tuple[Expr, ...]) -> RepeatedExpressions | None:
-    """The expressions as one; None where they are not alike, or all the same."""
+    """The expressions as `RepeatedExpressions`; None if they are not similar, or all equal."""
     merging = _Merging((), "p_row")
     try:
         element = merging.part(column)
@@ -66,50 +68,52 @@ def _rows(column: tuple[Expr, ...]) -> RepeatedExpressions | None:
 
 
 def _kinds(element: Expr) -> Any:
-    """The kind of an expression; of a tuple those of its elements."""
+    """The class of an expression; for a tuple, the classes of its elements."""
     return tuple(map(type, element.elements)) if type(element) is TupleOf else type(element)
 
 
 def repeats(statements: Sequence[Statement], are_guards: bool) -> list[Statement | Repeat]:
-    """The statements, with `Repeat` in the place of those that repeat themselves."""
+    """The statements, with repeated ones replaced by `Repeat`.  are_guards: whether they are guards."""
     if len(statements) > sys.maxunicode:
         return list(statements)
     letters: dict[Any, str] = {}
     text = "".join([letters.setdefault(look, chr(len(letters))) for look in _looks(statements, are_guards)])
     following = _following(text)
-    found: list[Statement | Repeat] = []
-    k, left = 0, _IN_VAIN * len(statements)
+    result: list[Statement | Repeat] = []
+    k, budget = 0, _IN_VAIN * len(statements)
     while k < len(statements):
         end = k + 1
-        if left > 0:
+        if budget > 0:
             for period, times in _candidates(text, k, following):
-                made = _repeat(statements, k, period, times)
-                if made is not None:
-                    found.append(made)
+                repeat = _repeat(statements, k, period, times)
+                if repeat is not None:
+                    result.append(repeat)
                     end = k + period * times
                     break
-                left -= period * times
+                budget -= period * times
         if end == k + 1:
-            found.append(statements[k])
+            result.append(statements[k])
         k = end
-    return found
+    return result
 
 
 def _following(text: str) -> dict[int, int]:
-    """Place of a statement -> the next one where it, and those after it, come again.  text: a letter for what each looks like."""
-    found: dict[int, int] = {}
+    """Position of a statement -> the next position at which it and the following `_LOOKED_AT - 1` statements look the same.
+    text: a letter for the look of each statement."""
+    next_positions: dict[int, int] = {}
     latest: dict[str, int] = {}
     for k in range(len(text) - _LOOKED_AT + 1):
         head = text[k : k + _LOOKED_AT]
         if head in latest:
-            found[latest[head]] = k
+            next_positions[latest[head]] = k
         latest[head] = k
-    return found
+    return next_positions
 
 
 def _looks(statements: Sequence[Statement], are_guards: bool) -> Iterator[Any]:
-    """What each statement looks like, equal for those that do the same to other things; one that must not be repeated is like none."""
-    filled: Expr | None = None  # the object that was made last
+    """The look of each statement: equal for statements that may do the same with other names and constants.  A statement that
+    must not be repeated has a look of its own."""
+    filled: Expr | None = None  # the object that was created last
     for k, statement in enumerate(statements):
         kind = type(statement)
         if kind is Define:
@@ -125,27 +129,27 @@ def _looks(statements: Sequence[Statement], are_guards: bool) -> Iterator[Any]:
 
 
 def _look(condition: Expr) -> tuple[Any, ...]:
-    """The kinds of the outermost nodes of a condition, and the attribute that it asks for."""
-    found: list[Any] = []
+    """The classes of the outermost nodes of a condition, and the attribute that it reads."""
+    look: list[Any] = []
     node: Any = condition
     while isinstance(node, Expr):
         kind = type(node)
-        found.append(kind)
+        look.append(kind)
         if kind is Name or kind is Constant:
             break
         if kind is Attribute:
-            found.append(node[2])
+            look.append(node[2])
             break
         node = node[1]
     else:
-        if type(node) is str:  # of a comparison
-            found.append(node)
-    return (Miss, *found)
+        if type(node) is str:  # the symbol of a comparison
+            look.append(node)
+    return (Miss, *look)
 
 
 def _candidates(text: str, first: int, following: Mapping[int, int]) -> list[tuple[int, int]]:
-    """(statements, times) of what may repeat itself from here on, what saves most first."""
-    found: list[tuple[int, int]] = []
+    """(number of statements, times) of possible repetitions that begin at position `first`, the one that saves most first."""
+    candidates: list[tuple[int, int]] = []
     place = first
     for _ in range(_CANDIDATES):
         if place not in following:
@@ -156,13 +160,13 @@ def _candidates(text: str, first: int, following: Mapping[int, int]) -> list[tup
             end += period
         times = (end - first) // period
         if times >= _FEWEST and period * (times - 1) >= _SAVED:
-            found.append((period, times))
-    return sorted(found, key=lambda x: x[0] * (x[1] - 1), reverse=True)
+            candidates.append((period, times))
+    return sorted(candidates, key=lambda x: x[0] * (x[1] - 1), reverse=True)
 
 
 def _repeat(statements: Sequence[Statement], first: int, period: int, count: int) -> Repeat | None:
-    """What does the same as so many statements, so many times; None where they are not the same but for names and constants that are
-    known before."""
+    """The Repeat for `count` times `period` statements from position `first` on; None if they differ in more than names and
+    constants that are known before."""
     times = [statements[k : k + period] for k in range(first, first + period * count, period)]
     made = [tuple([statement[1] for statement in statements if type(statement) is Define]) for statements in times]
     merging = _Merging(made)
@@ -177,14 +181,15 @@ def _repeat(statements: Sequence[Statement], first: int, period: int, count: int
 
 
 class _Unlike(Exception):
-    """Statements do not repeat themselves."""
+    """Statements differ in more than names and constants."""
 
 
 class _Merging:
-    """Makes one statement of those that stand for it each time.  All columns here have an entry for each time."""
+    """Merges the statements, one for each time, that correspond to each other.  A column has a part of the statement for each
+    time."""
 
     def __init__(self, made: Sequence[tuple[str, ...]], prefix: str = "p_each") -> None:
-        """made: the names that are defined each time.  prefix: of the names that stand for something else each time."""
+        """made: for each time, the names that it defines.  prefix: of the new names for parts that differ."""
         self._prefix = prefix
         self.own = {names[0]: names for names in zip(*made, strict=True)}
         self.each: dict[tuple[Expr, ...], Name] = {}
@@ -207,7 +212,7 @@ class _Merging:
             return first
         try:
             fields = list(zip(*column, strict=True))
-        except (TypeError, ValueError):  # something else than tuples, or tuples of other lengths
+        except (TypeError, ValueError):  # some are no tuples, or have other lengths
             raise _Unlike from None
         if kind is tuple:
             if len(set(map(type, column))) > 1:
@@ -225,9 +230,9 @@ class _Merging:
         if own is not None and names == own:
             return first
         if not self._everywhere.isdisjoint(names):
-            raise _Unlike  # it goes on with what another time has made
+            raise _Unlike  # it uses a variable that another time defines
         return first if names.count(names[0]) == len(names) else self._other(column)
 
     def _other(self, column: tuple[Expr, ...]) -> Expr:
-        """What is something else each time."""
+        """The new name for a part that differs."""
         return self.each.setdefault(column, Name(f"{self._prefix}{len(self.each)}"))

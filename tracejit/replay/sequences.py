@@ -1,7 +1,8 @@
-"""Tuples of much that is alike, in few words: Python's compiler takes as long for each name as an entry takes for many of them.
+"""Short texts for long tuples: Python's compiler takes as long for one name as an entry takes for many.
 
-What loops have made is in lists, too, and what goes along such a list is written as a part of it: parameters stand in several tuples of a
-function, in order, and of what layers have made each the same.
+The results of loops of a rendering (repeats.py) are also in lists.  A tuple that has consecutive elements of such a list is
+written as a slice of it.  So are parameters, which are in several tuples of a function in the same order, and the values that
+each layer defines.
 """
 
 from __future__ import annotations
@@ -14,52 +15,55 @@ from tracejit.replay.ir import Constant, Expr, Name
 
 __all__ = ["Sequences", "in_parentheses"]
 
-_FEWEST: Final = 8  # elements in a row that are worth it
+_FEWEST: Final = 8  # elements in a row that are abbreviated, at least
 
 
 class Sequences:
-    """The lists and tuples of a block of a function, which do not change once they are made."""
+    """The lists and tuples in a block of a rendered function, which are not changed after their definition."""
 
     def __init__(self, numbers: Iterator[int] | None = None) -> None:
-        """numbers: of the variables of the function."""
+        """numbers: gives the numbers of new variables of the function."""
         self._numbers = itertools.count() if numbers is None else numbers
-        self._lists: dict[str, list[tuple[Expr, ...]]] = {}  # the names of what is in the rows of a list
-        self._places: dict[str, tuple[str, int]] = {}  # name -> a list, the row that has it
-        self._columns: dict[tuple[Expr, ...], str] = {}  # expressions -> a tuple of them
+        self._lists: dict[str, list[tuple[Expr, ...]]] = {}  # variable of a list -> the names in each of its rows
+        self._places: dict[str, tuple[str, int]] = {}  # name -> (list, row that has it)
+        self._columns: dict[tuple[Expr, ...], str] = {}  # expressions -> variable of a tuple of them
 
     def inside(self) -> Sequences:
-        """Those of a block inside: names stand for something else there in each round, and what it makes may not be there after it."""
+        """A new object for an inner block: names have other values there in each round, and its variables may be undefined after
+        it."""
         return Sequences(self._numbers)
 
     def variable(self) -> str:
-        """A name for a new one."""
+        """The name of a new variable."""
         return f"p_made{next(self._numbers)}"
 
     def forget(self, names: Iterable[str]) -> None:
-        """These names stand for something else from here on, perhaps."""
+        """Note that these names may have other values from here on."""
         changed = {self._places[name][0] for name in names if name in self._places}
         self._places = {name: place for name, place in self._places.items() if place[0] not in changed}
         self._columns.clear()
 
     def hold(self, made: str, rows: Sequence[tuple[str, ...]]) -> None:
-        """From here on a list has the tuples of these names; where they are one name each, that itself."""
+        """Note that the list in the variable `made` has these rows: tuples of variables, or the variable itself in a row of
+        one."""
         self._lists[made] = [tuple(map(Name, row)) for row in rows]
         self._places.update({name: (made, k) for k, row in enumerate(rows) for name in row})
 
     def texts(self, elements: Sequence[Expr], text: Callable[[Expr], str] = str) -> list[str]:
-        """The elements of a tuple: what follows a rule in few words, and what else there is as `text` writes it."""
+        """The texts of the elements of a tuple, with `*abbreviation` for runs of elements.  text: gives the text of a single
+        element."""
         if len(elements) < _FEWEST:
             return list(map(text, elements))
-        found: list[str] = []
+        texts: list[str] = []
         k = 0
         while k < len(elements):
-            count, some = self._rule(elements, k)
-            found += [f"*{some}"] if some and count >= _FEWEST else map(text, elements[k : k + count])
+            count, short = self._rule(elements, k)
+            texts += [f"*{short}"] if short and count >= _FEWEST else map(text, elements[k : k + count])
             k += count
-        return found
+        return texts
 
     def _rule(self, elements: Sequence[Expr], first: int) -> tuple[int, str]:
-        """How many elements from a place on follow a rule, and how to write them; nothing where there is none."""
+        """(number of elements from position `first` on that can be abbreviated, the abbreviation; "" if there is none)."""
         element, following = elements[first], elements[first + 1] if first + 1 < len(elements) else None
         kind = type(element)
         if following is None or type(following) is not kind or (kind is not Name and kind is not Constant):
@@ -74,39 +78,39 @@ class Sequences:
         place, next_place = self._places.get(element[1]), self._places.get(following[1])
         if place is None or next_place is None or place[0] != next_place[0]:
             return 1, ""
-        made, row = place
-        rows = self._lists[made]
+        variable, row = place
+        rows = self._lists[variable]
         if len(rows[0]) > 1:
-            return _of_rows(elements, first, made, rows, row)
-        return _part(elements, first, made, rows, row, next_place[1] - row)
+            return _of_rows(elements, first, variable, rows, row)
+        return _part(elements, first, variable, rows, row, next_place[1] - row)
 
     def column(self, values: tuple[Expr, ...]) -> tuple[str, list[str]]:
-        """What stands for a tuple of expressions, and lines that must come before it."""
-        known = self._columns.get(values)
-        if known is not None:
-            return known, []
+        """(the text of an iterable over these expressions, lines that must come before it)."""
+        existing = self._columns.get(values)
+        if existing is not None:
+            return existing, []
         texts = self.texts(values)
         if len(texts) == 1 and texts[0].startswith("*"):
             return texts[0][1:], []
         if len(texts) < _FEWEST:
             return in_parentheses(texts), []
-        self._columns[values] = made = self.variable()
-        return made, [f"{made} = {in_parentheses(texts)}"]
+        self._columns[values] = variable = self.variable()
+        return variable, [f"{variable} = {in_parentheses(texts)}"]
 
 
 def _part(
-    elements: Sequence[Expr], first: int, made: str, rows: list[tuple[Expr, ...]], start: int, step: int
+    elements: Sequence[Expr], first: int, variable: str, rows: list[tuple[Expr, ...]], start: int, step: int
 ) -> tuple[int, str]:
-    """How many go along a list by such steps, from a row on."""
+    """`_rule` for elements that are a slice of a list: rows start, start + step ..."""
     if step <= 0:
         return 1, ""
     count = _common(elements, first, (name for (name,) in itertools.islice(rows, start, None, step)))
     end = start + step * (count - 1) + 1
-    return (count, f"{made}[{start}:{end}{f':{step}' if step > 1 else ''}]") if count >= _FEWEST else (count - 1, "")
+    return (count, f"{variable}[{start}:{end}{f':{step}' if step > 1 else ''}]") if count >= _FEWEST else (count - 1, "")
 
 
-def _of_rows(elements: Sequence[Expr], first: int, made: str, rows: list[tuple[Expr, ...]], start: int) -> tuple[int, str]:
-    """How many are some of each row of a list, from a row on."""
+def _of_rows(elements: Sequence[Expr], first: int, variable: str, rows: list[tuple[Expr, ...]], start: int) -> tuple[int, str]:
+    """`_rule` for elements that are the same columns of consecutive rows of a list."""
     chosen: list[int] = []
     for element in itertools.islice(elements, first, None):
         if element not in rows[start]:
@@ -117,11 +121,11 @@ def _of_rows(elements: Sequence[Expr], first: int, made: str, rows: list[tuple[E
     if times < 2:
         return len(chosen), ""
     row = ", ".join([f"p_row[{place}]" for place in chosen])
-    return times * len(chosen), f"[p_one for p_row in {made}[{start}:{start + times}] for p_one in ({row},)]"
+    return times * len(chosen), f"[p_one for p_row in {variable}[{start}:{start + times}] for p_one in ({row},)]"
 
 
 def _common(elements: Sequence[Expr], first: int, others: Iterable[Expr]) -> int:
-    """How many elements from a place on are the others, in order."""
+    """The number of elements from position `first` on that equal the others, in order."""
     k = first
     for other in others:
         if k == len(elements) or elements[k] != other:
@@ -131,5 +135,5 @@ def _common(elements: Sequence[Expr], first: int, others: Iterable[Expr]) -> int
 
 
 def in_parentheses(texts: Sequence[str]) -> str:
-    """A tuple of what is written so."""
+    """The text of a tuple with these texts of elements."""
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

@@ -1,10 +1,10 @@
-"""What must hold of every function of replay.
+"""The verifier of functions of replay.  The rules:
 
-* A name is defined before it is used: by a statement above, as a parameter, or by the namespace.  A variable is defined once; again only
-  under a condition.
-* Guards define and compare.  They do nothing to anything, but for the locks that they take where the function lets go of locks.
-* Nothing is done before the last way out: past the first effect nobody misses, leaves, or runs a program.
-* The last statement of the body, and no other one, answers.
+* A name is defined before it is used: by a statement above, as a parameter, or in the namespace.  A variable is defined once; it
+  may be defined again only under a condition.
+* Guards define and compare.  They have no effects, except that they take locks if the function releases locks.
+* There are no effects before the last way out: no statement after the first effect misses, returns early or runs a program.
+* The last statement of the body, and no other one, is a Return.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _CHECKING: Final = (Define, Unpack, Miss, ReturnIf, RunProgram, Notify)
 
 
 class InvalidFunction(Exception):
-    """A function of replay breaks a rule; the text says which, and where."""
+    """A function of replay breaks a rule.  The text names the statement."""
 
 
 def verify(function: Function, namespace: Collection[str]) -> None:
-    """Raises InvalidFunction.  namespace: the names of what the function's namespace holds."""
+    """Check a function; raises InvalidFunction.  namespace: the names in the function's namespace."""
     known = {*namespace, *dir(builtins), *[parameter.lstrip("*") for parameter in function.parameters]}
     if function.locks:
         known.add("held")
@@ -64,16 +64,16 @@ def verify(function: Function, namespace: Collection[str]) -> None:
 
 
 def _names(statement: Statement, known: set[str], variables: set[str], under_condition: bool) -> None:
-    """Used names are known; what is defined is from here on."""
+    """Check that the names which a statement uses are in `known`, and add those that it defines."""
     if isinstance(statement, If):
         _used(names(statement.condition), known, statement)
         for inner in statement.body:
             _names(inner, known, variables, under_condition=True)
         return
-    found = defined(statement)
-    own = found if isinstance(statement, RunProgram) else ()  # the arrays that it makes are among its operands
+    new_names = defined(statement)
+    own = new_names if isinstance(statement, RunProgram) else ()  # the arrays that it creates are among its operands
     _used(names(statement).difference(own), known, statement)
-    for name in found:
+    for name in new_names:
         if (name in variables) is not under_condition:
             what = "is not defined outside the condition" if under_condition else "is defined twice"
             raise InvalidFunction(f"{name} {what}: {statement}")
@@ -87,7 +87,7 @@ def _used(used: set[str], known: Collection[str], statement: Statement) -> None:
 
 
 def _checks(statement: Statement, kinds: tuple[type[Statement], ...]) -> bool:
-    """Whether a statement, with all inside it, is of these kinds."""
+    """Whether a statement, or each statement inside an If, is of these classes."""
     return all(_checks(s, kinds) for s in statement.body) if isinstance(statement, If) else isinstance(statement, kinds)
 
 
@@ -101,4 +101,4 @@ def _order(body: Sequence[Statement]) -> None:
 
 
 def _flat(statement: Statement) -> list[Statement]:
-    return [found for s in statement.body for found in _flat(s)] if isinstance(statement, If) else [statement]
+    return [inner for s in statement.body for inner in _flat(s)] if isinstance(statement, If) else [statement]
