@@ -212,7 +212,7 @@ ENTRIES = [(frame.CaptureFrame, name) for name in _guarded(frame.CaptureFrame)] 
 ]
 CONTEXTS = [
     (cls, name)
-    for cls in (iteration.RecordedContext, locking._EnteredLock, outside_calls._EnteredAnswer)
+    for cls in (iteration.RecordedContext, locking._EnteredLock, outside_calls._EnteredResult)
     for name in ("__enter__", "__exit__")
 ]
 ENDINGS = {

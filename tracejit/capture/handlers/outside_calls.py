@@ -1,14 +1,15 @@
-"""Calls of which nothing is known but what they are given: C code, functions of the standard library, objects that such code makes.
+"""Calls of opaque code: C code, functions of the standard library, methods of objects that such code creates.
 
-* *Functions of data* depend on what they are given alone.  Of what each call computes for itself they are computed after the program.
-* All others are *put off*: made for real in each call, after the program, in the order of the run, with that call's values.  What they
-  answer may be returned, stored and handed to other calls of this kind, methods of it may be called; whatever else asks for it stops the
-  recording, since nobody knows it before the program has run.
+* *Functions of data* depend on their arguments alone.  With post-program values as arguments they are computed after the program.
+* All other calls are *deferred*: each call of the entry makes them after the program, in the order of the run, with its own values.
+  The result may be returned, stored, passed to other deferred calls, and methods of it may be called.  Any other use stops the
+  recording, because the result is not known before the program has run.
 
-What such code looks at is taken to be what it is given: numbers, texts, containers of them that the call has made, and objects of C code.
-Not put off is what may see more or do more: code that is given functions, tensors, memory, containers from outside or objects of the
-program; locks; and calls around which the program handles exceptions, since then it would handle what they raise.  Where one of them may
-raise, tensors from outside that are changed after it would be changed all the same: then it is not put off either.
+It is assumed that such code reads nothing but its arguments: numbers, texts, containers of them that the call has created, and
+objects of C code.  So a call is not deferred if it might read or change more: if an argument is a function, a tensor, memory, a
+container from outside or an object of the program; if it is a call of a lock; or inside a `try` or `with` block of the program,
+which would have handled its error.  A call that may raise is not deferred either if tensors from outside are changed after it:
+they would be changed although the call raises.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 __all__ = ["OutsideCallHandlers"]
 
 
-_OF_DATA: frozenset[Any] = frozenset(
+_OF_DATA: frozenset[Any] = frozenset(  # functions of data
     present(json, "dumps", "loads")
     | present(struct, "pack", "unpack", "calcsize")
     | present(base64, "b64encode", "b64decode", "b32encode", "b16encode", "urlsafe_b64encode", "urlsafe_b64decode")
@@ -87,31 +88,34 @@ _NEVER_RAISING: frozenset[Any] = frozenset(
     | present(html, "escape", "unescape")
     | present(shlex, "quote")
 )
-"""Those of them that never raise for other numbers and texts."""
+"""Functions of data that raise for no numbers and texts of the same types."""
 _HARMLESS_OPTIONS = frozenset({"indent", "sort_keys", "separators", "ensure_ascii", "quote", "altchars"})
+"""Keywords with which they do not raise either."""
 _KEEPING: frozenset[Any] = frozenset(present(queue.Queue, *KEEPING_NAMES))
 _KEEPING_METHODS: dict[type, frozenset[str]] = {queue.SimpleQueue: KEEPING_NAMES}
-"""What looks at nothing that it is given, and keeps it: it may be anything."""
+"""Methods that store their arguments without looking at them: any object may be an argument."""
 _WHOLE: frozenset[Any] = frozenset(
     present(json, "dump") | present(os, "makedirs", "removedirs") | present(shutil, "copy", "copy2", "copyfile", "move", "rmtree")
 )
-"""Functions in Python that are made as a whole, with what they are given, as C code is."""
-_APART: tuple[type, ...] = (*LOCKS, contextvars.ContextVar, contextvars.Context)
-"""Types of objects that the recorder knows otherwise."""
-_LEADING = frozenset(
+"""Functions written in Python that are deferred as one call, like C code."""
+_WITH_HANDLERS: tuple[type, ...] = (*LOCKS, contextvars.ContextVar, contextvars.Context)
+"""Types of objects that other handlers treat."""
+_REFERRING = frozenset(
     {"builtins", "collections", "types", "itertools", "functools", "operator", "weakref", "numpy", "mappingproxy"}
 )
-"""Modules whose objects lead to others."""
+"""Modules whose objects refer to objects of the program."""
 _QUIET: frozenset[Any] = frozenset({json.dump, gc.collect})
+"""Functions that raise only for causes outside, such as a full disk."""
 _INNER = frozenset(
     {"gc", "sys", "_thread", "_signal", "faulthandler", "_tracemalloc", "atexit", "_ctypes", "_weakref", "_pickle"}
 )
-"""Modules whose functions look into the interpreter, where a recording shows, or change how it works; or see which objects are the same."""
+"""Modules whose functions inspect the interpreter, which shows that a call is recorded, change it, or depend on identities."""
 _HARMLESS = frozenset(present(gc, "collect") | present(threading, "Lock", "RLock") | present(sys, "getallocatedblocks"))
+"""Functions of these modules that may be deferred all the same."""
 
 
 def _writable(value: Any) -> bool:
-    """Whether others may see through it what is in memory, or change it."""
+    """Whether `value` has the buffer protocol and its memory may be written to."""
     try:
         with memoryview(value) as view:
             return not view.readonly
@@ -120,7 +124,7 @@ def _writable(value: Any) -> bool:
 
 
 def _is_endless(value: Any, around: tuple[int, ...] = ()) -> bool:
-    """Whether a container leads back to itself."""
+    """Whether a container contains itself.  around: ids of the containers that `value` is in."""
     if type(value) not in (list, tuple, dict, collections.OrderedDict):
         return False
     parts = value.values() if isinstance(value, dict) else value
@@ -128,47 +132,47 @@ def _is_endless(value: Any, around: tuple[int, ...] = ()) -> bool:
 
 
 class OutsideCallHandlers(Handlers):
-    """What the recorder does about such calls."""
+    """Computes functions of data and defers other opaque calls.
+
+    given: containers of this run that were arguments of deferred calls, each with its items then.  arrays_given: arrays that
+    were, each with the length of the graph then.  looking: (length of the graph, code, detail of the reason) for each deferred
+    call that reads tensors; may_raise: the same for each that may raise."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self.given: list[tuple[Any, list[Any]]] = (
-            journal.list()
-        )  # containers of the call that were given to one, and what was in them then
-        self.arrays_given: list[tuple[int, SymbolicNumber]] = journal.list()  # arrays, and how many nodes the graph had
-        self.looking: list[tuple[int, str, str]] = (
-            journal.list()
-        )  # those that look at tensors: how many nodes the graph had, the reason
-        self.may_raise: list[tuple[int, str, str]] = journal.list()  # calls that may: how many nodes the graph had, the reason
+        self.given: list[tuple[Any, list[Any]]] = journal.list()
+        self.arrays_given: list[tuple[int, SymbolicNumber]] = journal.list()
+        self.looking: list[tuple[int, str, str]] = journal.list()
+        self.may_raise: list[tuple[int, str, str]] = journal.list()
 
-    # -- which there are
+    # -- dispatch
     def standard_call(self, function: Any) -> Handler | None:
-        """The handler of a function of the standard library that is put off."""
+        """The handler of a function of the standard library that is a function of data or may be deferred; else None."""
         return self.in_table(_HANDLERS, function)
 
     def outside_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], code: str, detail: str) -> Any:
-        """A call of which nothing is known; code, detail: the reason where it is not put off."""
+        """The result of a call of opaque code.  code, detail: the reason with which the recording stops if it cannot be deferred."""
         recorder = self.recorder
         if _looks_only(function):
             arguments = tuple(
-                [recorder.mark_created([*recorder.iteration.iterate(v)]) if self._is_of_the_call(v) else v for v in arguments]
+                [recorder.mark_created([*recorder.iteration.iterate(v)]) if self._is_own_iterator(v) else v for v in arguments]
             )
         keeps = getattr(function, "__name__", "") in _KEEPING_METHODS.get(type(bound_to(function)), ())
-        if not self._may_be_put_off(function, arguments, keywords, keeps):
+        if not self._may_be_deferred(function, arguments, keywords, keeps):
             recorder.stop(code, detail)
-            recorder.program.forget()  # there may be weak references from now on
-            return self._call_settled(function, arguments, keywords)
-        return self._put_off(function, arguments, keywords, code, detail)
+            recorder.program.forget()  # the code may have created weak references
+            return self._call_with_plain_values(function, arguments, keywords)
+        return self._defer(function, arguments, keywords, code, detail)
 
-    def _call_settled(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """What a function gives that gets plain numbers alone."""
-        settled = self.recorder.contents.concrete_contents
-        given = tuple(map(settled, arguments)), {k: settled(v) for k, v in keywords.items()}
-        return self.recorder.perform(lambda: function(*given[0], **given[1]))
+    def _call_with_plain_values(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """The result of a call with plain values, guarded, in place of stand-ins."""
+        concrete_contents = self.recorder.contents.concrete_contents
+        plain_arguments = tuple(map(concrete_contents, arguments)), {k: concrete_contents(v) for k, v in keywords.items()}
+        return self.recorder.perform(lambda: function(*plain_arguments[0], **plain_arguments[1]))
 
-    def _is_of_the_call(self, value: Any) -> bool:
-        """Whether it is a generator, or another iterator, that goes through what this run has."""
+    def _is_own_iterator(self, value: Any) -> bool:
+        """Whether `value` is a generator, map, filter or zip of this run."""
         return is_a(value, (GeneratorType, map, filter, zip)) and not self.recorder.is_outside(value)
 
     # -- functions of data
@@ -179,8 +183,8 @@ class OutsideCallHandlers(Handlers):
             return self.outside_call(function, arguments, keywords, "unknown_call", f"{function.__name__}()")
         arguments, keywords = tuple(map(self._as_data, arguments)), {k: self._as_data(v) for k, v in keywords.items()}
         parts: list[Any] = []
-        given = recorder.environment_reads.data_arguments(recorder.constant(function), arguments, keywords, parts)
-        if given is None:
+        expression = recorder.environment_reads.data_arguments(recorder.constant(function), arguments, keywords, parts)
+        if expression is None:
             if type(function) is FunctionType:
                 return recorder.calls.instrumented(function, arguments, keywords)
             return self.outside_call(function, arguments, keywords, "unknown_call", function.__name__ + "()")
@@ -188,25 +192,25 @@ class OutsideCallHandlers(Handlers):
         quiet = (
             function in _NEVER_RAISING and keywords.keys() <= _HARMLESS_OPTIONS and not self._is_open_in(arguments[1:], keywords)
         )
-        if parts and not quiet and self._may_be_put_off(None, arguments, keywords, False):
-            return self._put_off(function, arguments, keywords)
+        if parts and not quiet and self._may_be_deferred(None, arguments, keywords, False):
+            return self._defer(function, arguments, keywords)
         if not quiet or any(map(is_deferred_call_result, parts)) or not recorder.extracted_numbers.are_short(parts):
             for part in parts:
                 concrete(part)
             parts = []
-        answer = recorder.environment_reads.computed_now(lambda: function(*values[0], **values[1]), parts)
+        result = recorder.environment_reads.computed_now(lambda: function(*values[0], **values[1]), parts)
         if recorder.stopped or not parts:
-            return recorder.mark_created(answer)
-        return recorder.extracted_numbers.define_post_program(PostProgramValue(given, tuple(parts), bits=63), answer)
+            return recorder.mark_created(result)
+        return recorder.extracted_numbers.define_post_program(PostProgramValue(expression, tuple(parts), bits=63), result)
 
     def _is_open_in(self, options: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-        """Whether options are other ones in each call."""
-        found: list[Any] = []
-        self.recorder.environment_reads.data_arguments(Name("type"), options, keywords, found)
-        return bool(found)
+        """Whether there are stand-ins among options, so that later calls may have other ones."""
+        parts: list[Any] = []
+        self.recorder.environment_reads.data_arguments(Name("type"), options, keywords, parts)
+        return bool(parts)
 
     def _as_data(self, value: Any) -> Any:
-        """A container from outside as one of this run, with the numbers that each call finds in it."""
+        """`value`, a container from outside copied to one of this run, with symbolic numbers in it; other values unchanged."""
         recorder = self.recorder
         if not self._has_outside(value):
             return value
@@ -218,14 +222,15 @@ class OutsideCallHandlers(Handlers):
         return recorder.mark_created(type(value)([self._as_data(v) for v in recorder.contents.elements(value)]))
 
     def _has_outside(self, value: Any) -> bool:
-        """Whether it is a container from outside, or such a one is in it."""
+        """Whether `value` is a container from outside, or such a container is in it."""
         if type(value) not in (list, tuple, dict):
             return False
         return self.recorder.is_outside(value) or any(map(self._has_outside, value.values() if type(value) is dict else value))
 
-    # -- calls that are put off
-    def _may_be_put_off(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], keeps: bool) -> bool:
-        """Whether a call may be made after the program, with nobody the wiser."""
+    # -- deferred calls
+    def _may_be_deferred(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], keeps: bool) -> bool:
+        """Whether a call may be made after the program without a visible difference.  function: None if it needs no check.
+        keeps: whether it stores its arguments without looking at them."""
         owner = None if function is None else bound_to(function)
         values = [*arguments, *keywords.values()]
         if (
@@ -239,36 +244,39 @@ class OutsideCallHandlers(Handlers):
             return False
         if type(function) is not BuiltinFunctionType and function is not None and not self._is_known_callable(function):
             return False
-        if not (keeps or all(map(self._may_be_given, values))):
+        if not (keeps or all(map(self._may_be_argument, values))):
             return False
         return not is_in_try_block(self.recorder.effects.handles_in_blocks)
 
     def _is_known_callable(self, function: Any) -> bool:
-        """Whether a callable of another type of C code, or a class, is reached again by its expression."""
+        """Whether a class or another callable of C code is from outside and refers to nothing of the program."""
         cls = function if is_a(function, type) else type(function)
-        leads = module_of(type(function)).partition(".")[0] in _LEADING and not is_a(function, (type, type(np.save)))
-        return self.recorder.is_outside(function) and not is_python_class(cls) and not leads
+        refers = module_of(type(function)).partition(".")[0] in _REFERRING and not is_a(function, (type, type(np.save)))
+        return self.recorder.is_outside(function) and not is_python_class(cls) and not refers
 
     def _is_isolated(self, value: Any) -> bool:
-        """Whether an object from outside is one of C code that leads to nothing of the program's."""
+        """Whether `value` is an object of C code from outside that refers to nothing of the program."""
         cls: Any = type(value)
-        apart = (
-            module_of(cls).partition(".")[0] not in _LEADING and not is_python_class(cls) and not is_a(value, (*_APART, Tensor))
+        is_opaque = (
+            module_of(cls).partition(".")[0] not in _REFERRING
+            and not is_python_class(cls)
+            and not is_a(value, (*_WITH_HANDLERS, Tensor))
         )
-        leads = callable(value) or (hasattr(cls, "__next__") and not is_a(value, FILES)) or _writable(value)
-        return self.recorder.is_outside(value) and apart and not leads
+        refers = callable(value) or (hasattr(cls, "__next__") and not is_a(value, FILES)) or _writable(value)
+        return self.recorder.is_outside(value) and is_opaque and not refers
 
-    def _may_be_given(self, value: Any) -> bool:
+    def _may_be_argument(self, value: Any) -> bool:
+        """Whether a deferred call may get `value`, which the call of the entry then has in the same state."""
         cls = type(value)
         if cls is SymbolicNumber or cls in PRIMITIVE_TYPES or is_a(value, CONSTANTS) or id(value) in self.recorder.arrays.left:
             return True
         if cls in (list, tuple, dict, set, frozenset) and not self.recorder.is_outside(value):
             parts = [*value, *value.values()] if cls is dict else value
-            return all(map(self._may_be_given, parts))
+            return all(map(self._may_be_argument, parts))
         return self._is_isolated(value)
 
-    def _keeps(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Queue.put"""
+    def _queue_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Queue.put ..., which store their argument."""
         recorder = self.recorder
         if (
             not recorder.is_outside(arguments[0])
@@ -276,19 +284,19 @@ class OutsideCallHandlers(Handlers):
             or is_in_try_block(recorder.effects.handles_in_blocks)
         ):
             return recorder.calls.instrumented(function, arguments, keywords)
-        return self._put_off(function, arguments, keywords)
+        return self._defer(function, arguments, keywords)
 
     def _as_a_whole(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """json.dump, os.makedirs"""
+        """json.dump, os.makedirs ...: deferred as one call, or instrumented if that is not possible."""
         if any(map(_is_endless, (*arguments, *keywords.values()))):
             return self.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}()")
         arguments, keywords = tuple(map(self._as_data, arguments)), {k: self._as_data(v) for k, v in keywords.items()}
-        if not self._may_be_put_off(None, arguments, keywords, False):
+        if not self._may_be_deferred(None, arguments, keywords, False):
             return self.recorder.calls.instrumented(function, arguments, keywords)
-        return self._put_off(function, arguments, keywords)
+        return self._defer(function, arguments, keywords)
 
     def saves(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """tracejit.save(): it looks at tensors, which must hold then what they hold now."""
+        """tracejit.save(), deferred.  It reads tensors, so the recording stops if the call changes them afterwards."""
         recorder = self.recorder
         given = (*arguments, *keywords.values())
         if (
@@ -301,7 +309,7 @@ class OutsideCallHandlers(Handlers):
         recorder.perform(lambda: recorder.unwatched(lambda: function(*now[0], **now[1])))
         if not recorder.stopped:
             self.looking.append((len(recorder.program.nodes), "impure_call", f"{function.__name__}()"))
-            self.given += [found for value in given for found in self._contents(value)]
+            self.given += [entry for value in given for entry in self._contents(value)]
             recorder.effects.note_call(FunctionCall(recorder.mark_fixed(function), arguments, keywords), function.__name__)
         return None
 
@@ -309,39 +317,38 @@ class OutsideCallHandlers(Handlers):
         if type(value) in (list, tuple, dict, collections.OrderedDict) and not self.recorder.is_outside(value):
             parts = [*value, *value.values()] if is_a(value, dict) else value
             return all(map(self._may_be_saved, parts))
-        return is_a(value, Tensor) or (self._may_be_given(value) and not is_a(value, np.ndarray))
+        return is_a(value, Tensor) or (self._may_be_argument(value) and not is_a(value, np.ndarray))
 
-    def _put_off(
+    def _defer(
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], code: str = "unknown_call", detail: str = ""
     ) -> Any:
-        """Call now, and in each call after the program.  Returns what stands for the answer.  code, detail: the reason where it is asked
-        for."""
+        """Call `function` now, and let each call of the entry call it after the program.  Returns a stand-in for the result.
+
+        code, detail: the reason with which the recording stops if the result is used earlier."""
         recorder = self.recorder
         now = getattr(plain(function.owner), function.name) if type(function) is MethodOf else function
         name = getattr(now, "__qualname__", type(now).__qualname__)
         detail = detail or f"{name}()"
-        if _looks_only(now):  # then it does not show that it is another container with the same in it
-            arguments, keywords = tuple(map(self._as_it_is, arguments)), {k: self._as_it_is(v) for k, v in keywords.items()}
-        before = [found for value in (*arguments, *keywords.values()) for found in self._contents(value)]
+        if _looks_only(now):  # then copies of containers make no difference
+            arguments, keywords = tuple(map(self._copy_of, arguments)), {k: self._copy_of(v) for k, v in keywords.items()}
+        before = [entry for value in (*arguments, *keywords.values()) for entry in self._contents(value)]
         given = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         if not _looks_only(now) and any(
             type(new) in (list, dict, set) and new is not old
             for new, old in zip((*given[0], *given[1].values()), (*arguments, *keywords.values()), strict=True)
         ):
-            recorder.stop(
-                code, f"{detail}, given a container with numbers of the call"
-            )  # which it may keep, and so may the program
-            return self._call_settled(now, arguments, keywords)
+            # Both the code and the program may keep the container, so it must not get a copy.
+            recorder.stop(code, f"{detail}, given a container with numbers of the call")
+            return self._call_with_plain_values(now, arguments, keywords)
         try:
-            call = (
-                recorder.unwatched if function is gc.collect else recorder.containers.native
-            )  # finalizers run whenever they run
-            answer = call(lambda: now(*given[0], **given[1]))
+            # Finalizers may run at any time, so they need not be watched.
+            call = recorder.unwatched if function is gc.collect else recorder.containers.native
+            result = call(lambda: now(*given[0], **given[1]))
         except Exception:
             recorder.stop("unknown_call", f"{name}(), which raised")
             raise
         if recorder.stopped:
-            return answer
+            return result
         self.given += before
         arrays = [recorder.arrays.left[id(v)] for v in (*arguments, *keywords.values()) if id(v) in recorder.arrays.left]
         self.arrays_given += [(len(recorder.program.nodes), array) for array in arrays]
@@ -352,32 +359,30 @@ class OutsideCallHandlers(Handlers):
         owner = bound_to(now) if type(now) is not FunctionType else arguments[0] if function in _KEEPING else None
         if owner is not None:
             recorder.effects.changed[id(owner)] = owner
-        stands = (
+        stand_in = (
             None
-            if answer is None and _says_nothing(now)
-            else recorder.extracted_numbers.stand_in_for_result(answer, code, detail)
+            if result is None and _returns_none(now)
+            else recorder.extracted_numbers.stand_in_for_result(result, code, detail)
         )
-        recorder.effects.note_call(FunctionCall(function, arguments, keywords, answer=stands), name)
-        return stands
+        recorder.effects.note_call(FunctionCall(function, arguments, keywords, answer=stand_in), name)
+        return stand_in
 
-    def _as_it_is(self, value: Any) -> Any:
-        """A container that this run has made, as it is now."""
+    def _copy_of(self, value: Any) -> Any:
+        """A copy of a container of this run, nested containers included, which later changes do not reach; other values unchanged."""
         recorder = self.recorder
         if type(value) not in (list, tuple, dict, set, frozenset) or recorder.is_outside(value):
             return value
         if type(value) is dict:
-            items = [
-                (self._as_it_is(k), self._as_it_is(recorder.effects.stored.get((id(value), k), v))) for k, v in value.items()
-            ]
+            items = [(self._copy_of(k), self._copy_of(recorder.effects.stored.get((id(value), k), v))) for k, v in value.items()]
             return recorder.mark_created(dict(items))
-        return recorder.mark_created(type(value)(map(self._as_it_is, value)))
+        return recorder.mark_created(type(value)(map(self._copy_of, value)))
 
     def _contents(self, value: Any) -> list[tuple[Any, list[Any]]]:
-        """What is in a container of this run, and in those that are in it."""
+        """The containers of this run in `value`, itself included, each with its items."""
         if type(value) not in (list, tuple, dict, set, collections.OrderedDict) or self.recorder.is_outside(value):
             return []
         parts = self._items_of(value)
-        return [(value, parts), *[found for part in parts for found in self._contents(part)]]
+        return [(value, parts), *[entry for part in parts for entry in self._contents(part)]]
 
     def _items_of(self, value: Any) -> list[Any]:
         if isinstance(value, dict):
@@ -385,7 +390,7 @@ class OutsideCallHandlers(Handlers):
         return list(value)
 
     def check_given(self) -> None:
-        """Containers that were given to somebody must be what they were then, when he is called after the program."""
+        """Stop the recording if a container has changed since it was an argument of a deferred call, which reads it at the end."""
         for container, before in self.given:
             now = self._items_of(container)
             if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
@@ -393,9 +398,9 @@ class OutsideCallHandlers(Handlers):
                     "read_after_change", f"a {type(container).__name__} that was handed on is changed later on, and"
                 )
 
-    # -- what calls have answered
+    # -- results of deferred calls
     def method_of(self, method: MethodOf, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A method of a text or a moment, or of what a call has answered."""
+        """The result of a method of a post-program text, a moment or the result of a deferred call."""
         recorder = self.recorder
         owner, name = method.owner, method.name
         if type(plain(owner)) is str and name in OPEN_METHODS:
@@ -404,13 +409,13 @@ class OutsideCallHandlers(Handlers):
             value = recorder.environment_reads.moment_method(owner, name, arguments, keywords)
             if value is not None:
                 return value
-        elif self._may_be_put_off(None, arguments, keywords, False):
-            return self._put_off(method, arguments, keywords, owner._late.answer[0])
+        elif self._may_be_deferred(None, arguments, keywords, False):
+            return self._defer(method, arguments, keywords, owner._late.answer[0])
         method_now = getattr(concrete(owner), name)
-        return self._call_settled(method_now, arguments, keywords)
+        return self._call_with_plain_values(method_now, arguments, keywords)
 
     def post_program_attribute(self, owner: Any, name: str) -> Any:
-        """An attribute of something that each call has one of its own of."""
+        """The attribute `name` of a post-program value.  For methods that have a handler, a `MethodOf`."""
         if self.recorder.environment_reads.is_moment(owner):
             return self.recorder.environment_reads.moment_attribute(owner, name)
         value = plain(owner)
@@ -423,16 +428,16 @@ class OutsideCallHandlers(Handlers):
         return MethodOf(owner, name)
 
     def entered(self, manager: Any) -> Any:
-        """What enters and leaves a context manager that a call has answered; None for others."""
-        known = (
+        """The context manager to enter in place of the result of a deferred call, such as a file; None for other objects."""
+        is_manager = (
             is_deferred_call_result(manager) and not is_python_class(type(plain(manager))) and hasattr(plain(manager), "__exit__")
         )
-        return _EnteredAnswer(self.recorder, manager) if known else None
+        return _EnteredResult(self.recorder, manager) if is_manager else None
 
 
 @guarded_context
-class _EnteredAnswer:
-    """A with statement about what a call has answered: a file."""
+class _EnteredResult:
+    """Enters and leaves the result of a deferred call, such as a file, by deferred calls of its methods."""
 
     __slots__ = ("_manager", "_recorder")
 
@@ -450,7 +455,7 @@ class _EnteredAnswer:
     def __exit__(self, *exception: Any) -> bool:
         recorder, leave = self._recorder, MethodOf(self._manager, "__exit__")
         recorder.caught(exception[1])
-        if exception[1] is not None:  # in other calls it is left after the program, where nothing has been raised
+        if exception[1] is not None:  # the deferred `__exit__` of a later call would get no exception
             recorder.stop("raised", type(exception[1]).__name__)
         if recorder.stopped:
             return bool(leave(*exception))
@@ -459,29 +464,29 @@ class _EnteredAnswer:
 
 
 _UNBOUND: tuple[type, ...] = tuple(kind for kind in C_CALLABLES if kind is not BuiltinFunctionType)
-"""Methods that are given their object as an argument."""
+"""Types of methods of C code that get their object as an argument."""
 
 
-def _says_nothing(function: Any) -> bool:
-    """Whether a function always answers None."""
+def _returns_none(function: Any) -> bool:
+    """Whether a function always returns None."""
     keeps = getattr(function, "__name__", "") in _KEEPING_METHODS.get(type(bound_to(function)), ())
     return keeps or (not _is_unhashable(function) and function in (_KEEPING | {json.dump, os.makedirs}))
 
 
 def _looks_only(function: Any) -> bool:
-    """Whether a function keeps nothing that it is given."""
+    """Whether a function reads its arguments and keeps no reference to them."""
     quiet = module_of(type(bound_to(function))).partition(".")[0] in ("_io", "_csv")
     return quiet or (not _is_unhashable(function) and (function in _WHOLE or function is array.array))
 
 
 def _is_quiet(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-    """Whether a call raises nothing but what comes from outside: a disk that is full."""
+    """Whether a call raises only for causes outside, such as a full disk."""
     if module_of(type(bound_to(function))).partition(".")[0] in ("_io", "_csv"):
         return True
-    waits = not keywords and (
+    is_put = not keywords and (
         (function == queue.Queue.put and len(arguments) == 2) or is_a(bound_to(function), queue.SimpleQueue)
     )
-    return waits or (not _is_unhashable(function) and function in _QUIET)
+    return is_put or (not _is_unhashable(function) and function in _QUIET)
 
 
 def _is_unhashable(function: Any) -> bool:
@@ -490,6 +495,6 @@ def _is_unhashable(function: Any) -> bool:
 
 _HANDLERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys(_OF_DATA, OutsideCallHandlers._of_data),
-    **dict.fromkeys(_KEEPING, OutsideCallHandlers._keeps),
+    **dict.fromkeys(_KEEPING, OutsideCallHandlers._queue_method),
     **dict.fromkeys(_WHOLE, OutsideCallHandlers._as_a_whole),
 }
