@@ -326,7 +326,7 @@ def test_a_class_that_gets_an_attribute_between_calls_is_another_one() -> None:
 
 def test_no_table_of_functions_has_a_method_of_a_container():
     tables = (
-        builtin_calls._SPECIAL, outside_calls._HANDLERS, printing._TELLING, environment_reads._HANDLERS, standard_calls._HANDLERS,
+        builtin_calls._SPECIAL, outside_calls._HANDLERS, printing._HANDLERS, environment_reads._HANDLERS, standard_calls._HANDLERS,
     )  # fmt: skip
     owners = [getattr(function, "__self__", None) for table in tables for function in table]
     assert owners and not any(isinstance(owner, builtin_calls._CONTAINER_TYPES) for owner in owners)

@@ -1,8 +1,8 @@
-"""Calls that tell somebody something: print(), loggers, warnings, writing to files, progress bars; and the methods of texts.
+"""Output: print(), loggers, warnings, writes to files, progress bars, time.sleep(); and `str.format` and `str.join`.
 
-Nobody waits for what they do, so the program runs before them, with all its exits; then those of a call follow in order, with its own
-numbers.  Loggers and warnings name the line of the program that calls them: an entry gives it to them, as it was recorded.  Their
-handlers and filters decide in each call what becomes of it.
+Calls for output are deferred: nothing depends on them, so each call of the entry makes them after the program with all its exits, in
+order and with its own numbers.  Loggers and warnings name the line of the function that calls them: the entry passes on the recorded
+line.  Handlers of loggers and filters of warnings decide in each call what happens.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ _LEVELS: dict[Any, int] = {
     logging.Logger.debug: logging.DEBUG, logging.Logger.info: logging.INFO, logging.Logger.warning: logging.WARNING,
     logging.Logger.error: logging.ERROR, logging.Logger.critical: logging.CRITICAL, logging.Logger.log: logging.NOTSET,
 }  # fmt: skip
-"""Methods of loggers, and the level of what they tell: `log` is given one."""
+"""Method of a logger -> the level of its messages; that of `log` is an argument."""
 _OF_ROOT: dict[Any, Any] = {
     logging.debug: logging.Logger.debug, logging.info: logging.Logger.info, logging.warning: logging.Logger.warning,
     logging.error: logging.Logger.error, logging.critical: logging.Logger.critical, logging.log: logging.Logger.log,
 }  # fmt: skip
+"""Function of `logging` -> the method of the root logger that it calls."""
 _PROGRESS = frozenset(
     {
         "update", "set_postfix", "set_postfix_str", "set_description", "set_description_str", "refresh", "clear", "close", "reset",
         "display", "unpause",
     }
 )  # fmt: skip
+"""Methods of progress bars of tqdm that are deferred."""
 FILES: tuple[type, ...] = (io.TextIOWrapper, io.StringIO, io.BytesIO, io.BufferedWriter, io.FileIO)
 _WARN = ("message", "category", "stacklevel")
 _WRITING = frozenset({"write", "flush", "writelines"})
@@ -50,14 +52,14 @@ _WRITING = frozenset({"write", "flush", "writelines"})
 
 @does_as_python
 def _log(logger: logging.Logger, level: int, file: str, line: int, function: str, message: Any, *arguments: Any) -> None:
-    """What the methods of a logger do once they have found out who calls."""
+    """Log a message as the methods of a logger do, with a given place."""
     if logger.isEnabledFor(level):
         logger.handle(logger.makeRecord(logger.name, level, file, line, message, arguments, None, function))
 
 
 @does_as_python
 def _log_to_root(level: int, file: str, line: int, function: str, message: Any, *arguments: Any) -> None:
-    """The same of the functions of the module, which see to it that there is a handler."""
+    """Log a message as the functions of `logging` do, which add a handler if the root logger has none."""
     if not logging.root.handlers:
         logging.basicConfig()
     _log(logging.root, level, file, line, function, message, *arguments)
@@ -65,20 +67,20 @@ def _log_to_root(level: int, file: str, line: int, function: str, message: Any, 
 
 @does_as_python
 def _warn(message: Any, category: type[Warning], file: str, line: int, names: dict[str, Any]) -> None:
-    """What warnings.warn() does once it has found out who calls."""
+    """Warn as warnings.warn() does, at a given place.  names: the globals of the module there."""
     registry = names.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, file, line, names.get("__name__") or "<string>", registry)
 
 
 @does_as_python
 def _warn_caller(message: Any) -> None:
-    """The library warns at the line that calls the compiled function, whatever line that is."""
+    """Warn at the line that calls the compiled function, whatever line that is in this call."""
     warnings.warn(message, UserWarning, level_of_program())
 
 
 def as_called_by_program(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
-    """(arguments, keywords) for a frame of capture's to call `function` with: where that names the line that calls it, this is the
-    program's line."""
+    """(arguments, keywords) with which a handler calls `function`, so that a log message or warning names the line of the program
+    and not that of the handler."""
     function = function.__func__ if type(function) is MethodType else function
     if type(function) not in (FunctionType, BuiltinFunctionType):
         return arguments, keywords
@@ -90,16 +92,16 @@ def as_called_by_program(function: Any, arguments: tuple[Any, ...], keywords: di
 
 
 class PrintingHandlers(Handlers):
-    """`print(x)`, `"{}".format(x)`, `", ".join(xs)`."""
+    """`print(x)`, `log.info("%s", x)`, `warnings.warn(text)`, `file.write(text)`, `"{}".format(x)`, `", ".join(xs)`."""
 
     def post_program_text_method(self, name: str, owner: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """str.format and str.join of numbers and texts that each call computes; None for others."""
+        """owner.format(...) or owner.join(parts) with open values (texts.py) or objects of the program; None for other arguments."""
         recorder = self.recorder
         if name == "format":
             if any(map(is_user_instance, (*arguments, *keywords.values()))):
                 return recorder.texts.format_of_objects(owner, arguments, keywords)
-            opened = any(map(is_open, (*arguments, *keywords.values())))
-            return recorder.texts.post_program_str_format(owner, arguments, keywords) if opened else None
+            has_open = any(map(is_open, (*arguments, *keywords.values())))
+            return recorder.texts.post_program_str_format(owner, arguments, keywords) if has_open else None
         if len(arguments) != 1 or keywords:
             return None
         consumed = hasattr(type(arguments[0]), "__next__") or type(arguments[0]) in DICT_VIEWS
@@ -111,7 +113,7 @@ class PrintingHandlers(Handlers):
         return recorder.perform(lambda: owner.join(map(concrete, parts))) if consumed else None
 
     def _printed(self, _: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        """print: nobody waits for what it does, so the program runs before it, with all its exits."""
+        """print(*arguments, **keywords), deferred; the texts are made now."""
         recorder = self.recorder
         keywords = {k: concrete(v) for k, v in keywords.items()}
         file = keywords.get("file")
@@ -126,7 +128,7 @@ class PrintingHandlers(Handlers):
 
     # -- loggers, warnings, files, progress bars
     def standard_call(self, function: Any) -> Handler | None:
-        """The handler of a function that tells somebody something."""
+        """The handler of a function for output; else None."""
         if type(function) not in (FunctionType, BuiltinFunctionType):
             return None
         if type(function) is FunctionType and function.__globals__.get("__name__", "").startswith("tqdm."):
@@ -134,48 +136,49 @@ class PrintingHandlers(Handlers):
         owner = bound_to(function)
         if is_a(owner, FILES) and function.__name__ in _WRITING and self.recorder.is_outside(owner):
             return self._written
-        return self.in_table(_TELLING, function) if owner is None else None
+        return self.in_table(_HANDLERS, function) if owner is None else None
 
     def _logged(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A method of a logger, or a function of the module that stands for one of the root logger."""
+        """A method of a logger, or a function of `logging`, which calls one of the root logger: deferred."""
         to_root = function in _OF_ROOT
-        method, given = _OF_ROOT.get(function, function), list(arguments)
-        logger = logging.root if to_root or not given else given.pop(0)
-        level = concrete(given.pop(0)) if method is logging.Logger.log and given else _LEVELS[method]
-        message = given.pop(0) if given else None
-        values = self._for_template(message, given)
-        known = type(logger) in (logging.Logger, logging.RootLogger) and (to_root or self.recorder.is_outside(logger))
-        if not known or keywords or type(level) is not int or type(plain(message)) is not str or values is None:
+        method, rest = _OF_ROOT.get(function, function), list(arguments)
+        logger = logging.root if to_root or not rest else rest.pop(0)
+        level = concrete(rest.pop(0)) if method is logging.Logger.log and rest else _LEVELS[method]
+        message = rest.pop(0) if rest else None
+        values = self._for_template(message, rest)
+        is_usual = type(logger) in (logging.Logger, logging.RootLogger) and (to_root or self.recorder.is_outside(logger))
+        if not is_usual or keywords or type(level) is not int or type(plain(message)) is not str or values is None:
             self.recorder.stop("impure_call", f"a call of Logger.{method.__name__}() of this kind")
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
-            given, named = as_called_by_program(function, *plain_arguments)
-            answer = function(*given, **named)  # by this frame, as the keywords say
+            rest, named = as_called_by_program(function, *plain_arguments)
+            answer = function(*rest, **named)  # called here, because the stack level in the keywords counts from this frame
             self.recorder.performed.append((function, answer))
             return answer
         frame = calling_frame()
         while frame.f_code.co_filename == logging.__file__ and (outer := frame_at(2, frame)) is not None:
-            frame = outer  # which loggers pass over
+            frame = outer  # loggers skip their own frames
         code = frame.f_code
         place = (code.co_filename, frame.f_lineno, code.co_name)
-        owner, tell = ([], _log_to_root) if to_root else ([logger], _log)
-        return self._call_after_program(tell, (*owner, level, *place, message, *values), name=function.__qualname__)
+        owner, log = ([], _log_to_root) if to_root else ([logger], _log)
+        return self._call_after_program(log, (*owner, level, *place, message, *values), name=function.__qualname__)
 
     def _for_template(self, template: Any, values: list[Any]) -> list[Any] | None:
-        """The values that `%` makes a text of, later on: of what may change until then the text of now.  None where it is not known what it
-        does with them."""
+        """`values` for a later `template % values`: values that may change until then are replaced by their texts or numbers of now.
+        None if the template has unusual fields."""
         simple = [type(plain(value)) in PRIMITIVE_TYPES for value in values]
         if all(simple):
             return values
         kinds = self.recorder.texts.letters_of(template) if type(template) is str else None
         if kinds is None or len(kinds) != len(values):
             return None
-        told = [
-            v if known else self.recorder.texts.for_percent(v, kind) for v, known, kind in zip(values, simple, kinds, strict=True)
+        fixed = [
+            v if is_simple else self.recorder.texts.for_percent(v, kind)
+            for v, is_simple, kind in zip(values, simple, kinds, strict=True)
         ]
-        return told if all(type(plain(value)) in PRIMITIVE_TYPES for value in told) else None
+        return fixed if all(type(plain(value)) in PRIMITIVE_TYPES for value in fixed) else None
 
     def _is_enabled(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-        """Logger.isEnabledFor, which the level of any logger above has a say in: each call asks again."""
+        """Logger.isEnabledFor(level), guarded: each call calls it again, because it depends on the levels of parent loggers too."""
         recorder = self.recorder
         arguments = tuple(map(concrete, arguments))
         enabled: bool = recorder.unwatched(lambda: function(*arguments, **keywords))
@@ -187,8 +190,8 @@ class PrintingHandlers(Handlers):
         return enabled
 
     def warned(self, message: str) -> None:
-        """A function of the library warns the program: at the line that called into the library, which is the caller's of the compiled
-        function where that is the library's own."""
+        """Record a warning of the library.  It names the line that called into the library; if no frame of the program is
+        recorded (the compiled function is the library's own), the line that calls the compiled function."""
         frame = next((f for f in instrumented_frames() if not is_own_frame(f)), None)
         if frame is not None:
             self._warned(warnings.warn, (message, UserWarning), {}, frame)
@@ -199,20 +202,21 @@ class PrintingHandlers(Handlers):
     def _warned(
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], innermost: FrameType | None = None
     ) -> Any:
-        """warnings.warn"""
+        """warnings.warn(message, category, stacklevel), deferred.  innermost: the frame from which stack levels count."""
         recorder = self.recorder
-        given = dict(zip(_WARN, arguments, strict=False)) | {k: concrete(v) for k, v in keywords.items()}
-        message, category, level = given.get("message"), concrete(given.get("category")), concrete(given.get("stacklevel", 1))
+        options = dict(zip(_WARN, arguments, strict=False)) | {k: concrete(v) for k, v in keywords.items()}
+        message, category = options.get("message"), concrete(options.get("category"))
+        level = concrete(options.get("stacklevel", 1))
         frame = frame_at(level, innermost)
         if is_a(message, Warning):
             category = type(message)
-        twice = len(given) < len(arguments) + len(keywords)
+        twice = len(options) < len(arguments) + len(keywords)
         wrong = category is not None and not (is_a(category, type) and issubclass(category, Warning))
-        if twice or wrong or given.keys() - set(_WARN) or frame is None or not is_a(plain(message), (str, Warning)):
+        if twice or wrong or options.keys() - set(_WARN) or frame is None or not is_a(plain(message), (str, Warning)):
             recorder.stop("impure_call", "a call of warn() of this kind")
             plain_arguments = tuple(map(plain, arguments)), {k: plain(v) for k, v in keywords.items()}
             called, named = as_called_by_program(function, *plain_arguments)
-            answer = function(*called, **named)  # by this frame, as the keywords say
+            answer = function(*called, **named)  # called here, because the stack level in the keywords counts from this frame
             recorder.performed.append((function, answer))
             return answer
         if not is_instrumented(frame.f_code) or is_a(message, Warning):
@@ -226,7 +230,8 @@ class PrintingHandlers(Handlers):
         return self._call_after_program(_warn, (message, recorder.mark_fixed(category), *place), name="warn")
 
     def _guard_category(self, category: type[Warning]) -> None:
-        """A warning that filters make an error is raised in the middle of a call."""
+        """Guard whether filters may turn a warning of this category into an error.  If so, the recording stops, because the error
+        would be raised in the middle of the call."""
         recorder = self.recorder
         errors = may_be_error(category)
         recorder.miss_if(recorder.constant(may_be_error).call(recorder.constant(category)).is_not(errors))
@@ -234,11 +239,11 @@ class PrintingHandlers(Handlers):
             recorder.stop("impure_call", "a warning that may be an error")
 
     def _slept(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """time.sleep"""
+        """time.sleep(seconds), deferred."""
         return self._call_after_program(function, tuple(map(concrete, arguments)), keywords)
 
     def _written(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """write, writelines or flush of a file from outside.  One that is closed raises."""
+        """write(), writelines() or flush() of a file from outside, deferred."""
         recorder = self.recorder
         if not all(type(plain(v)) in (str, bytes) for v in arguments):
             arguments = tuple(
@@ -250,13 +255,13 @@ class PrintingHandlers(Handlers):
         return self._call_after_program(function, arguments, keywords, True)
 
     def _guard_open(self, file: Any) -> None:
-        """A file that is closed raises in the middle of a call, where the program may handle it."""
+        """Guard whether a file is closed: a write then raises in the middle of the call, where the program may handle the error."""
         recorder = self.recorder
         if is_a(file, FILES) and recorder.is_outside(file):
             recorder.miss_if(recorder.sources[id(file)].get("closed").is_not(file.closed))
 
     def _progressed(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A method of a progress bar."""
+        """A method of a progress bar, deferred."""
         bar, *rest = arguments
         shown, named = tuple(map(self._shown, rest)), {k: self._shown(v) for k, v in keywords.items()}
         if not self.recorder.is_outside(bar):
@@ -264,7 +269,7 @@ class PrintingHandlers(Handlers):
         return self._call_after_program(function, (bar, *shown), named, True)
 
     def _shown(self, value: Any) -> Any:
-        """What a progress bar gets of a value: of what may change until it is shown the text of now."""
+        """`value` for a progress bar, which shows it later: values that may change until then are replaced by their texts of now."""
         recorder = self.recorder
         if type(value) in (list, tuple, dict):
             if recorder.is_outside(value):
@@ -279,11 +284,13 @@ class PrintingHandlers(Handlers):
         function: Any,
         arguments: tuple[Any, ...],
         keywords: dict[str, Any] | None = None,
-        answers: bool = False,
+        has_result: bool = False,
         name: str = "",
     ) -> Any:
-        """Call a function for what it does, now and in each call after the program.  answers: it says something, too, about which nothing
-        is known beforehand.  name: of what the program called."""
+        """Call `function` now, and let each call of the entry call it after the program.
+
+        has_result: whether the result may differ between calls, so that a stand-in for it is returned.  name: of the function
+        that the program called, if it is another one."""
         recorder = self.recorder
         keywords = keywords or {}
         now = plain_copy(arguments, recorder.is_outside), plain_copy(keywords, recorder.is_outside)
@@ -291,12 +298,12 @@ class PrintingHandlers(Handlers):
         if recorder.stopped:
             return answer
         name = name or function.__qualname__
-        stands = recorder.extracted_numbers.stand_in_for_result(answer, "impure_call", f"{name}()") if answers else None
-        recorder.effects.note_call(FunctionCall(recorder.mark_fixed(function), arguments, keywords, answer=stands), name)
-        return stands if answers else answer
+        stand_in = recorder.extracted_numbers.stand_in_for_result(answer, "impure_call", f"{name}()") if has_result else None
+        recorder.effects.note_call(FunctionCall(recorder.mark_fixed(function), arguments, keywords, answer=stand_in), name)
+        return stand_in if has_result else answer
 
 
-_TELLING: dict[Any, Callable[..., Any]] = {
+_HANDLERS: dict[Any, Callable[..., Any]] = {
     print: PrintingHandlers._printed,
     **dict.fromkeys((*_LEVELS, *_OF_ROOT), PrintingHandlers._logged),
     logging.Logger.isEnabledFor: PrintingHandlers._is_enabled,

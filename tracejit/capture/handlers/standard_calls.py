@@ -1,7 +1,7 @@
-"""Functions and callables of `operator`, `heapq`, `bisect`, `collections`, `itertools`, `re` and `copy` that look into what they are given.
+"""Functions of `operator`, `heapq`, `bisect`, `collections`, `itertools`, `re` and `copy` that look into their arguments.
 
-Each is done by the handlers of what it looks at: an item is read as an item, an attribute as an attribute.  Functions that keep a list in
-order are called once its content is guarded; what they change in a list from outside is an effect.
+Other handlers do what such a function does: they read an item as an item and an attribute as an attribute.  Functions of heaps and
+sorted lists are called once the content of the list is guarded; their changes of a list from outside are effects.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _IN_ORDER = frozenset(
         *(getattr(_heapq, name) for name in ("_heapify_max", "_heappop_max", "_heapreplace_max") if hasattr(_heapq, name)),
     }
 )  # fmt: skip
-"""Functions of a list that is in order, or a heap."""
+"""Functions of sorted lists and of heaps."""
 _REDUCED_BY_CONTENTS: tuple[type, ...] = (collections.OrderedDict, collections.defaultdict, collections.deque)
 _BISECTING = (bisect.bisect_left, bisect.bisect_right)
 _WARNING = sys.version_info >= (3, 13)
@@ -51,7 +51,7 @@ _EXPRESSIONS: dict[Any, int] = {
     **dict.fromkeys((re.match, re.fullmatch, re.search, re.findall, re.finditer), 3),
     re.compile: 2, re.split: 2 if _WARNING else 4, re.sub: 3 if _WARNING else 5, re.subn: 3 if _WARNING else 5,
 }  # fmt: skip
-"""Functions of `re`, and how many arguments they take by position without a word."""
+"""Function of `re` -> the number of positional arguments that it accepts without a warning."""
 
 
 _CLOCKS = frozenset(
@@ -63,13 +63,14 @@ _CLOCKS = frozenset(
 
 
 _HEAPING = {heapq.heappush: 2, heapq.heappop: 1}
-"""Functions of a heap, and how many arguments they have."""
+"""Functions of a heap that can be deferred -> the number of their arguments."""
 _LARGEST = 1000
+"""Heaps of more items are not inspected in each call."""
 
 
 def heap_kind(items: list[Any]) -> type | None:
-    """int for numbers, tuple for tuples of numbers, whose comparisons cannot raise; bool for anything else, and what is too long to be
-    looked at in each call; None where there are no items."""
+    """The kind of the items of a heap: int for numbers, tuple for tuples of numbers, whose comparisons cannot raise; bool for other
+    items or too many of them; None if there are none."""
     if not items:
         return None
     if len(items) <= _LARGEST:
@@ -84,22 +85,22 @@ class StandardCallHandlers(Handlers):
     """`itemgetter(0)(row)`, `heappush(heap, v)`, `chain.from_iterable(rows)` ..."""
 
     def call_getter(self, getter: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """An itemgetter, attrgetter or methodcaller is called."""
+        """getter(owner), for an itemgetter, attrgetter or methodcaller."""
         recorder = self.recorder
         if len(arguments) != 1 or keywords:
-            return getter(*arguments, **keywords)  # it raises what is to be raised
-        make, given = getter.__reduce__()
+            return getter(*arguments, **keywords)  # raises Python's error
+        make, parts = getter.__reduce__()
         options: dict[str, Any] = {}
-        if make is not type(getter):  # a partial methodcaller, because of keywords
-            options, given = make.keywords, (*make.args, *given)
-        if not all(recorder.knows_origin(part) for part in (*given, *options.values())):
+        if make is not type(getter):  # a methodcaller with keywords reduces to a partial
+            options, parts = make.keywords, (*make.args, *parts)
+        if not all(recorder.knows_origin(part) for part in (*parts, *options.values())):
             recorder.stop("unknown_origin", f"what a {type(getter).__name__} holds")
         (owner,) = arguments
         if is_a(getter, operator.methodcaller):
-            name, *rest = given
+            name, *rest = parts
             return recorder.calls.call(recorder.attributes.get_attribute(owner, name), tuple(rest), options)
         read = self._dotted_attribute if is_a(getter, operator.attrgetter) else recorder.containers.get_item
-        values = tuple([recorder.require_known(read(owner, part)) for part in given])
+        values = tuple([recorder.require_known(read(owner, part)) for part in parts])
         return values[0] if len(values) == 1 else recorder.mark_created(values)
 
     def _dotted_attribute(self, owner: Any, names: str) -> Any:
@@ -108,7 +109,7 @@ class StandardCallHandlers(Handlers):
         return owner
 
     def _in_order(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A function of heapq or bisect; their comparisons are those of plain values."""
+        """A function of heapq or bisect on plain values, except for the two cases that `_bisected` and `_heaped` handle."""
         recorder = self.recorder
         if function in _BISECTING and len(arguments) == 2 and not keywords and is_symbolic(arguments[1]):
             return self._bisected(function, *arguments)
@@ -132,8 +133,8 @@ class StandardCallHandlers(Handlers):
         return recorder.require_known(result)
 
     def _is_open_heap(self, function: Any, arguments: tuple[Any, ...]) -> bool:
-        """Whether it is a heap from outside, of numbers or tuples of numbers, that gets some which leave the program, and of which nobody
-        has looked at more than the length."""
+        """Whether `_heaped` can do the call: the heap is from outside, has numbers or tuples of numbers, and nothing but its length
+        has been read, and the call pushes a post-program number or pops after such a push."""
         recorder = self.recorder
         if len(arguments) != _HEAPING[function] or type(arguments[0]) is not list or not recorder.is_outside(arguments[0]):
             return False
@@ -151,43 +152,43 @@ class StandardCallHandlers(Handlers):
         return heap_kind([*map(plain_value, items), *list.__iter__(owner)]) in (int, tuple)
 
     def _heaped(self, function: Any, owner: list[Any], *items: Any) -> Any:
-        """Where an item comes to lie in a heap, and which is the least, is known when the program has run: nobody waits for it."""
+        """heappush(owner, item) or heappop(owner), deferred: the positions of the items are known when the program has run."""
         recorder = self.recorder
         source, kind = recorder.sources[id(owner)], heap_kind([*map(plain_value, items), *list.__iter__(owner)])
-        found = recorder.constant(heap_kind).call(source)
-        recorder.miss_if(tuple_of(None, recorder.constant(kind)).lacks(found))
+        kind_then = recorder.constant(heap_kind).call(source)
+        recorder.miss_if(tuple_of(None, recorder.constant(kind)).lacks(kind_then))
         ends = recorder.sequences.ends_of(owner)
         recorder.effects.note_change(owner)
         if not items:
             recorder.sequences.at_least(owner, 1 - ends.growth)
         recorder.contents.reordered.add(id(owner))
-        answer = function(owner, *map(plain_value, items))
-        stands = (
-            None if items else recorder.extracted_numbers.stand_in_for_result(answer, "impure_call", f"{function.__name__}()")
+        result = function(owner, *map(plain_value, items))
+        stand_in = (
+            None if items else recorder.extracted_numbers.stand_in_for_result(result, "impure_call", f"{function.__name__}()")
         )
-        recorder.effects.note_hit(FunctionCall(function, (owner, *items), {}, answer=stands))
+        recorder.effects.note_hit(FunctionCall(function, (owner, *items), {}, answer=stand_in))
         if items:
             ends.push("append", list(items))
-            return answer
+            return result
         ends.pop(left=False)
-        return stands
+        return stand_in
 
     def _bisected(self, function: Any, values: Any, number: Any) -> int:
-        """bisect of a number that another call has another one of: each comparison is asked."""
+        """bisect_left or bisect_right of a symbolic number: each comparison of the search is guarded."""
         recorder = self.recorder
         low, high = 0, recorder.containers.length(values)
         while low < high:
             middle = (low + high) // 2
             item = recorder.containers.get_item(values, middle)
             if function is bisect.bisect_left:
-                goes_on = recorder.operators.truth(recorder.operators.binary("<", item, number))
+                is_right = recorder.operators.truth(recorder.operators.binary("<", item, number))
             else:
-                goes_on = not recorder.operators.truth(recorder.operators.binary("<", number, item))
-            low, high = (middle + 1, high) if goes_on else (low, middle)
+                is_right = not recorder.operators.truth(recorder.operators.binary("<", number, item))
+            low, high = (middle + 1, high) if is_right else (low, middle)
         return low
 
     def _count_elements(self, _: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """What Counter.update does."""
+        """collections._count_elements(counts, values), the C code of Counter.update."""
         recorder = self.recorder
         counts, values = arguments
         for value in map(concrete, recorder.iteration.iterate(values)):
@@ -197,11 +198,11 @@ class StandardCallHandlers(Handlers):
     def _from_iterable(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """itertools.chain.from_iterable"""
         if len(arguments) != 1 or keywords or not hasattr(type(arguments[0]), "__iter__"):
-            return self.recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
+            return self.recorder.perform(lambda: function(*arguments, **keywords))  # raises Python's error
         return function(self.recorder.iteration.iterate(arguments[0], ()))
 
     def _of_expressions(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """re.sub, re.match ...: the expressions that `re` remembers are no state of the program."""
+        """re.sub, re.match ...  The cache of compiled expressions in `re` is no state of the program."""
         recorder = self.recorder
         arguments, keywords = (
             tuple(map(recorder.contents.concrete_contents, arguments)),
@@ -216,7 +217,7 @@ class StandardCallHandlers(Handlers):
         return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords)))
 
     def _substituted(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """re.sub: of a text that each call computes it makes another one."""
+        """re.sub; the result is an open text if the text is open (texts.py)."""
         recorder = self.recorder
         pattern, *rest = arguments or (None,)
         of_text = not keywords and len(arguments) == 3 and is_open(rest[1]) and type(plain(rest[1])) is type(rest[0]) is str
@@ -226,15 +227,15 @@ class StandardCallHandlers(Handlers):
         return self._of_expressions(function, arguments, keywords)
 
     def _path(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """os.path.join and the like, of texts of which some are computed by each call."""
+        """os.path.join, basename or dirname; the result is an open text if some arguments are open."""
         recorder = self.recorder
         if not keywords and any(map(is_open, arguments)) and all(type(plain(a)) is str for a in arguments):
             return recorder.unwatched(lambda: recorder.texts.text_function(function, arguments))
         return recorder.calls.instrumented(function, arguments, keywords)
 
     def _deep_copy(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """copy.deepcopy: a number, a text or an empty tuple is its own copy, the library copies tensors; of anything else the Python code
-        decides."""
+        """copy.deepcopy.  A number, a text or an empty tuple is its own copy, and the library copies a tensor.  For other objects
+        the Python code of `copy` is instrumented."""
         recorder = self.recorder
         if arguments and (is_symbolic(arguments[0]) or type(arguments[0]) in PRIMITIVE_TYPES):
             return arguments[0]
@@ -248,72 +249,74 @@ class StandardCallHandlers(Handlers):
         return recorder.calls.instrumented(function, arguments, keywords)
 
     def _copied(self, tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
-        """The deep copy of a tensor.  memo: what has been copied before, by identities as the program sees them."""
-        place = ObjectIdentity(tensor, self.recorder)
-        if place not in memo:
+        """The deep copy of a tensor.  memo: the copies so far, by the identities of the originals as the program sees them."""
+        identity = ObjectIdentity(tensor, self.recorder)
+        if identity not in memo:
             self.recorder.inspect(tensor)
-            made = memo[place] = self.recorder.containers.native(lambda: tensor.__deepcopy__({}))
-            if made._grad is not None:
-                memo[ObjectIdentity(tensor._grad, self.recorder)] = made._grad
-        return memo[place]  # type: ignore[no-any-return]
+            copied = memo[identity] = self.recorder.containers.native(lambda: tensor.__deepcopy__({}))
+            if copied._grad is not None:
+                memo[ObjectIdentity(tensor._grad, self.recorder)] = copied._grad
+        return memo[identity]  # type: ignore[no-any-return]
 
     def _variable_of_a_context(self, variable: Any, *default: Any) -> Any:
-        """ContextVar.get"""
+        """variable.get(*default), for a ContextVar from outside."""
         recorder = self.recorder
-        ask, absent = recorder.sources[id(variable)].get("get"), Name("ABSENT")
+        get, absent = recorder.sources[id(variable)].get("get"), Name("ABSENT")
         try:
-            found = variable.get(*(ABSENT for _ in default))
+            value = variable.get(*(ABSENT for _ in default))
         except LookupError:
-            recorder.miss_if(ask.call(absent).is_not(absent))
+            recorder.miss_if(get.call(absent).is_not(absent))
             raise
-        if found is not ABSENT:
-            return recorder.read(found, ask.call(*[absent for _ in default]), symbolic=True)
-        recorder.miss_if(ask.call(absent).is_not(absent))
+        if value is not ABSENT:
+            return recorder.read(value, get.call(*[absent for _ in default]), symbolic=True)
+        recorder.miss_if(get.call(absent).is_not(absent))
         return default[0]
 
     def _property_with_function(self, name: str, owner: property, function: Any) -> Any:
-        """property.setter and the like: the same property with another function."""
+        """owner.setter(function), getter or deleter: a copy of the property with another function."""
         return self.recorder.mark_created(getattr(owner, name)(function))
 
     def _reduced(self, owner: Any, _: Any) -> Any:
-        """object.__reduce_ex__: the class, and what is in the instance's dictionary."""
+        """object.__reduce_ex__(owner): the class and the dictionary of the instance."""
         recorder = self.recorder
         state = recorder.attributes.get_attribute(owner, "__dict__")
-        made_by = recorder.mark_fixed(copyreg.__newobj__)  # type: ignore[attr-defined]
-        return recorder.mark_created((made_by, (type(owner),), state if recorder.operators.truth(state) else None, None, None))
+        constructor = recorder.mark_fixed(copyreg.__newobj__)  # type: ignore[attr-defined]
+        return recorder.mark_created(
+            (constructor, (type(owner),), state if recorder.operators.truth(state) else None, None, None)
+        )
 
     def _reduced_container(self, owner: Any, _: Any) -> Any:
-        """__reduce_ex__ of a container of `collections`: its class, what that is called with, its attributes, and what is in it."""
+        """owner.__reduce_ex__() of a container of `collections`: its class, the arguments of the class, attributes and contents."""
         recorder, cls = self.recorder, type(owner)
-        given: tuple[Any, ...] = ()
+        arguments: tuple[Any, ...] = ()
         if cls is collections.deque:
             limit = recorder.attributes.get_attribute(owner, "maxlen")
-            given = () if limit is None else (recorder.mark_created(()), limit)
+            arguments = () if limit is None else (recorder.mark_created(()), limit)
         elif cls is collections.defaultdict:
             factory = recorder.attributes.get_attribute(owner, "default_factory")
-            given = () if factory is None else (factory,)
-        state = recorder.attributes.get_attribute(owner, "__dict__") if cls is collections.OrderedDict else None
-        kept = state if state is not None and recorder.operators.truth(state) else None
+            arguments = () if factory is None else (factory,)
+        dictionary = recorder.attributes.get_attribute(owner, "__dict__") if cls is collections.OrderedDict else None
+        state = dictionary if dictionary is not None and recorder.operators.truth(dictionary) else None
         items = recorder.calls.call(recorder.attributes.get_attribute(owner, "items"), (), {}) if is_a(owner, dict) else owner
         contents = recorder.iteration.iterator(items)
         parts = (None, contents) if is_a(owner, dict) else (contents, None)
-        return recorder.mark_created((cls, recorder.mark_created(given), kept, *parts))
+        return recorder.mark_created((cls, recorder.mark_created(arguments), state, *parts))
 
     def _reduces_as_usual(self, owner: Any) -> bool:
-        """Whether object's way to take an instance apart is all there is to know of it."""
+        """Whether `_reduced` gives what `owner.__reduce_ex__` gives: the class overrides no part of the protocol and has no slots."""
         cls = type(owner)
         usual = all(
             self.recorder.attributes.lookup(cls, name)[0] is vars(object)[name]
             for name in ("__reduce__", "__reduce_ex__", "__getstate__")
         )
-        given = any(
+        has_extras = any(
             self.recorder.attributes.lookup(cls, name)[0] is not ABSENT
             for name in ("__getnewargs__", "__getnewargs_ex__", "__slots__")
         )
-        return usual and not given and has_plain_state(cls) and instance_dictionary(owner) is not None
+        return usual and not has_extras and has_plain_state(cls) and instance_dictionary(owner) is not None
 
     def standard_method(self, owner: Any, name: str) -> Callable[..., Any] | None:
-        """The handler of a method of C code that has one here."""
+        """The handler that this class has for the method `name` of `owner`, a method of C code; else None."""
         if is_a(owner, contextvars.ContextVar) and name == "get" and self.recorder.is_outside(owner):
             return self._variable_of_a_context
         if name == "__reduce_ex__" and type(owner) in _REDUCED_BY_CONTENTS:
@@ -323,7 +326,7 @@ class StandardCallHandlers(Handlers):
         return self._reduced if name == "__reduce_ex__" and self._reduces_as_usual(owner) else None
 
     def standard_call(self, function: Any) -> Handler | None:
-        """The handler of a function that has one here."""
+        """The handler that this class has for a function; else None."""
         return self.in_table(_HANDLERS, function)
 
 
