@@ -1,14 +1,17 @@
-"""What TRACEJIT_DEBUG writes to stderr while functions are compiled and run.
+"""TRACEJIT_DEBUG: what is written to stderr while functions are compiled and run.
 
-Level 1: what was compiled, why calls run eagerly, and which guard failed where no recorded path serves a call.  2: the times of the steps
-of each program, measured when it runs first.  3: the graph after each pass.  4: the generated code of each program.  5: the generated
-entry (guards and effects) and the memory plan.
-Each level includes those before it.
+Levels, each of which includes those before it:
 
-What the library itself got wrong is a warning, whatever the level (`report_defect`).
+1. What was compiled, why calls run eagerly, and which guard failed if no recorded path serves a call.
+2. The times of the steps of each program, measured when it runs first.
+3. The graph after each pass.
+4. The generated code of each program.
+5. The generated entry (guards and effects) and the memory plan.
 
-A DebugLog watches one Executable (executable.Watcher).  It changes nothing that a program computes: steps are timed on copies of
-what they write.
+Defects of the library give a warning at any level (`report_defect`).
+
+A DebugLog is the Watcher of one Executable.  It does not change what a program computes: steps are timed on copies of the arrays
+that they write.
 """
 
 from __future__ import annotations
@@ -35,30 +38,32 @@ def _write(name: str, text: str) -> None:
 
 
 def eager_reason(name: str, reason: Any) -> None:
-    """A recording of function `name` came to nothing."""
+    """Log that a recording of function `name` ended with a reason."""
     if config.debug >= 1:
         _write(name, f"runs eagerly: {reason}")
 
 
 def unserved(name: str, text: str) -> None:
-    """No recorded path of function `name` serves a call, which is recorded anew or runs eagerly; text: the guard that failed."""
+    """Log that no recorded path of function `name` serves a call, which is recorded or runs eagerly.  text: the guard that
+    failed."""
     _write(name, f"no recorded path serves the call, since a guard failed: {text}")
 
 
 def left_alone(name: str, calls: int) -> None:
-    """So many calls of function `name` go to the function itself."""
+    """Log that the next calls of function `name` go to the function itself."""
     if config.debug >= 1:
         _write(name, f"the next {calls} calls are left to Python, since trying to serve them does not pay")
 
 
 def parted(name: str, text: str) -> None:
-    """Recordings of function `name` have parted at the same guard for the third time."""
+    """Log that recordings of function `name` have differed at the same guard for the third time."""
     if config.debug >= 1:
         _write(name, f"records path after path: {text}")
 
 
 def report_defect(name: str, what: str, error: BaseException) -> None:
-    """A call goes on although something failed that speeds up later ones.  Raises the error where the library verifies itself."""
+    """Warn of a defect: something failed that would have made later calls faster; this call goes on.  Raises the error if
+    `config.verify` is on.  what: a verb, for the message."""
     if config.verify:
         raise error
     warnings.warn(
@@ -67,19 +72,19 @@ def report_defect(name: str, what: str, error: BaseException) -> None:
 
 
 class DebugLog:
-    """The account of one recorded path of the function `name`.  Levels are looked up when something happens."""
+    """The log of one recorded path of the function `name`; see executable.Watcher.  The level is read at each event."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._timed: set[int] = set()  # ids of programs, which live as long as their executable, like this log
+        self._timed: set[int] = set()  # ids of programs whose steps were timed; these live as long as this log
 
     def after_pass(self, role: str, name: str, graph: Graph) -> None:
-        """The pass `name` made `graph`, on the way to the program for `role`."""
+        """See Watcher."""
         if config.debug >= 3:
             _write(self.name, f"{role} after {name}:\n{to_text(graph)}")
 
     def built(self, role: str, program: Any) -> None:
-        """The program for `role` can be run."""
+        """See Watcher."""
         if config.debug >= 1:
             _write(self.name, f"compiled {role} in {program.seconds:.3f} s:\n{program.describe()}")
         if config.debug >= 4:
@@ -91,12 +96,12 @@ class DebugLog:
                 _write(self.name, f"{role}, memory plan of segment {k}:\n{plan(part.lowered)}")
 
     def entry(self, text: str) -> None:
-        """The generated function that guards, runs the program and commits effects."""
+        """Log the generated entry.  text: its source."""
         if config.debug >= 5:
             _write(self.name, f"entry:\n{text}")
 
     def running(self, role: str, program: Any, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
-        """`program` is about to run: the first time its steps are timed."""
+        """See Watcher.  Times the steps of a program when it runs first."""
         if config.debug < 2 or id(program) in self._timed:
             return
         self._timed.add(id(program))
@@ -105,9 +110,9 @@ class DebugLog:
             return
         try:
             times = step_times(program.lowered, _without_effects(program, arrays), scalars)
-        except RuntimeError as left:  # an exit, or arrays that do not fit: this call has no times, and another may not be first
+        except RuntimeError as error:  # it has left by an exit, or arrays do not fit: the next run is timed instead
             self._timed.discard(id(program))
-            _write(self.name, f"{role}, times: {left}")
+            _write(self.name, f"{role}, times: {error}")
             return
         total = sum(microseconds for _, microseconds in times)
         rows = [f"{microseconds:10.1f} us  {text}" for text, microseconds in times]
@@ -115,13 +120,13 @@ class DebugLog:
 
 
 def _lowered_parts(program: Any) -> list[LoweredProgram]:
-    """The pieces that a program is made of, host steps apart."""
+    """The lowered programs that a program consists of, without host steps."""
     if isinstance(program, HostProgram):
         return [segment.program for segment in program.segments if segment.program is not None]
     return [program] if isinstance(program, LoweredProgram) else []
 
 
 def _without_effects(program: Program, arrays: Sequence[Any]) -> list[Any]:
-    """The arrays, those that the program writes replaced by copies."""
+    """The arrays, with copies of those that the program writes."""
     specs = program.lowered.spec.arrays
     return [array.copy(order="K") if specs[k].written else array for k, array in enumerate(arrays)]

@@ -1,9 +1,10 @@
-"""Where the recordings of a function part: the guard, and the values that it took.
+"""Divergences: the guards at which recordings of a function differ, with their values.
 
-Two recordings are of different paths because something was found to be another value: the first fact in which they differ.  Which guard
-that is, and which values it had, tells why a function has many paths, or is recorded in call after call.
+Two recordings of a function are of different paths because some guarded value differed: the first fact in which they differ
+(capture/recording/facts.py).  The guard with the most such values is the reason why a function has many paths, or is recorded
+again and again.
 
-It must not know how facts are found, nor what is done about it.
+This module must not know how facts are noted, nor what follows from divergences.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from tracejit.report.debug import parted
 __all__ = ["ENOUGH", "Divergence", "Divergences"]
 
 ENOUGH = 3
-"""Recordings that part at one guard before it is named."""
-_KEPT, _SHOWN = 64, 4
+"""A guard is named to the user from this number of recordings on."""
+_KEPT, _SHOWN = 64, 4  # values that are kept, and shown
 _ELEMENT = re.compile(r"\[\d+\]")
-_COMPARED = 8
-_BRANCHES = ("exit", "outcome")
+_COMPARED = 8  # earlier recordings with which a new one is compared
+_BRANCHES = ("exit", "outcome")  # kinds of facts that are about branches
 _REMEDIES = {
     "value": "Pass what varies as a tensor, or leave it to the caller",
     "outcome": "Compare tensors (where), or leave the comparison to the caller",
@@ -39,8 +40,8 @@ _REMEDIES = {
 
 @dataclass(slots=True)
 class Divergence:
-    """A guard at which recordings parted.  values: what it found, in order; count: recordings; latest: the last of
-    them found the second of these values, and the recording that it followed furthest the first."""
+    """A guard at which recordings differ.  kind, name, where: see Fact.  values: its values, in order.  count: number of
+    recordings.  latest: (value in the earlier recording, value in the new one) of the last divergence."""
 
     kind: str
     name: str
@@ -50,19 +51,19 @@ class Divergence:
     latest: tuple[str, str] = ("", "")
 
     def text(self) -> str:
-        """What is not the same from recording to recording, and what to do about it."""
+        """A text for the user: what differs from recording to recording, and what to do about it."""
         return f"{self.name}{self.place()} took {len(self.values)} values ({self.some()}). {self.remedy()}"
 
     def some(self) -> str:
-        """The first of the values."""
+        """The first values, as a text."""
         return ", ".join(self.values[:_SHOWN]) + (", ..." if len(self.values) > _SHOWN else "")
 
     def remedy(self) -> str:
-        """What a user can do."""
+        """What the user can do about it."""
         return _REMEDIES[self.kind]
 
     def place(self) -> str:
-        """Where the user's program looked, with the text of the line if it can be read."""
+        """The user's line, with its text if that can be read; "" if there is none."""
         if not self.where:
             return ""
         file, _, line = self.where.rpartition(":")
@@ -70,15 +71,15 @@ class Divergence:
         return f" ({self.where}: {text})" if text else f" ({self.where})"
 
     def add(self, value: str) -> None:
-        """One more recording, which found this."""
+        """Count one more recording, with this value."""
         self.count += 1
         if value not in self.values and len(self.values) < _KEPT:
             self.values.append(value)
 
 
 def _as_types(before: Fact, fact: Fact) -> tuple[Fact, Fact] | None:
-    """Facts of different kinds about one thing, as facts of its type, whichever element of a container it is: it was a tensor in one
-    recording, and None in another.  None where they are of different things."""
+    """Two facts of different kinds about the same thing, as facts about its type: it was a tensor in one recording and None in
+    another. Indices of elements are left out of its name.  None if they are about different things."""
     if before.name != fact.name or {before.kind, fact.kind} != {"type", "value"}:
         return None
     name = _ELEMENT.sub("[...]", fact.name)
@@ -86,13 +87,13 @@ def _as_types(before: Fact, fact: Fact) -> tuple[Fact, Fact] | None:
 
 
 def _first_difference(facts: Sequence[Fact], others: Sequence[Sequence[Fact]]) -> tuple[Fact, Fact] | None:
-    """(what another recording found, what this one did) where it parted from the one that it followed furthest; None where these are
-    facts of different things."""
+    """(fact of another recording, fact of this one) at the first difference from the recording with which this one has most facts
+    in common.  None if there is no difference, or the two are about different things."""
     depth, before = -1, None
     for other in others:
-        same = next((i for i, (a, b) in enumerate(zip(facts, other, strict=False)) if a != b), -1)
-        if same >= max(depth, 0):  # of several the latest
-            depth, before = same, other[same]
+        common = next((i for i, (a, b) in enumerate(zip(facts, other, strict=False)) if a != b), -1)
+        if common >= max(depth, 0):  # of several, take the latest
+            depth, before = common, other[common]
     if before is None:
         return None
     fact = facts[depth]
@@ -105,7 +106,7 @@ def _without_sizes(facts: Sequence[Fact]) -> list[Fact]:
 
 
 def _added(partings: dict[tuple[str, str], Divergence], before: Fact, fact: Fact) -> Divergence:
-    """The parting at a fact, with one more recording."""
+    """Count one more recording for the divergence at a fact, and return the divergence."""
     parting = partings.setdefault((fact.name, fact.where), Divergence(fact.kind, fact.name, fact.where))
     if not parting.count:
         parting.add(before.value)
@@ -115,36 +116,36 @@ def _added(partings: dict[tuple[str, str], Divergence], before: Fact, fact: Fact
 
 
 class Divergences:
-    """Those of one function."""
+    """The divergences of one function."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], Divergence] = {}
-        self.latest: Divergence | None = None  # that of the last recording
-        self._branches: dict[tuple[str, str], Divergence] = {}  # of recordings of whatever sizes
+        self._divergences: dict[tuple[str, str], Divergence] = {}  # by (name, line)
+        self.latest: Divergence | None = None  # of the last recording
+        self._branches: dict[tuple[str, str], Divergence] = {}  # at branches, with differences of sizes ignored
 
     def note(self, name: str, facts: Sequence[Fact], others: Iterable[Sequence[Fact]]) -> Divergence | None:
-        """A recording of function `name` with these facts was made, beside others: it parted from the one that it followed furthest.
-        Returns where that was, if the program went another way there."""
+        """Note a new recording of function `name`.  facts: of it; others: of earlier recordings.  Returns the divergence from an
+        earlier one, if it is at a branch."""
         compared = list(others)[-_COMPARED:]
-        found = _first_difference(facts, compared)
-        self.latest = None if found is None else _added(self._found, *found)
+        difference = _first_difference(facts, compared)
+        self.latest = None if difference is None else _added(self._divergences, *difference)
         if self.latest is not None and self.latest.count == ENOUGH:
             parted(name, self.latest.text())
         branch = _first_difference(_without_sizes(facts), list(map(_without_sizes, compared)))
         return None if branch is None or branch[1].kind not in _BRANCHES else _added(self._branches, *branch)
 
     def foremost(self) -> Divergence | None:
-        """The guard at which most recordings parted, once they are enough."""
-        found = max(self._found.values(), key=lambda parting: parting.count, default=None)
-        return found if found is not None and found.count >= ENOUGH else None
+        """The divergence with the most recordings, if there are at least `ENOUGH`."""
+        largest = max(self._divergences.values(), key=lambda parting: parting.count, default=None)
+        return largest if largest is not None and largest.count >= ENOUGH else None
 
     def of_branches(self) -> list[Divergence]:
-        """The places where the program went one way or another, the one at which most recordings parted first: of the same sizes or not,
-        since a loop of another length goes this way or that as well."""
+        """The divergences at branches, the one with the most recordings first.  Recordings of different sizes are compared, too,
+        since the steps of a loop with another trip count branch in the same way."""
         return sorted(self._branches.values(), key=lambda parting: -parting.count)
 
     def clear(self) -> None:
-        """Forget them."""
-        self._found.clear()
+        """Forget all divergences."""
+        self._divergences.clear()
         self.latest = None
         self._branches.clear()

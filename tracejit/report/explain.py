@@ -1,5 +1,5 @@
-"""All that happened to a compiled function, as text: first the sentence that matters (summary.py), then counts and reasons, then each path,
-its passes last."""
+"""`explain(verbose=True)`: everything that happened to a compiled function, as text: first the headline (summary.py), then counts
+and reasons, then each path, then the passes of each path."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tracejit.runtime.source import Module
 
 __all__ = ["explain_function", "graph_text", "source_text"]
 
-_QUICK: Final = (Name("list"), Name("map"), Name("copysign"))
-_MOST: Final = 5
+_QUICK: Final = (Name("list"), Name("map"), Name("copysign"))  # functions whose calls in guards are not worth mentioning
+_MOST: Final = 5  # guards that are listed
 
 
 def explain_function(
@@ -35,14 +35,16 @@ def explain_function(
     symbolic: Sequence[str] = (),
     pieces: Any = None,
 ) -> str:
-    """entries: the recorded paths (recorded_path.Entry).  parting: the guard that keeps recordings apart, if there is one.  full: whether
-    there are as many paths as there may be.  compiling: whether one more is compiled in the background.  symbolic: what there is to say of
-    symbolic sizes.  pieces: those that the function runs in, if it does (compiled/pieces.py)."""
-    said = headline(stats, len(entries), reasons, parting, full, compiling, pieces)
+    """The text.
+
+    entries: the recorded paths (recorded_path.Entry).  parting: the guard at which most recordings differ, if there is one.
+    full: whether there is no room for another path.  compiling: whether another path is being compiled in the background.
+    symbolic: lines about symbolic sizes.  pieces: set if the function runs in pieces (compiled/pieces.py)."""
+    title = headline(stats, len(entries), reasons, parting, full, compiling, pieces)
     if not stats.calls:
-        return f"{name}: {said}"
-    lines = [f"{name}: {said}", f"  {_counts(stats)}"]
-    if parting is not None and parting.name not in said:
+        return f"{name}: {title}"
+    lines = [f"{name}: {title}", f"  {_counts(stats)}"]
+    if parting is not None and parting.name not in title:
         lines.append(f"  paths differ at {parting.name}{parting.place()}: {parting.some()}")
     lines += [f"  {line}" for line in symbolic]
     for reason, count in reasons.items():
@@ -81,7 +83,8 @@ def explain_function(
 
 
 def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
-    """What the program itself guards, how often it was left there, and for which path."""
+    """Lines about the guards inside the program: what has to hold, how often the program was left there, and to which path calls
+    went."""
     executable = entry.executable
     numbers, lines = exit_codes(executable.graph), []
     for node in executable.graph.nodes:
@@ -99,7 +102,7 @@ def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
             text = f"goes on only if {node.op.name} at {node.line} does not raise"
         else:
             continue
-        number = max(taken, key=taken.__getitem__, default=number)  # of the step in which it was left most often
+        number = max(taken, key=taken.__getitem__, default=number)  # in a loop: of the step in which it was left most often
         bridge = entry.bridges.get(number)
         if count:
             text += f": left {count} time{'s' if count != 1 else ''}"
@@ -111,60 +114,61 @@ def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
 
 
 def _exits_inside(node: Node) -> list[str]:
-    """The lines of what may leave the steps of a loop, but for interrupts."""
+    """The user's lines of guards, and of operations that may raise, in the body of a loop node."""
     if node.op.kind is not Kind.LOOP:
         return []
     return [inner.line for inner in all_nodes(node.attrs["body"].graph) if inner.op.kind is Kind.GUARD or inner.op.may_exit]
 
 
 def _sides(entry: Any, number: int, bridge: Any) -> list[str]:
-    """What goes on from an exit of a path with what is in memory there: from its root trace first."""
-    found = [trace.sides[number, bridge] for trace in entry.traces if trace.sides.get((number, bridge)) is not None]
+    """Texts about the side traces from an exit of a path to `bridge`; that of the root trace first."""
+    sides = [trace.sides[number, bridge] for trace in entry.traces if trace.sides.get((number, bridge)) is not None]
     nodes = len(bridge.executable.graph.nodes)
     return [
         f"a side trace computes {side.size} of its {nodes} nodes" if isinstance(side, Trace) else f"no side trace: {side}"
-        for side in found
+        for side in sides
     ]
 
 
 def _guards(recording: Recording) -> list[str]:
-    """How many guards there are, how many of them words of memory answer for, and those that each call makes calls for."""
-    held = frozenset(() if recording.structure is None else recording.structure.checks)
-    guards = [guard for guard in recording.guards if guard not in held]
+    """Lines about guards: how many there are, how many are checked by comparing words of memory, and those that call functions in
+    each call."""
+    by_word = frozenset(() if recording.structure is None else recording.structure.checks)
+    guards = [guard for guard in recording.guards if guard not in by_word]
     calls = [guard for guard in guards if any(isinstance(node, Call) and node.function not in _QUICK for node in walk(guard))]
     lines = [
-        f"  guards: {len(recording.guards)}, of which {len(held)} are asked only when one of their words of memory has changed"
+        f"  guards: {len(recording.guards)}, of which {len(by_word)} are asked only when one of their words of memory has changed"
     ]
     if calls:
         lines.append(f"  guards that call functions in each call ({len(calls)}):")
-        lines += [f"    {renamed(guard, partial(_told, recording.namespace))}" for guard in calls[:_MOST]]
+        lines += [f"    {renamed(guard, partial(_readable, recording.namespace))}" for guard in calls[:_MOST]]
         lines += [f"    ... and {len(calls) - _MOST} more"] if len(calls) > _MOST else []
     return lines
 
 
-def _told(namespace: Mapping[str, Any], name: Name) -> Expr:
-    """A variable, or what a name of the namespace stands for, where that has a name of its own."""
+def _readable(namespace: Mapping[str, Any], name: Name) -> Expr:
+    """A name, or for an object of the namespace that has a qualified name: that one."""
     return Name(getattr(namespace.get(name.name), "__qualname__", name.name))
 
 
 def _counts(stats: Any) -> str:
-    """Calls and what became of them."""
+    """The counts of calls, by how they ran."""
     early = f", while a program was compiled in the background {stats.early_calls}" if stats.early_calls else ""
     eager = f"{stats.eager_calls} (recorded {stats.traces}, left alone because trying had not paid {stats.direct_calls}{early})"
-    made = f", made of symbolic sizes {stats.instances}" if stats.instances else ""
-    machine = f"{stats.machine_calls} calls into machine code, {stats.programs_compiled} programs{made}"
+    instances = f", made of symbolic sizes {stats.instances}" if stats.instances else ""
+    machine = f"{stats.machine_calls} calls into machine code, {stats.programs_compiled} programs{instances}"
     missed = f"{stats.guard_misses} guard misses, {stats.exits} exits, {stats.bridges} bridges"
     pieces = f", in pieces {stats.piecewise_calls}" if stats.piecewise_calls else ""
     return f"calls {stats.calls}: compiled {stats.compiled_calls}{pieces}, eager {eager}; {missed}; {machine}"
 
 
 def graph_text(executable: Any) -> str:
-    """The optimised forward graph."""
+    """The text of the optimised forward graph."""
     return to_text(executable.graph)
 
 
 def source_text(executable: Any) -> str:
-    """The forward program, and the backward programs made so far, as a module."""
+    """The source of a module with the forward program and the backward programs compiled so far."""
     module = Module()
     executable.program.print(module, "run")
     for k, (_, (program, _)) in enumerate(executable.backward_programs()):

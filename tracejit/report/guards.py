@@ -1,7 +1,7 @@
-"""Which guard of a recorded path failed for a call, with what was expected and what was found: for TRACEJIT_DEBUG.
+"""Says which guard of a recorded path failed for a call, with the expected and the actual value: for TRACEJIT_DEBUG.
 
-The guards of an entry are one statement in Python, or machine code, and say no more than that one of them failed.  Here they are evaluated
-one by one, as the Python that their text is.
+An entry only knows that one of its guards has failed, since they are one statement of Python, or machine code.  Here they are
+evaluated one by one, as Python expressions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST: Final = 160
 
 
 def exit_text(graph: Any, number: int) -> str:
-    """Where a program was left at exit `number`, and what had to hold there."""
+    """A text for exit `number` of a program: its place, and the value that was expected there."""
     numbers = exit_codes(graph)
     node = next((node for node in graph.nodes if numbers[id(node)] == node_code(number)), None)
     if node is None:
@@ -34,22 +34,22 @@ def exit_text(graph: Any, number: int) -> str:
     if node.op.kind is not Kind.GUARD:
         return f"{node.op.name} at {place} found something else than was recorded"
     expected = node.attrs["expected"].value
-    found = str(not expected) if type(expected) is bool else "another value"
-    return f"the value at {place}: expected {expected!r}, found {found}"
+    actual = str(not expected) if type(expected) is bool else "another value"
+    return f"the value at {place}: expected {expected!r}, found {actual}"
 
 
 def miss_text(recording: Recording, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The first guard of a recording that does not hold for a call, with both values."""
+    """A text for the first guard of a recording that does not hold for a call, with both values."""
     if recording.generators or recording.locks:
         return "a guard that is not asked again, since the guards draw random numbers or take locks"
     try:
         return _Guards(recording, function, args, kwargs).failed()
-    except Exception as error:  # what is looked at is the program's, and a report must not end a call
+    except Exception as error:  # guards read objects of the user, and a report must not make a call fail
         return f"a guard that cannot be evaluated here ({type(error).__name__}: {error})"
 
 
 class _Guards:
-    """Those of a recording, for one call."""
+    """The guards of a recording, evaluated for one call."""
 
     def __init__(self, recording: Recording, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._recording, self._parameters = recording, parameters(function)
@@ -58,7 +58,7 @@ class _Guards:
         self._definitions: dict[str, Expr] = {}
 
     def failed(self) -> str:
-        """The first that does not hold, in words."""
+        """A text for the first guard that does not hold."""
         for guard in self._recording.guards:
             try:
                 match guard:
@@ -80,7 +80,7 @@ class _Guards:
         return eval(str(expression), self._objects)
 
     def _failure_text(self, condition: Expr) -> str:
-        """A condition that should not hold."""
+        """A text for the condition of a Miss, which holds."""
         match condition:
             case Or(values):
                 return self._failure_text(next(value for value in values if self._value(value)))
@@ -93,14 +93,14 @@ class _Guards:
         return f"{self._text(condition)}: expected False, found True"
 
     def _other_array(self, fact: TensorInput) -> str:
-        """What is other than was recorded about the memory of a tensor; empty where nothing is."""
+        """A text for the first difference between the array of a tensor and the recorded metadata; "" if there is none."""
         tensor = self._value(fact.expression)
         array = tensor._array
         recorded = {"shape": list(fact.shape), "dtype": fact.dtype, "strides": list(fact.strides)}
-        found = {"shape": list(array.shape), "dtype": tensor.dtype, "strides": list(element_strides(array))}
+        actual = {"shape": list(array.shape), "dtype": tensor.dtype, "strides": list(element_strides(array))}
         for what, expected in recorded.items():
-            if found[what] != expected:
-                return f"the {what} of {self._text(fact.expression)}: expected {expected}, found {found[what]}"
+            if actual[what] != expected:
+                return f"the {what} of {self._text(fact.expression)}: expected {expected}, found {actual[what]}"
         return ""
 
     def _shown(self, expression: Expr) -> str:
@@ -110,7 +110,7 @@ class _Guards:
         return repr(value) if type(value) in (tuple, list) and len(repr(value)) < _LONGEST else shown(value)
 
     def _text(self, node: Any) -> str:
-        """What the program would call it: arguments by their names, variables by where they come from."""
+        """The text of a node in words of the user: arguments by their names, variables by the expressions that define them."""
         for _ in range(8):
             before, node = node, renamed(node, self._defined)
             if node == before:
@@ -127,6 +127,6 @@ class _Guards:
             return Name("globals")
         return Name(getattr(value, "__qualname__", name.name))
 
-    def _argument(self, found: re.Match[str]) -> str:
-        number = int(found[1])
-        return self._parameters[number] if number < len(self._parameters) else found[0]
+    def _argument(self, match: re.Match[str]) -> str:
+        number = int(match[1])
+        return self._parameters[number] if number < len(self._parameters) else match[0]

@@ -1,16 +1,18 @@
-"""What a compiled function says, once, about calls that stay slow: a warning at the user's line, with the reason and what to do.
+"""The warning of a compiled function whose calls stay slow.  Each function gives it once, at the user's line, with the reason and
+a remedy.
 
-When: a function that only now and then runs eagerly says nothing.  It warns where
+A function that runs eagerly only now and then does not warn.  It warns if
 
-* as many recordings in a row as `config.max_failures` came to nothing, or several ended in an error, and a dozen calls ran eagerly then;
-* so many more paths were recorded than have earned what they cost that recordings have to wait from now on (accounts.py), and it could
-  not be taken to pieces;
-* trying its paths costs more than they save, so it is left to Python, for a dozen calls so far;
-* there was no room for another path a dozen times;
-* functions of one piece of code are compiled anew again and again, and none serves a call.
+* `config.max_failures` recordings in a row failed, or several ended in an error, and a dozen calls have run eagerly since;
+* so many more paths were recorded than have earned their cost that recordings have to wait (accounts.py), and the function cannot
+  run in pieces;
+* trying its paths costs more than they save, so that it rests, and a dozen calls have gone to Python;
+* a dozen calls could not be recorded for lack of room;
+* functions with the same code are compiled again and again, and none serves a call.
 
-The warning is given at the beginning of the next call, before anything of that is done: where a filter makes it an error, nothing is lost.
-A program that catches the warnings of one call at a time, to look at them, is not given it: what it sees is what the call warns of.
+The warning is given at the beginning of the next call, before anything of the call has been done, so that nothing is lost if a
+filter turns it into an error.  It is postponed while user code catches the warnings of a single call: it would be mistaken for a
+warning of that call.
 """
 
 from __future__ import annotations
@@ -41,14 +43,14 @@ PerformanceWarning.__module__ = "tracejit.compiler"
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A warning that is to be given.  function: that was compiled; where: the line that is to blame, the function's own if it is empty."""
+    """A warning.  function: the one that was compiled.  where: the user's line that causes it; "": the line of the function."""
 
     function: Any
     text: str
     where: str = ""
 
     def give(self, name: str) -> None:
-        """Warn.  name: of the function."""
+        """Give the warning.  name: of the function."""
         code, names = _code(self.function)
         file, _, line = self.where.rpartition(":")
         if not file and code is not None:
@@ -76,29 +78,32 @@ class Advice:
         self.clear()
 
     def clear(self) -> None:
-        """As if nothing had been noted yet; is_noted: whether something has."""
+        """Reset to the state in which nothing has been noted."""
         self.is_noted = False
         self._due: Warned | None = None
-        self._filters: object = None  # of warnings, when it became due: `warnings.catch_warnings` puts others in their place
+        self._filters: object = (
+            None  # `warnings.filters` when the warning became due; `warnings.catch_warnings` replaces the list
+        )
 
     @property
     def is_due(self) -> bool:
-        """Whether there is a warning to give."""
+        """Whether a warning has to be given."""
         return self._due is not None
 
     def note(self, text: str, where: str = "") -> None:
-        """Calls stay slow, for the reason that `text` says; the first such reason counts."""
+        """Note that calls stay slow; only the first call of this method counts.  text: the reason.  where: the user's line."""
         if not self.is_noted:
             self.is_noted = True
             self._due, self._filters = Warned(self._function, text, where), warnings.filters
 
     def take_due(self) -> Warned | None:
-        """The warning to give, which is due no more."""
+        """The warning that is due, which no longer is after this."""
         due, self._due = self._due, None
         return due
 
     def postpones(self, warning: Warned) -> bool:
-        """Whether a warning that was taken is due later on, since warnings of this call alone are caught, or those of the last one were."""
+        """Whether to give a warning of `take_due` later, which makes it due again: the filters have changed since it became due,
+        so user code catches the warnings of this call, or of the one before."""
         if warnings.filters is self._filters:
             return False
         self._due, self._filters = warning, warnings.filters
@@ -106,27 +111,27 @@ class Advice:
 
 
 def again_and_again(stats: Any, parting: Divergence | None) -> str:
-    """That a function is recorded in call after call; parting: the guard at which the last recording parted from another one, if it is
+    """The text for a function that is recorded again and again.  parting: the guard at which recordings differ, if it is
     known."""
     text = f"is recorded again and again: {counted(stats.traces, 'recording')}, {stats.compiled_calls} of {stats.calls} calls ran compiled"
     return f"{text}. {_guard_sentence(parting) or 'They part at different guards.'}"
 
 
 def too_many(paths: int, parting: Divergence | None) -> str:
-    """That there is no room for another path."""
+    """The text for a function without room for another path."""
     return (
         f"has as many recorded paths as there may be ({paths}): what fits none of them runs eagerly. {_guard_sentence(parting)}"
     )
 
 
 def not_worth_it(paths: int, parting: Divergence | None) -> str:
-    """That trying the paths costs more than they save."""
+    """The text for a function whose paths cost more than they save."""
     cost = f"to try its {counted(paths, 'recorded path')} costs more than they save"
     return f"is left to Python for a while: {cost}. {_guard_sentence(parting)}"
 
 
 def raising(error: BaseException) -> str:
-    """That call after call which was to be recorded has ended in an error."""
+    """The text for a function whose recorded calls have raised again and again."""
     return (
         f"runs eagerly: it raised {type(error).__name__} in call after call that was to be recorded. "
         "Return a value instead, or leave what raises to the caller."
@@ -140,15 +145,16 @@ COMPILED_ANEW: Final = (
 
 
 def _guard_sentence(parting: Divergence | None) -> str:
-    """Which guard keeps recordings apart, with both values, and what to do; empty where it is not known."""
+    """A sentence about the guard at which recordings differ, with both values and the remedy; "" if it is unknown."""
     if parting is None:
         return ""
-    expected, found = parting.latest
-    return f"The guard on {parting.name}{parting.place()} failed: expected {expected}, found {found}. {parting.remedy()}."
+    expected, actual = parting.latest
+    return f"The guard on {parting.name}{parting.place()} failed: expected {expected}, found {actual}. {parting.remedy()}."
 
 
 def _code(function: Any) -> tuple[CodeType | None, dict[str, Any]]:
-    """The code of the function that is called, and its globals; None where it is not Python's."""
+    """The code object of the Python function that a call of `function` runs, and its globals; (None, {}) if it is not Python
+    code."""
     while isinstance(function, MethodType):
         function = function.__func__
     code: Any = getattr(function, "__code__", None)
@@ -159,7 +165,7 @@ def _code(function: Any) -> tuple[CodeType | None, dict[str, Any]]:
 
 
 def _caller() -> tuple[str, str, dict[str, Any]]:
-    """The line of the program that is running."""
+    """(file, line, globals) of the user code that is running."""
     frame = sys._getframe(1)
     while frame.f_back is not None and is_own_frame(frame):
         frame = frame.f_back

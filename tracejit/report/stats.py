@@ -1,7 +1,7 @@
-"""Counters of a compiled function.
+"""The statistics of a compiled function.
 
-The hot path of a call counts in one place only, the executable's own counter; everything else is derived here.  The counts of an
-executable that is given up (`retire`) stay.
+A served call only increments the counter of its executable; everything else is derived here.  The counts of an executable that is
+dropped (`retire`) are kept.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ __all__ = ["Stats"]
 
 
 class _DirectCalls(Protocol):
-    """Who counts the calls that go to the function at once."""
+    """Counts the calls that go to the function directly: the accounts (compiled/accounts.py)."""
 
     @property
     def direct_calls(self) -> int: ...
 
 
 class Stats:
-    """calls: all calls.  compiled_calls: served by a program.  eager_calls: ran as Python (recordings included).  traces: recordings
-    made.  instances: paths for other sizes that came of them, without a recording.  programs_compiled: forward programs.
-    machine_calls: calls into machine code, forward and backward, early leaves included.
-    guard_misses: calls that no entry's guards fitted.  exits: programs left at a guard inside.  bridges: exits that another entry
-    took over.  early_calls: those of the eager ones that ran while a program was compiled in the background.  piecewise_calls: ran as
-    Python that calls programs for the steps of loops (compiled/pieces.py)."""
+    """The statistics of a compiled function.
+
+    calls: all calls.  compiled_calls: calls served by a program.  eager_calls: calls that ran as Python, including recorded ones.
+    early_calls: eager calls that ran while a program was compiled in the background.  piecewise_calls: calls of the function in
+    pieces (compiled/pieces.py).
+    traces: recordings.  instances: paths for other sizes that were made from these, without a recording.  programs_compiled:
+    forward programs.  machine_calls: calls of machine code, forward and backward, including those that left by an exit.
+    guard_misses: calls for which the guards of all entries failed.  exits: programs left by an exit.  bridges: calls that left by
+    an exit and were served by another entry."""
 
     FIELDS = (
         "calls", "compiled_calls", "eager_calls", "traces", "programs_compiled", "machine_calls", "guard_misses", "exits", "bridges",
@@ -32,12 +35,12 @@ class Stats:
     )  # fmt: skip
 
     def __init__(self, accounts: _DirectCalls | None = None) -> None:
-        """accounts: counts the calls that go to the function at once."""
+        """accounts: counts the calls that go to the function directly."""
         self._accounts = accounts
         self.reset()
 
     def reset(self) -> None:
-        """Everything to zero."""
+        """Set all counts to zero."""
         self.executables: list[Any] = []
         self._retired = dict.fromkeys(("compiled_calls", "programs_compiled", "machine_calls", "exits"), 0)
         self.unserved = self.early_calls = 0
@@ -47,7 +50,7 @@ class Stats:
         self.piecewise_calls = 0
 
     def retire(self, executable: Any) -> None:
-        """Let go of an executable that will not be called again."""
+        """Drop an executable that will not be called again; its counts are kept."""
         self.executables = [other for other in self.executables if other is not executable]
         served, exits, *_ = executable.counter
         counts = {"compiled_calls": served, "programs_compiled": 1, "machine_calls": executable.machine_calls, "exits": exits}
@@ -61,7 +64,7 @@ class Stats:
 
     @property
     def direct_calls(self) -> int:
-        """Calls that went to the function at once, since trying had not paid (compiled/accounts.py)."""
+        """Calls that went to the function directly, while it rested (compiled/accounts.py)."""
         return 0 if self._accounts is None else self._accounts.direct_calls
 
     @property
@@ -81,12 +84,12 @@ class Stats:
 
     @property
     def machine_calls(self) -> int:
-        """Calls into machine code."""
+        """Calls of machine code."""
         return self._retired["machine_calls"] + sum(e.machine_calls for e in self.executables)
 
     @property
     def exits(self) -> int:
-        """Programs left at a guard inside."""
+        """Programs left by an exit."""
         return self._retired["exits"] + sum(e.counter[1] for e in self.executables)
 
     def __repr__(self) -> str:

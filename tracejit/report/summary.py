@@ -1,6 +1,5 @@
-"""What happened to a compiled function, for somebody who does not know how it works: a sentence, and no more than a screen of what is most.
-
-`explain(verbose=True)` has the rest (explain.py).
+"""`explain()`: what happened to a compiled function, for users who do not know how it works: a headline, and at most a screen of
+the most important facts.  `explain(verbose=True)` has the rest (explain.py).
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ __all__ = ["headline", "line_named", "sentence", "summary"]
 
 _COLUMNS: Final = 120
 _LINES: Final = 40
-_PATHS, _REASONS, _SIZES, _PIECES = 6, 4, 3, 6  # of each at most so many
-_SHORT: Final = 360  # characters of one thing: three lines
+_PATHS, _REASONS, _SIZES, _PIECES = 6, 4, 3, 6  # at most so many of each are shown
+_SHORT: Final = 360  # characters of one item: three lines
 
 
 def counted(count: int, what: str) -> str:
-    """A number of things."""
+    """A number with its noun: "1 path", "1,000 paths"."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def line_named(where: str) -> str:
-    """The user's "file:line" in words, with the text of the line where it can be read; empty where there is none."""
+    """The user's "file:line" in words, with the text of the line if it can be read; "" for ""."""
     file, _, line = where.rpartition(":")
     if not file:
         return ""
@@ -39,7 +38,7 @@ def line_named(where: str) -> str:
 
 
 def sentence(reason: Reason) -> str:
-    """Why a call runs eagerly, where, and what to do."""
+    """A reason as a sentence: why a call runs eagerly, where, and what to do."""
     place = line_named(reason.where)
     return f"{reason.message}{f' ({place})' if place else ''}. {reason.remedy}."
 
@@ -47,7 +46,7 @@ def sentence(reason: Reason) -> str:
 def headline(
     stats: Any, paths: int, reasons: Mapping[Reason, int], parting: Divergence | None, full: bool, compiling: bool, pieces: Any
 ) -> str:
-    """The sentence.  paths: how many there are; for the others see `explain_function`."""
+    """The headline: one sentence.  paths: number of recorded paths.  For the other arguments see `explain_function`."""
     calls, served, recordings = stats.calls, stats.compiled_calls, counted(stats.traces, "recording")
     if not config.enabled:
         return "compilation is turned off (TRACEJIT_DISABLE=1, or config.enabled is False): calls run eagerly."
@@ -71,7 +70,7 @@ def headline(
         return f"{ran}; it is left to Python, since trying its {counted(paths, 'path')} cost more than they saved."
     if served or not paths:
         return f"{ran}; {recordings}."
-    others = stats.eager_calls - stats.early_calls - paths  # neither recorded as a path nor waiting for one
+    others = stats.eager_calls - stats.early_calls - paths  # eager calls that neither became a path nor waited for one
     if others > 0:
         why = f": {sentence(max(reasons, key=lambda reason: reasons[reason]))}" if reasons else "."
         fitting = "the one recorded path" if paths == 1 else f"any of the {paths} recorded paths"
@@ -80,7 +79,7 @@ def headline(
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    """The text in lines of a screen; where it is long, its first three."""
+    """The text wrapped to the width of a screen, shortened to about three lines."""
     short = textwrap.shorten(text, _SHORT, placeholder=" ...") if len(text) > _SHORT else text
     return textwrap.wrap(
         short, _COLUMNS, initial_indent=indent, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False
@@ -93,7 +92,7 @@ def _some(items: Sequence[str], most: int, what: str, indent: str = "  ") -> lis
 
 
 def _counts(stats: Any) -> str:
-    """What became of the calls."""
+    """The counts of calls, by how they ran."""
     parts = [f"{stats.compiled_calls:,} compiled"]
     parts += [f"{stats.piecewise_calls:,} in pieces"] if stats.piecewise_calls else []
     eager = [f"{stats.traces:,} recorded"]
@@ -104,14 +103,14 @@ def _counts(stats: Any) -> str:
 
 
 def _path(k: int, entry: Any, entries: Sequence[Any]) -> str:
-    """One line about a path: what it served, how large it is, where it was left."""
+    """A line about a path: the calls that it served, its size, and how often it was left by an exit."""
     served, *_ = entry.executable.counter
     text = f"path {k}: served {counted(served, 'call')}, {counted(len(entry.executable.graph.nodes), 'operation')}"
-    left = sum(entry.executable.exits_taken.values())
-    if left:
+    exits = sum(entry.executable.exits_taken.values())
+    if exits:
         bridges = sorted({entries.index(bridge) for bridge in entry.bridges.values() if bridge in entries})
         onward = f", then on to path{'s' if len(bridges) > 1 else ''} {', '.join(map(str, bridges))}" if bridges else ""
-        text += f"; left {counted(left, 'time')} where a value decided otherwise{onward}"
+        text += f"; left {counted(exits, 'time')} where a value decided otherwise{onward}"
     return text
 
 
@@ -126,14 +125,14 @@ def summary(
     symbolic: Sequence[str],
     pieces: Any,
 ) -> str:
-    """A screen: the sentence, counts, reasons, sizes, the paths that served most.  For the arguments see `explain_function`."""
-    said = headline(stats, len(entries), reasons, parting, full, compiling, pieces)
-    lines = _wrapped(f"{name}: {said}")
+    """A screen: headline, counts, reasons, sizes, the paths that served most calls.  For the arguments see `explain_function`."""
+    title = headline(stats, len(entries), reasons, parting, full, compiling, pieces)
+    lines = _wrapped(f"{name}: {title}")
     if not stats.calls:
         return "\n".join(lines)
     lines += _wrapped(_counts(stats), "  ")
     lines += _wrapped(slower(), "  ")
-    if parting is not None and parting.name not in said:
+    if parting is not None and parting.name not in title:
         lines += _wrapped(f"paths differ at {parting.name}{parting.place()}: {parting.some()}", "  ")
     often = sorted(reasons, key=lambda reason: -reasons[reason])
     lines += _some([f"eager ({counted(reasons[reason], 'time')}): {reason}" for reason in often], _REASONS, "reason")
@@ -146,5 +145,5 @@ def summary(
 
 
 def _cut(lines: Iterable[str]) -> list[str]:
-    found = list(lines)
-    return found if len(found) < _LINES else [*found[: _LINES - 2], f"  ... ({len(found) - _LINES + 2} lines more)"]
+    screen = list(lines)
+    return screen if len(screen) < _LINES else [*screen[: _LINES - 2], f"  ... ({len(screen) - _LINES + 2} lines more)"]

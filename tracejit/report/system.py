@@ -1,6 +1,6 @@
-"""What the library has found on this machine: `python -m tracejit` prints it, and bug reports hold it.
+"""Facts about this machine and what the library can use of it: printed by `python -m tracejit`, for bug reports.
 
-`facts()` asks each part what it uses, and why not.  It computes nothing and changes nothing.
+`facts()` asks each part of the library what it uses, or why it does not.  It computes nothing and changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["facts", "slower", "text"]
 _metadata: Any = lazy_module("importlib.metadata")
 _PACKAGES = ("numpy", "numba", "llvmlite", "scipy", "ml_dtypes", "torch")
 _FEATURES = ("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "neon", "sve")
-"""Features of processors that programs differ by."""
+"""Features of processors on which compiled programs depend."""
 
 
 def _version(package: str) -> str | None:
@@ -34,7 +34,7 @@ def _version(package: str) -> str | None:
 
 
 def _interpreter() -> dict[str, str]:
-    """Feature of the interpreter that the library can use -> "in use", or why not."""
+    """Features of the interpreter -> "in use", or why the library cannot use it."""
     reasons = {
         "programs are machine code": arrays.unknown_layout(),
         "calls enter programs from machine code": c_api.unsupported(),
@@ -49,7 +49,7 @@ def _interpreter() -> dict[str, str]:
 
 
 def slower() -> str:
-    """A sentence about what makes calls slower on this interpreter than on others; empty where nothing does."""
+    """A sentence about what makes calls slower on this interpreter than on others; "" if nothing does."""
     reasons = {
         "programs are compiled by Numba alone": arrays.unknown_layout(),
         "what is around programs stays Python": c_api.unsupported(),
@@ -73,7 +73,7 @@ def _cache() -> dict[str, Any]:
 
 def facts() -> dict[str, Any]:
     """Versions, processor, features of the interpreter, cache, threads and settings, for json.dumps."""
-    found = llvmlite.binding.get_host_cpu_features()
+    features = llvmlite.binding.get_host_cpu_features()
     library, interpreter = blas(), layouts.build()
     return {
         "tracejit": _version("tracejit") or "not installed: run from a checkout",
@@ -84,7 +84,7 @@ def facts() -> dict[str, Any]:
         "packages": {name: version for name in _PACKAGES if (version := _version(name)) is not None},
         "processor": {
             "name": llvmlite.binding.get_host_cpu_name(),
-            "features": [name for name in _FEATURES if found.get(name)],
+            "features": [name for name in _FEATURES if features.get(name)],
         },
         "blas": {"source": library.source, "processor": library.processor, "threads by tracejit": library.governed},
         "interpreter": _interpreter(),
@@ -95,7 +95,7 @@ def facts() -> dict[str, Any]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The same for a reader, a line each."""
+    """The facts as text, a line for each.  found: the result of `facts`."""
     processor, blas_, cache, threads = (found[name] for name in ("processor", "blas", "cache", "threads"))
     lines = [
         f"tracejit    {found['tracejit']}",
