@@ -1,10 +1,12 @@
-"""Random numbers that Python and NumPy draw: `random.random()`, `np.random.rand()`, `rng.normal(size=3)`.
+"""Random draws of Python and NumPy: `random.random()`, `np.random.rand()`, `rng.normal(size=3)`.
 
-Such a call is made before the program, in the order of the run: what is drawn is a number of the prologue, an array from outside, or what
-is picked from a sequence.  An entry that does not serve the call after all - what was drawn has decided otherwise, or the program takes an
-exit - puts the generators back to where they were, so that whoever serves the call draws the same.  A generator is one that the entry
-knows: each call that asks another one misses.  Threads that draw from one generator at the same time may see draws of each other again.
-Seeding one is such a call, too.  One that the call makes, each call makes before the program.
+The prologue draws, in the order of the run.  The result is a number of the prologue, an array from outside, or items picked from a
+sequence.  If the entry then does not serve the call (a guard on a drawn number fails, or the program takes an exit), it restores the
+states of the generators, so that the eager call, or another entry, draws the same.  A generator from outside is a constant of the
+entry: a call that uses another one misses.  A generator that the call creates is created by the prologue of each call.  Seeding is
+handled like a draw.
+
+Threads that draw from one generator at the same time may get the same draws, because restoring a state undoes draws of others.
 """
 
 from __future__ import annotations
@@ -43,38 +45,39 @@ _DRAWS = frozenset(
         "zipf", "permutation", "choice", "choices", "shuffle", "seed",
     }
 )  # fmt: skip
-"""Methods that return what they draw, and change nothing but the generator, and `shuffle`."""
+"""Methods that return their draw and change nothing but the generator; and `shuffle`."""
 _OF_NUMPY: frozenset[Any] = frozenset({np.random.seed, np.random.ranf, np.random.sample})
-"""Functions that stand for a method of NumPy's own generator."""
-_MAKING = frozenset(map(id, (random.Random, np.random.RandomState, np.random.default_rng)))
+"""Functions that draw from NumPy's global generator and are no methods of it."""
+_CONSTRUCTORS = frozenset(map(id, (random.Random, np.random.RandomState, np.random.default_rng)))
 _MOST = 256
-"""A list from outside of so many items is shuffled as a whole."""
+"""A list from outside of at most so many items is shuffled by the prologue."""
 _OF_SEQUENCES = frozenset({"choice", "choices", "sample"})
-"""Those of random.Random that pick from a sequence: what they pick is read from what each call draws where the sequence is one that the
-prologue finds.  The Python code of others is followed, as any other."""
+"""Methods of random.Random that pick items of a sequence.  If the prologue has the sequence, it picks, and the items are read from
+its result; else the Python code of the method is instrumented."""
 
 
 def draws(function: Any) -> bool:
-    """Whether it is a method of random.Random, in Python, that draws."""
+    """Whether `function` is a method of random.Random that is written in Python and draws."""
     return function.__name__ in _DRAWS and vars(random.Random).get(function.__name__) is function
 
 
 class GeneratorHandlers(Handlers):
-    """Calls of methods of generators."""
+    """Handles draws, and creates generators.  known, by id: the generators from outside that were drawn from."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self.known: dict[int, Any] = journal.dictionary()  # those that were drawn from
-        self._begun: set[int] = journal.set()  # those that each call makes
+        self.known: dict[int, Any] = journal.dictionary()
+        self._own: set[int] = journal.set()  # ids of the generators that each call creates
 
     def generator_method(self, owner: Any, name: str) -> Any:
-        """A method of a generator of NumPy, or None: they are functions of a kind of their own."""
+        """The bound method `name` of a generator of NumPy; None for other objects and methods.  (NumPy's methods have a type of
+        their own, of which the other handlers know nothing.)"""
         method = getattr(type(owner), name, None) if type(owner) in _GENERATORS[1:] and name in _DRAWS else None
         return None if method is None else self.recorder.mark_created(MethodType(self.recorder.mark_fixed(method), owner))
 
     def drawing(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
-        """(generator, the other arguments) where `function` draws from one; None for other functions."""
+        """(generator, other arguments) of a call that draws from a generator; None for other calls."""
         if getattr(function, "__name__", "") not in _DRAWS:
             return None
         if type(function) is type(np.random.seed) and function in _OF_NUMPY:
@@ -91,14 +94,15 @@ class GeneratorHandlers(Handlers):
         return arguments[0], arguments[1:]
 
     def drawn_by(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """What `function` draws, or the generator that it makes; ABSENT where it does nothing of the kind."""
-        if id(function) in _MAKING:
-            return self._begin(function, arguments, keywords)
-        found = self.drawing(function, arguments)
-        return ABSENT if found is None else self.draw_from(function, found[0], found[1], keywords)
+        """The draw, or the new generator, that a call of `function` gives; ABSENT for other functions."""
+        if id(function) in _CONSTRUCTORS:
+            return self._create(function, arguments, keywords)
+        drawing = self.drawing(function, arguments)
+        return ABSENT if drawing is None else self.draw_from(function, drawing[0], drawing[1], keywords)
 
     def draw_from(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A call that draws; ABSENT where Python code of the standard library has to be followed."""
+        """owner.method(*arguments, **keywords), the method that `function` is; ABSENT if the Python code of the standard library
+        has to be instrumented."""
         recorder = self.recorder
         name = function.__name__
         if type(owner) is random.Random and name in _OF_SEQUENCES:
@@ -106,8 +110,8 @@ class GeneratorHandlers(Handlers):
                 return ABSENT
         elif name == "shuffle":
             return self._shuffle(owner, arguments, keywords)
-        known = self._source(owner, name)
-        method = Constant(None) if known is None else known.get(name)
+        source = self._source(owner, name)
+        method = Constant(None) if source is None else source.get(name)
         expression, value = self._called(method, getattr(owner, name), arguments, keywords)
         if recorder.stopped:
             return value
@@ -116,24 +120,25 @@ class GeneratorHandlers(Handlers):
         return self._picked(expression, value) if picks else self._drawn(expression, value)
 
     def _shuffle(self, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A list, or an array of constants: each call shuffles a copy, and goes on with that; a list from outside has what is in it when
-        the program has run.  An array that the prologue has drawn is shuffled there.  ABSENT for others."""
+        """owner.shuffle(x), for a list or an array of constants: the prologue of each call shuffles a copy, and the function reads
+        the copy.  A list from outside gets its items when the program has run.  An array that the prologue has drawn is shuffled
+        itself.  ABSENT for other sequences."""
         recorder = self.recorder
         shuffled: Any = arguments[0] if len(arguments) == 1 and not keywords else None
         is_array = type(shuffled) is np.ndarray
-        given = self._array_to_shuffle(shuffled) if is_array else self._list_to_shuffle(shuffled)
-        if recorder.stopped or given is None:
+        sequence = self._array_to_shuffle(shuffled) if is_array else self._list_to_shuffle(shuffled)
+        if recorder.stopped or sequence is None:
             return owner.shuffle(shuffled) if is_array else ABSENT
-        known = self._source(owner, "shuffle")
-        if known is None:
+        source = self._source(owner, "shuffle")
+        if source is None:
             return owner.shuffle(shuffled)
         self._note(owner)
-        shuffle = known.get("shuffle")
+        shuffle = source.get("shuffle")
         if recorder.arrays.may_be_shuffled(shuffled):
-            made = recorder.define(recorder.constant(attempt).call(shuffle, given))
-            recorder.miss_if(made.is_not(None))
+            result = recorder.define(recorder.constant(attempt).call(shuffle, sequence))
+            recorder.miss_if(result.is_not(None))
             return recorder.perform(lambda: recorder.unwatched(lambda: owner.shuffle(shuffled)))
-        expression = recorder.constant(attempt).call(recorder.constant(_shuffled), shuffle, given)
+        expression = recorder.constant(attempt).call(recorder.constant(_shuffled), shuffle, sequence)
         if is_array:
             recorder.perform(lambda: recorder.unwatched(lambda: owner.shuffle(shuffled)))
             recorder.arrays.forget_contents(shuffled)
@@ -145,7 +150,7 @@ class GeneratorHandlers(Handlers):
         return None
 
     def _array_to_shuffle(self, array: Any) -> Expr | None:
-        """An array in the prologue; None, with a reason, for one whose other contents would be seen."""
+        """The expression of an array to shuffle in the prologue; None, with a reason, if the original contents would be visible."""
         recorder = self.recorder
         if recorder.arrays.may_be_shuffled(array):
             return recorder.sources[id(array)]
@@ -155,7 +160,7 @@ class GeneratorHandlers(Handlers):
         return None
 
     def _list_to_shuffle(self, value: Any) -> Expr | None:
-        """A list in the prologue, as it is now; None for others."""
+        """The expression of a list to shuffle in the prologue, with its items of now; None if the prologue does not have them."""
         recorder = self.recorder
         if type(value) is not list or not recorder.is_outside(value):
             return ListOf(tuple(map(self._to_draw, value))) if type(value) is list and self._is_known_in_prologue(value) else None
@@ -168,7 +173,7 @@ class GeneratorHandlers(Handlers):
         return ListOf(tuple(map(self._to_draw, items))) if are_numbers else None
 
     def _is_known_in_prologue(self, value: Any) -> bool:
-        """Whether it is a sequence that the prologue finds as it is now: one from outside, or one of numbers."""
+        """Whether the prologue has the sequence `value` as it is now: a range, an unchanged one from outside, or one of numbers."""
         recorder = self.recorder
         if type(value) is range:
             return True
@@ -179,34 +184,35 @@ class GeneratorHandlers(Handlers):
         return type(value) is not deque and all(type(plain(v)) in (int, float) and not is_post_program(v) for v in value)
 
     def _source(self, owner: Any, name: str) -> Expr | None:
-        """The expression of a generator that the entry knows, or that the call has made; the recording stops for others."""
+        """The expression of a generator that is a constant of the entry or that the prologue creates; None, with a reason, for
+        other generators."""
         recorder = self.recorder
-        known = recorder.sources.get(id(owner))
-        if id(owner) not in self._begun and (known is None or known != recorder.constant(owner)):
+        source = recorder.sources.get(id(owner))
+        if id(owner) not in self._own and (source is None or source != recorder.constant(owner)):
             recorder.stop("impure_call", f"{type(owner).__name__}.{name}() of a generator that the call has made")
             return None
-        return known
+        return source
 
     def _note(self, owner: Any) -> None:
-        """A generator is drawn from."""
-        if id(owner) not in self._begun:
+        """Note that a generator is drawn from."""
+        if id(owner) not in self._own:
             self.known[id(owner)] = owner
 
-    def _begin(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A generator is made: the prologue makes one in each call."""
+    def _create(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A new generator, which the prologue of each call creates."""
         recorder = self.recorder
-        expression, made = self._called(recorder.constant(function), function, arguments, keywords)
+        expression, generator = self._called(recorder.constant(function), function, arguments, keywords)
         if not recorder.stopped:
             variable = recorder.define(expression)
-            recorder.miss_if(variable.type().is_not(recorder.constant(type(made))))
-            recorder.register(made, variable)
-            self._begun.add(id(made))
-        return made
+            recorder.miss_if(variable.type().is_not(recorder.constant(type(generator))))
+            recorder.register(generator, variable)
+            self._own.add(id(generator))
+        return generator
 
-    def _called(self, called: Expr, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Expr, Any]:
-        """The expression of a call, and what it comes to now."""
+    def _called(self, callee: Expr, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Expr, Any]:
+        """(expression of a call in the prologue, its result now).  callee: the expression of `function`."""
         named = {k: self._to_draw(v) for k, v in keywords.items()}
-        expression = self.recorder.constant(attempt).call(called, *map(self._to_draw, arguments), **named)
+        expression = self.recorder.constant(attempt).call(callee, *map(self._to_draw, arguments), **named)
         given = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         value = self.recorder.environment_reads.computed_now(
             lambda: function(*given[0], **given[1]), (*arguments, *keywords.values())
@@ -214,7 +220,7 @@ class GeneratorHandlers(Handlers):
         return expression, value
 
     def _to_draw(self, value: Any) -> Expr:
-        """The expression of an argument."""
+        """The expression of an argument of a draw."""
         recorder = self.recorder
         if is_symbolic(value) and value._late is None:
             return value._name
@@ -237,6 +243,7 @@ class GeneratorHandlers(Handlers):
         return recorder.constant(value)
 
     def _drawn(self, expression: Expr, value: Any) -> Any:
+        """`value`, the result of a draw: a symbolic number or an array from outside, defined in the prologue by `expression`."""
         recorder = self.recorder
         variable = recorder.define(expression)
         if type(value) in (int, float):
@@ -256,7 +263,7 @@ class GeneratorHandlers(Handlers):
         return value
 
     def _picked(self, expression: Expr, value: Any) -> Any:
-        """An item of a sequence, or a list of some, that each call picks."""
+        """`value`, an item of a sequence or a list of items, which the prologue of each call picks by `expression`."""
         recorder = self.recorder
         variable = recorder.define(expression)
         if type(value) is not list:
@@ -268,7 +275,7 @@ class GeneratorHandlers(Handlers):
 
 @does_as_python
 def _shuffled(shuffle: Any, sequence: Any) -> Any:
-    """A copy of a list or an array, shuffled."""
+    """A shuffled copy of a list or array.  shuffle: the method of a generator."""
     copy = list(sequence) if type(sequence) is list else sequence.copy(order="K")
     shuffle(copy)
     return copy

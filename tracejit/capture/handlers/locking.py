@@ -1,9 +1,9 @@
-"""Locks from outside that the program takes and gives back: `with lock: total += loss.item()`.
+"""Locks from outside that the function acquires and releases: `with lock: total += loss.item()`.
 
-An entry takes a lock where the program does, between the guards before and those after it, and gives it back in the order of the
-effects; or as soon as it does not serve the call, or something is raised.  Between the program's reads and its stores nobody else comes,
-as in the program; it is only held longer.  So a lock that is taken when another one, or the same, has been given back already is no part
-of a recording: the entry would hold both at once, which the program never does.
+An entry acquires a lock where the function does, between the guards before it and those after it.  It releases the lock in the order
+of the effects, or earlier if it does not serve the call or something is raised.  So the lock is held from the function's reads to
+its stores, as in the function, only longer.  A lock acquired after one was released stops the recording: the entry would hold both
+at once, which the function never does.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 __all__ = ["LockHandlers", "release"]
 
-_TAKING = frozenset({"acquire", "__enter__"})
-_GIVING = frozenset({"release", "__exit__"})
+_ACQUIRING = frozenset({"acquire", "__enter__"})
+_RELEASING = frozenset({"release", "__exit__"})
 
 
 def release(held: list[Any], lock: Any) -> None:
-    """Give back one of the locks that an entry holds."""
+    """Release one of the locks that an entry holds."""
     held.remove(lock)
     lock.release()
 
 
 @dataclass(slots=True)
 class Release:
-    """A lock is given back."""
+    """The effect of releasing a lock."""
 
     lock: Any
     value: Any = None
@@ -45,79 +45,80 @@ class Release:
 
 
 class LockHandlers(Handlers):
-    """What becomes of locks."""
+    """Acquires and releases locks.  taken: the locks that the entry acquires, each as often as it does."""
 
-    _given_back = Variable(False)
+    _has_released = Variable(False)
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self.taken: list[Any] = journal.list()  # locks that the entry takes, once for each time
+        self.taken: list[Any] = journal.list()
 
     def standard_call(self, function: Any) -> Handler | None:
-        """The handler of a method of a lock."""
-        if is_a(bound_to(function), LOCKS) and function.__name__ in (*_TAKING, *_GIVING):
-            return self._of_lock
+        """The handler of a method that acquires or releases a lock; else None."""
+        if is_a(bound_to(function), LOCKS) and function.__name__ in (*_ACQUIRING, *_RELEASING):
+            return self._call_method
         return None
 
-    def _of_lock(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A method of a lock."""
+    def _call_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A call of a bound method of a lock."""
         lock, name = bound_to(function), function.__name__
-        if name in _TAKING and (arguments or keywords):
+        if name in _ACQUIRING and (arguments or keywords):
             self.recorder.stop("impure_call", f"{name}() of a lock, with arguments,")
-        if self.recorder.stopped or not self._is_known_lock(lock):
+        if self.recorder.stopped or not self._may_record(lock):
             return self.recorder.run(function, arguments, keywords)
-        return self.take(lock) if name in _TAKING else self.give_back(lock)
+        return self.take(lock) if name in _ACQUIRING else self.give_back(lock)
 
-    def _is_known_lock(self, lock: Any) -> bool:
+    def _may_record(self, lock: Any) -> bool:
+        """Whether a use of `lock` can be recorded.  The recording stops for a lock that is not from outside."""
         recorder = self.recorder
         if not recorder.is_outside(lock):
             recorder.stop("impure_call", "a lock that the call has made")
         return not recorder.stopped
 
     def take(self, lock: Any) -> bool:
-        """lock.acquire(), which may wait."""
+        """lock.acquire(), which may wait.  Values read before it are guarded again after it."""
         recorder = self.recorder
-        if self._given_back:
+        if self._has_released:
             recorder.stop("impure_call", "a lock, taken after one has been given back,")
         if recorder.effects.content_known or recorder.contents.ends:
             recorder.stop("impure_call", "a lock, taken after the content of a container from outside was read,")
         if any(type(effect) is FunctionCall for effect in recorder.effects.in_order):
             recorder.stop("impure_call", "a lock, taken after a call that is made when the program has run,")
-        taken: bool = recorder.perform(lock.acquire)
+        result: bool = recorder.perform(lock.acquire)
         if not recorder.stopped:
             self.taken.append(lock)
             source = recorder.sources[id(lock)]
             recorder.prologue.append(Evaluate(Name("held").method("append", And((source.method("acquire"), source)))))
             recorder.read_again()
-        return taken
+        return result
 
     def give_back(self, lock: Any) -> None:
-        """lock.release(), which raises where it is not taken."""
+        """lock.release(), of a lock that the call has acquired."""
         recorder = self.recorder
         if sum(held is lock for held in self.taken) <= sum(
             type(effect) is Release and effect.lock is lock for effect in recorder.effects.in_order
         ):
             recorder.stop("impure_call", "a lock, given back that was taken outside,")
         recorder.perform(lock.release)
-        self._given_back = True
+        self._has_released = True
         recorder.effects.note_call(Release(lock), "Lock.release")
 
     def entered(self, manager: Any) -> Any:
-        """What enters and leaves a lock that is known; None for others."""
-        if is_a(manager, LOCKS) and self._is_known_lock(manager):
+        """The context manager to enter in place of a lock; None for other objects."""
+        if is_a(manager, LOCKS) and self._may_record(manager):
             return _EnteredLock(self.recorder, manager)
         return None
 
     def check_locks(self) -> None:
-        """What the entry takes it has to give back."""
+        """Stop the recording unless it releases each lock that it acquires."""
         if len(self.taken) != sum(type(effect) is Release for effect in self.recorder.effects.in_order):
             self.recorder.stop("impure_call", "a lock that is held when the call is over")
 
 
 @guarded_context
 class _EnteredLock:
-    """A with statement about a lock."""
+    """Acquires and releases a lock for a `with` statement."""
 
     __slots__ = ("_lock", "_recorder")
 

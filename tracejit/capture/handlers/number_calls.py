@@ -1,6 +1,6 @@
-"""Functions of numbers that later calls compute again: `math`, `sum`, `max`, `divmod`, and tensors made of such numbers.
+"""Functions of symbolic numbers: `math`, `sum`, `max`, `divmod`, and tensors made of such numbers.
 
-Nothing here looks at a value: what such a function comes to is another symbolic number, and what it answers is a guard on the answer.
+No value is guarded: the result of such a function is another symbolic number.  If the result is a bool, it is guarded.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from tracejit.tensor.construction import tensor
 __all__ = ["NumberCallHandlers"]
 
 _AS_OPERATORS: dict[Any, tuple[str, ...]] = {builtins.pow: ("**",), operator.pow: ("**",), builtins.divmod: ("//", "%")}
-"""Functions of two numbers that operators compute."""
+"""Function of two numbers -> the operators that compute its results."""
 _LARGE = 1e300
+"""The sum of _MOST floats below this is finite."""
 _MOST = 64
-"""A tensor of so many numbers is put together one by one."""
+"""The program builds a tensor of at most so many numbers one by one; one of more numbers is built in the prologue."""
 
 
 def tensor_of_kind(kind: type, numbers: Any, **options: Any) -> Any:
-    """tensor() of numbers, all of which have one type; it raises where some have another."""
+    """tensor(numbers, **options), for numbers of type `kind`; raises TypeError if one has another type."""
     if any(type(number) is not kind for number in numbers):
         raise TypeError(f"a number that is no {kind.__name__}")
     return tensor(numbers, **options)
@@ -47,50 +48,48 @@ def _is_number(value: Any) -> bool:
 
 
 def _of_numbers(values: Any) -> Any:
-    """What an iterator goes through, as a list if it is numbers alone: these are compared without a trace, so it does not matter that it is
-    over before.  What else there is comes when it is asked for."""
-    found: list[Any] = []
+    """The elements of an iterator: a list if all are numbers, else an iterator that is lazy after the first other element.
+
+    Comparisons of numbers call no code of the program, so exhausting the iterator before them makes no difference."""
+    numbers: list[Any] = []
     for value in (iterator := iter(values)):
-        found.append(value)
+        numbers.append(value)
         if not _is_number(value):
-            return itertools.chain(found, iterator)
-    return found
+            return itertools.chain(numbers, iterator)
+    return numbers
 
 
 class NumberCallHandlers(Handlers):
     """`math.cos(t)`, `divmod(t, 3)`, `sum(xs)`, `max(xs)`, `tensor([a, b])`."""
 
     def computed_number(self, function: Any, arguments: tuple[Any, ...]) -> Any:
-        """A function of numbers, left to the prologue; None where it is not."""
+        """function(*arguments), for a function in COMPUTED_NUMBERS of numbers: a symbolic number, or a guarded bool.  None if the
+        function has to be called with plain values."""
         recorder = self.recorder
         try:
-            known = function in COMPUTED_NUMBERS
+            is_listed = function in COMPUTED_NUMBERS
             if (
                 len(arguments) == 1
                 and is_post_program(arguments[0])
-                and (answer := recorder.extracted_numbers.post_program_predicate(function, arguments[0])) is not None
+                and (outcome := recorder.extracted_numbers.post_program_predicate(function, arguments[0])) is not None
             ):
-                return answer
+                return outcome
         except TypeError as error:
             if is_foreign(error):
                 raise
             return None
-        if not known or not all(is_symbolic(a) or type(a) in (int, float) for a in arguments):
+        if not is_listed or not all(is_symbolic(a) or type(a) in (int, float) for a in arguments):
             return None
         try:
             result = function(*map(plain, arguments))
-        except (
-            ArithmeticError,
-            ValueError,
-            TypeError,
-        ) as error:  # the program may catch it: the numbers have decided where it goes on
+        except (ArithmeticError, ValueError, TypeError) as error:  # the program may catch it: then numbers have decided a branch
             if not recorder.extracted_numbers.raises_again(function, arguments, error):
                 for argument in arguments:
                     concrete(argument)
             raise
         if function in _AS_OPERATORS and len(arguments) == 2:
-            found = tuple([recorder.operators.binary(symbol, *arguments) for symbol in _AS_OPERATORS[function]])
-            return found[0] if len(found) == 1 else recorder.mark_created(found)
+            results = tuple([recorder.operators.binary(symbol, *arguments) for symbol in _AS_OPERATORS[function]])
+            return results[0] if len(results) == 1 else recorder.mark_created(results)
         if any(map(is_post_program, arguments)):
             return recorder.extracted_numbers.post_program_function(function, arguments, result)
         if (sized := recorder.sizes.computed_by(function, arguments)) is not None:
@@ -106,37 +105,40 @@ class NumberCallHandlers(Handlers):
         return recorder.define_number(expression, result, check_type=True)
 
     def extreme(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """max and min: keys and comparisons come in Python's order, between the elements."""
+        """max(*arguments, **keywords) or min().  The key function and comparisons are called in Python's order, as elements come."""
         recorder = self.recorder
         if len(arguments) > 1 and "default" in keywords:
-            return recorder.perform(lambda: function(*arguments, **keywords))  # it raises what is to be raised
+            return recorder.perform(lambda: function(*arguments, **keywords))  # raises Python's error
         values = arguments if len(arguments) > 1 else recorder.iteration.iterate(arguments[0])
         key = keywords.get("key")
         if key is None and not is_a(values, (list, tuple, set, frozenset, dict)):
             values = _of_numbers(values)
         if key is None and is_a(values, (list, tuple, set, frozenset, dict)) and all(type(v) in PRIMITIVE_TYPES for v in values):
             return recorder.perform(lambda: function(values, **keywords))
-        several = key is None and is_a(values, (list, tuple)) and len(values) > 1  # of one there is nothing to compute
+        several = key is None and is_a(values, (list, tuple)) and len(values) > 1  # a single element is the result itself
         if several and any(map(is_post_program, values)) and all(map(_is_number, values)):
-            late = recorder.extracted_numbers.post_program_function(function, tuple(values), function(map(plain, values)))
-            if late is not None:
-                return late
+            number = recorder.extracted_numbers.post_program_function(function, tuple(values), function(map(plain, values)))
+            if number is not None:
+                return number
         if several and all(map(_is_number, values)) and (sized := recorder.sizes.computed_by(function, values)) is not None:
             return sized
         symbol = ">" if function is builtins.max else "<"
-        found = False
+        is_empty = True
         best = best_key = None
         for value in values:
             value_key = value if key is None else recorder.calls.call(key, (value,), {})
-            if not found or recorder.operators.truth(recorder.operators.binary(symbol, value_key, best_key)):
-                found, best, best_key = True, value, value_key
-        if not found:
-            return keywords["default"] if "default" in keywords else recorder.perform(lambda: function(()))  # which raises
+            if is_empty or recorder.operators.truth(recorder.operators.binary(symbol, value_key, best_key)):
+                is_empty, best, best_key = False, value, value_key
+        if is_empty:
+            return (
+                keywords["default"] if "default" in keywords else recorder.perform(lambda: function(()))
+            )  # raises Python's error
         return best
 
     def total(self, values: Any, start: Any = 0) -> Any:
+        """sum(values, start)."""
         if is_a(start, (str, bytes, bytearray)):
-            return self.recorder.perform(lambda: sum(values, start))  # it raises what is to be raised
+            return self.recorder.perform(lambda: sum(values, start))  # raises Python's error
         elements = iter(self.recorder.iteration.iterate(values))
         numbers, rest = [], []
         if _is_number(start):
@@ -151,7 +153,7 @@ class NumberCallHandlers(Handlers):
         return total
 
     def _sum_of_numbers(self, numbers: list[Any], start: Any) -> Any:
-        """Not one addition after the other: Python may carry the errors of floating-point additions along."""
+        """sum(numbers, start), by one call of sum: Python may carry the rounding errors of floating-point additions along."""
         recorder = self.recorder
         result = sum(map(plain, numbers), plain(start))
         if not any(map(is_symbolic, (start, *numbers))):
@@ -164,21 +166,21 @@ class NumberCallHandlers(Handlers):
         return recorder.define_number(Name("sum").call(tuple_of(*others), first), result, check_type=True)
 
     def product(self, values: Any, start: Any = 1) -> Any:
-        """math.prod: one multiplication after the other."""
+        """math.prod(values, start=start), by one multiplication after the other."""
         result = start
         for value in self.recorder.iteration.iterate(values):
             result = self.recorder.operators.binary("*", result, value)
         return result
 
     def precise_total(self, values: Any) -> Any:
-        """math.fsum of numbers, none of which is so large that it raises."""
+        """math.fsum(values).  For symbolic floats, guards ensure that they are small enough for it not to raise."""
         recorder = self.recorder
         numbers = list(recorder.iteration.iterate(values))
         usual = 0 < len(numbers) <= _MOST and any(map(is_symbolic, numbers)) and all(type(plain(n)) is float for n in numbers)
         if not usual or not all(abs(plain(n)) < _LARGE for n in numbers):
-            known = list(map(concrete, numbers))
-            recorder.contents.read_content(known, deep=True)
-            return recorder.containers.native(lambda: math.fsum(known))
+            plain_numbers = list(map(concrete, numbers))
+            recorder.contents.read_content(plain_numbers, deep=True)
+            return recorder.containers.native(lambda: math.fsum(plain_numbers))
         for number in filter(is_symbolic, numbers):
             recorder.extracted_numbers.guard_comparison("<", number, _LARGE, True)
             recorder.extracted_numbers.guard_comparison(">", number, -_LARGE, True)
@@ -186,11 +188,11 @@ class NumberCallHandlers(Handlers):
 
     # -- tensors
     def tensor_of_numbers(self, function: Any, given: Any, dtype: Any = None, requires_grad: Any = False) -> Any:
-        """tensor() or as_tensor() of numbers of which some are symbolic, in nested lists or tuples: the program puts them together; None
-        for other data."""
+        """tensor(given) or as_tensor(given), for a number or nested lists or tuples of numbers, some of them symbolic: operations
+        of the program build the tensor.  None for other data."""
         recorder = self.recorder
         scalar: Any = plain(given) if is_post_program(given) and not given._late.of_program else None
-        if is_a(scalar, np.generic) and scalar.dtype in FROM_NUMPY:  # it has the dtype that NumPy gave it
+        if is_a(scalar, np.generic) and scalar.dtype in FROM_NUMPY:  # the tensor gets the dtype of the scalar
             dtype = dtype or FROM_NUMPY[scalar.dtype]
             given = recorder.extracted_numbers.for_tensor_work(given)
         is_unread = self._is_unread(given)
@@ -203,7 +205,7 @@ class NumberCallHandlers(Handlers):
         whole = recorder.in_program.elements_as_tensor(numbers)
         are_many = whole is None and len(numbers) > _MOST
         if any(type(plain(n)) is int and not -(2**63) <= plain(n) < 2**63 for n in numbers):
-            return None  # it raises what is to be raised
+            return None  # Python raises its error
         dtype = dtype or (default_dtype() if float in kinds else int64 if int in kinds else bool_)
         dtype = as_dtype(dtype, function.__name__)
         if not (dtype.is_floating_point or kinds == {bool} or (dtype is int64 and float not in kinds)):
@@ -223,20 +225,20 @@ class NumberCallHandlers(Handlers):
         return out.requires_grad_() if recorder.operators.truth(requires_grad) else out
 
     def _tensor_before(self, given: Any, is_unread: bool, dtype: Any, requires_grad: bool) -> Any:
-        """The tensor of many numbers of the prologue, which makes it in each call; None where some are of the program."""
+        """A tensor of many numbers that the prologue of each call creates; None if the program computes some of the numbers."""
         recorder = self.recorder
         nested = recorder.sources[id(given)] if is_unread else self._nested(given)
         if nested is None:
             return None
-        made = recorder.unwatched(lambda: tensor(plain_copy(given), dtype=dtype))
-        called = (tensor_of_kind, type(given[0])) if is_unread else (tensor,)
-        make = recorder.constant(attempt).call(*map(recorder.constant, called), nested, dtype=recorder.constant(dtype))
-        recorder.outside_tensor(made, make)
-        return recorder.program.bind(REGISTRY["clone"], (made,), {}).requires_grad_() if requires_grad else made
+        result = recorder.unwatched(lambda: tensor(plain_copy(given), dtype=dtype))
+        function = (tensor_of_kind, type(given[0])) if is_unread else (tensor,)
+        call = recorder.constant(attempt).call(*map(recorder.constant, function), nested, dtype=recorder.constant(dtype))
+        recorder.outside_tensor(result, call)
+        return recorder.program.bind(REGISTRY["clone"], (result,), {}).requires_grad_() if requires_grad else result
 
     def _is_unread(self, value: Any) -> bool:
-        """Whether it is a long list from outside, of numbers of one type that need not be the same in each call, which this call
-        has neither read nor changed so far."""
+        """Whether `value` is a long list from outside of numbers of one type, which need not be the same in each call, and this
+        call has neither read nor changed it so far."""
         recorder, effects = self.recorder, self.recorder.effects
         if type(value) is not list or len(value) <= _MOST or not recorder.is_outside(value):
             return False
@@ -247,24 +249,24 @@ class NumberCallHandlers(Handlers):
         return not is_table(list, value) or recorder.contents.has_varied(value)
 
     def _nested(self, value: Any) -> Expr | None:
-        """The expression of numbers of the prologue, in nested lists and tuples; None where some are of the program."""
+        """The expression of a number or of nested lists and tuples of numbers; None if the program computes one of them."""
         recorder = self.recorder
         if is_post_program(value):
-            late = value._late
-            value = None if late.of_program or late.readings or late.answer else recorder.extracted_numbers.in_prologue(value)
+            needs_program = value._late.of_program or value._late.readings or value._late.answer
+            value = None if needs_program else recorder.extracted_numbers.in_prologue(value)
         if is_symbolic(value):
             return value._name  # type: ignore[no-any-return]
         if type(value) not in (list, tuple):
             return None if value is None else recorder.number_expression(value)
         parts = [self._nested(item) for item in recorder.contents.elements(value)]
-        known = tuple([part for part in parts if part is not None])
-        if len(known) < len(parts):
+        items = tuple([part for part in parts if part is not None])
+        if len(items) < len(parts):
             return None
-        return ListOf(known) if type(value) is list else TupleOf(known)
+        return ListOf(items) if type(value) is list else TupleOf(items)
 
     def index_of(self, key: Any) -> Any:
-        """The key of an item of a tensor: symbolic numbers of a tuple from outside, tensors in the place of lists of positions that other
-        calls may have others in."""
+        """`key`, the key of `tensor[key]`, with symbolic numbers for those of a tuple from outside, and with index tensors for lists
+        of positions that may have other numbers in later calls."""
         if type(key) is not tuple:
             return self._positions(key)
         parts = tuple(map(self._positions, self.recorder.contents.elements(key)))
@@ -280,13 +282,13 @@ class NumberCallHandlers(Handlers):
         return key if index is None else index
 
     def _as_integer(self, number: Any) -> Any:
-        """A truth value as 0 or 1; any other number as it is."""
+        """A bool as 0 or 1; any other number unchanged."""
         if is_symbolic_bool(number):
             return self.recorder.define_number(Name("int").call(number._name), int(number._value), check_type=False)
         return int(number) if type(number) is bool else number
 
     def _shape_of(self, value: Any, numbers: list[Any]) -> tuple[int, ...] | None:
-        """The shape of nested lists and tuples, whose numbers are added to `numbers`; None where they are no regular ones."""
+        """The shape of nested lists and tuples, whose numbers are appended to `numbers`; None if it is not regular."""
         if type(plain(value)) in (int, float) or type(value) is bool or is_symbolic_bool(value):
             numbers.append(value)
             return ()

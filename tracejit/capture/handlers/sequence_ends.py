@@ -1,10 +1,10 @@
-"""What a run does at the ends of a list or deque from outside, without knowing how long it is.
+"""The ends of a list or deque from outside: what a run adds and removes there, without regard to the length.
 
-A list that grows with each call has another length in each, but what the run has put at an end is known, and so is which of the items
-that were there before is the n-th from an end.  So reading at a fixed place from an end needs no guard on the length.
+A list that grows with each call has a different length in each.  But the items that the run has added at an end are known, and so is
+which of the original items is the n-th from an end.  So reading at a fixed place from an end needs no guard on the length.
 
-Counting: places *from the start* begin with 0, places *from the end* with 1; those of the original are those before the call.
-It knows nothing of guards (contents.py, sequences.py).
+Places *from the start* begin with 0, places *from the end* with 1.  Those of the *original* items are those before the call.
+This module must not know guards: contents.py and sequences.py add them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["SequenceEnds", "fixed_places"]
 
 @dataclass(slots=True)
 class SequenceEnds:
-    """A list or deque of which only the ends are known.
+    """A list or deque whose ends alone are known.
 
-    length: of the original.  most: the length that a deque cannot exceed.  first, last: how many original items were taken from the front
-    and from the back.  front, back: the items that were put there.  changed: original items that were replaced, by their places from the
-    end.  overflowed: whether a deque has pushed items out at the other end, which depends on its length."""
+    length: of the original.  most: the largest length of a deque, its maxlen.  first, last: how many original items were removed at
+    the front and at the back.  front, back: the items that were added there.  changed: place from the end -> new value of an
+    original item.  overflowed: whether a deque may have dropped items at the other end, which depends on its length."""
 
     length: int
     most: int | None = None
@@ -34,21 +34,21 @@ class SequenceEnds:
 
     @property
     def rest(self) -> int:
-        """How many original items there still are, in this run."""
+        """How many original items are left in this run."""
         return self.length - self.first - self.last
 
     @property
     def growth(self) -> int:
-        """By how much it has grown."""
+        """The length now, less the original length."""
         return len(self.front) + len(self.back) - self.first - self.last
 
     @property
     def moved(self) -> bool:
-        """Whether places from the start are no longer those of the original."""
+        """Whether items have other places from the start than in the original."""
         return bool(self.front) or self.first > 0
 
     def push(self, name: str, items: list[Any]) -> None:
-        """`append`, `extend` or `appendleft`."""
+        """Add items by `append`, `extend` or `appendleft`."""
         if name == "appendleft":
             self.front[:0] = items
         else:
@@ -60,7 +60,7 @@ class SequenceEnds:
         return not (self.front if left else self.back)
 
     def pop(self, left: bool) -> None:
-        """The item at an end goes."""
+        """Remove the item at an end."""
         if left and self.front:
             del self.front[0]
         elif left:
@@ -72,8 +72,8 @@ class SequenceEnds:
 
 
 def fixed_places(key: slice, length: int) -> tuple[int, list[int]] | None:
-    """(how long a sequence must at least be, the indexes that a slice then stands for, all from one end); None for a slice whose extent
-    depends on the length, or where a sequence of `length` is too short."""
+    """(least length of a sequence, indices) for which the slice `key` has these indices, all counted from one end.  None if the
+    number of its items depends on the length, or `length` is less than the least one."""
     start, stop, step = key.start, key.stop, 1 if key.step is None else key.step
     if step == 0:
         return None

@@ -1,8 +1,8 @@
-"""Lists and deques from outside whose content the run does not know: their lengths are numbers from outside, items are read at fixed places
-from an end, and what the run puts at an end or takes from there is kept apart (sequence_ends.py).
+"""Lists, deques and arrays from outside whose content is not guarded, so that their length may differ in each call.
 
-Where something depends on how long such a list is (an item that may be an old or a new one), its whole content is guarded, and it is a list
-like any other (contents.py).  One that grows with each call is not, since no call would be like the one before: the recording stops.
+The length is a number from outside.  Items are read at fixed positions from an end.  What the run adds or removes at an end is noted
+in sequence_ends.py.  Where something depends on the length (an item that may be an old or a new one), the whole content is guarded,
+and the list is like any other (contents.py).  For a list that grows with each call that is no use: the recording stops.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ENDS", "SEQUENCES", "SequenceHandlers"]
 
 SEQUENCES: tuple[type, ...] = (list, collections.deque, array.array)
 ENDS: dict[str, bool] = {"append": False, "extend": False, "appendleft": True, "pop": False, "popleft": True}
-"""Methods that put something at an end, or take it from there, and whether that is the left one."""
+"""Method that adds or removes items at one end -> whether that is the left end."""
 
 
 class SequenceHandlers(Handlers):
@@ -35,11 +35,11 @@ class SequenceHandlers(Handlers):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self._lengths: dict[Name, int] = journal.dictionary()  # variables of lengths, and the ids of what has them
+        self._lengths: dict[Name, int] = journal.dictionary()  # variable of a length -> id of the sequence
 
     def open_ends(self, owner: Any, items: bool = True) -> SequenceEnds | None:
-        """What is known of a list or deque from outside whose content is not guarded; None for anything else.  A deque that has pushed out
-        items is guarded now.  items: these are looked at, not only their number."""
+        """The ends of a list, deque or array from outside whose content is not guarded; None for other objects.  The content of a
+        deque that has dropped items because it is full is guarded now.  items: whether items are read, and not only the length."""
         recorder = self.recorder
         if items:
             recorder.contents.check_reordered(owner)
@@ -63,6 +63,7 @@ class SequenceHandlers(Handlers):
         return ends
 
     def ends_of(self, owner: Any) -> SequenceEnds:
+        """The ends of a sequence from outside."""
         recorder = self.recorder
         ends = recorder.contents.ends.get(id(owner))
         if ends is None:
@@ -78,6 +79,7 @@ class SequenceHandlers(Handlers):
 
     # -- guards on the length before the call
     def at_least(self, owner: Any, length: int) -> None:
+        """Guard that `owner` has at least `length` items before the call."""
         if length > 0:
             self.recorder.miss_if(self._length_before(owner).compared("<", length))
 
@@ -85,7 +87,7 @@ class SequenceHandlers(Handlers):
         self.recorder.miss_if(self._length_before(owner).compared(">", length))
 
     def outside_length(self, owner: Any) -> Any:
-        """len() of a list, deque, dictionary or set from outside: a number of each call, as long as its content is not known."""
+        """len(owner) of a container from outside: a symbolic number as long as the content is not guarded."""
         recorder = self.recorder
         base = builtin_base(type(owner))
         if is_a(owner, SEQUENCES):
@@ -105,12 +107,13 @@ class SequenceHandlers(Handlers):
         return length
 
     def note_guard(self, condition: Expr) -> None:
-        """A comparison of numbers is guarded: one of a length limits what has it."""
+        """Note that a comparison is guarded.  If it compares a length, that limits the container."""
         if isinstance(condition, Compare) and isinstance(condition.left, Name) and condition.left in self._lengths:
             self.recorder.contents.limited.add(self._lengths[condition.left])
 
     def _grown_by(self, owner: Any) -> int:
-        """By how many keys or members a dictionary or set has grown, in each call."""
+        """By how many keys or members this run has enlarged a dictionary or set.  Guards require that in each call the same ones
+        are new."""
         recorder = self.recorder
         if id(owner) not in recorder.effects.originals:
             return 0
@@ -130,20 +133,20 @@ class SequenceHandlers(Handlers):
         return int(builtin_base(type(owner)).__len__(owner)) - len(before)
 
     def _members(self, owner: Any) -> list[Any]:
-        """What this run has put into a set."""
+        """The members that this run has added to a set."""
         calls = [effect for effect in self.recorder.effects.in_order if type(effect) is MethodCall and effect.container is owner]
         return [item for call in calls for a in call.arguments for item in (a if call.method == "update" else (a,))]
 
     # -- items
     def end_item(self, owner: Any, key: int) -> Any:
-        """owner[key] at a place that is fixed from an end; ABSENT where the content has to be known first."""
+        """owner[key], counted from one end; ABSENT if the content has to be guarded first."""
         ends = self.open_ends(owner)
         if ends is None:
             return ABSENT
         length = ends.length + ends.growth
         if not -length <= key < length:
             self._at_most(owner, (key if key >= 0 else -key - 1) - ends.growth)
-            return builtin_base(type(owner)).__getitem__(owner, key)  # it raises what is to be raised
+            return builtin_base(type(owner)).__getitem__(owner, key)  # raises Python's error
         if key < 0:
             if -key <= len(ends.back):
                 return ends.back[key]
@@ -153,9 +156,10 @@ class SequenceHandlers(Handlers):
         return self._old_from_start(owner, ends, key - len(ends.front) + ends.first)
 
     def _old_from_end(self, owner: Any, ends: SequenceEnds, place: int) -> Any:
+        """The original item at `place` from the end; ABSENT if guards cannot ensure that it is one."""
         if place > ends.length - ends.first or not self._is_disjoint(owner, ends, (), (place,)):
             return ABSENT
-        if ends.first or place in ends.changed:  # else the guard that reads it misses where there is none
+        if ends.first or place in ends.changed:  # else reading the item in the prologue ensures the length
             self.at_least(owner, ends.first + place)
         if place in ends.changed:
             return ends.changed[place]
@@ -163,29 +167,31 @@ class SequenceHandlers(Handlers):
         return self._old(owner, value, -place)
 
     def _old_from_start(self, owner: Any, ends: SequenceEnds, place: int) -> Any:
+        """The original item at `place` from the start; ABSENT if guards cannot ensure that it is one."""
         recorder = self.recorder
         if place >= ends.length - ends.last or not self._is_disjoint(owner, ends, (place,), ()):
             return ABSENT
         if ends.last:
             self.at_least(owner, place + ends.last + 1)
-        known = id(owner), place
-        if known in recorder.effects.stored:
-            return recorder.effects.stored[known]
+        key = id(owner), place
+        if key in recorder.effects.stored:
+            return recorder.effects.stored[key]
         value = get_past(recorder.effects.originals.get(id(owner), owner), place)
         return (
             builtin_base(type(owner)).__getitem__(owner, place)
-            if known in recorder.effects.written
+            if key in recorder.effects.written
             else self._old(owner, value, place)
         )
 
     def _old(self, owner: Any, value: Any, place: int) -> Any:
+        """`value`, the item of the original at an index, guarded or as a symbolic number."""
         recorder = self.recorder
         expression = item_of(type(owner), recorder.sources[id(owner)], place)
         return recorder.read(value, expression, called=recorder.facts.item(owner, place), symbolic=True, truths=True)
 
     def _is_disjoint(self, owner: Any, ends: SequenceEnds, from_start: tuple[int, ...], from_end: tuple[int, ...]) -> bool:
-        """Whether places of the original that are counted from one end are others than those that were written to from the other end:
-        guarded if so."""
+        """Whether places of the original, counted from one end, differ from those that were written to by counting from the other
+        end.  If so, that is guarded."""
         if from_end:
             written = self.recorder.effects.written
             from_start = (*from_start, *[key for container, key in written if container == id(owner) and type(key) is int])
@@ -198,7 +204,7 @@ class SequenceHandlers(Handlers):
         return True
 
     def set_end_item(self, owner: Any, key: int, value: Any) -> bool:
-        """owner[key] = value at a place that is fixed from an end; False where the content has to be known first."""
+        """Do owner[key] = value, counted from one end; False, and nothing is done, if the content has to be guarded first."""
         recorder = self.recorder
         ends = self.open_ends(owner)
         if ends is None or not -ends.length - ends.growth <= key < ends.length + ends.growth:
@@ -229,16 +235,16 @@ class SequenceHandlers(Handlers):
         return True
 
     def end_slice(self, owner: Any, key: slice) -> Any:
-        """owner[key] of a list, for a slice at one end; ABSENT where the content has to be known first."""
+        """The items of owner[key], for a slice at one end of a list; ABSENT if the content has to be guarded first."""
         ends = self.open_ends(owner)
         if ends is None or not is_a(owner, list) or not {type(p) for p in (key.start, key.stop, key.step)} <= {int, type(None)}:
             return ABSENT
         length = ends.length + ends.growth
-        found = fixed_places(key, length)
-        if found is not None:
-            least, places = found
+        fixed = fixed_places(key, length)
+        if fixed is not None:
+            least, places = fixed
             self.at_least(owner, least - ends.growth)
-        elif fixed_places(key, 1 << 62) is not None:  # it is too short: from some length on it will not be
+        elif fixed_places(key, 1 << 62) is not None:  # the list is too short, but a longer one will not be
             self.recorder.miss_if(self._length_before(owner).differs(ends.length))
             places = [place - length for place in range(*key.indices(length))]
         else:
@@ -248,14 +254,14 @@ class SequenceHandlers(Handlers):
 
     # -- changes
     def stores_as_it_is(self, owner: Any, values: Any) -> bool:
-        """Whether what is put into a list, deque or array is there as it is: others arrays convert, or refuse."""
+        """Whether `owner` stores these values unchanged.  Only arrays may convert or refuse them."""
         if not is_a(owner, array.array):
             return True
         self.recorder.miss_if(self.recorder.sources[id(owner)].get("typecode").differs(owner.typecode))
         return bool(owner.typecode == "d" and all(type(plain(value)) is float for value in values))
 
     def end_place(self, owner: Any, name: str, arguments: tuple[Any, ...]) -> bool | None:
-        """Whether a method that takes an item from an end, or puts one there, does so at the left one; None for anything else."""
+        """Whether a method call adds or removes an item at the left end (True) or the right end (False); None for other calls."""
         if name == "insert":
             return True if type(arguments[0]) is int and arguments[0] == 0 else None
         if name in ("pop", "__delitem__") and arguments:
@@ -263,7 +269,7 @@ class SequenceHandlers(Handlers):
         return ENDS.get(name)
 
     def item_to_pop(self, owner: Any, left: bool) -> Any:
-        """The item that is about to be taken from an end; ABSENT where the content has to be known first."""
+        """The item that is about to be removed at an end; ABSENT if the content has to be guarded first."""
         ends = self.open_ends(owner)
         if ends is None or ends.length + ends.growth == 0 or (left and self.is_written(owner)):
             return ABSENT
@@ -274,5 +280,5 @@ class SequenceHandlers(Handlers):
         return self._old_from_start(owner, ends, ends.first) if left else self._old_from_end(owner, ends, ends.last + 1)
 
     def is_written(self, owner: Any) -> bool:
-        """Whether this run has written to a place that is counted from the start."""
+        """Whether this run has written to a place counted from the start."""
         return any(container == id(owner) for container, _ in self.recorder.effects.written)

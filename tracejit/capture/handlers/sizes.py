@@ -1,11 +1,11 @@
-"""Sizes that may be other ones in later calls: the symbolic shapes of a recording (core/symbolic.py).
+"""Symbolic sizes of a recording (core/symbolic.py): sizes that may differ in later calls.
 
-The library computes with `SymInt`s: shapes of tensors say them (`shape_of`), attributes and literals of the graph hold them.  The
-program gets a `SymbolicNumber` for each, since an int would reach C code unnoticed; it is defined in the prologue as a constant, which the
-recording has for each size anew.  Comparisons of such numbers are relations of the environment instead of guards: a path for one size
-need not ask.
+The library computes with `SymInt`s: `shape_of` gives shapes of them, attributes and literals of the graph hold them.  The program
+gets a `SymbolicNumber` for each, because C code would read an int without a guard.  Its definition in the prologue is a constant that
+an instance of the recording replaces by its own size.  A comparison of such numbers becomes a relation of the environment and no
+guard: a path for one size need not check it.
 
-Without an environment, as in the first recording of a function, all of this does nothing.
+Without an environment, as in the first recording of a function, all methods here do nothing.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ if TYPE_CHECKING:
 __all__ = ["SizeHandlers"]
 
 Dimension = tuple[int, int]
-"""A dimension of a tensor among the arguments: the tensor's number, and its own; beyond the last one, the strides of one that has gaps in
-memory.  Or (how many tensors there are and an integer's number among the arguments that are some, 0)."""
+"""A size that may be symbolic.  (k, d): dimension d of tensor k among the arguments; for a tensor of rank r that has gaps in memory,
+(k, r + d) is the stride of dimension d.  (number of tensors + k, 0): integer k among the arguments."""
 
 
 class SizeHandlers(Handlers):
-    """Between SymInts, which the library has, and SymbolicNumbers, which the program has."""
+    """Translates between SymInts, which the library computes with, and SymbolicNumbers, which the program computes with."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
         self.env: ShapeEnv | None = None
         self.inputs: dict[int, tuple[int, ...]] = {}  # id of an argument -> its symbolic shape
-        self.strides: dict[int, tuple[int, ...]] = {}  # of one that does not fill its memory -> its strides, in elements
-        self._tensors: list[Tensor] = []  # the arguments, and what is in them
-        self._awaited: dict[int, SymInt] = journal.dictionary(
-            Topic.READS
-        )  # integers among them, by number, that nothing has read yet
-        self._symbols: dict[Name, Any] = journal.dictionary()  # a variable of the prologue -> what it stands for
-        self._names: dict[tuple[type, int], Name] = journal.dictionary()  # the other way round, of what the library has answered
-        self._mixed: dict[Name, tuple[str, Any, Any]] = (
-            journal.dictionary()
-        )  # how a variable is computed of sizes and of other numbers
+        self.strides: dict[int, tuple[int, ...]] = {}  # id of an argument with gaps in memory -> its strides, in elements
+        self._tensors: list[Tensor] = []  # the arguments, and the tensors in them
+        # Number of an integer among the arguments that the program has not read yet -> its symbol.
+        self._awaited: dict[int, SymInt] = journal.dictionary(Topic.READS)
+        self._symbols: dict[Name, Any] = journal.dictionary()  # a variable of the prologue -> its symbolic number
+        self._names: dict[tuple[type, int], Name] = journal.dictionary()  # the inverse, for numbers that the library has returned
+        # A variable computed from sizes and from other numbers -> (operator, operands).
+        self._mixed: dict[Name, tuple[str, Any, Any]] = journal.dictionary()
 
     # -- from start to end
     def begin(
         self, tensors: list[Tensor], names: list[str], integers: Sequence[tuple[int, str]], dimensions: Collection[Dimension]
     ) -> None:
-        """These dimensions of tensors that arguments lead to are variables from now on, and such integers, once the program reads them.
-        integers: with what the program calls them."""
+        """Make these `dimensions` of the tensors and integers that arguments lead to variables of a new environment.
+
+        names: what the program calls the tensors.  integers: (value, name) of each; one becomes symbolic when the program reads
+        it."""
         env = self.env = ShapeEnv()
         env.locate = user_line
-        self._tensors = tensors  # they live as long as their ids are asked for, whatever the call does to containers
+        self._tensors = tensors  # kept alive while their ids are in tables, whatever the call does to containers
         for k, (tensor, name) in enumerate(zip(tensors, names, strict=True)):
             array, own = tensor._array, {d for i, d in dimensions if i == k}
             shape, rank = list(array.shape), array.ndim
@@ -91,8 +91,8 @@ class SizeHandlers(Handlers):
                 self._require_separate(name, self.inputs.get(id(tensor), tensor._array.shape), self.strides[id(tensor)])
 
     def _require_separate(self, name: str, shape: Sequence[int], strides: Sequence[int]) -> None:
-        """No two elements of an argument are in one place, but along dimensions that repeat them: so whether it can be written to, and in
-        which order its dimensions lie in memory, is the same for all sizes that this recording stands for."""
+        """Require by relations that no two elements of an argument share memory, except along dimensions of stride 0.  Then for
+        all sizes of this recording the same holds about writes to it and about the order of its dimensions in memory."""
         reach = 0
         for d in sorted(range(len(strides)), key=lambda d: abs(without_symbols(strides[d]))):
             if strides[d] != 0 and shape[d] != 1:
@@ -101,19 +101,19 @@ class SizeHandlers(Handlers):
                 reach = reach + abs(strides[d]) * (shape[d] - 1)
 
     def begin_number(self, place: int, number: SymbolicNumber) -> None:
-        """The program has read one of the integers that may be variables."""
+        """Make integer `place` among the arguments, which the program has just read as `number`, a variable if it is to be one."""
         symbol = self._awaited.pop(place, None)
         if symbol is not None:
             self.recorder.miss_if(number._name.differs(symbol))
             self.define(number._name, symbol)
 
     def give_up(self, problem: str) -> None:
-        """What this recording is for one size cannot be told for others."""
+        """Note that the recording holds for the sizes of this call alone.  problem: why, for a reader."""
         if self.env is not None:
             self.env.problem = self.env.problem or problem
 
     def end(self) -> None:
-        """Notes are taken no more."""
+        """Leave the environment: nothing is noted any more."""
         if self.env is not None:
             variable = [x for x in self._tensors if id(x) in self.inputs or has_symbols(self.strides.get(id(x), ()))]
             sources = [self.recorder.tensors.get(id(x)) for x in variable]
@@ -125,7 +125,7 @@ class SizeHandlers(Handlers):
 
     @property
     def are_noted(self) -> bool:
-        """Whether there is an environment that takes notes."""
+        """Whether there is an environment in which relations are being noted."""
         return self.env is not None and self.env.is_noting
 
     def _shape(self, tensor: Tensor) -> tuple[int, ...] | None:
@@ -138,14 +138,14 @@ class SizeHandlers(Handlers):
         return program.symbolic_strides(tensor, exact=exact)
 
     def pin(self, tensor: Tensor) -> None:
-        """The contents of a tensor leave the world of tensors: so many of them."""
+        """Fix the sizes of a tensor whose contents become Python objects: their number is then a part of the recording."""
         if self.are_noted and (shape := self._shape(tensor)) is not None:
             for size in shape:
                 int(size)
 
-    # -- to the program
+    # -- from the library to the program
     def from_library(self, value: Any) -> Any:
-        """What the library has answered, as the program gets it."""
+        """`value`, a result of the library, for the program: symbolic numbers in place of SymInts and SymFloats."""
         if not self.are_noted:
             return without_symbols(value)
         kind = type(value)
@@ -154,11 +154,11 @@ class SizeHandlers(Handlers):
         if kind is Size:
             if SYMBOLIC.isdisjoint(map(type, value)):
                 return value
-            made = self.recorder.mark_created(tuple.__new__(Size, map(without_symbols, value)))
+            shape = self.recorder.mark_created(tuple.__new__(Size, map(without_symbols, value)))
             for k, size in enumerate(value):
                 if type(size) in SYMBOLIC:
-                    self.recorder.effects.remember((id(made), k), self._number(size))
-            return made
+                    self.recorder.effects.remember((id(shape), k), self._number(size))
+            return shape
         if kind is tuple:
             parts = tuple(map(self.from_library, value))
             return value if all(a is b for a, b in zip(parts, value, strict=True)) else self.recorder.mark_created(parts)
@@ -169,47 +169,49 @@ class SizeHandlers(Handlers):
         return value
 
     def has_name(self, value: Any) -> bool:
-        """Whether the recording has a name for a number already, or needs none."""
+        """Whether a variable of the prologue already stands for `value`, or it is a plain number."""
         return type(value) not in SYMBOLIC or (type(value), value.number) in self._names
 
     def _number(self, symbol: Any) -> SymbolicNumber:
         recorder, key = self.recorder, (type(symbol), symbol.number)
         name = self._names.get(key)
-        if name is None:  # steps of a loop that ask again have nothing new
+        if name is None:  # one definition for each number: further steps of a loop add none
             name = self._names[key] = recorder.define(Constant(symbol))
             self._symbols[name] = symbol
         return SymbolicNumber(recorder, name, without_symbols(symbol))
 
-    # -- from the program
+    # -- from the program to the library
     def symbol(self, value: Any, settling: bool = False) -> int | float | None:
-        """What a number of the program's was computed of, if it was of sizes alone: a symbolic number, or a plain one if it comes to the
-        same at all sizes (`n - n`).  settling: an integer that was computed of other numbers, too, is a size where these are guarded by
-        their values."""
+        """The SymInt or SymFloat of a number of the program that was computed from sizes alone; a plain number if it is the same
+        for all sizes (`n - n`); None for other values.
+
+        settling: also for an integer computed from sizes and other numbers.  The other numbers are then guarded by their values."""
         if not is_symbolic(value) or value._late is not None or not self.are_noted:
             return None
-        known = self._symbols.get(value._name)
-        if known is None and settling and type(value._value) is int and value._name in self._mixed:
+        result = self._symbols.get(value._name)
+        if result is None and settling and type(value._value) is int and value._name in self._mixed:
             assert self.env is not None
             symbol, *operands = self._mixed[value._name]
             parts = [concrete(x) if (part := self.symbol(x, settling)) is None else part for x in operands]
-            found = self.env.compute(symbol, *parts)
-            if python_type(found) is int:
-                known = self._symbols[value._name] = found
-        return known
+            computed = self.env.compute(symbol, *parts)
+            if python_type(computed) is int:
+                result = self._symbols[value._name] = computed
+        return result
 
     def is_size(self, number: SymbolicNumber) -> bool:
-        """Whether a number is a variable, or was computed of some, and of nothing else."""
+        """Whether a number is a symbolic size, or was computed from such sizes alone."""
         return number._name in self._symbols
 
-    def note_computed(self, made: SymbolicNumber, symbol: str, left: Any, right: Any) -> None:
-        """A number was computed of others, of which some are sizes."""
-        if not self._symbols or symbol not in _ARITHMETIC or made._name in self._symbols:
+    def note_computed(self, number: SymbolicNumber, symbol: str, left: Any, right: Any) -> None:
+        """Note that `number` is left <symbol> right, if it depends on a size and on other numbers."""
+        if not self._symbols or symbol not in _ARITHMETIC or number._name in self._symbols:
             return
         if any(is_symbolic(x) and (x._name in self._symbols or x._name in self._mixed) for x in (left, right)):
-            self._mixed[made._name] = symbol, left, right
+            self._mixed[number._name] = symbol, left, right
 
     def for_library(self, value: Any) -> Any:
-        """An argument, with numbers in the place of those that stand for them in what the program has made."""
+        """`value`, an argument of the library, with SymInts and SymFloats in place of the symbolic numbers of sizes, also in
+        containers of this run."""
         if not self._symbols or not self.are_noted:
             return value
         kind = type(value)
@@ -221,40 +223,40 @@ class SizeHandlers(Handlers):
             sizes = [self.for_library(stored.get((id(value), k), v)) for k, v in enumerate(value)]
             return self.recorder.mark_created(tuple.__new__(Size, sizes))
         if kind is slice:
-            parts = (value.start, value.stop, value.step)
-            found = tuple(map(self.for_library, parts))
-            return value if _same(found, parts) else slice(*found)
+            bounds = (value.start, value.stop, value.step)
+            parts = tuple(map(self.for_library, bounds))
+            return value if _same(parts, bounds) else slice(*parts)
         if kind in (tuple, list) and not self.recorder.is_outside(value):
-            found = tuple(map(self.for_library, value))
-            return value if _same(found, value) else self.recorder.mark_created(kind(found))
+            parts = tuple(map(self.for_library, value))
+            return value if _same(parts, value) else self.recorder.mark_created(kind(parts))
         return value
 
-    # -- what the program computes
+    # -- arithmetic of the program
     def computed(self, expression: Expr) -> Any:
-        """The number that an expression of the prologue comes to, if all that it is computed of are sizes: symbolic, or the same at all
-        sizes; else None."""
+        """The value of an expression of the prologue that is computed from sizes alone, as a symbolic number or a plain one that is
+        the same for all sizes; else None."""
         if not self._symbols or not self.are_noted:
             return None
         assert self.env is not None
         if type(expression) is Arithmetic and expression.symbol in _ARITHMETIC:
-            operands: tuple[Any, ...] = (self._known(expression.left), self._known(expression.right))
+            operands: tuple[Any, ...] = (self._value_of(expression.left), self._value_of(expression.right))
             name = expression.symbol
         elif type(expression) is Arithmetic and expression.symbol in _SHIFTS:
-            value, bits = self._known(expression.left), self._known(expression.right)
+            value, bits = self._value_of(expression.left), self._value_of(expression.right)
             if type(value) is not SymInt or type(bits) is not int or bits < 0:
                 return None
             operands, name = (value, 1 << bits), _SHIFTS[expression.symbol]
         elif type(expression) is Unary and expression.symbol == "-":
-            operands, name = (self._known(expression.value),), "-x"
+            operands, name = (self._value_of(expression.value),), "-x"
         else:
             return None
         if SYMBOLIC.isdisjoint(map(type, operands)) or any(x is _UNKNOWN for x in operands):
             return None
-        found = self.env.compute(name, *operands)
-        return found if python_type(found) in (int, float) else None
+        result = self.env.compute(name, *operands)
+        return result if python_type(result) in (int, float) else None
 
     def computed_by(self, function: Any, arguments: Sequence[Any]) -> Any:
-        """What a function of numbers gives, if it is of sizes alone, and one of which another size has another value; else None."""
+        """function(*arguments), for a function of numbers whose arguments are sizes and plain numbers; else None."""
         name = _FUNCTIONS.get(function)
         if name is None or not self._symbols or not self.are_noted or (name not in ("max", "min") and len(arguments) != 1):
             return None
@@ -262,39 +264,40 @@ class SizeHandlers(Handlers):
         if not any(map(is_symbolic, arguments)) or not all(python_type(x) in (int, float) for x in operands):
             return None
         if name in ("max", "min") and not all(python_type(x) is int for x in operands):
-            return None  # an int or a float, whichever it is
+            return None  # the result might be an int or a float
         assert self.env is not None
         return self.from_library(self.env.compute(name, *operands))
 
-    def _known(self, expression: Expr) -> Any:
+    def _value_of(self, expression: Expr) -> Any:
+        """The value of a constant, or of a variable that stands for a size; `_UNKNOWN` for other expressions."""
         if type(expression) is Constant:
             return expression.value if type(expression.value) in (bool, int, float) else _UNKNOWN
         return self._symbols.get(expression, _UNKNOWN) if type(expression) is Name else _UNKNOWN
 
     def define(self, variable: Name, symbol: Any) -> None:
-        """A variable of the prologue stands for a number of sizes."""
+        """Note that a variable of the prologue stands for `symbol`."""
         self._symbols[variable] = symbol
 
     def is_size_relation(self, condition: Expr, outcome: bool) -> bool:
-        """Whether a guard that `condition` has this outcome is one on sizes alone; then it is a relation of the environment."""
+        """Whether `condition` depends on sizes alone.  If so, it is noted as a relation of the environment, and needs no guard."""
         if not self._symbols or not self.are_noted:
             return False
         assert self.env is not None
         if type(condition) is Compare:
-            left, right = self._known(condition.left), self._known(condition.right)
+            left, right = self._value_of(condition.left), self._value_of(condition.right)
             if left is _UNKNOWN or right is _UNKNOWN or SYMBOLIC.isdisjoint(map(type, (left, right))):
                 return False
             symbol = "==" if condition.symbol == "!=" else condition.symbol
-            found = self.env.compare(symbol, left, right) is not (condition.symbol == "!=")
-        elif (number := self._known(condition)) is not _UNKNOWN and type(number) in SYMBOLIC:
-            found = not self.env.compare("==", number, 0)
+            holds = self.env.compare(symbol, left, right) is not (condition.symbol == "!=")
+        elif (number := self._value_of(condition)) is not _UNKNOWN and type(number) in SYMBOLIC:
+            holds = not self.env.compare("==", number, 0)
         else:
             return False
-        assert found is outcome, f"{condition} was {outcome} and is {found}"
+        assert holds is outcome, f"{condition} was {outcome} and is {holds}"
         return True
 
     def same(self, left: Any, right: Any) -> bool | None:
-        """Whether two shapes are the same; None for tuples that are none, or of which nothing is symbolic."""
+        """Whether two shapes are equal, as relations; None if they are no tuples of sizes, or nothing in them is symbolic."""
         if not self._symbols or not self.are_noted:
             return None
         left, right = self.for_library(left), self.for_library(right)
@@ -306,7 +309,7 @@ class SizeHandlers(Handlers):
         return tuple(left) == tuple(right)
 
     def concretises(self, number: SymbolicNumber) -> bool:
-        """Whether a number whose value is asked for is computed of sizes alone; then the environment holds it."""
+        """Whether a number is computed from sizes alone.  If so, the environment notes its value as a relation."""
         symbol = self.symbol(number)
         if symbol is None:
             return False
@@ -316,17 +319,18 @@ class SizeHandlers(Handlers):
 
 
 class _Unknown:
-    """No number of sizes."""
+    """The type of `_UNKNOWN`, which marks an expression that is no number of sizes."""
 
 
 _UNKNOWN = _Unknown()
 _ARITHMETIC = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 _SHIFTS = {">>": "//", "<<": "*"}
-"""What shifts are, of a power of two."""
+"""Shift -> the operator that gives the same with a power of two."""
 _FUNCTIONS: dict[Any, str] = {
     math.floor: "floor", math.ceil: "ceil", math.trunc: "trunc", int: "trunc", float: "float", round: "round", max: "max", min: "min",
 }  # fmt: skip
 
 
-def _same(some: Any, others: Any) -> bool:
-    return all(a is b for a, b in zip(some, others, strict=True))
+def _same(left: Any, right: Any) -> bool:
+    """Whether two sequences of one length hold the same objects."""
+    return all(a is b for a, b in zip(left, right, strict=True))
