@@ -158,7 +158,7 @@ class StateRecorder(Interpreter):
             self.sized.add(value)
         self.values[id(tensor)] = value
         self.defined[value] = tensor
-        if tensor.requires_grad:
+        if tensor._requires_grad if tensor._base is None else tensor.requires_grad:
             self.requires_grad.add(value)
         node = tensor._node
         if node is not None:

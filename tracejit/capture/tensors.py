@@ -65,6 +65,8 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     **{d.name: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in ALL if d.category == INTEGER},
 }
 _ANY_INTEGER = _BOUNDS["int64"]
+_EXACT = _BOUNDS["float16"][1]
+"""Integers up to this one are numbers of every floating-point dtype that is computed in."""
 _NUMBERS_OF_RECORDINGS = frozenset((SymbolicNumber, *SYMBOLIC))
 _TENSORS = frozenset({Tensor})
 _PLAIN = frozenset({Tensor, float, int, bool, type(None)})
@@ -190,12 +192,13 @@ class RecordingInterpreter(StateRecorder):
 
     def _settled_operands(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Operand, ...]] | None:
         """A fast path for operands that need no conversion and no promotion: the operands for the eager interpreter, and those of
-        the node.  They are tensors that have value ids, all float32 or all float64, floats, and float numbers of the prologue.
-        None for other operands."""
+        the node.  They are tensors, all float32 or all float64, floats, float numbers of the prologue, and small integers.  None for
+        other operands."""
         if op.keeps_dtype and not op.is_plain:
             return None
         value_by_id, dtype, has_numbers = self.values.get, None, False
         recorded: list[Any] = []
+        others: list[int] = []  # positions of tensors that have no value id yet, and of numbers of the prologue
         for x in operands:
             value = value_by_id(id(x))  # a value id if x is a tensor: `values` only has ids of tensors that are alive
             if value is not None:
@@ -206,20 +209,23 @@ class RecordingInterpreter(StateRecorder):
                 recorded.append(value)
             elif x is None:
                 recorded.append(None)
-            elif type(x) is float:
+            elif type(x) is float or (type(x) is int and op.is_plain and -_EXACT <= x <= _EXACT):
                 recorded.append(Literal(x))
             elif type(x) is SymbolicNumber and x._late is None and type(x._value) is float:
                 has_numbers = True
+                others.append(len(recorded))
+                recorded.append(x)
+            elif isinstance(x, Tensor) and (dtype is None or x._array.dtype is dtype):
+                dtype = x._array.dtype
+                others.append(len(recorded))
                 recorded.append(x)
             else:
                 return None
         if not (dtype is _F32 or dtype is _F64) or (has_numbers and _STATIC_SCALARS in op.traits):
             return None
-        if not has_numbers:
-            return operands, tuple(recorded)
-        return tuple(map(plain, operands)), tuple(
-            [self._scalar(x, _ANY_INTEGER) if type(x) is SymbolicNumber else x for x in recorded]
-        )
+        for k in others:
+            recorded[k] = self._operand(op, recorded[k], _ANY_INTEGER)
+        return tuple(map(plain, operands)) if has_numbers else operands, tuple(recorded)
 
     def _evaluated(
         self,
@@ -270,6 +276,8 @@ class RecordingInterpreter(StateRecorder):
             )
             if not has_own_code:
                 self.evaluated[node.outputs[0]] = state.grad_enabled
+            if given is not operands:
+                self._save_symbols(op, operands, result)
             if is_plain_write:
                 self.requires_grad.discard(node.outputs[0])
         return result
@@ -403,6 +411,7 @@ class RecordingInterpreter(StateRecorder):
         if not self.recorder.stopped:
             symbolic = [x.value if type(x) is Literal else x for x in operands]  # the tape keeps symbolic positions
             self._append(op, symbolic, tuple(recorded), node.attributes, result, node.line)
+            self._save_symbols(op, symbolic, result)
             self.evaluated[self.nodes[-1].outputs[0]] = grad_enabled
             if is_plain_write:
                 self.requires_grad.discard(self.values[id(result)])
@@ -454,10 +463,6 @@ class RecordingInterpreter(StateRecorder):
                     self.recorder.keep.append(base_node)
                 if isinstance(base_node, ViewWriteNode) and not self._is_plain_write(op, operands):
                     self._save_write(base_node, *recorded)  # type: ignore[arg-type]
-        if not _NUMBERS_OF_RECORDINGS.isdisjoint(map(type, operands)):
-            self._save_symbols(tuple(operands), outputs)
-            if op.kind is _VIEW:
-                self._moving += [(x, outputs[0], outputs[0]._version) for x in operands if is_symbolic(x)]
         return node
 
     def _symbolic_shapes(
@@ -587,10 +592,15 @@ class RecordingInterpreter(StateRecorder):
             )
         )
 
-    def _save_symbols(self, operands: tuple[Any, ...], outputs: tuple[Tensor, ...]) -> None:
+    def _save_symbols(self, op: Op, operands: Sequence[Any], result: Any) -> None:
         """Put symbolic operands into the node of the tape until the recording ends, so that a recorded backward pass uses
         them."""
-        node: Any = outputs[0]._node
+        if _NUMBERS_OF_RECORDINGS.isdisjoint(map(type, operands)):
+            return
+        output: Tensor = result[0] if op.multiple else result
+        if op.kind is _VIEW:
+            self._moving += [(x, output, output._version) for x in operands if is_symbolic(x)]
+        node: Any = output._node
         saved = getattr(node, "inputs", ())
         if len(saved) == len(operands):
             node.inputs = tuple(x if type(x) in _NUMBERS_OF_RECORDINGS else y for x, y in zip(operands, saved, strict=True))

@@ -120,16 +120,21 @@ class ReplayNode(tuple[Any, ...]):
     __str__ = __repr__
 
 
+_new: Callable[..., Any] = tuple.__new__
+"""Makes a node of its class and a tuple of that and the fields, as each class does: without code in Python, for those of which recordings
+make most."""
+
+
 class Expr(ReplayNode):
     """An expression.  The methods make larger expressions; their arguments are expressions, or values of constants."""
 
     level: ClassVar[int] = _POSTFIX
 
     def get(self, name: str) -> Attribute:
-        return Attribute(self, name)
+        return _new(Attribute, (Attribute, self, name))
 
     def at(self, key: Any) -> Item:
-        return Item(self, _made(key))
+        return _new(Item, (Item, self, _made(key)))
 
     def call(self, /, *arguments: Any, **keywords: Any) -> Call:
         return Call(self, tuple(map(_made, arguments)), tuple([(name, _made(value)) for name, value in keywords.items()]))
@@ -141,16 +146,16 @@ class Expr(ReplayNode):
         return Arithmetic(symbol, self, _made(other))
 
     def type(self) -> Expr:
-        return TypeOf(self)
+        return _new(TypeOf, (TypeOf, self))
 
     def length(self) -> Expr:
         return Length(self)
 
     def is_same(self, other: Any) -> Expr:
-        return Is(self, _made(other))
+        return _new(Is, (Is, self, _made(other)))
 
     def is_not(self, other: Any) -> Expr:
-        return Not(Is(self, _made(other)))
+        return _new(Not, (Not, _new(Is, (Is, self, _made(other)))))
 
     def compared(self, symbol: str, other: Any) -> Expr:
         return Compare(symbol, self, _made(other))

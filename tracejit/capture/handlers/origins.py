@@ -40,6 +40,10 @@ _TRANSIENT: tuple[type, ...] = (BaseException, TracebackType, GeneratorType, *DI
 """Types of objects that Python creates as it runs.  They are not kept alive, because their deletion may be visible."""
 _NOT_KEPT: tuple[type, ...] = (*_TRANSIENT, Tensor)
 """Types whose objects are not noted as created.  (`values` has the tensors.)"""
+_KEPT = frozenset({MethodType, *CONTAINER_TYPES})
+"""Types of most objects that are noted as created: a quick test."""
+_WITHOUT_ELEMENTS = _STATELESS | {Tensor}
+"""Types of most elements that are no containers: a quick test."""
 _ANY_ORIGIN: tuple[type, ...] = (*_TRANSIENT, np.generic, np.dtype)
 """Types whose objects need no origin."""
 _SHARED: tuple[type, ...] = (enum.Enum, type, ModuleType)
@@ -87,18 +91,17 @@ class Origins:
         if self.stopped:
             return without_stand_ins(value, nested=False)
         cls = type(value)
-        if cls in _STATELESS or issubclass(cls, _NOT_KEPT) or self._is_registered(value) or self._is_iterator(cls):
+        if cls not in _KEPT and (cls in _STATELESS or issubclass(cls, _NOT_KEPT) or self._is_iterator(cls)):
             return value
-        if _is_singleton(value):
+        if self._is_registered(value) or _is_singleton(value):
             return value
         self.created[id(value)] = value
-        if is_a(value, (list, tuple, set, frozenset, collections.deque)):
-            for element in builtin_base(cls).__iter__(value):
-                if is_a(element, CONTAINER_TYPES):
-                    self.mark_created(element)
-        elif is_a(value, dict):
-            for element in dict.values(value):
-                if is_a(element, CONTAINER_TYPES):
+        if cls is MethodType:
+            return value
+        is_sequence = is_a(value, (list, tuple, set, frozenset, collections.deque))
+        if is_sequence or is_a(value, dict):
+            for element in builtin_base(cls).__iter__(value) if is_sequence else dict.values(value):
+                if type(element) not in _WITHOUT_ELEMENTS and is_a(element, CONTAINER_TYPES):
                     self.mark_created(element)
         return value
 
@@ -116,7 +119,10 @@ class Origins:
 
     def require_known(self, value: Any) -> Any:
         """`value`, which instrumented code is about to get.  The recording stops if its origin is unknown."""
-        if type(value) in _STATELESS or self.stopped or id(value) in self.values or self.knows_origin(value):
+        key = id(value)
+        if type(value) in _STATELESS or key in self.sources or key in self.created or key in self.values or self.stopped:
+            return value
+        if self.knows_origin(value):
             return value
         if is_a(value, Tensor):
             self.stop("tensor_origin", f"shape {list(value._array.shape)}")
@@ -126,10 +132,11 @@ class Origins:
 
     def knows_origin(self, value: Any) -> bool:
         """Whether `value` has an origin, needs none, or consists of objects for which this holds."""
-        is_registered = self._is_registered(value) or id(value) in self.values or id(value) in self.deferred
         return (
             type(value) in _STATELESS
-            or is_registered
+            or self._is_registered(value)
+            or id(value) in self.values
+            or id(value) in self.deferred
             or self._needs_no_origin(value)
             or (is_a(value, Tensor) and self.is_saved_output(value))
         )

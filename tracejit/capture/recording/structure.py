@@ -159,6 +159,8 @@ class _Splitter:
         self.reads: dict[tuple[Name, Expr | None], None] = {}
         self.held: list[str] = []
         self.kinds: dict[str, str] = {}
+        # What is to be noted if the current statement becomes a check: (one of the tables above, a key).
+        self._needed: list[tuple[dict[Any, None], Any]] = []
         self._late: set[str] = set()  # variables defined in `after`
         # Whether `after` has calls.  Later calls then go to `after`, too, so that their order is kept (draws of one generator).
         self._called_late = False
@@ -167,9 +169,10 @@ class _Splitter:
         self._exposed = self._exposed_namespaces()
 
     def add(self, statement: Statement) -> None:
-        kind, roots, namespaces, reads = type(statement), len(self.roots), len(self.namespaces), len(self.reads)
+        kind = type(statement)
         if kind is Miss and self._test(statement[1]):
             self.checks.append(statement)
+            self._need()
             return
         if kind is Define and self._defines(name := statement[1], value := statement[2]):
             self.checks.append(statement)
@@ -177,13 +180,18 @@ class _Splitter:
             self.kinds[name] = self._kind(name)
             if type(value) is Item and self._container(value[1]):
                 self.held.append(name)
+            self._need()
             return
-        for noted, count in ((self.roots, roots), (self.namespaces, namespaces), (self.reads, reads)):
-            while len(noted) > count:  # needed only by this statement, which has become no check
-                noted.popitem()  # type: ignore[attr-defined]
+        self._needed.clear()  # it is no check: nothing need be noted
         late = self._is_late(statement)
         (self.after if late else self.before).append(statement)
         (self._late if late else self._early).update(defined(statement))
+
+    def _need(self) -> None:
+        """The current statement has become a check: note what it needs."""
+        for table, key in self._needed:
+            table[key] = None
+        self._needed.clear()
 
     def _is_late(self, statement: Statement) -> bool:
         """Whether a statement that is no check comes after the checks."""
@@ -235,14 +243,14 @@ class _Splitter:
         if name in self.roots:
             return True
         if name in self._early and name in self.objects and self._is_instance(self.objects[name]):
-            self.roots[name] = None
+            self._needed.append((self.roots, name))
             return True
         return False
 
     def _namespace(self, node: Expr) -> bool:
         value = self.constants.get(node[1]) if type(node) is Name else None
         if type(value) is MappingProxyType and id(value) not in self.changed and namespace_address(value) not in self._exposed:
-            self.namespaces[node[1]] = None
+            self._needed.append((self.namespaces, node[1]))
             return True
         return False
 
@@ -280,7 +288,7 @@ class _Splitter:
 
     def _reading(self, container: Expr, place: Expr | None) -> None:
         assert isinstance(container, Name)
-        self.reads[container, place] = None
+        self._needed.append((self.reads, (container, place)))
 
     def _read(self, node: Expr) -> bool:
         """An attribute or item whose value a word stands for."""
