@@ -128,7 +128,7 @@ class Branches:
 
     def note(self, outcome: Any, nodes: int, is_fixed: bool) -> str:
         """Note the outcome of the branch at which the user's code is.  nodes: number of nodes of the recording.  is_fixed: see
-        Branch. Returns why the recording is to be given up; "" if it is not."""
+        Branch.  Returns why the recording is to be given up; "" if it is not."""
         frames = list(instrumented_frames())
         key = tuple([x for frame in frames for x in (id(frame.f_code), frame.f_lasti)])
         branch = self._branches.get(key)

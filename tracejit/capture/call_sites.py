@@ -108,7 +108,7 @@ def _is_library_frame(frame: FrameType) -> bool:
 
 def level_from_here(level: Any) -> Any:
     """The `stacklevel` that the caller's caller has to pass to a function so that it means the frame that user code means by
-    `level`. The result is greater, since it also counts tracejit's own frames."""
+    `level`.  The result is greater, since it also counts tracejit's own frames."""
     if type(level) is not int or level < 1:
         return level
     frame: FrameType | None = sys._getframe(2)

@@ -6,13 +6,11 @@ other functions here put a guard around entry points; no handler needs one of it
 Exception in three steps:
 
 1. Decide whether it is an error of user code.  It is, if the last frame in the traceback is of user code or of the eager library,
-if a
-   handler has raised it by a `raise` statement, as Python does (`max([])`), if an operation of user code has raised it
+   if a handler has raised it by a `raise` statement, as Python does (`max([])`), if an operation of user code has raised it
    (`Recorder.performed` says so), or if Python raises an error of the same class for the same operation.  Then it passes on
    unchanged.
 2. Otherwise stop the recording with the reason "recording_defect", which names the error and its place.  With `config.verify`,
-raise
-   `InternalError`.
+   raise `InternalError`.
 3. Continue the call as in eager mode.  If nothing has been done yet, Python does the operation.  Operations that must not be done
    twice (a call of a user function, a call of C code, a change of a container, a write, a draw) are in `Recorder.performed` with
    their results.  If one of these is the operation that user code asked for, its result is the result of the entry point.
@@ -209,8 +207,7 @@ def resumed(
 
     retry: does the operation as Python does, once the recording has stopped.
     result_after: result_after(what, result) is the result of the entry point after it has performed the operation `what` with
-    this
-        result; _UNKNOWN if that was only a part of its operation; _REPEATABLE if that may be done again.
+        this result; _UNKNOWN if that was only a part of its operation; _REPEATABLE if that may be done again.
     operands: objects over which C code of the operation iterates.  If they are containers, they may hold stand-ins until the
         recording stops, so it stops before the operation is done again."""
     try:
@@ -265,7 +262,7 @@ _REPEATABLE: Final = object()
 def _evaluate_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], Any], in_containers: bool = False) -> Any:
     """The result of `retry`, which does as Python does an operation of which nothing has been done.  If it raises an error of the
     class of `error`, then `error` was one of user code: it is raised, and the recording continues unless it had to stop before
-    the retry. Otherwise `error` is a defect."""
+    the retry.  Otherwise `error` is a defect."""
     env, was_stopped = recorder.sizes.env, recorder.stopped
     result = eager_error = None
     is_certain = _is_certain(error)

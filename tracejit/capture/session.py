@@ -437,7 +437,7 @@ def record(
     watch: called with each operation.
     dynamic: which dimensions of the tensors of `tensors_among`, and which integers of `integers_among`, are symbolic sizes in the
         recording.
-    earlier: values that earlier recordings of the function have read, by the expressions that read them.
+    earlier: values that earlier recordings of the function have read (recording/facts.py).
     follows_rows: see RaggedHandlers.
     may_give_up: whether to stop a recording whose path no later call would take (branches.py).
     is_shallow: whether only the arguments themselves are looked at for tensors and integers, not the contents of containers and

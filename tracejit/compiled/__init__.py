@@ -2,7 +2,7 @@
 
 A *path* is a recording with its programs and its entry.  A call tries one entry first.  An entry returns the result, misses (a
 guard before the program has failed), or leaves by an exit (a guard inside the program has failed); a miss or an exit has changed
-nothing. From there a *bridge* leads to the entry that served the last such call.  A call that no path serves runs eagerly and is
+nothing.  From there a *bridge* leads to the entry that served the last such call.  A call that no path serves runs eagerly and is
 recorded, if there is room and it pays.
 
 * Programs of a recording: executable (forward and backward), tape_edges (edges to inputs), backward_call, eager_tape (the tape

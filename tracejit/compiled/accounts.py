@@ -15,9 +15,9 @@ getting as far as that.
   rests for `FIRST_WAIT` calls, then for four times as many, and so on, until there were as many windows in a row without debt as
   losses.
 * Recordings.  After `config.max_failures` failed recordings in a row the next one comes `FIRST_WAIT` calls later, then twice as
-  many. After `_ERRORS` recordings in a row that ended in an error it comes 8 calls later, then twice as many.  A function without
-  entries rests meanwhile.  A recording and its program cost as much as `_WORTH` served calls gain, an instance of another one as
-  much as one. If `_WASTEFUL` more recordings were made than have earned their cost, the function runs in pieces if it can
+  many.  After `_ERRORS` recordings in a row that ended in an error it comes 8 calls later, then twice as many.  A function
+  without entries rests meanwhile.  A recording and its program cost as much as `_WORTH` served calls gain, an instance of another
+  one as much as one. If `_WASTEFUL` more recordings were made than have earned their cost, the function runs in pieces if it can
   (pieces.py).  If it is `_DISCOURAGING` more, the next one comes `FIRST_WAIT` calls later, then twice as many, until enough calls
   have been served.  The same holds at once if a recording shows that later calls take other paths, and the function cannot run in
   pieces (`discourage`).
@@ -165,7 +165,7 @@ class Accounts:
     # -- recordings
     def wait_for_code(self) -> int:
         """The number of calls for which the first recording has to wait, since paths of other functions with the same code served
-        none. Further calls give 0."""
+        none.  Further calls give 0."""
         if self._has_checked_code:
             return 0
         self._has_checked_code = True

@@ -77,8 +77,7 @@ class Pass:
     """A backward pass to all inputs that require grad.
 
     program: its array operands are the tensor inputs at the positions `picks`, `cotangents` cotangents, and the slab if
-    `reads_slab`; its
-        scalar operands are the scalar inputs at the positions `numbers`.
+        `reads_slab`; its scalar operands are the scalar inputs at the positions `numbers`.
     wanted: for each edge of the node, whether the program has an output for it.
     freed: `CompiledNode.freed` after the pass.  is_last: whether the node then drops its memory.
     counter: counter[3] counts calls of machine code."""
@@ -118,8 +117,7 @@ def make(
     returns False if it has done nothing.
 
     to_leaves: which form.  If True, the call adds the gradients to `.grad` of the leaves and releases the node unless `retain`.
-    If False, it
-        returns a tuple of new arrays, one for each edge (None if there is no gradient), and releases nothing.
+        If False, it returns a tuple of new arrays, one for each edge (None if there is no gradient), and releases nothing.
     replace: called with the machine code of the call when that is compiled.
     refuse: called with a text that says why there is no machine code.
     patience: gives how many seconds a call waits for the machine code."""

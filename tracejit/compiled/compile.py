@@ -133,7 +133,7 @@ class CompiledFunction(_Partial[P, R]):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch, known: Recording | None = None
     ) -> tuple[Recording, Any] | None:
         """Run a call eagerly and record it, without keeping the path.  Returns (recording, result), or None if another thread is
-        recording. known: an earlier recording of such a call; the new one is made with the same settings."""
+        recording.  known: an earlier recording of such a call; the new one is made with the same settings."""
         return self._driver.recorded(args, kwargs, watch, known)
 
     # -- questions of the user
@@ -281,19 +281,16 @@ def compile(
     background while calls run eagerly.
 
     fullgraph: whether a call that is not a single program raises FullGraphError, with the reason and the line.  A call that
-    cannot be
-        replayed, or that has calls besides the program (print), raises after it has run; one for which there is no room among the
-        recorded paths raises before.  Numbers that leave the program (`.item()`) and stores are allowed.
+        cannot be replayed, or that has calls besides the program (print), raises after it has run; one for which there is no room
+        among the recorded paths raises before.  Numbers that leave the program (`.item()`) and stores are allowed.
     dynamic: which sizes of tensors among the arguments are symbolic: all from the first call on (True), none (False), or those
-    that have
-        been seen with a second value (None).  It decides what is recorded again, never the result of a call.
+        that have been seen with a second value (None).  It decides what is recorded again, never the result of a call.
     mode, options: accepted as in PyTorch, without effect.
-    backend: "llvm", "numba", "reference" or "interpret".  PyTorch's "eager" means "interpret", its "inductor" the configured
-    backend. disable: whether to return the function itself.
+    backend: "llvm", "numba", "reference" or "interpret".  PyTorch's "eager" means "interpret", its "inductor" the configured one.
+    disable: whether to return the function itself.
     wait: whether calls wait for their programs, forward and backward, however long compiling takes.
     source: a text that contains the definition, for functions that were defined by exec() or read from a pipe, since Python does
-    not keep
-        their source.  Other functions in the text are found there, too.
+        not keep their source.  Other functions in the text are found there, too.
 
     Raises TypeError if `function` cannot be called, ValueError for an unknown backend or a source without the definition of the
     function, RuntimeError for an unknown mode."""

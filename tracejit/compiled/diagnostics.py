@@ -19,7 +19,7 @@ _MOST_REASONS = 64
 
 class Diagnostics:
     """reasons: why calls ran eagerly, with the number of recordings that ended so.  divergences: the guards that make paths
-    differ. advice: the warning that the function gives once."""
+    differ.  advice: the warning that the function gives once."""
 
     __slots__ = ("_function", "advice", "divergences", "reasons", "stats")
 

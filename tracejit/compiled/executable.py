@@ -749,7 +749,7 @@ def _backward_role(present: Mask) -> str:
 
 class _ExitCodes(dict[int, Any]):
     """code of a program -> what its entry returns: MISS if an array does not fit the program, INTERRUPTED, or the Exit of this
-    number. Counts them."""
+    number.  Counts them."""
 
     def __init__(self, counter: list[int], taken: dict[int, int]) -> None:
         super().__init__()

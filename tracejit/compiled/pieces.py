@@ -55,7 +55,7 @@ class Pieces:
 
 def compile_in_pieces(function: Any, branches: Sequence[Branch], why: str, compiled: Compile) -> Pieces | None:
     """`function` in pieces; None if it has no loop whose body can be a function.  branches: where its calls differ.  why: see
-    Pieces. compiled: compiles a piece."""
+    Pieces.  compiled: compiles a piece."""
     module, unbound, owners = _definition_of(function)
     if unbound is None:
         return None

@@ -72,9 +72,8 @@ class shadow:  # noqa: N801  (named like no_grad)
 
     report: called with each difference; default: gives a RuntimeWarning.
     rtol, atol: relative and absolute difference that is allowed between floating-point values; default: 1e-4 and 1e-5 in float32,
-    1e-8 and
-        1e-10 in float64 (docs/equality.md says how close they should be).  All other values must be equal, including the states
-        of generators.
+        1e-8 and 1e-10 in float64 (docs/equality.md says how close they should be).  All other values must be equal, including the
+        states of generators.
 
     Raises TypeError for an `every` that is no int, ValueError for one below 1."""
 

@@ -247,7 +247,7 @@ class TierPolicy:
     # -- outcomes of recordings
     def reject(self, reason: Reason, lasting: bool = True) -> None:
         """Note that a call cannot have a path, for this reason.  lasting: whether the function is the cause, and not its
-        environment. Raises FullGraphError if the function was compiled with fullgraph=True."""
+        environment.  Raises FullGraphError if the function was compiled with fullgraph=True."""
         self._diagnostics.note(reason)
         if not self._is_fullgraph:
             calls = self.accounts.note_failure(lasting)

@@ -1,8 +1,8 @@
 """The language of replay: what an entry or a backward call does, as data.
 
 A `Function` is straight-line code: `guards`, which change nothing, then `body`, which runs a program (`RunProgram`) and does the
-effects. If a guard fails (`Miss`), or raises an error and `catches` is set, the function returns `missed`.  Expressions mean what
-they mean in Python; `str` of a node is Python source, which users see as the text of a guard.  These modules match on nodes:
+effects.  If a guard fails (`Miss`), or raises an error and `catches` is set, the function returns `missed`.  Expressions mean
+what they mean in Python; `str` of a node is Python source, which users see as the text of a guard.  These modules match on nodes:
 
 * capture/recording/structure.py: finds the guards that can be checked by comparing words of memory;
 * cpython/functions.py: translates to machine code;
@@ -121,8 +121,8 @@ class ReplayNode(tuple[Any, ...]):
 
 
 _new: Callable[..., Any] = tuple.__new__
-"""Makes a node of its class and a tuple of that and the fields, as each class does: without code in Python, for those of which recordings
-make most."""
+"""Makes a node of its class and a tuple of that and the fields, as each class does: without code in Python, for those of which
+recordings make most."""
 
 
 class Expr(ReplayNode):
@@ -597,9 +597,8 @@ class RunProgram(Statement):
     leave: maps the program's code to what the function returns.  refused: the code for a number that does not fit.
     state: the array of the generator from which the program draws, if it is a single one.
     marks: (address of the mark, whether the program there has drawn from the generator) for each frame from which memory is
-    inherited.
-        The run is refused unless the last call in each of these frames was this one and the generator's state has not changed.
-        In Python it is always refused."""
+        inherited.  The run is refused unless the last call in each of these frames was this one and the generator's state has not
+        changed.  In Python it is always refused."""
 
     program: Runnable
     fresh: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]

@@ -79,7 +79,7 @@ class Divergence:
 
 def _as_types(before: Fact, fact: Fact) -> tuple[Fact, Fact] | None:
     """Two facts of different kinds about the same thing, as facts about its type: it was a tensor in one recording and None in
-    another. Indices of elements are left out of its name.  None if they are about different things."""
+    another.  Indices of elements are left out of its name.  None if they are about different things."""
     if before.name != fact.name or {before.kind, fact.kind} != {"type", "value"}:
         return None
     name = _ELEMENT.sub("[...]", fact.name)

@@ -112,7 +112,7 @@ _held_by, _hold = Tensor.__dict__["_held"].__get__, Tensor.__dict__["_held"].__s
 
 class _Tables(NamedTuple):
     """The words by which a state is found valid.  pairs: the words of the dictionaries, as in the quick table.  precise: the
-    precise table. own: the StructureState, if it has no other owner because it refers to nothing."""
+    precise table.  own: the StructureState, if it has no other owner because it refers to nothing."""
 
     pairs: bytes
     precise: bytes

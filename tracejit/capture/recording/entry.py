@@ -224,11 +224,10 @@ class Recording:
     structure: the same guards, with those that machine code can check separated; None if these are too few.
     asked: positions of the integers among the arguments that are guarded by their values.  settled: the variables of these, with
         the value that each has in all calls that this recording serves.
-    generators: references to the generators of Python and NumPy from which the prologue draws.  locks: whether the entry holds
-    locks. env: the symbolic sizes in all of this, if there are any (symbolic_recording.py).
+    generators: references to the generators of Python and NumPy from which the prologue draws.
+    locks: whether the entry holds locks.  env: the symbolic sizes in all of this, if there are any (symbolic_recording.py).
     facts: what the guards guard, for the user, the most important ones first.  moved: the numbers that are not guarded because
-    earlier
-        recordings have read other values for them (`Facts.moved`).
+        earlier recordings have read other values for them (`Facts.moved`).
     outside: calls of opaque code that the entry makes besides the program.
     left_out: number of steps of loops that did not run as Python.  remarks: further remarks on loops, for the user.
     branches: the branches that values have decided more than once.

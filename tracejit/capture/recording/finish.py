@@ -507,7 +507,7 @@ def _check_storages(
     other input.
 
     In eager mode the backward pass raises if a saved tensor has the same storage as a written one, even if the two do not
-    overlap. A program has no storages, so they must differ: the recording stops, or guards are added.  Guards are needed for
+    overlap.  A program has no storages, so they must differ: the recording stops, or guards are added.  Guards are needed for
     arguments and views alone, since other tensors can only get a common storage by `.data = ...`."""
     written = views.written() if has_backward else views.written(0, interpreter.last_backward)
     tensors = {value: interpreter.inputs[value] for value in inputs}

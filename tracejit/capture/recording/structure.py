@@ -134,8 +134,8 @@ class _Splitter:
     "dict", "object" or "number".
 
     A deep model has thousands of guards; for speed, expressions are distinguished by `type(node)` and their fields read by
-    position. Methods named after a condition (`_test`, `_read`, `_value` ...) say whether an expression may be a part of a check;
-    they also note the roots, namespaces and reads that it needs."""
+    position.  Methods named after a condition (`_test`, `_read`, `_value` ...) say whether an expression may be a part of a
+    check; they also note the roots, namespaces and reads that it needs."""
 
     def __init__(
         self,

@@ -106,7 +106,7 @@ def find_collecting_comprehension(node: ast.stmt, lists: frozenset[str]) -> Coll
 
 def _joined_first(place: Where, before: tuple[Where, ...] = ()) -> CollectingComprehension | None:
     """The comprehension in a call of `stack`, `cat` or `sum` that the expression at a place evaluates first, apart from names and
-    functions. before: places that the statement evaluates before the expression."""
+    functions.  before: places that the statement evaluates before the expression."""
     while True:
         node = expression_at(place)
         if isinstance(node, ast.Call) and _is_simple(node.func):

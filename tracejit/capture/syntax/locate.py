@@ -5,8 +5,7 @@ Source texts (sources.py) are parsed and compiled again.  A definition is accept
 
 1. Compile only the lines of the definition, after lines that stand for the code around it.
 2. If that does not give an equal code object, compile the whole file, which takes ten times as long.  Lambdas on the same line
-are
-   distinguished by the positions of their instructions.
+   are distinguished by the positions of their instructions.
 3. In texts that the user has passed, the definition may be on other lines: it is moved to the lines of the code object and
 compiled there.
 

@@ -97,8 +97,7 @@ def outline_loop_bodies(
     """A function in pieces; None if no body can be outlined and there are no `calls`.  Raises NotConvertible as `locate` does.
 
     lines: lines at which calls or steps differ.  The innermost loops around them are outlined; all outermost loops, if one of the
-    lines is
-        None or in another function.
+        lines is None or in another function.
     names: the globals of the function.
     calls: lines outside of these loops with calls of functions that may be in pieces, too."""
     located = locate(code, names)

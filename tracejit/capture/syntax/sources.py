@@ -3,7 +3,7 @@
 
 * Files, cells of notebooks: linecache.  Modules in archives: their loaders.
 * `python -c text`: the arguments of the process.  Standard input: read again, if it is a file; the history of readline for typed
-  text. Python itself keeps none of these.
+  text.  Python itself keeps none of these.
 * Frozen modules of the standard library, functions that cloudpickle has pickled by value: the file that their globals name.
 * Texts that the user has passed, by the file that the code object names; texts that came with pickled functions (under "").
 """
