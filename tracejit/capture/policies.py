@@ -365,8 +365,8 @@ def has_plain_state(cls: Any) -> bool:
 def slots_of(cls: Any) -> list[tuple[str, Any]]:
     """Names and descriptors of the slots of instances."""
     classes = [base for base in cls.__mro__ if is_python_class(base)]
-    found = [(base, v) for base in classes for v in vars(base).values() if is_a(v, types.MemberDescriptorType)]
-    return [(v.__name__, v) for base, v in found if v.__objclass__ is base]
+    descriptors = [(base, v) for base in classes for v in vars(base).values() if is_a(v, types.MemberDescriptorType)]
+    return [(v.__name__, v) for base, v in descriptors if v.__objclass__ is base]
 
 
 _CONTAINER_PROTOCOL = ("__iter__", "__getitem__", "__len__", "__contains__", "keys")

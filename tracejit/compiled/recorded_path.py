@@ -230,13 +230,13 @@ class Entry:
     def stays_eager(self, number: int) -> bool:
         """Whether a call that leaves by exit `number` runs eagerly without being recorded: eager mode took a path that is
         recorded already when it was tried, and it is too early to try again.  Counts the call."""
-        waiting = self.eager_exits.get(number)
-        if waiting is None:
+        wait = self.eager_exits.get(number)
+        if wait is None:
             return False
-        waiting[0] += 1
-        if waiting[0] <= waiting[1]:
+        wait[0] += 1
+        if wait[0] <= wait[1]:
             return True
-        waiting[:] = 0, 2 * waiting[1]
+        wait[:] = 0, 2 * wait[1]
         return False
 
     def link(self, number: int, bridge: Entry) -> int:

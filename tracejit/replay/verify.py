@@ -42,12 +42,12 @@ class InvalidFunction(Exception):
 
 def verify(function: Function, namespace: Collection[str]) -> None:
     """Check a function; raises InvalidFunction.  namespace: the names in the function's namespace."""
-    known = {*namespace, *dir(builtins), *[parameter.lstrip("*") for parameter in function.parameters]}
+    visible = {*namespace, *dir(builtins), *[parameter.lstrip("*") for parameter in function.parameters]}
     if function.locks:
-        known.add("held")
+        visible.add("held")
     variables: set[str] = set()
     for statement in (*function.first, *function.guards, *function.body):
-        _names(statement, known, variables, under_condition=False)
+        _names(statement, visible, variables, under_condition=False)
     for statement in function.first:
         if not isinstance(statement, Define):
             raise InvalidFunction(f"before the guards: {statement}; expected what defines")
@@ -63,26 +63,26 @@ def verify(function: Function, namespace: Collection[str]) -> None:
         raise InvalidFunction(f"a body that ends in {function.body[-1]}; expected the answer")
 
 
-def _names(statement: Statement, known: set[str], variables: set[str], under_condition: bool) -> None:
-    """Check that the names which a statement uses are in `known`, and add those that it defines."""
+def _names(statement: Statement, visible: set[str], variables: set[str], under_condition: bool) -> None:
+    """Check that the names which a statement uses are in `visible`, and add those that it defines."""
     if isinstance(statement, If):
-        _used(names(statement.condition), known, statement)
+        _used(names(statement.condition), visible, statement)
         for inner in statement.body:
-            _names(inner, known, variables, under_condition=True)
+            _names(inner, visible, variables, under_condition=True)
         return
     new_names = defined(statement)
     own = new_names if isinstance(statement, RunProgram) else ()  # the arrays that it creates are among its operands
-    _used(names(statement).difference(own), known, statement)
+    _used(names(statement).difference(own), visible, statement)
     for name in new_names:
         if (name in variables) is not under_condition:
             what = "is not defined outside the condition" if under_condition else "is defined twice"
             raise InvalidFunction(f"{name} {what}: {statement}")
         variables.add(name)
-        known.add(name)
+        visible.add(name)
 
 
-def _used(used: set[str], known: Collection[str], statement: Statement) -> None:
-    for name in sorted(used.difference(known)):
+def _used(used: set[str], visible: Collection[str], statement: Statement) -> None:
+    for name in sorted(used.difference(visible)):
         raise InvalidFunction(f"{name} is used and not defined: {statement}")
 
 

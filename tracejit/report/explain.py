@@ -89,8 +89,8 @@ def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
     numbers, lines = exit_codes(executable.graph), []
     for node in executable.graph.nodes:
         number = numbers[id(node)]
-        taken = {n: count for n, count in executable.exits_taken.items() if node_code(n) == number}
-        count = sum(taken.values())
+        counts = {n: count for n, count in executable.exits_taken.items() if node_code(n) == number}
+        count = sum(counts.values())
         if node.op.kind is Kind.GUARD:
             text = f"goes on only if the value at {node.line} is {node.attrs['expected'].value!r}"
         elif "dynamic shape" in node.op.traits:
@@ -102,7 +102,7 @@ def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
             text = f"goes on only if {node.op.name} at {node.line} does not raise"
         else:
             continue
-        number = max(taken, key=taken.__getitem__, default=number)  # in a loop: of the step in which it was left most often
+        number = max(counts, key=counts.__getitem__, default=number)  # in a loop: of the step in which it was left most often
         bridge = entry.bridges.get(number)
         if count:
             text += f": left {count} time{'s' if count != 1 else ''}"

@@ -427,9 +427,9 @@ def _check_data(
     if has_backward and interpreter.uncounted and not _is_saved_after_writes(interpreter, views):
         recorder.stop("tensor_state", "a write through .data, before a backward pass that follows the call,")
     for tensor, former, position in interpreter.rebound.values():
-        late = former is not None and views.root(former)[0] in views.written(position)
+        is_written_later = former is not None and views.root(former)[0] in views.written(position)
         is_placed = any(fact.placed and interpreter.inputs[inputs[fact.index]] is tensor for fact in written)
-        if (has_backward and tensor.requires_grad) or late or is_placed:
+        if (has_backward and tensor.requires_grad) or is_written_later or is_placed:
             recorder.stop("tensor_state", f".data = a tensor of shape {list(tensor.shape)}, which is used elsewhere,")
 
 

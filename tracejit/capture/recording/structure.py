@@ -183,9 +183,9 @@ class _Splitter:
             self._need()
             return
         self._needed.clear()  # it is no check: nothing need be noted
-        late = self._is_late(statement)
-        (self.after if late else self.before).append(statement)
-        (self._late if late else self._early).update(defined(statement))
+        is_late = self._is_late(statement)
+        (self.after if is_late else self.before).append(statement)
+        (self._late if is_late else self._early).update(defined(statement))
 
     def _need(self) -> None:
         """The current statement has become a check: note what it needs."""
@@ -196,10 +196,10 @@ class _Splitter:
     def _is_late(self, statement: Statement) -> bool:
         """Whether a statement that is no check comes after the checks."""
         used = names(statement)
-        late = not (self.definitions.keys().isdisjoint(used) and self._late.isdisjoint(used))
-        if late != self._called_late and any(type(node) is Call and node[1] not in _PURE for node in walk(statement)):
-            self._called_late = late = True
-        return late
+        is_late = not (self.definitions.keys().isdisjoint(used) and self._late.isdisjoint(used))
+        if is_late != self._called_late and any(type(node) is Call and node[1] not in _PURE for node in walk(statement)):
+            self._called_late = is_late = True
+        return is_late
 
     def _exposed_namespaces(self) -> set[int]:
         """Addresses of the class dictionaries of objects whose attributes each call reads before the checks.  These dictionaries

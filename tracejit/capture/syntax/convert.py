@@ -144,33 +144,33 @@ def _meaning_of_set(constant: frozenset[Any]) -> frozenset[tuple[type, str]]:
     return frozenset([(type(element), repr(element)) for element in constant])  # 1 is equal to 1.0
 
 
-def _with_texts(constant: Any, known: dict[Any, Any]) -> Any:
-    """A constant in which texts and frozensets are replaced by the original code's own objects.  known: these, from
+def _with_texts(constant: Any, texts: dict[Any, Any]) -> Any:
+    """A constant in which texts and frozensets are replaced by the original code's own objects.  texts: these, from
     `_collect_texts`.
 
     A set display of constants (`{1, 2}`) iterates over such a frozenset, whose order differs if the original code was read from a
     file of bytecode.  A tuple gets a new object: the compiler creates one object for a whole module, so a tuple that user code
     has stored somewhere would be mistaken for the constant."""
     if type(constant) in _TEXTS:
-        return known.get(constant, constant)
+        return texts.get(constant, constant)
     if type(constant) is frozenset:
-        return known.get(_meaning_of_set(constant), constant)
-    return tuple([_with_texts(item, known) for item in constant]) if type(constant) is tuple and constant else constant
+        return texts.get(_meaning_of_set(constant), constant)
+    return tuple([_with_texts(item, texts) for item in constant]) if type(constant) is tuple and constant else constant
 
 
-def _with_originals(code: CodeType, originals: dict[Any, CodeType], known: dict[Any, Any]) -> CodeType:
+def _with_originals(code: CodeType, originals: dict[Any, CodeType], texts: dict[Any, Any]) -> CodeType:
     """`code` with each nested function and each text replaced by the original object, since user code can see their identity."""
     constants: list[Any] = []
     for constant in code.co_consts:
         if not isinstance(constant, CodeType):
-            constant = _with_texts(constant, known)
+            constant = _with_texts(constant, texts)
         else:
             if constant.co_name in _INLINE:
                 inside = ".<locals>" if code.co_flags & CO_OPTIMIZED else ""
                 qualname = f"{code.co_qualname}{inside}.{constant.co_name}"  # visible as `__qualname__` of generators
-                constant = _with_originals(constant.replace(co_qualname=qualname), originals, known)
+                constant = _with_originals(constant.replace(co_qualname=qualname), originals, texts)
             elif _is_class_body(constant):
-                constant = _class_body(constant, originals, known)
+                constant = _class_body(constant, originals, texts)
             elif CELLS not in constant.co_varnames:
                 original = originals.get(source_extent(constant))
                 if original is None or original.co_freevars != constant.co_freevars:
@@ -185,7 +185,7 @@ def _is_class_body(code: CodeType) -> bool:
     return CAPTURE in code.co_freevars and not code.co_flags & CO_OPTIMIZED
 
 
-def _class_body(code: CodeType, originals: dict[Any, CodeType], known: dict[Any, Any]) -> CodeType:
+def _class_body(code: CodeType, originals: dict[Any, CodeType], texts: dict[Any, Any]) -> CodeType:
     """The instrumented body of a class, with the names and the nested functions of the original."""
     place = code.co_name, code.co_firstlineno
     original = next((body for (name, line, *_), body in originals.items() if (name, line) == place), None)
@@ -195,7 +195,7 @@ def _class_body(code: CodeType, originals: dict[Any, CodeType], known: dict[Any,
     _collect_originals(original, inside)
     qualname = original.co_qualname  # the body assigns it to `__qualname__`
     constants = tuple([qualname if constant == code.co_qualname else constant for constant in code.co_consts])
-    return _with_originals(code.replace(co_qualname=qualname, co_consts=constants), inside, known)
+    return _with_originals(code.replace(co_qualname=qualname, co_consts=constants), inside, texts)
 
 
 def _remember(code: CodeType) -> None:
@@ -259,8 +259,8 @@ def _compiled(code: CodeType, located: Located, inner: ast.stmt, name: str, vari
     if result is None:
         raise NotConvertible("unsupported_syntax", code.co_qualname)
     originals: dict[Any, CodeType] = {}
-    known: dict[Any, Any] = {}
+    texts: dict[Any, Any] = {}
     _collect_originals(code, originals)
-    _collect_texts(code, known)
+    _collect_texts(code, texts)
     result = result.replace(co_name=code.co_name, co_qualname=code.co_qualname)
-    return _with_originals(result, originals, known)
+    return _with_originals(result, originals, texts)

@@ -385,7 +385,7 @@ def _before(node: ast.FunctionDef, loop: ast.For | ast.While, local: set[str]) -
 
 class _DefiniteAssignment:
     """The analysis of definite assignment: walks statements in order, with the set of names that are assigned on all paths
-    (`known`).
+    (`assigned`).
 
     exposed: local names that may be read before they are assigned.  exits: the set at each `continue` and `break` that leaves the
     statements, before `finally` blocks and ends of handlers on the way.  at_body: the set where the body of the loop `sought`
@@ -399,120 +399,120 @@ class _DefiniteAssignment:
         self._sought = sought
         self._depth = 0
 
-    def after(self, body: Sequence[ast.stmt], known: frozenset[str]) -> frozenset[str] | None:
-        """The set after statements; None if their end is not reached.  known: the set before them."""
-        now: frozenset[str] | None = known
+    def after(self, body: Sequence[ast.stmt], assigned: frozenset[str]) -> frozenset[str] | None:
+        """The set after statements; None if their end is not reached.  assigned: the set before them."""
+        now: frozenset[str] | None = assigned
         for statement in body:
             if now is None:
                 break
             now = self._statement(statement, now)
         return now
 
-    def _reads(self, parts: Iterable[ast.AST | None], known: frozenset[str]) -> frozenset[str]:
+    def _reads(self, parts: Iterable[ast.AST | None], assigned: frozenset[str]) -> frozenset[str]:
         """Note names that expressions may read before they are assigned.  Returns the set after the expressions."""
         for part in parts:
             for x in walk(part) if part is not None else ():
-                if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load) and x.id in self._local and x.id not in known:
+                if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load) and x.id in self._local and x.id not in assigned:
                     self.exposed.add(x.id)
-        return known.union(*[_assigned_in(part) for part in parts if part is not None])
+        return assigned.union(*[_assigned_in(part) for part in parts if part is not None])
 
-    def _target(self, target: ast.expr, known: frozenset[str]) -> frozenset[str]:
+    def _target(self, target: ast.expr, assigned: frozenset[str]) -> frozenset[str]:
         """The set after an assignment to `target`."""
         if isinstance(target, ast.Name):
-            return known | {target.id}
+            return assigned | {target.id}
         if isinstance(target, ast.Starred):
-            return self._target(target.value, known)
+            return self._target(target.value, assigned)
         if isinstance(target, ast.Tuple | ast.List):
             for part in target.elts:
-                known = self._target(part, known)
-            return known
-        return self._reads([target], known)
+                assigned = self._target(part, assigned)
+            return assigned
+        return self._reads([target], assigned)
 
-    def _statement(self, node: ast.stmt, known: frozenset[str]) -> frozenset[str] | None:
+    def _statement(self, node: ast.stmt, assigned: frozenset[str]) -> frozenset[str] | None:
         match node:
             case ast.Assign(targets=targets, value=value):
-                known = self._reads([value], known)
+                assigned = self._reads([value], assigned)
                 for target in targets:
-                    known = self._target(target, known)
-                return known
+                    assigned = self._target(target, assigned)
+                return assigned
             case ast.AnnAssign(target=target, value=value):
-                known = self._reads([value], known)
+                assigned = self._reads([value], assigned)
                 if value is None:
-                    return known if isinstance(target, ast.Name) else self._reads([target], known)
-                return self._target(target, known)
+                    return assigned if isinstance(target, ast.Name) else self._reads([target], assigned)
+                return self._target(target, assigned)
             case ast.AugAssign(target=target, value=value):
-                if isinstance(target, ast.Name) and target.id in self._local and target.id not in known:
+                if isinstance(target, ast.Name) and target.id in self._local and target.id not in assigned:
                     self.exposed.add(target.id)
-                return self._target(target, self._reads([value], known))
+                return self._target(target, self._reads([value], assigned))
             case ast.If(test=test, body=body, orelse=orelse):
-                known = self._reads([test], known)
-                return _either([self.after(body, known), self.after(orelse, known)])
+                assigned = self._reads([test], assigned)
+                return _either([self.after(body, assigned), self.after(orelse, assigned)])
             case ast.For() | ast.While():
-                return self._loop(node, known)
+                return self._loop(node, assigned)
             case ast.With(items=items, body=body):
-                begun = known
+                begun = assigned
                 for item in items:
                     begun = self._reads([item.context_expr], begun)
                     begun = begun if item.optional_vars is None else self._target(item.optional_vars, begun)
                 ended = self.after(body, begun)
-                return ended if all(map(_passes_on, items)) else _either([ended, known])
+                return ended if all(map(_passes_on, items)) else _either([ended, assigned])
             case ast.Try() | ast.TryStar():
-                return self._try(node, known)
+                return self._try(node, assigned)
             case ast.Match():
-                return self._match(node, known)
+                return self._match(node, assigned)
             case ast.Return(value=value):
-                self._reads([value], known)
+                self._reads([value], assigned)
                 return None
             case ast.Raise(exc=error, cause=cause):
-                self._reads([error, cause], known)
+                self._reads([error, cause], assigned)
                 return None
             case ast.Break() | ast.Continue():
                 if not self._depth:
-                    self.exits.append(known)
+                    self.exits.append(assigned)
                 return None
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                return known | {(x.asname or x.name).partition(".")[0] for x in names}
+                return assigned | {(x.asname or x.name).partition(".")[0] for x in names}
             case ast.FunctionDef(name=name):
-                self._reads([node], known)
-                return known | {name}
+                self._reads([node], assigned)
+                return assigned | {name}
             case ast.Expr(value=value):
-                return self._reads([value], known)
+                return self._reads([value], assigned)
             case _:  # other statements assign nothing definitely
-                self._reads([node], known)
-                return known
+                self._reads([node], assigned)
+                return assigned
 
-    def _loop(self, node: ast.For | ast.While, known: frozenset[str]) -> frozenset[str]:
-        known = self._reads([node.iter if isinstance(node, ast.For) else node.test], known)
-        begun = self._target(node.target, known) if isinstance(node, ast.For) else known
+    def _loop(self, node: ast.For | ast.While, assigned: frozenset[str]) -> frozenset[str]:
+        assigned = self._reads([node.iter if isinstance(node, ast.For) else node.test], assigned)
+        begun = self._target(node.target, assigned) if isinstance(node, ast.For) else assigned
         if node is self._sought:
             self.at_body = begun
         self._depth += 1
         self.after(node.body, begun)
         self._depth -= 1
-        self.after(node.orelse, known)
-        return known  # the loop may have had no step
+        self.after(node.orelse, assigned)
+        return assigned  # the loop may have had no step
 
-    def _try(self, node: ast.Try | ast.TryStar, known: frozenset[str]) -> frozenset[str] | None:
-        tried = self.after(node.body, known)
+    def _try(self, node: ast.Try | ast.TryStar, assigned: frozenset[str]) -> frozenset[str] | None:
+        tried = self.after(node.body, assigned)
         ends = [None if tried is None else self.after(node.orelse, tried)]
         for handler in node.handlers:
-            self._reads([handler.type], known)
+            self._reads([handler.type], assigned)
             named = frozenset([handler.name]) if handler.name else frozenset()
-            ended = self.after(handler.body, known | named)
+            ended = self.after(handler.body, assigned | named)
             ends.append(None if ended is None else ended - named)
         ended = _either(ends)
-        final = self.after(node.finalbody, known)
-        return None if ended is None or final is None else ended | (final - known)
+        final = self.after(node.finalbody, assigned)
+        return None if ended is None or final is None else ended | (final - assigned)
 
-    def _match(self, node: ast.Match, known: frozenset[str]) -> frozenset[str] | None:
-        known = self._reads([node.subject], known)
+    def _match(self, node: ast.Match, assigned: frozenset[str]) -> frozenset[str] | None:
+        assigned = self._reads([node.subject], assigned)
         ends: list[frozenset[str] | None] = []
         for case in node.cases:
-            begun = known | names_stored_by([case.pattern])
+            begun = assigned | names_stored_by([case.pattern])
             self._reads([case.pattern, case.guard], begun)
             ends.append(self.after(case.body, begun))
         fits_all = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None and case.guard is None
-        return _either(ends if fits_all else [*ends, known])
+        return _either(ends if fits_all else [*ends, assigned])
 
 
 def _assigned_in(node: ast.AST) -> frozenset[str]:
