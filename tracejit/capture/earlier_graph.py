@@ -1,7 +1,8 @@
-"""Backward passes of a call that reach a graph made before it (autograd/earlier_graph.py): the recording ends there.
+"""Backward passes in a recorded call that reach an earlier graph: nodes of the tape that were created before the call.
 
-The program gives the cotangents of the tensors from outside at which the graph begins.  From there the pass goes on without the recording:
-at once in the recorded call, and in later ones when their program has run, if `may_come_later`, which a guard asks.
+The recording of such a pass ends where it enters the earlier graph, at tensors from outside, whose cotangents the program
+computes.  The rest of the pass is not recorded.  In the recorded call it runs at once; in later calls it runs as an effect after
+the program (autograd/earlier_graph.py), if a guard finds that this gives the same result (`may_come_later`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ TapeEdge = tuple[Any, int]
 
 
 class EarlierGraph:
-    """The passes of a call that have gone on into such graphs: from which tensors, and what they depend on."""
+    """The backward passes of one call that have entered earlier graphs: the tensors at which they entered, and what they depend
+    on."""
 
-    _retained = Variable(True)  # whether all of them have left their graphs as they were
+    _retained = Variable(True)  # whether all of these passes have retained their graphs
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -37,35 +39,37 @@ class EarlierGraph:
         self._passes: list[tuple[list[TensorSource], Dependences]] = self.journal.list()
 
     def may_be_entered(self, nodes: Iterable[Any]) -> bool:
-        """Whether another pass may go on at these nodes: one that is nobody's earlier graph, and comes to the same when it is later."""
+        """Whether a pass may enter earlier graphs at these nodes: earlier passes have retained their graphs, and running the rest
+        of this pass after the program gives the same result."""
         recorder = self._recorder
         if not self._retained or recorder.unwatched(lambda: is_in_try_block(recorder.effects.handles_in_blocks)):
             return False
-        known = recorder.unwatched(lambda: dependences([(node, 0) for node in nodes]))
-        return known is not None and known.allow([s.tensor for s in self._leaves()], ())
+        needs = recorder.unwatched(lambda: dependences([(node, 0) for node in nodes]))
+        return needs is not None and needs.allow([s.tensor for s in self._leaves()], ())
 
     def enter(self, arrived: Sequence[tuple[TapeEdge, Tensor]], retain_graph: bool) -> None:
-        """A pass has arrived at these places with these cotangents."""
+        """Run the rest of a pass, and record it as an effect.  arrived: the places on the tape where it has entered earlier
+        graphs, with their cotangents."""
         recorder = self._recorder
         places, cotangents = [place for place, _ in arrived], [wrap(g._array.copy()) for _, g in arrived]
         sources = [self._source(place) for place in places]
-        known = None if recorder.stopped else recorder.unwatched(lambda: dependences(places))
-        if known is None or None in sources:
+        needs = None if recorder.stopped else recorder.unwatched(lambda: dependences(places))
+        if needs is None or None in sources:
             recorder.stop("outside_graph", places[0][0].name())
         else:
-            begun = [source for source in sources if source is not None]
-            self._passes.append((begun, known))
+            starts = [source for source in sources if source is not None]
+            self._passes.append((starts, needs))
             self._retained = self._retained and retain_graph
-            tensors = recorder.mark_created(tuple([source.tensor for source in begun]))
-            given = recorder.mark_created(tuple([recorder.program.copy_of_contents(g) for _, g in arrived]))
-            call = FunctionCall(recorder.mark_fixed(propagate_from), (tensors, given, retain_graph), {})
+            tensors = recorder.mark_created(tuple([source.tensor for source in starts]))
+            copies = recorder.mark_created(tuple([recorder.program.copy_of_contents(g) for _, g in arrived]))
+            call = FunctionCall(recorder.mark_fixed(propagate_from), (tensors, copies, retain_graph), {})
             recorder.effects.note_hit(call)
         recorder.unwatched(lambda: propagate(places, cotangents, retain_graph))
 
     def _source(self, place: TapeEdge) -> TensorSource | None:
-        """The only tensor from outside at a place of the tape, which is no view; else None."""
-        found = [s for s in self._recorder.tensors.values() if s.requires_grad and s.place == place]
-        return found[0] if len(found) == 1 and not found[0].is_view else None
+        """The tensor from outside at a place of the tape, if there is exactly one and it is not a view; else None."""
+        sources = [s for s in self._recorder.tensors.values() if s.requires_grad and s.place == place]
+        return sources[0] if len(sources) == 1 and not sources[0].is_view else None
 
     def _leaves(self) -> list[TensorSource]:
         """The leaves from outside that the call uses."""
@@ -73,13 +77,13 @@ class EarlierGraph:
         return [s for s in sources if s.requires_grad and s.is_leaf and (s.used or s.inspected)]
 
     def guards(self, written: Iterable[Tensor]) -> list[Statement]:
-        """That these passes may come after the program, which writes to these tensors."""
+        """The guards that these passes may run after the program.  written: the tensors from outside that the program writes."""
         recorder = self._recorder
         leaves = self._leaves()
         changed = [recorder.tensors[id(tensor)] for tensor in written]
         statements: list[Statement] = []
-        for sources, known in self._passes:
-            if not known.allow([s.tensor for s in leaves], [s.tensor for s in changed]):
+        for sources, needs in self._passes:
+            if not needs.allow([s.tensor for s in leaves], [s.tensor for s in changed]):
                 recorder.stop(
                     "outside_graph", f"{sources[0].place[0].name()}, whose leaves the call uses, or whose saved values it changes"
                 )

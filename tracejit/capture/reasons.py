@@ -1,7 +1,7 @@
 """The closed catalogue of reasons why a call runs eagerly.
 
-A reason has a code, a message about this program, the user's file and line, and a remedy.  Every reason shown by the project is
-made by `make`; a code that is not in the catalogue is an error in the recorder.
+A reason has a code, a message about the user's code, the user's file and line, and a remedy.  `make` creates all reasons; a code
+that is not in the catalogue is a defect of the recorder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["CATALOGUE", "Reason", "make"]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a program could not be recorded.  `where` is the user's "file:line" (empty when there is none)."""
+    """Why a call runs eagerly.  where: the user's "file:line"; "" if there is none."""
 
     code: str
     message: str
@@ -25,7 +25,7 @@ class Reason:
         return f"[{self.code}] {self.message}{place}. {self.remedy}"
 
 
-# code -> (message; `{}` stands for the detail, remedy)
+# code -> (message, in which `{}` is replaced by the detail; remedy)
 CATALOGUE: dict[str, tuple[str, str]] = {
     "no_source": ("no source text for {}", "Define the function in a file, or give its text: compile(..., source=text)"),
     "source_changed": ("the source text no longer matches the running code: {}", "Restart, or import the module again"),
@@ -133,6 +133,6 @@ CATALOGUE: dict[str, tuple[str, str]] = {
 
 
 def make(code: str, detail: str, where: str = "") -> Reason:
-    """The reason `code` of the catalogue, completed by `detail`.  Raises KeyError for a code that is not in the catalogue."""
+    """The reason with this code.  detail: for the message.  Raises KeyError for a code that is not in the catalogue."""
     message, remedy = CATALOGUE[code]
     return Reason(code, message.replace("{}", detail), where, remedy)
