@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.capture.call_sites import user_line
+from tracejit.capture.container_kinds import CONTAINER_KINDS, children, children_past_methods
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.effects import EffectTarget, ItemStore, MethodCall
 from tracejit.capture.handlers.sequence_ends import SequenceEnds
@@ -66,7 +67,6 @@ DICT_TYPES: tuple[type, ...] = (dict, collections.OrderedDict, collections.defau
 CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, collections.deque, array.array)
 _LONG, _MOST = 8, 64
 _WITHOUT_CONTENT: frozenset[type] = frozenset({*PRIMITIVE_TYPES, Tensor, ObjectIdentity})
-_HOLDERS: tuple[type, ...] = (tuple, list, dict, set)
 _LIMITED = 32
 """A growing list or deque whose length the program limits is recorded for each of its lengths up to this one."""
 _SIMPLE_KEYS: tuple[type, ...] = (str, int, bool, bytes, type(None))
@@ -300,11 +300,8 @@ class ContentHandlers(Handlers):
             recorder.stop("implicit_python", f"what C code reads of a {cls.__name__}")
         if outside and id(value) not in recorder.effects.content_known:
             self._guard_content(value, cls)
-        if deep and is_a(value, dict):
-            for item in self._with_content(itertools.chain.from_iterable(value.items())):
-                self._read_content(item, True, seen)
-        elif deep and is_a(value, (list, tuple, set, frozenset, collections.deque)):
-            for item in self._with_content(value):
+        if deep and cls is not slice:
+            for item in self._with_content(children_past_methods(value)):
                 self._read_content(item, True, seen)
 
     def _with_content(self, items: Iterable[Any]) -> list[Any]:
@@ -521,15 +518,14 @@ class ContentHandlers(Handlers):
 
     def value_to_store(self, value: Any) -> Any:
         """`value`, which is about to be stored.  It keeps symbolic numbers; an `id()` in a container stops the recording."""
-        if type(value) in _HOLDERS and self._holds_identity(value, set()):
+        if type(value) in CONTAINER_KINDS and self._holds_identity(value, set()):
             self.recorder.stop("object_identity", f"a {type(value).__name__} with an id() in it, which is kept,")
             return without_stand_ins(value, self.recorder.is_outside)
         return value
 
     def _holds_identity(self, value: Any, seen: set[int]) -> bool:
         """Whether there is an `id()` in `value`, a container that this run has created."""
-        if type(value) not in _HOLDERS or self.recorder.is_outside(value) or id(value) in seen:
+        if type(value) not in CONTAINER_KINDS or self.recorder.is_outside(value) or id(value) in seen:
             return False
         seen.add(id(value))
-        parts = [*value, *value.values()] if type(value) is dict else value
-        return any(type(part) is ObjectIdentity or self._holds_identity(part, seen) for part in parts)
+        return any(type(part) is ObjectIdentity or self._holds_identity(part, seen) for part in children(value))

@@ -11,7 +11,8 @@ import weakref
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, builtin_base, instance_dictionary, is_a, is_library_module
+from tracejit.capture.container_kinds import children_past_methods
+from tracejit.capture.policies import IDENTITY_TYPES, PRIMITIVE_TYPES, instance_dictionary, is_a, is_library_module
 
 __all__ = ["deletion_is_visible", "keeps_alive", "may_be_referred_to"]
 
@@ -69,13 +70,8 @@ def _has_callback_of_program(reference: Any) -> bool:
 
 def _parts(value: Any) -> list[Any]:
     """The objects that `value` keeps alive: attributes, elements, keys and values, the owner of a bound method."""
-    base = builtin_base(type(value))
     instance = instance_dictionary(value)
     parts = [] if instance is None else list(dict.values(instance))
-    if issubclass(base, dict):
-        parts += [*dict.keys(value), *dict.values(value)]
-    elif issubclass(base, (list, tuple, set, frozenset)):
-        parts += list(base.__iter__(value))
-    elif type(value) is MethodType:
+    if type(value) is MethodType:
         parts.append(value.__self__)
-    return parts
+    return [*parts, *children_past_methods(value)]

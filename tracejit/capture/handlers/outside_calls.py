@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.container_kinds import children
 from tracejit.capture.defects import guarded_context
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
@@ -271,8 +272,7 @@ class OutsideCallHandlers(Handlers):
         if cls is SymbolicNumber or cls in PRIMITIVE_TYPES or is_a(value, CONSTANTS) or id(value) in self.recorder.arrays.left:
             return True
         if cls in (list, tuple, dict, set, frozenset) and not self.recorder.is_outside(value):
-            parts = [*value, *value.values()] if cls is dict else value
-            return all(map(self._may_be_argument, parts))
+            return all(map(self._may_be_argument, children(value)))
         return self._is_isolated(value)
 
     def _queue_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -315,8 +315,7 @@ class OutsideCallHandlers(Handlers):
 
     def _may_be_saved(self, value: Any) -> bool:
         if type(value) in (list, tuple, dict, collections.OrderedDict) and not self.recorder.is_outside(value):
-            parts = [*value, *value.values()] if is_a(value, dict) else value
-            return all(map(self._may_be_saved, parts))
+            return all(map(self._may_be_saved, children(value)))
         return is_a(value, Tensor) or (self._may_be_argument(value) and not is_a(value, np.ndarray))
 
     def _defer(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.call_sites import user_line
+from tracejit.capture.container_kinds import CONTAINER_KINDS, children
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.post_program import is_post_program
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = ["PlainValueHandlers"]
-
-_LOOKED_THROUGH = frozenset({list, tuple, dict, set, frozenset})
 
 
 class PlainValueHandlers(Handlers):
@@ -83,9 +82,7 @@ def _environments(operands: Iterable[Any]) -> Iterator[Callable[[], tuple[Any, .
     """Those of values and their types among the operands, and in containers among them."""
     for operand in operands:
         cls = operand if type(operand) is type else type(operand)
-        if cls is not operand and cls in _LOOKED_THROUGH:
-            yield from _environments(operand)
-            if cls is dict:
-                yield from _environments(operand.values())
+        if cls is not operand and cls in CONTAINER_KINDS:
+            yield from _environments(children(operand))
         elif (model := MODELS.get(cls)) is not None and model.environment is not None:
             yield model.environment

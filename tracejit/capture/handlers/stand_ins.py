@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.container_kinds import CONTAINER_KINDS, children, rebuilt
 from tracejit.capture.policies import is_library_module, is_python_class, module_of, slots_of
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.core.interrupts import is_foreign
@@ -52,7 +53,6 @@ _CLOSED: tuple[type, ...] = (type, ModuleType, FrameType, TracebackType, CodeTyp
 """Types of objects that are not walked through."""
 _CONTAINERS = frozenset((list, deque, dict, set, tuple))
 _ITERATED = frozenset((list, deque, set, frozenset))
-_COPIED = frozenset((list, tuple, dict, set, frozenset, slice))
 _ORIGINALS: WeakTable[Iterator[Any]] = WeakTable()
 
 STANDS_FOR: dict[type, Callable[[Any], Any]] = {GeneratorType: lambda steps: _ORIGINALS.get(steps) or steps}
@@ -93,16 +93,12 @@ def plain_copy(value: Any, kept: Callable[[Any], bool] = lambda value: False, ar
     """`value` as C code gets it now: containers and slices that hold stand-ins, at any depth, are copied without them.
     kept: of which it is known that they have none.  around: the containers that it is in, which stay as they are inside themselves."""
     cls = type(value)
-    if cls not in _COPIED or kept(value):
+    if cls not in CONTAINER_KINDS or kept(value):
         return plain(value)
     if any(value is container for container in around):
         return value
     around = (*around, value)
-    parts = [(value.start, value.stop, value.step)] if cls is slice else value.items() if cls is dict else [value]
-    new = [tuple([plain_copy(part, kept, around) for part in group]) for group in parts]
-    if all(a is b for one, other in zip(new, parts, strict=True) for a, b in zip(one, other, strict=True)):
-        return value
-    return slice(*new[0]) if cls is slice else dict(new) if cls is dict else cls(new[0])
+    return rebuilt(value, [plain_copy(part, kept, around) for part in children(value)])
 
 
 def without_stand_ins(

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tracejit.capture.container_kinds import children
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.post_program import PostProgramValue, is_deferred_call_result, is_post_program
 from tracejit.capture.handlers.stand_ins import plain
@@ -271,8 +272,7 @@ class TextHandlers(Handlers):
         """Whether `value` is open or a tensor, or a list, tuple or dictionary of this run that holds such a value."""
         if type(value) not in (list, tuple, dict) or self.recorder.is_outside(value):
             return is_open(value) or is_a(value, Tensor)
-        parts = [*value, *value.values()] if type(value) is dict else value
-        return any(map(self.holds_open, parts))
+        return any(map(self.holds_open, children(value)))
 
     def text_of_shape(self, shape: Any) -> Any:
         """repr() of a Size with symbolic sizes."""
