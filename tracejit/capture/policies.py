@@ -145,7 +145,8 @@ COMPUTED_NUMBERS: frozenset[Any] = frozenset(
         *(f for f in vars(math).values() if type(f) is types.BuiltinFunctionType and f not in (math.fsum, math.prod, math.dist)),
     }
 )  # fmt: skip
-"""Functions of numbers that an entry can evaluate in its prologue, so that their arguments need not be guarded."""
+"""Functions of numbers that an entry evaluates again, so that their arguments need not be guarded: a number that they return is a
+symbolic number, a bool is guarded."""
 
 FRAME_FUNCTIONS: frozenset[Any] = frozenset(
     {
