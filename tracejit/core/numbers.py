@@ -12,27 +12,12 @@ import numpy as np
 
 from tracejit.core.symbolic import SYMBOLIC, active, without_symbols
 
-__all__ = ["NUMBERS", "PLAIN", "RecordedNumber", "plain_number", "settled"]
+__all__ = ["NUMBERS", "PLAIN", "plain_number", "settled"]
 
 PLAIN: Final = frozenset((bool, int, float))
 """The types of numbers behind the door."""
 NUMBERS: Final = PLAIN | SYMBOLIC
 """The same, and of those that are computed of symbolic sizes."""
-
-
-class RecordedNumber:
-    """What stands for a number while a call is recorded.  Its `__class__` is that of the number; it may be an operand, and need not be one
-    and the same number in later calls."""
-
-    __slots__ = ()
-
-    def is_computed(self) -> bool:
-        """Whether it is known only when the program has run."""
-        return False
-
-    def as_size(self) -> Any:
-        """What it is to who needs an integer and can do with a symbolic size (core/symbolic.py); None where it is none."""
-        return None
 
 
 def plain_number(x: Any) -> bool | int | float | None:

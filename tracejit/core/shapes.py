@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from tracejit.core.numbers import RecordedNumber, settled
+from tracejit.core.numbers import settled
+from tracejit.core.recorded_number import RecordedNumber
 from tracejit.core.symbolic import SymInt, active, python_type, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_symbols
 

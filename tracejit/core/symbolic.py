@@ -27,7 +27,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-import numpy as np
+from tracejit.core.recorded_number import ARITHMETIC, COMPARISONS, RecordedNumber, with_operators
 
 __all__ = [
     "BINARY",
@@ -52,25 +52,11 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
-BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {symbol: ARITHMETIC[symbol] for symbol in ("+", "-", "*", "/", "//", "%", "**")}
+"""The operators of numbers that are expressions of sizes."""
 _UNARY: dict[str, Callable[[Any], Any]] = {"-x": operator.neg, "abs": abs}
 _ROUNDING: dict[str, Callable[[Any], Any]] = {"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "round": round}
 _EXTREMES: dict[str, Callable[..., Any]] = {"max": max, "min": min}
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _OPPOSITE: Final = {"==": "!=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MATHEMATICAL: dict[str, Callable[[Any], Any]] = {"sqrt": math.sqrt, "log1p": math.log1p}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY, **_ROUNDING, **_EXTREMES, **_MATHEMATICAL, "float": float}
@@ -200,7 +186,7 @@ class ShapeEnv:
 
     def compare(self, name: str, left: Any, right: Any) -> bool:
         """The outcome of a comparison."""
-        outcome = _COMPARISONS[name](without_symbols(left), without_symbols(right))
+        outcome = COMPARISONS[name](without_symbols(left), without_symbols(right))
         difference = self._combined("-", left, right)
         difference = None if difference is None else self._in_fewer(difference)
         if difference is None or not self._is_certain(name, difference):
@@ -534,58 +520,50 @@ def _replaced(terms: Polynomial, number: int, instead: Polynomial) -> Polynomial
     return _sum(made)
 
 
-def _binary(name: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
-    plain = BINARY[name]
+def _binary(symbol: str, swapped: bool) -> Callable[..., Any]:
+    plain, is_followed = ARITHMETIC[symbol], symbol in BINARY
 
-    def method(self: Any, other: Any) -> Any:
-        if type(other) in _SEQUENCES:
-            return plain(other, concretise(self)) if swapped else plain(concretise(self), other)
+    def method(self: Any, other: Any, *modulus: int) -> Any:
+        if not is_followed or type(other) in _SEQUENCES or modulus:
+            left, right = (other, self) if swapped else (self, other)
+            return pow(concretise(left), concretise(right), *modulus) if modulus else plain(concretise(left), concretise(right))
         if type(other) not in _NUMBERS:
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)
         env = _noting(self, other)
-        return plain(without_symbols(left), without_symbols(right)) if env is None else env.compute(name, left, right)
+        return plain(without_symbols(left), without_symbols(right)) if env is None else env.compute(symbol, left, right)
 
     return method
 
 
-def _unary(name: str) -> Callable[[Any], Any]:
-    plain = _UNARY[name]
+def _unary(symbol: str) -> Callable[..., Any]:
+    name = {"-": "-x", "abs": "abs"}.get(symbol)
 
     def method(self: Any) -> Any:
-        return self.env.compute(name, self) if self.env.is_noting else plain(without_symbols(self))
+        if name is None:
+            return self if symbol == "+" else ~concretise(self)
+        return self.env.compute(name, self) if self.env.is_noting else _UNARY[name](self.value)
 
     return method
 
 
-def _comparison(name: str, negated: bool = False) -> Callable[[Any, Any], Any]:
-    plain = _COMPARISONS[name]
+def _comparison(symbol: str) -> Callable[..., Any]:
+    name, is_outcome = ("==", False) if symbol == "!=" else (symbol, True)
 
     def method(self: Any, other: Any) -> Any:
         if type(other) not in _NUMBERS:
             return NotImplemented
         env = _noting(self, other)
         if env is not None:
-            return env.compare(name, self, other) is not negated
-        return plain(without_symbols(self), without_symbols(other)) is not negated
+            return env.compare(name, self, other) is is_outcome
+        return COMPARISONS[symbol](self.value, without_symbols(other))
 
     return method
 
 
-def _asking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that needs the number itself."""
-
-    def method(self: Any, *arguments: Any) -> Any:
-        return function(concretise(self), *map(without_symbols, arguments))
-
-    return method
-
-
-class SymbolicScalar:
-    """A number computed of sizes: its `value` in this run, and the `number` of its expression in `env`.
-
-    It is no int and no float, so C code that needs one calls `__index__` or `__float__`, which note the value.  `isinstance()` takes it
-    for the Python type that it has in this run, as PyTorch's SymInt does not: rules of operations ask `isinstance(dim, int)`."""
+@with_operators(_binary, _comparison, _unary)
+class SymbolicScalar(RecordedNumber):
+    """A number computed of sizes: its `value` in this run, and the `number` of its expression in `env`."""
 
     __slots__ = ("env", "number", "value")
 
@@ -594,22 +572,23 @@ class SymbolicScalar:
         self.env = env
         self.number = number
 
-    def __getattr__(self, name: str) -> Any:
-        """Attributes and methods of the plain number: whoever uses one has its value."""
-        if name.startswith("__") or not hasattr(self.value, name):  # asked of whatever there is: is it a tensor?
-            raise AttributeError(f"{type(self.value).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        return getattr(concretise(self), name)
+    def concretise(self) -> Any:
+        return self.env.concretise(self) if self.env.is_noting else self.value
 
-    def __array_ufunc__(self, function: Any, method: str, *operands: Any, **keywords: Any) -> Any:
-        """NumPy computes with the plain number, whose dtype gives way to those of arrays."""
-        return getattr(function, method)(*map(concretise, operands), **keywords)
+    def as_size(self) -> Any:
+        return self
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.array(concretise(self), dtype)
+    def __hash__(self) -> int:  # who finds an equal one notes that
+        return hash(self.value)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        plain = concretise(self)
-        return type(plain), (plain,)
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other  # type: ignore[operator]
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
 
 
 if TYPE_CHECKING:  # it stands where numbers do, so annotations take it for one, too
@@ -648,38 +627,8 @@ _SEQUENCES: Final = frozenset((tuple, list, str, bytes))
 _NUMBERS: Final = frozenset((bool, int, float, SymInt, SymFloat))
 
 
-for _name, _symbol in (
-    ("add", "+"),
-    ("sub", "-"),
-    ("mul", "*"),
-    ("truediv", "/"),
-    ("floordiv", "//"),
-    ("mod", "%"),
-    ("pow", "**"),
-):
-    setattr(SymbolicScalar, f"__{_name}__", _binary(_symbol))
-    setattr(SymbolicScalar, f"__r{_name}__", _binary(_symbol, True))
-for _name, _symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "==")):
-    setattr(SymbolicScalar, f"__{_name}__", _comparison(_symbol))
-for _name, _method in {
-    "__ne__": _comparison("==", True),
-    "__hash__": lambda self: hash(self.value),
-    "__neg__": _unary("-x"),
-    "__abs__": _unary("abs"),
-    "__pos__": lambda self: self,
-    "__divmod__": lambda self, other: (self // other, self % other),
-    "__rdivmod__": lambda self, other: (other // self, other % self),
-    "__bool__": lambda self: self != 0,
-}.items():
-    setattr(SymbolicScalar, _name, _method)
 for _cls, _base in ((SymInt, int), (SymFloat, float)):
     _cls.__name__ = _cls.__qualname__ = _base.__name__  # errors name the classes of what they refuse
-    for _name in (
-        "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "invert", "round", "trunc", "floor", "ceil",
-        "int", "float", "index", "format", "repr", "str",
-    ):  # fmt: skip
-        if hasattr(_base, f"__{_name}__"):
-            setattr(_cls, f"__{_name}__", _asking(getattr(_base, f"__{_name}__")))
 
 
 def without_symbols(value: Any) -> Any:
@@ -693,7 +642,7 @@ def concretise(value: Any) -> Any:
     if not is_symbolic(value):
         return value
     if type(value) in SYMBOLIC:
-        return value.env.concretise(value) if value.env.is_noting else value.value
+        return value.concretise()
     if type(value) is slice:
         return slice(concretise(value.start), concretise(value.stop), concretise(value.step))
     parts = [concretise(part) for part in value]

@@ -12,7 +12,8 @@ from tracejit.core.dtypes import FROM_NUMPY, DType
 from tracejit.core.floating import quietly
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
-from tracejit.core.numbers import RecordedNumber, plain_number
+from tracejit.core.numbers import plain_number
+from tracejit.core.recorded_number import RecordedNumber
 from tracejit.ops.public.movement import shape_of
 from tracejit.tensor.size import Size
 

@@ -14,11 +14,9 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tracejit.capture.handlers.stand_ins import STANDS_FOR, plain, plain_value
-from tracejit.core.numbers import RecordedNumber
-from tracejit.core.symbolic import BINARY, SYMBOLIC
+from tracejit.core.recorded_number import ARITHMETIC, COMPARISONS, RecordedNumber, with_operators
+from tracejit.core.symbolic import SYMBOLIC
 from tracejit.replay.ir import Arithmetic, Compare, Expr, Name, Unary
 
 if TYPE_CHECKING:
@@ -37,24 +35,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    **BINARY,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-}
-COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
-
 def is_symbolic(value: object) -> bool:
     """Whether `value` is a symbolic number."""
     return type(value) is SymbolicNumber
@@ -65,11 +45,13 @@ def is_symbolic_bool(value: object) -> bool:
     return type(value) is SymbolicNumber and value._late is None and type(value._value) is bool
 
 
-def _binary(symbol: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
+def _binary(symbol: str, swapped: bool) -> Callable[..., Any]:
     """The special method of an arithmetic operator; swapped: that of the right operand."""
     compute = ARITHMETIC[symbol]
 
-    def method(self: SymbolicNumber, other: Any) -> Any:
+    def method(self: SymbolicNumber, other: Any, *modulus: Any) -> Any:
+        if modulus:
+            return pow(concrete(self), concrete(other), *map(concrete, modulus))
         other = self._recorder.sizes.from_library(other) if type(other) in SYMBOLIC else other
         if type(other) is not SymbolicNumber and type(other) not in (int, float, bool):
             return NotImplemented
@@ -116,8 +98,9 @@ def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
     return method
 
 
-def _unary(symbol: str, compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _unary(symbol: str) -> Callable[[Any], Any]:
     """The special method of a unary operator, or of abs()."""
+    compute = _UNARY[symbol]
 
     def method(self: SymbolicNumber) -> Any:
         result = compute(self._value)
@@ -138,28 +121,19 @@ def _is_late(value: Any) -> bool:
     return type(value) is SymbolicNumber and value._late is not None
 
 
-def _guarding(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """A special method that calls `compute` with the values, which are guarded."""
-
-    def method(self: SymbolicNumber, *arguments: Any) -> Any:
-        return compute(concrete(self), *map(concrete, arguments))
-
-    return method
-
-
 def concrete(value: Any) -> Any:
     """The value of a symbolic number, guarded; any other `value` unchanged."""
-    if type(value) is not SymbolicNumber:
-        return value
-    if not value._recorder.stopped:
-        value._recorder.guard_number(value)
-    return value._value
+    return value.concretise() if type(value) is SymbolicNumber else value
 
 
 def _expression(recorder: Recorder, value: Any) -> Expr:
     return value._name if type(value) is SymbolicNumber else recorder.number_expression(value)
 
 
+_UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert, "abs": abs}
+
+
+@with_operators(_binary, _comparison, _unary)
 class SymbolicNumber(RecordedNumber):
     """A number that each call computes again.
 
@@ -178,35 +152,10 @@ class SymbolicNumber(RecordedNumber):
     def __class__(self) -> Any:
         return type(self._value)
 
-    __add__, __radd__ = _binary("+"), _binary("+", True)
-    __sub__, __rsub__ = _binary("-"), _binary("-", True)
-    __mul__, __rmul__ = _binary("*"), _binary("*", True)
-    __truediv__, __rtruediv__ = _binary("/"), _binary("/", True)
-    __floordiv__, __rfloordiv__ = _binary("//"), _binary("//", True)
-    __mod__, __rmod__ = _binary("%"), _binary("%", True)
-    __lshift__, __rlshift__ = _binary("<<"), _binary("<<", True)
-    __rshift__, __rrshift__ = _binary(">>"), _binary(">>", True)
-    __and__, __rand__ = _binary("&"), _binary("&", True)
-    __or__, __ror__ = _binary("|"), _binary("|", True)
-    __xor__, __rxor__ = _binary("^"), _binary("^", True)
-    __rpow__ = _binary("**", True)
-    __eq__, __ne__ = _comparison("=="), _comparison("!=")
-    __lt__, __le__ = _comparison("<"), _comparison("<=")
-    __gt__, __ge__ = _comparison(">"), _comparison(">=")
-    __neg__ = _unary("-", operator.neg)
-    __pos__ = _unary("+", operator.pos)
-    __invert__ = _unary("~", operator.invert)
-    __abs__ = _unary("abs", abs)
-    __float__, __int__, __hash__ = _guarding(float), _guarding(int), _guarding(hash)
-    __complex__, __index__, __trunc__ = _guarding(complex), _guarding(operator.index), _guarding(int)
-    __round__ = _guarding(round)
-    __repr__, __str__, __format__ = _guarding(repr), _guarding(str), _guarding(format)
-    __divmod__, __rdivmod__ = _guarding(divmod), _guarding(lambda a, b: divmod(b, a))
-
-    def __pow__(self, other: Any, modulus: Any = None) -> Any:
-        if modulus is not None:
-            return pow(concrete(self), concrete(other), concrete(modulus))
-        return _power(self, other)
+    def concretise(self) -> Any:
+        if not self._recorder.stopped:
+            self._recorder.guard_number(self)
+        return self._value
 
     def is_computed(self) -> bool:
         return self._late is not None and bool(self._late.of_program)
@@ -221,23 +170,6 @@ class SymbolicNumber(RecordedNumber):
         elif not self._recorder.stopped:
             self._recorder.guard_outcome(self._name, result)
         return result
-
-    def __getattr__(self, name: str) -> Any:
-        if not hasattr(type(self._value), name):
-            raise AttributeError(f"{type(self._value).__name__!r} object has no attribute {name!r}")
-        return getattr(concrete(self), name)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return concrete(self).__reduce_ex__(protocol)
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        return np.asarray(concrete(self), dtype)
-
-    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return getattr(function, method)(*map(concrete, inputs), **options)
-
-
-_power = _binary("**")
 
 
 def _of_identities(name: str) -> Callable[..., Any]:

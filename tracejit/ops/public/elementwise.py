@@ -9,10 +9,11 @@ import numpy as np
 
 from tracejit.core import dtypes
 from tracejit.core.library_warnings import warn
-from tracejit.core.numbers import NUMBERS, RecordedNumber, settled
+from tracejit.core.numbers import NUMBERS, settled
 from tracejit.core.op import Promotion
 from tracejit.core.precision import rounds_once
 from tracejit.core.promotion import common_dtype
+from tracejit.core.recorded_number import RecordedNumber
 from tracejit.core.shapes import product
 from tracejit.core.symbolic import concretise
 from tracejit.ops.creation import full

@@ -14,7 +14,8 @@ from tracejit.core import dtypes
 from tracejit.core.aval import Aval
 from tracejit.core.interpreter import state
 from tracejit.core.interrupts import is_foreign
-from tracejit.core.numbers import RecordedNumber, plain_number, settled
+from tracejit.core.numbers import plain_number, settled
+from tracejit.core.recorded_number import RecordedNumber
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product, slice_of
 from tracejit.core.symbolic import SymInt, active
 from tracejit.ops import indexing
