@@ -124,7 +124,7 @@ class AttributeHandlers(Handlers):
                 if name in dictionary:
                     break
             else:
-                if recorder.effects.written.isdisjoint(cached[2]):
+                if recorder.effects.written.keys().isdisjoint(cached[2]):
                     return ABSENT, None
         mro = self.read_mro(cls)
         result = self._lookup_in(mro, name)

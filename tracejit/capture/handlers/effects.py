@@ -216,7 +216,7 @@ class EffectHandlers(Handlers):
         journal = recorder.journal
         self.in_order: list[Effect] = journal.list()
         self.outside: list[Reason] = journal.list()  # one for each deferred call of opaque code, which is made after the program
-        self.written: set[EffectTarget] = journal.set()
+        self.written: dict[EffectTarget, None] = journal.dictionary()
         # Stand-ins that this run has stored: later reads of these places get them instead of the plain values there.
         self.stored: dict[EffectTarget, Any] = journal.dictionary()
         self.numbered: dict[int, dict[EffectTarget, None]] = journal.dictionary(
@@ -237,7 +237,8 @@ class EffectHandlers(Handlers):
     def note_store(self, place: EffectTarget, effect: Effect) -> None:
         """Note that `effect` stores its value in `place`.  It replaces an earlier store there and keeps that one's position,
         which determines the order of keys in a dictionary."""
-        self.written.add(place)
+        if place not in self.written:
+            self.written[place] = None
         self.remember(place, effect.value)
         if self.recorder.stopped:
             return
