@@ -228,8 +228,8 @@ def test_what_handlers_keep_stands_in_the_journal_or_follows_from_it() -> None:
         "Session.performed",
         # Set before the function runs.
         "Session._integers_called", "SizeHandlers.inputs", "SizeHandlers.strides", "SizeHandlers._tensors", "ArrayStoreHandlers._errors",
-        # Names of constants, which are in `_constants`.
-        "Session.namespace",
+        # Names of constants, which are in `_constants`, and which one of equal states of an environment is the constant.
+        "Session.namespace", "PlainValueHandlers._states",
         # The interpreter's, which sets them.
         "Session.values", "Session.deferred",
     }  # fmt: skip
