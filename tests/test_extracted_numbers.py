@@ -655,3 +655,227 @@ def test_a_sum_of_integers_that_may_be_long_decides_by_its_value() -> None:
         return a * total if total > 3 else a
 
     same(fn, (1, 1), (2, 2), (3, 4), (0, 2), (9, 9), (2.0**61, 2.0**61))
+
+
+# -- what the tape of a call saves
+def leaf() -> T.Tensor:
+    return T.tensor([0.5, 0.75, 1.0], requires_grad=True)
+
+
+def in_a_loop(w: T.Tensor, x: T.Tensor) -> Any:
+    for row in x.repeat(20):
+        w = w * row.item()
+    return w
+
+
+def of_a_carried_number(w: T.Tensor, x: T.Tensor) -> Any:
+    rate = 1.0
+    for _ in range(40):
+        rate = rate * 0.9
+        w = w * rate
+    return w
+
+
+def collected_in_a_loop(w: T.Tensor, x: T.Tensor) -> Any:
+    found = []
+    for row in x.repeat(20):
+        w = w * row.item()
+        found.append(w)
+    return T.stack(found)
+
+
+def beside_what_saves(w: T.Tensor, x: T.Tensor) -> Any:
+    v = u = w
+    for row in x.repeat(4):
+        v, u = v * row.item(), u.sin()
+    return v, u
+
+
+def passes_inside(w: T.Tensor, x: T.Tensor) -> Any:
+    v = w * x[0].item()
+    v.sum().backward()
+    v.sum().backward()
+    return v
+
+
+def a_pass_inside_a_loop(w: T.Tensor, x: T.Tensor) -> Any:
+    v = in_a_loop(w, x)
+    v.sum().backward()
+    return v
+
+
+def a_gradient_inside(w: T.Tensor, x: T.Tensor) -> Any:
+    v = w * x[0].item() * w.exp()
+    (g,) = T.autograd.grad(v.sum(), w, create_graph=True)
+    return g * x[1].item()
+
+
+def of_a_branch(w: T.Tensor, x: T.Tensor) -> Any:
+    n = x[0].item()
+    return w * n if n > 1.5 else w / n
+
+
+def behind_an_exit(w: T.Tensor, x: T.Tensor) -> Any:
+    v = w * x[1].item()
+    return v * x[0].item() if v.sum() > 5 else v.exp()
+
+
+def changed_in_place(w: T.Tensor, x: T.Tensor) -> Any:
+    v = w * 1
+    v.mul_(x[0].item())
+    v /= x[1].item()
+    return v
+
+
+def clipped(w: T.Tensor, x: T.Tensor) -> Any:
+    return w * min(1.0, 0.5 / (w.detach().norm().item() + 1e-6))
+
+
+ON_THE_TAPE: dict[str, Callable[[T.Tensor, T.Tensor], Any]] = {
+    "a factor": lambda w, x: w * x[1].item(),
+    "its own": lambda w, x: w * w.sum().item(),
+    "a divisor": lambda w, x: w / float(x[1]),
+    "a dividend": lambda w, x: x[1].item() / w,
+    "an exponent": lambda w, x: w ** x[1].item(),
+    "a base": lambda w, x: x[1].item() ** w,
+    "an integer": lambda w, x: w * int(x[1]),
+    "of a list": lambda w, x: sum(w * n for n in x.tolist()),
+    "computed of others": lambda w, x: w * (x[1].item() * 0.1 + math.sqrt(x[0].item())),
+    "chosen": lambda w, x: T.where(w > 0.6, w * x[0].item(), x[1].item()),
+    "of float64": lambda w, x: w.double() * (x[0].item() * 0.1),
+    "a tensor again": lambda w, x: w * T.tensor(x[0].item()),
+    "a full tensor": lambda w, x: w * T.full((), x[0].item()),
+    "beside what saves": lambda w, x: (w * x[0].item(), w.exp()),
+    "added to what saves": lambda w, x: w.exp() + w * x[0].item(),
+    "before what saves": lambda w, x: (w * x[0].item()).exp(),
+    "behind what saves": lambda w, x: w.exp() * x[0].item(),
+    "between results": lambda w, x: (v := w * x[0].item(), v * x[1].item(), v.exp()),
+    "in a loop": in_a_loop,
+    "of a carried number": of_a_carried_number,
+    "collected in a loop": collected_in_a_loop,
+    "beside what saves in a loop": beside_what_saves,
+    "passes inside": passes_inside,
+    "a pass inside a loop": a_pass_inside_a_loop,
+    "a gradient inside": a_gradient_inside,
+    "of a branch": of_a_branch,
+    "behind an exit": behind_an_exit,
+    "in place": changed_in_place,
+    "clipped": clipped,
+}
+"""Where a number that was taken out of tensors meets one that requires grad."""
+
+
+def tensors_of(result: Any) -> list[T.Tensor]:
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def whole(result: Any) -> T.Tensor:
+    return sum(t.sum() for t in tensors_of(result))  # type: ignore[return-value]
+
+
+def attempt_of(action: Callable[[], Any]) -> Any:
+    try:
+        return action()
+    except RuntimeError as error:
+        return str(error)
+
+
+def twice(w: T.Tensor, x: T.Tensor, result: Any) -> Any:
+    return [attempt_of(lambda: whole(result).backward()) for _ in range(2)]
+
+
+def each_twice(w: T.Tensor, x: T.Tensor, result: Any) -> Any:
+    found = tensors_of(result)
+    return [attempt_of(lambda t=t: t.sum().backward()) for t in (*found, *found[::-1])]  # type: ignore[misc]
+
+
+def retained_once(w: T.Tensor, x: T.Tensor, result: Any) -> Any:
+    return [attempt_of(lambda k=k: whole(result).backward(retain_graph=k == 0)) for k in range(3)]  # type: ignore[misc]
+
+
+def after_changes(w: T.Tensor, x: T.Tensor, result: Any) -> Any:
+    with T.no_grad():
+        x.mul_(3)
+    first = twice(w, x, result)
+    with T.no_grad():
+        w.mul_(3)
+    return first, twice(w, x, result)
+
+
+def of_higher_order(w: T.Tensor, x: T.Tensor, result: Any) -> Any:
+    def gradient() -> Any:
+        (g,) = T.autograd.grad(whole(result), w, create_graph=True)
+        return g.tolist(), g.requires_grad, [attempt_of(lambda: g.sum().backward()) for _ in range(2)]
+
+    return attempt_of(gradient), twice(w, x, result)
+
+
+def with_hooks(w: T.Tensor, x: T.Tensor, result: Any) -> Any:
+    seen: list[Any] = []
+    for t in tensors_of(result):
+        t.register_hook(lambda g: seen.append(g.tolist()))
+    return twice(w, x, result), seen
+
+
+PASSES = (twice, each_twice, retained_once, after_changes, of_higher_order, with_hooks)
+
+
+def after_passes(fn: Callable[..., Any], passes: Callable[..., Any]) -> list[Any]:
+    """What passes come to after calls, of which one takes other branches."""
+    found = []
+    for i in range(5):
+        w, x = leaf(), T.tensor([1.0 + i * 0.25 if i != 3 else 2.5, 2.0 - i * 0.125])
+        result = fn(w, x)
+        found.append([passes(w, x, result), None if w.grad is None else w.grad.tolist()])
+    return found
+
+
+@pytest.mark.parametrize("passes", PASSES)
+@pytest.mark.parametrize("name", ON_THE_TAPE)
+def test_a_number_is_none_of_the_values_that_backward_passes_free_and_check(name: str, passes: Callable[..., Any]) -> None:
+    fn = ON_THE_TAPE[name]
+    compiled = T.compile(fn)
+    expected = after_passes(fn, passes)
+    assert_equal_to_rounding(after_passes(compiled, passes), expected)
+    assert compiled.stats.compiled_calls > 0 or passes is not twice or name in ("an exponent", "a base"), compiled.reasons
+
+
+def assert_equal_to_rounding(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    if isinstance(found, list | tuple):
+        assert len(found) == len(expected), (found, expected)
+        for a, b in zip(found, expected, strict=True):
+            assert_equal_to_rounding(a, b)
+    elif isinstance(found, float):
+        assert math.isclose(found, expected, rel_tol=1e-4), (found, expected)
+    else:
+        assert found == expected
+
+
+def test_memory_is_kept_only_while_a_pass_can_still_go_through() -> None:
+    """A pass from the only result meets what the first one has freed, whatever numbers there are before that."""
+    compiled = T.compile(lambda w, x: w.exp().sum() * x[0].item())
+    for _ in range(3):
+        result = compiled(leaf(), T.tensor([1.5]))
+        result.backward()
+    assert result.grad_fn.slab is None
+    compiled = T.compile(lambda w, x: (w * x[0].item()).sum())
+    for _ in range(3):
+        result = compiled(leaf(), T.tensor([1.5]))
+        result.backward()
+    assert result.grad_fn.slab is not None
+
+
+def test_expanded_nodes_have_the_number_as_eager_nodes_have_it() -> None:
+    def fn(w: T.Tensor, x: T.Tensor) -> T.Tensor:
+        return w * (x[0].item() * 0.1)
+
+    found = []
+    for call in (fn, T.compile(fn)):
+        for _ in range(3):
+            result = call(w := leaf(), T.tensor([1.5]))
+        T.autograd.grad(result.sum(), w, create_graph=True)  # one program cannot do that
+        found.append(result.grad_fn.place(0)[0])
+    other, node = found
+    assert node._saved_other == other._saved_other == 1.5 * 0.1
+    assert node.next_functions[1] == other.next_functions[1] == (None, 0)

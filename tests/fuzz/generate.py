@@ -135,6 +135,7 @@ def _afterwards(m: Maker, leaves: list[str]) -> list[str]:
     if m.wants_grad:
         options += [
             (0.4, ["total(r).backward(retain_graph=True)", *with_backward]),
+            (0.4, ["total(r).backward()", *with_backward]),
             (0.3, ["with T.no_grad():", "    s = total(r)", "return r, s"]),
         ]
     if leaves:

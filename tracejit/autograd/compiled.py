@@ -75,7 +75,7 @@ class DifferentiablePlan(Protocol):
         """When output `i` was made, among the others."""
 
     def can_go_on(self, freed: frozenset[int]) -> bool:
-        """Whether some pass, from an output to an input or to another output, needs saved values and enters none of the savers in
+        """Whether some pass, from an output to an input or to another output, needs values that are kept and enters none of the savers in
         `freed`."""
 
     def run_backward(
@@ -196,8 +196,10 @@ class CompiledNode(SelectiveNode):
 
     def free(self, visit: Visit) -> None:
         """A pass has met `visit` and does not retain the graph."""
+        if not visit.savers:
+            return
         freed = self.freed | visit.savers
-        if not visit.savers or self.plan.can_go_on(freed):
+        if self.plan.can_go_on(freed):
             self.freed = freed
             return
         self.freed = self.plan.everything

@@ -20,6 +20,7 @@ from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.op import Kind, Op, VjpContext
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.movement.copies import clone
+from tracejit.ops.movement.views import detach
 
 __all__ = [
     "AFTER",
@@ -399,6 +400,8 @@ class OpNode(Node):
         storages = iter([s for s, _ in self.storages])
         inputs = tuple([with_contents(next(tensors), a) if isinstance(a, ndarray) else a for a in self.inputs])
         outputs = tuple([None if a is None else make_tensor(a, (self, i), next(storages)) for i, a in enumerate(self.outputs)])
+        if "reads numbers alone" in self.op.traits:  # through which no gradients flow
+            outputs = tuple([None if x is None else detach.of(x) for x in outputs])
         return VjpContext(inputs, outputs, self.needs, self.avals, self.attributes, self.accumulated)
 
     def saved_values(self) -> dict[str, Any]:
@@ -427,7 +430,7 @@ class OpNode(Node):
         return [*super().__dir__(), *(() if self.freed else self.saved_values())]
 
     def release(self) -> None:
-        if self.saved or self.storages:
+        if (self.saved or self.storages) and "reads numbers alone" not in self.op.traits:
             self.freed = True
             self.inputs = self.outputs = ()
             self.saved = self.storages = ()

@@ -3,7 +3,7 @@
 There are two kinds of loops that gradients go through:
 
 * The steps of a `for` statement are to free and refuse what their operations would, one by one.  So the loop saves what these
-  save (`Saved`).
+  save (`Saved`), and what eager mode has as numbers.
 * A step of `scan` and `map` is computed again by the backward pass, which has what each step was given (`recomputes`)."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tracejit.ir.loop import Saved, loop
 from tracejit.ops.movement.views import detach
 from tracejit.passes.backward import gradient_operands
 from tracejit.passes.loop_gradient import differentiable_loop
-from tracejit.passes.partition import saved_values
+from tracejit.passes.partition import extracted_numbers, read_values, saved_values
 from tracejit.tensor import Tensor
 
 __all__ = ["LoopResults", "emit_loop"]
@@ -62,7 +62,8 @@ def emit_loop(
         collected = body.outputs[carried:]
     else:
         ends, entering = body.outputs[:carried], body.inputs[:carried]
-        wanted = dict.fromkeys(_values_saved(body) if has_tape else ())
+        values, numbers_alone = _values_read(body) if has_tape else ([], False)
+        wanted = dict.fromkeys(values)
         read = {*wanted, *body.outputs[carried:]}
         before = [k for k in range(carried) if entering[k] in read or ends[k] in read]
         kept, order = len(before), [*before, *[k for k in range(carried) if k not in before]]
@@ -79,6 +80,7 @@ def emit_loop(
                 after=tuple(after),
                 results=carried + len(collected),
                 residuals=len(residuals),
+                numbers_alone=numbers_alone,
             )
             op = differentiable_loop(kept, saved)
     if not has_tape:
@@ -95,11 +97,13 @@ def emit_loop(
     )
 
 
-def _values_saved(body: Graph) -> list[int]:
-    """The values of a step that its operations save for their backward passes."""
-    marked, makers = body.requires_grad, producers(body)
+def _values_read(body: Graph) -> tuple[list[int], bool]:
+    """(the values of a step that the backward passes of its operations read, whether eager mode has all of them as numbers)."""
+    marked, makers, numbers = body.requires_grad, producers(body), extracted_numbers(body)
     differentiable = [node for node in body.nodes if gradient_operands(node, marked) and not marked.isdisjoint(node.outputs)]
-    return [x for node in differentiable for v in saved_values(body, node, marked) for x in _view_operands(body, makers, v)]
+    read = [v for node in differentiable for v in read_values(body, node, marked, numbers)]
+    saves = any(saved_values(body, node, marked, numbers) for node in differentiable)
+    return [x for v in read for x in _view_operands(body, makers, v)], bool(read) and not saves
 
 
 def _view_operands(body: Graph, makers: Mapping[int, Node], v: int) -> list[int]:

@@ -14,7 +14,7 @@ from tracejit.capture.loop_slices import SlicedInput
 from tracejit.ir.graph import Graph
 from tracejit.passes.backward import gradient_operands
 from tracejit.passes.memory import memory_roots
-from tracejit.passes.partition import saved_values
+from tracejit.passes.partition import extracted_numbers, saved_values
 from tracejit.tensor import Tensor
 
 __all__ = ["backward_is_indivisible", "carried_memory_is_disjoint", "cotangents_are_disjoint"]
@@ -67,7 +67,8 @@ def backward_is_indivisible(body: Graph, carried: int) -> bool:
             bits |= there if places >> k & 1 else 0
         return bits
 
-    savers = {k for k, node in enumerate(nodes) if saved_values(body, node, marked)}
+    numbers = extracted_numbers(body)
+    savers = {k for k, node in enumerate(nodes) if saved_values(body, node, marked, numbers)}
     passes: list[set[int]] = []  # for each pass, which of these it meets
     for first, v in enumerate(body.outputs):
         if first < carried:

@@ -157,6 +157,7 @@ class RecordingInterpreter(StateRecorder):
             attributes = {k: _attribute(v) for k, v in attributes.items()}
         if (settled_operands := self._settled_operands(op, operands)) is not None:
             return self._evaluated(op, operands, *settled_operands, attributes)
+        late: dict[int, int] = {}  # id of a post-program number -> the value that stands for it
         kinds = set(map(type, operands))
         all_tensors = kinds <= _TENSORS or all(
             map(issubclass, kinds, repeat(Tensor))
@@ -171,7 +172,7 @@ class RecordingInterpreter(StateRecorder):
                     and (result := self._full_of_late(operands[0], attributes)) is not None
                 ):
                     return result
-                operands = self._with_late(op, operands)
+                operands, late = self._with_late(op, operands)
             operands = tuple(map(settled, operands))
         recordable = all_plain or all(x is None or isinstance(x, (Tensor, int, float)) for x in operands)
         if recordable:  # else the eager interpreter raises
@@ -181,13 +182,20 @@ class RecordingInterpreter(StateRecorder):
             if not is_float32 and (reduced := op.reduced(operands)) is not None:
                 return op.in_float32(operands, attributes, reduced)
         if _STATIC_SCALARS in op.traits:
-            operands = tuple(map(concrete, operands))
+            operands = tuple([x if id(x) in late else concrete(x) for x in operands])
         recorded: tuple[Operand, ...] = ()
         if recordable:
             has_integers = not all_tensors and any(map(_is_integer, operands))
             bounds = _integer_bounds(op, operands, attributes) if has_integers else _ANY_INTEGER
             values = self.values
-            recorded = tuple([self._operand(op, x, bounds) if (v := values.get(id(x))) is None else v for x in operands])
+            recorded = tuple(
+                [
+                    v
+                    if (v := values.get(id(x))) is not None or (v := late.get(id(x))) is not None
+                    else self._operand(op, x, bounds)
+                    for x in operands
+                ]
+            )
         return self._evaluated(op, operands, operands if all_plain else tuple(map(plain, operands)), recorded, attributes)
 
     def _settled_operands(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Operand, ...]] | None:
@@ -286,22 +294,25 @@ class RecordingInterpreter(StateRecorder):
     def _is_plain_write(op: Op, operands: Sequence[Any]) -> bool:
         return op.writes and not (state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands))
 
-    def _with_late(self, op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The operands with post-program numbers replaced: by tensors of the program that hold them, or by their values, which
-        are then guarded.
+    def _with_late(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, int]]:
+        """(the operands, where a post-program number without a value in the graph is replaced by its value, which is guarded; id of
+        a post-program number -> the value that stands for it in the graph).
 
-        They become tensors in elementwise primitives that one NumPy function evaluates, since that treats a number and a tensor
-        alike.  Positions of views stay symbolic."""
+        Such a value is a tensor of the program, in elementwise primitives that one NumPy function evaluates, since that treats a
+        number and a tensor alike.  The tape gets the number itself, as in eager mode.  Positions of views stay symbolic."""
         if "place operand" in (op.region or op).traits:
-            return tuple(
-                [concrete(x) if is_post_program(x) and not self.recorder.in_program.is_position(x) else x for x in operands]
-            )
+            known = [concrete(x) if is_post_program(x) and not self.recorder.in_program.is_position(x) else x for x in operands]
+            return tuple(known), {}
         promoted = operands[1:] if "condition first" in op.traits else operands
         dtypes = {FROM_NUMPY[x._array.dtype] for x in promoted if isinstance(x, Tensor)}
         dtype = dtypes.pop() if len(dtypes) == 1 else None
         if not ((op.is_plain and op.ufunc) or "condition first" in op.traits) or dtype not in (float32, float64):
-            return tuple([concrete(x) if is_post_program(x) else x for x in operands])
-        return tuple([self.recorder.in_program.as_operand(x, dtype) if is_post_program(x) else x for x in operands])
+            return tuple([concrete(x) if is_post_program(x) else x for x in operands]), {}
+        late: dict[int, int] = {}
+        for x in operands:
+            if is_post_program(x) and isinstance(tensor := self.recorder.in_program.as_operand(x, dtype), Tensor):
+                late[id(x)] = self.values[id(tensor)]
+        return tuple([x if id(x) in late else concrete(x) if is_post_program(x) else x for x in operands]), late
 
     def _full_of_late(self, number: Any, attributes: Mapping[str, Any]) -> Any:
         """`full(shape, number)` for a post-program number; None if its value has to be guarded."""
@@ -390,8 +401,8 @@ class RecordingInterpreter(StateRecorder):
         recorded: list[Operand] = []
         for x, operand in zip(operands, node.operands, strict=True):
             if isinstance(x, Tensor):
-                recorded.append(values[id(x)] if id(x) in values else self.value_of(x))
-                given.append(x)
+                recorded.append(value := values[id(x)] if id(x) in values else self.value_of(x))
+                given.append(self._number_in(x, value))
             elif type(x) is Literal:
                 recorded.append(x)
                 given.append(without_symbols(x.value))
@@ -411,11 +422,18 @@ class RecordingInterpreter(StateRecorder):
         if not self.recorder.stopped:
             symbolic = [x.value if type(x) is Literal else x for x in operands]  # the tape keeps symbolic positions
             self._append(op, symbolic, tuple(recorded), node.attributes, result, node.line)
-            self._save_symbols(op, symbolic, result)
+            has_numbers = any(isinstance(x, Tensor) and not isinstance(y, Tensor) for x, y in zip(operands, given, strict=True))
+            self._save_symbols(op, symbolic, result, has_numbers)
             self.evaluated[self.nodes[-1].outputs[0]] = grad_enabled
             if is_plain_write:
                 self.requires_grad.discard(self.values[id(result)])
         return result if op.multiple else (result,)
+
+    def _number_in(self, x: Tensor, value: int | None) -> Any:
+        """What eager mode has in the place of a tensor: the number that it stands for, or itself."""
+        if x._array.ndim or value is None or (maker := self.producer(value)) is None or "number" not in maker.op.traits:
+            return x
+        return self.defined[maker.operands[0]]._array.item()  # type: ignore[index]
 
     def copied(self, value: int) -> Tensor:
         """A new tensor with the contents of a value to which nothing has been written."""
@@ -592,10 +610,10 @@ class RecordingInterpreter(StateRecorder):
             )
         )
 
-    def _save_symbols(self, op: Op, operands: Sequence[Any], result: Any) -> None:
-        """Put symbolic operands into the node of the tape until the recording ends, so that a recorded backward pass uses
-        them."""
-        if _NUMBERS_OF_RECORDINGS.isdisjoint(map(type, operands)):
+    def _save_symbols(self, op: Op, operands: Sequence[Any], result: Any, has_numbers: bool = False) -> None:
+        """Put symbolic operands, and tensors that stand for numbers, into the node of the tape until the recording ends, so that a
+        recorded backward pass uses them.  has_numbers: whether there are such tensors."""
+        if not has_numbers and _NUMBERS_OF_RECORDINGS.isdisjoint(map(type, operands)):
             return
         output: Tensor = result[0] if op.multiple else result
         if op.kind is _VIEW:
@@ -603,7 +621,12 @@ class RecordingInterpreter(StateRecorder):
         node: Any = output._node
         saved = getattr(node, "inputs", ())
         if len(saved) == len(operands):
-            node.inputs = tuple(x if type(x) in _NUMBERS_OF_RECORDINGS else y for x, y in zip(operands, saved, strict=True))
+            node.inputs = tuple(
+                [
+                    x if type(x) in _NUMBERS_OF_RECORDINGS or (isinstance(x, Tensor) and type(y) in (int, float)) else y
+                    for x, y in zip(operands, saved, strict=True)
+                ]
+            )
             self._patched.append((node, "inputs", saved))
 
     def _save_write(self, node: ViewWriteNode, target: int, value: int) -> None:

@@ -22,7 +22,7 @@ from tracejit.ir.graph import Graph, Literal
 from tracejit.ir.interpreter import interpret
 from tracejit.passes.backward import gradient_operands
 from tracejit.passes.memory import memory_roots
-from tracejit.passes.partition import Partition, saved_values
+from tracejit.passes.partition import Partition, extracted_numbers, read_values, saved_values
 from tracejit.passes.paths import BackwardStep
 
 __all__ = ["EagerTape", "sequence_offset"]
@@ -59,6 +59,7 @@ class EagerTape:
         self.edges = edges
         self.positions = positions
         self.roots = roots = memory_roots(split.graph)
+        self.extracted = extracted_numbers(split.graph)
         # Values that own memory which code outside can write -> the key of the storage, as in `DifferentiablePlan.saved`.
         results = split.graph.outputs[: len(split.graph.outputs) - split.placed]
         self.keys = {roots.get(v, v): ~i for i, v in enumerate(results) if type(v) is int}
@@ -79,7 +80,7 @@ class EagerTape:
             for step in self.split.paths.steps:
                 node = self.graph.nodes[step.position]
                 if step.position not in freed and stale.isdisjoint(node.outputs):
-                    values.update(dict.fromkeys(saved_values(self.graph, node, marked)))
+                    values.update(dict.fromkeys(read_values(self.graph, node, marked, self.extracted)))
             cached = self._contents[freed] = tuple(values), self.split.contents(tuple(values))
         return cached
 
@@ -161,7 +162,8 @@ class _TapeBuilder:
         operands = gradient_operands(recorded, graph.requires_grad)
         node.needs = tuple([type(x) is int and x in operands for x in recorded.operands])
         node.edges = tuple([self._place(x) if need else None for x, need in zip(recorded.operands, node.needs, strict=True)])
-        node.meta = tuple([_meta(graph, x) for x in recorded.operands])
+        extracted = self.tape.extracted.keys()
+        node.meta = tuple([None if x in extracted else _meta(graph, x) for x in recorded.operands])
         out_meta = _meta(graph, recorded.outputs[0])
         assert out_meta is not None
         node.out_meta = out_meta
@@ -169,7 +171,11 @@ class _TapeBuilder:
         node.outputs, node.saved, node.storages = (None,) * node.count, (), ()
         ins, outs = op.saved_for(node.needs)
         ins = tuple([i for i in ins if type(x := recorded.operands[i]) is int and isinstance(graph.avals[x], Aval)])
+        reads_numbers = "reads numbers alone" in op.traits or any(recorded.operands[i] in extracted for i in ins)
+        ins = tuple([i for i in ins if recorded.operands[i] not in extracted])
         node.freed = step.position in call.freed and bool(ins or outs)
+        if call.slab is None and reads_numbers and not saved_values(graph, recorded, graph.requires_grad, self.tape.extracted):
+            node.freed = True  # each pass that enters it comes to a freed node
         if node.freed or not (ins or outs):
             return node
         if call.slab is None or not graph.stale.isdisjoint(recorded.outputs):  # the saved values no longer exist
@@ -192,6 +198,10 @@ class _TapeBuilder:
         return place
 
     def _number(self, x: Any) -> Any:
+        """A number among operands; None for a tensor, or a number that no rule reads."""
+        source = self.tape.extracted.get(x)
+        if source is not None:
+            return self.arrays[source].item() if source in self.arrays else None
         return x.value if isinstance(x, Literal) else self.numbers.get(x)
 
 

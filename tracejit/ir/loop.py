@@ -42,13 +42,15 @@ DIFFERENTIABLE: list[Callable[[int], Op]] = []
 class Saved(NamedTuple):
     """What the vjp of a loop reads.  operands: positions of slices and of what is shared.  before: of which carried values that are kept
     it reads what was carried before each step; after: of which of those it reads what each step carries on, too.  residuals: how many of
-    the tensors that are collected, the last ones, are for it alone; results: of how many outputs of the body they come after."""
+    the tensors that are collected, the last ones, are for it alone; results: of how many outputs of the body they come after.
+    numbers_alone: eager mode has all of it as numbers of Python, which its tape does not save."""
 
     operands: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
     results: int
     residuals: int
+    numbers_alone: bool = False
 
 
 def _rule(*avals: Any, body: Body, carried: int, sliced: int, count: int, reverse: bool) -> tuple[Aval, ...]:
@@ -105,7 +107,8 @@ def loop(kept: int, saved: Saved | None = None) -> Op:
         return _evaluate(kept, operands, **attributes)
 
     name = f"loop{kept}" if saved is None else f"loop{kept}[{saved}]"
-    return Op(name, Kind.LOOP, evaluate, rule, multiple=True, traits=frozenset({"accumulates"}))
+    traits = {"accumulates"} if saved is None or not saved.numbers_alone else {"accumulates", "reads numbers alone"}
+    return Op(name, Kind.LOOP, evaluate, rule, multiple=True, traits=frozenset(traits))
 
 
 def _while_rule(*avals: Any, body: Body, carried: int) -> tuple[Aval, ...]:

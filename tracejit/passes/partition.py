@@ -36,7 +36,7 @@ from tracejit.passes.memory import memory_roots
 from tracejit.passes.paths import BackwardPaths
 from tracejit.passes.residuals import choose_residuals, direct_reads, is_recomputable
 
-__all__ = ["Partition", "Visit", "partition", "saved_values"]
+__all__ = ["Partition", "Visit", "extracted_numbers", "partition", "read_values", "saved_values"]
 
 Mask = tuple[bool, ...]
 
@@ -46,12 +46,14 @@ class Visit:
     """What eager mode's backward pass would meet on its tape for a mask of cotangents and of wanted inputs.
 
     savers: positions of the entered nodes that save tensors; they check them, and are freed by the pass.
+    reads: whether a rule of an entered node reads a tensor: what is saved, or what eager mode has as a number.
     saved_inputs: ids of the inputs whose contents they saved (they, or views of them); backward is an error if one was changed since.
     saved_outputs: likewise, positions of outputs; saved_writes: input ids, the contents that the program itself committed last.
     stale: entered nodes whose saved values the program itself overwrote: the pass is eager mode's error about in-place changes.
     arrival: ids of the inputs and leaves that gradients reach, in the order in which they first do."""
 
     savers: frozenset[int]
+    reads: bool
     saved_inputs: frozenset[int]
     saved_outputs: frozenset[int]
     saved_writes: frozenset[int]
@@ -107,13 +109,16 @@ class Partition:
         return frozenset([i for i, v in enumerate(self.graph.outputs) if type(v) is int and v in active])
 
     def can_go_on(self, freed: frozenset[int]) -> bool:
-        """Whether some pass, from an output to a target, enters nodes that saved something, none of them at the positions `freed`."""
+        """Whether some pass, from an output to a target, enters nodes whose rules read something, none of them at the positions `freed`."""
         known = self._going_on.get(freed)
         if known is None:
-            paths = self.paths
-            savers = paths.meeting(paths.numbers(self.visit(self.differentiable).savers))
-            blocked = paths.meeting(paths.numbers(freed))
-            known = self._going_on[freed] = any(savers[i] & ~blocked[i] for i in paths.ends)
+            paths, graph = self.paths, self.graph
+            numbers = extracted_numbers(graph)
+            reading = {
+                i for i, s in enumerate(paths.steps) if read_values(graph, graph.nodes[s.position], graph.requires_grad, numbers)
+            }
+            readers, blocked = paths.meeting(reading), paths.meeting(paths.numbers(freed))
+            known = self._going_on[freed] = any(readers[i] & ~blocked[i] for i in paths.ends)
         return known
 
     def place(self, i: int) -> int | None:
@@ -134,7 +139,7 @@ class Partition:
 
     def reads(self, present: Mask, wanted: Mask) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(residuals, direct inputs) of the backward graph."""
-        if self.visit(present, wanted).savers:
+        if self.visit(present, wanted).reads:
             return self.residuals, self.direct_inputs
         return (), tuple([v for v in self.direct_inputs if isinstance(self.graph.avals[v], ScalarAval)])
 
@@ -186,9 +191,10 @@ def partition(
     paths = BackwardPaths(graph, active, differentiable, (*targets, *watched))
     needed: dict[int, int] = {}  # what vjp rules may read -> the steps that do, as bits
     numbers: set[int] = set()
+    extracted = extracted_numbers(graph)
     for i, step in enumerate(paths.steps):
         node = graph.nodes[step.position]
-        for v in saved_values(graph, node, active):
+        for v in read_values(graph, node, active, extracted):
             needed[v] = needed.get(v, 0) | 1 << i
         numbers.update(x for x in node.operands if type(x) is int and isinstance(graph.avals[x], ScalarAval))
     chosen = choose_residuals(graph, needed, _direct(graph, needed, paths), live)
@@ -207,19 +213,34 @@ def partition(
     return Partition(graph, wanted, differentiable, placed, forward, residuals, direct, leaves, shared, paths)
 
 
-def saved_values(graph: Graph, node: Node, through: AbstractSet[int]) -> list[int]:
-    """The tensors that `node` saves when gradients are wanted of its operands in `through`."""
+def extracted_numbers(graph: Graph) -> dict[int, int]:
+    """The values that eager mode has as numbers of Python -> the tensors that it takes them out of."""
+    return {node.outputs[0]: node.operands[0] for node in graph.nodes if "number" in node.op.traits}  # type: ignore[misc]
+
+
+def read_values(graph: Graph, node: Node, through: AbstractSet[int], numbers: Mapping[int, int]) -> list[int]:
+    """The tensors that the rule of `node` reads when gradients are wanted of its operands in `through`: what it saves, and what its
+    `numbers` (`extracted_numbers`) are taken out of."""
     ins, outs = node.op.saved_for(tuple([type(x) is int and x in through for x in node.operands]))
-    saved = [x for i in ins if type(x := node.operands[i]) is int and isinstance(graph.avals[x], Aval)]
+    read = [numbers.get(x, x) for i in ins if type(x := node.operands[i]) is int and isinstance(graph.avals[x], Aval)]
+    return [*read, *(node.outputs[i] for i in outs)]
+
+
+def saved_values(graph: Graph, node: Node, through: AbstractSet[int], numbers: Mapping[int, int]) -> list[int]:
+    """The tensors that `node` saves on eager mode's tape when gradients are wanted of its operands in `through`."""
+    if "reads numbers alone" in node.op.traits:
+        return []
+    ins, outs = node.op.saved_for(tuple([type(x) is int and x in through for x in node.operands]))
+    saved = [x for i in ins if type(x := node.operands[i]) is int and isinstance(graph.avals[x], Aval) and x not in numbers]
     return [*saved, *(node.outputs[i] for i in outs)]
 
 
 def _direct(graph: Graph, needed: dict[int, int], paths: BackwardPaths) -> set[int]:
     """The inputs that the backward graphs may read."""
-    marked, roots = graph.requires_grad, memory_roots(graph)
+    marked, roots, numbers = graph.requires_grad, memory_roots(graph), extracted_numbers(graph)
     noticing: dict[int, int] = {}  # memory -> the steps that check it, as bits
     for i, step in enumerate(paths.steps):
-        for v in saved_values(graph, graph.nodes[step.position], marked):
+        for v in saved_values(graph, graph.nodes[step.position], marked, numbers):
             memory = roots.get(v, v)
             noticing[memory] = noticing.get(memory, 0) | 1 << i
     written = {target for target, _ in graph.writes}
@@ -253,14 +274,15 @@ def _bits(number: int) -> list[int]:
 
 def _visit(graph: Graph, entered: Sequence[Node]) -> Visit:
     marked = graph.requires_grad
-    ends = {*graph.inputs, *inner_leaves(graph)}
+    ends, numbers = {*graph.inputs, *inner_leaves(graph)}, extracted_numbers(graph)
     position = {node.outputs[0]: i for i, node in enumerate(graph.nodes) if node.outputs}
-    saved = {position[node.outputs[0]]: values for node in entered if (values := saved_values(graph, node, marked))}
+    saved = {position[node.outputs[0]]: values for node in entered if (values := saved_values(graph, node, marked, numbers))}
     roots = memory_roots(graph)
     memory = {roots.get(v, v) for values in saved.values() for v in values}
     inputs = {v for v in graph.inputs if v in memory}
     return Visit(
         savers=frozenset(saved),
+        reads=any(read_values(graph, node, marked, numbers) for node in entered),
         saved_inputs=frozenset(inputs),
         saved_outputs=frozenset(
             i for i, v in enumerate(graph.outputs) if type(v) is int and (m := roots.get(v, v)) in memory and m not in inputs

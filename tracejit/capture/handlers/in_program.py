@@ -270,15 +270,15 @@ class InProgramHandlers(Handlers):
         return self.recorder.program.bind(REGISTRY[name], operands, {})
 
     def as_operand(self, number: Any, dtype: Any) -> Any:
-        """A post-program number as a 0-d tensor of a floating-point dtype, rounded as NumPy rounds Python's numbers.  If the
-        program cannot compute it: its value, guarded."""
+        """A post-program number as a 0-d tensor of a floating-point dtype, rounded as NumPy rounds Python's numbers, and marked as
+        one that the tape does not save.  If the program cannot compute it: its value, guarded."""
         tensor = number._late.program_tensor()
         if tensor is None:
             return concrete(number)
-        tensor = self._as_float(tensor)
-        if dtype is not float64:
-            tensor = self.recorder.program.bind(REGISTRY["cast"], (tensor,), {"dtype": dtype})
-        return tensor if tensor._array.ndim == 0 else self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
+        tensor, bind = self._as_float(tensor), self.recorder.program.bind
+        if tensor._array.ndim:
+            tensor = bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
+        return bind(REGISTRY["extracted_number"], (tensor,), {"dtype": dtype})
 
     def is_position(self, number: Any) -> bool:
         """Whether a post-program number is an int that the program can compute."""

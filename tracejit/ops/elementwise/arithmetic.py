@@ -48,6 +48,24 @@ def _(c: Any, g: Any) -> Any:
     return cast.of(g, dtype=c.avals[0].dtype) if c.avals[0].dtype.is_floating_point else None
 
 
+@elementwise(
+    lambda b, x, dtype: b.cast(x, dtype),
+    promotion=NONE,
+    rule=_cast_rule,
+    traits=("moves", "exact", "number", "not differentiable"),
+    samples=cases((floats(), {"dtype": dtypes.float32}), (integers(), {"dtype": dtypes.float64})),
+)
+def extracted_number(x: Any, dtype: DType) -> Any:
+    """A number that Python has from `x`, a tensor of no dimensions, where it meets tensors of `dtype`.  It is what `cast` gives; but eager
+    mode has a number of Python in its place, which its tape does not save: no backward pass frees it, or asks whether it was changed."""
+    return converted(x if isinstance(x, np.ndarray) else np.asarray(x), dtype)
+
+
+@extracted_number.simplified
+def _(s: Any, x: Any, dtype: DType) -> Any:
+    return s(cast, x, dtype=dtype)
+
+
 def _holds(wide: DType, narrow: DType) -> bool:
     """Whether every element of `narrow` is exact in `wide`."""
     return bool(np.can_cast(narrow.numpy, wide.numpy, "safe")) and not (
