@@ -291,7 +291,7 @@ class ExtractedNumberHandlers(Handlers):
         return all(is_post_program(v) or self.bits_of(v) is not None for v in values if type(plain(v)) is int)
 
     def bits_of(self, value: Any) -> int | None:
-        """The most bits that an int can have in any call, 0 for a float.  None if it may be too long for a float, or no number."""
+        """The most bits of an int in any call, 0 for a float.  None if it may be too long for a float, or no number."""
         if is_deferred_call_result(value):
             return None
         if type(plain(value)) is float:

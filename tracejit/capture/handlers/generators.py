@@ -1,10 +1,10 @@
 """Random draws of Python and NumPy: `random.random()`, `np.random.rand()`, `rng.normal(size=3)`.
 
-The prologue draws, in the order of the run.  The result is a number of the prologue, an array from outside, or items picked from a
-sequence.  If the entry then does not serve the call (a guard on a drawn number fails, or the program takes an exit), it restores the
-states of the generators, so that the eager call, or another entry, draws the same.  A generator from outside is a constant of the
-entry: a call that uses another one misses.  A generator that the call creates is created by the prologue of each call.  Seeding is
-handled like a draw.
+The prologue draws, in the order of the run.  The result is a number of the prologue, an array from outside, or items picked from
+a sequence.  If the entry then does not serve the call (a guard on a drawn number fails, or the program takes an exit), it
+restores the states of the generators, so that the eager call, or another entry, draws the same.  A generator from outside is a
+constant of the entry: a call that uses another one misses.  A generator that the call creates is created by the prologue of each
+call.  Seeding is handled like a draw.
 
 Threads that draw from one generator at the same time may get the same draws, because restoring a state undoes draws of others.
 """
@@ -52,8 +52,8 @@ _CONSTRUCTORS = frozenset(map(id, (random.Random, np.random.RandomState, np.rand
 _MOST = 256
 """A list from outside of at most so many items is shuffled by the prologue."""
 _OF_SEQUENCES = frozenset({"choice", "choices", "sample"})
-"""Methods of random.Random that pick items of a sequence.  If the prologue has the sequence, it picks, and the items are read from
-its result; else the Python code of the method is instrumented."""
+"""Methods of random.Random that pick items of a sequence.  If the prologue has the sequence, it picks, and the items are read
+from its result; else the Python code of the method is instrumented."""
 
 
 def draws(function: Any) -> bool:
@@ -120,9 +120,9 @@ class GeneratorHandlers(Handlers):
         return self._picked(expression, value) if picks else self._drawn(expression, value)
 
     def _shuffle(self, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """owner.shuffle(x), for a list or an array of constants: the prologue of each call shuffles a copy, and the function reads
-        the copy.  A list from outside gets its items when the program has run.  An array that the prologue has drawn is shuffled
-        itself.  ABSENT for other sequences."""
+        """owner.shuffle(x), for a list or an array of constants: the prologue of each call shuffles a copy, and the function
+        reads the copy.  A list from outside gets its items when the program has run.  An array that the prologue has drawn is
+        shuffled itself.  ABSENT for other sequences."""
         recorder = self.recorder
         shuffled: Any = arguments[0] if len(arguments) == 1 and not keywords else None
         is_array = type(shuffled) is np.ndarray
@@ -150,7 +150,7 @@ class GeneratorHandlers(Handlers):
         return None
 
     def _array_to_shuffle(self, array: Any) -> Expr | None:
-        """The expression of an array to shuffle in the prologue; None, with a reason, if the original contents would be visible."""
+        """The expression of an array to shuffle in the prologue; None, with a reason, if the original is visible."""
         recorder = self.recorder
         if recorder.arrays.may_be_shuffled(array):
             return recorder.sources[id(array)]
@@ -173,7 +173,7 @@ class GeneratorHandlers(Handlers):
         return ListOf(tuple(map(self._to_draw, items))) if are_numbers else None
 
     def _is_known_in_prologue(self, value: Any) -> bool:
-        """Whether the prologue has the sequence `value` as it is now: a range, an unchanged one from outside, or one of numbers."""
+        """Whether the prologue has the sequence `value`: a range, an unchanged one from outside, or one of numbers."""
         recorder = self.recorder
         if type(value) is range:
             return True

@@ -2,8 +2,8 @@
 
 The outside places that a text was read from are noted by its identity.  `is_same` guards that these places hold one object, or
 different ones, as in this run.  A text in the code of a recorded function is the same object in each call.  A text that C code
-returned (a key of a dictionary, the result of a method of str) may be another equal object in a later call, so the recording stops
-where one is compared.
+returned (a key of a dictionary, the result of a method of str) may be another equal object in a later call, so the recording
+stops where one is compared.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Python's arithmetic on post-program numbers, as operations of the program: for numbers that decide something or that tensors are
-computed with.
+"""Python's arithmetic on post-program numbers, as operations of the program: for numbers that decide something or that tensors
+are computed with.
 
-The results have Python's bits: the same operations in the same order.  Powers and the functions of `math` are those of the C library
-that Python calls.  A result of None says that the program cannot compute the number.
+The results have Python's bits: the same operations in the same order.  Powers and the functions of `math` are those of the C
+library that Python calls.  A result of None says that the program cannot compute the number.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class InProgramHandlers(Handlers):
         return self._c_function("pow", a, self._as_float(b))
 
     def total_in_program(self, numbers: list[Any], bits: int) -> Any:
-        """sum(numbers[1:], numbers[0]) of ints, or of floats in Python's order, with compensated additions from Python 3.12 on."""
+        """sum(numbers[1:], numbers[0]) of ints, or of floats in Python's order, compensated from Python 3.12 on."""
         start, *rest = numbers
         operands = list(map(self._operand, rest))
         kinds = {type(plain(number)) for number in rest}
@@ -309,7 +309,7 @@ def _kind(number: Any) -> type:
 
 
 def _is_double(number: Any) -> bool:
-    """Whether NumPy computes with a number in float64, and compares it as its float: a float, or an int that a float holds exactly."""
+    """Whether NumPy computes with a number in float64 exactly: a float, or an int that a float can hold."""
     value = plain(number)
     return isinstance(value, float) or (type(number) is int and abs(number) <= 2**53)
 

@@ -1,7 +1,7 @@
 """Iteration, unpacking and context managers.
 
-Python itself iterates over containers, once their content is guarded.  Iterators of the program are advanced through the recorder.
-An iterator from outside stops the recording, because it cannot be replayed.
+Python itself iterates over containers, once their content is guarded.  Iterators of the program are advanced through the
+recorder.  An iterator from outside stops the recording, because it cannot be replayed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["IterationHandlers", "RecordedContext", "UnpackPattern"]
 
 UnpackPattern = tuple[Any, ...] | None
-"""How a value is unpacked, as `target_pattern` of capture/syntax/expressions.py gives it: None for not at all; else the pattern of
-each part, `...` for the starred one.  () stands for all elements, as in `f(*a)`."""
+"""How a value is unpacked, as `target_pattern` of capture/syntax/expressions.py gives it: None for not at all; else the pattern
+of each part, `...` for the starred one.  () stands for all elements, as in `f(*a)`."""
 
 _Iterators = type[Iterator[Any]]
 _OF_LISTS: _Iterators = type(iter([]))
@@ -127,12 +127,12 @@ class IterationHandlers(Handlers):
         return operator.length_hint(iterator) if is_fixed else -1
 
     def _elements(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        """The elements of an iterator of C code, or of code that runs natively.  Tuples are new; other elements need an origin."""
+        """The elements of an iterator of code that runs natively.  Tuples are new; other elements need an origin."""
         created, known = self.recorder.mark_created, self.recorder.require_known
         return self.converted(iterator, lambda element: known(created(element) if type(element) is tuple else element))
 
     def converted(self, values: Any, change: Callable[[Any], Any]) -> Iterator[Any]:
-        """An iterator over change(element) for the elements of `values`; once the recording has stopped, over the plain elements."""
+        """An iterator over change(x) for x in `values`; once the recording has stopped, over the plain elements."""
         original = iter(values)
         return stand_in_iterator(original, self._converted(original, change))
 

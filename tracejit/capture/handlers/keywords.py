@@ -1,5 +1,5 @@
-"""Keywords that are no strings.  Some C functions accept them: `"{a}".format(**{"a": 1, 5: 2})`.  Python functions, as the handlers
-are, refuse them.  So while a call passes through handlers, strings stand for these keywords."""
+"""Keywords that are no strings.  Some C functions accept them: `"{a}".format(**{"a": 1, 5: 2})`.  Python functions, as the
+handlers are, refuse them.  So while a call passes through handlers, strings stand for these keywords."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Locks from outside that the function acquires and releases: `with lock: total += loss.item()`.
 
-An entry acquires a lock where the function does, between the guards before it and those after it.  It releases the lock in the order
-of the effects, or earlier if it does not serve the call or something is raised.  So the lock is held from the function's reads to
-its stores, as in the function, only longer.  A lock acquired after one was released stops the recording: the entry would hold both
-at once, which the function never does.
+An entry acquires a lock where the function does, between the guards before it and those after it.  It releases the lock in the
+order of the effects, or earlier if it does not serve the call or something is raised.  So the lock is held from the function's
+reads to its stores, as in the function, only longer.  A lock acquired after one was released stops the recording: the entry would
+hold both at once, which the function never does.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class NumberCallHandlers(Handlers):
         return recorder.define_number(expression, result, check_type=True)
 
     def extreme(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """max(*arguments, **keywords) or min().  The key function and comparisons are called in Python's order, as elements come."""
+        """max(*arguments, **keywords) or min().  Keys and comparisons are called in Python's order."""
         recorder = self.recorder
         if len(arguments) > 1 and "default" in keywords:
             return recorder.perform(lambda: function(*arguments, **keywords))  # raises Python's error
@@ -265,8 +265,8 @@ class NumberCallHandlers(Handlers):
         return ListOf(items) if type(value) is list else TupleOf(items)
 
     def index_of(self, key: Any) -> Any:
-        """`key`, the key of `tensor[key]`, with symbolic numbers for those of a tuple from outside, and with index tensors for lists
-        of positions that may have other numbers in later calls."""
+        """`key`, the key of `tensor[key]`, with symbolic numbers for those of a tuple from outside, and with index tensors for
+        lists of positions that may have other numbers in later calls."""
         if type(key) is not tuple:
             return self._positions(key)
         parts = tuple(map(self._positions, self.recorder.contents.elements(key)))

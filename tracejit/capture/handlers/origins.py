@@ -156,7 +156,7 @@ class Origins:
 
     # -- methods of the recorder
     def is_saved_output(self, tensor: Tensor) -> bool:
-        """Whether `tensor` is another object for a tensor of the program: the tape creates one for an output that a node has saved."""
+        """Whether `tensor` is a new object for a tensor of the program, which the tape made of a saved output."""
         raise NotImplementedError
 
     def stop(self, code: str, detail: str) -> None:

@@ -1,9 +1,9 @@
 """Calls of opaque code: C code, functions of the standard library, methods of objects that such code creates.
 
 * *Functions of data* depend on their arguments alone.  With post-program values as arguments they are computed after the program.
-* All other calls are *deferred*: each call of the entry makes them after the program, in the order of the run, with its own values.
-  The result may be returned, stored, passed to other deferred calls, and methods of it may be called.  Any other use stops the
-  recording, because the result is not known before the program has run.
+* All other calls are *deferred*: each call of the entry makes them after the program, in the order of the run, with its own
+  values.  The result may be returned, stored, passed to other deferred calls, and methods of it may be called.  Any other use
+  stops the recording, because the result is not known before the program has run.
 
 It is assumed that such code reads nothing but its arguments: numbers, texts, containers of them that the call has created, and
 objects of C code.  So a call is not deferred if it might read or change more: if an argument is a function, a tensor, memory, a
@@ -153,7 +153,7 @@ class OutsideCallHandlers(Handlers):
         return self.in_table(_HANDLERS, function)
 
     def outside_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], code: str, detail: str) -> Any:
-        """The result of a call of opaque code.  code, detail: the reason with which the recording stops if it cannot be deferred."""
+        """The result of a call of opaque code.  code, detail: the reason to stop with if it cannot be deferred."""
         recorder = self.recorder
         if _looks_only(function):
             arguments = tuple(
@@ -367,7 +367,7 @@ class OutsideCallHandlers(Handlers):
         return stand_in
 
     def _copy_of(self, value: Any) -> Any:
-        """A copy of a container of this run, nested containers included, which later changes do not reach; other values unchanged."""
+        """A deep copy of a container of this run, which later changes do not reach; other values unchanged."""
         recorder = self.recorder
         if type(value) not in (list, tuple, dict, set, frozenset) or recorder.is_outside(value):
             return value
@@ -389,7 +389,7 @@ class OutsideCallHandlers(Handlers):
         return list(value)
 
     def check_given(self) -> None:
-        """Stop the recording if a container has changed since it was an argument of a deferred call, which reads it at the end."""
+        """Stop the recording if a container has changed since it was an argument of a deferred call."""
         for container, before in self.given:
             now = self._items_of(container)
             if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):

@@ -16,8 +16,8 @@ from tracejit.capture.defects import does_as_python
 __all__ = ["PYTHON", "Operations", "elements_of", "has_length", "item_of", "matched_class", "matched_mapping"]
 
 SEQUENCE, MAPPING, ITSELF = 1 << 5, 1 << 6, 1 << 22
-"""Flags of types: sequence patterns match it; mapping patterns match it; its single positional pattern matches the subject itself,
-as in `int(x)`."""
+"""Flags of types: sequence patterns match it; mapping patterns match it; its single positional pattern matches the subject
+itself, as in `int(x)`."""
 _INDEXED: tuple[type, ...] = (list, tuple, collections.deque)
 
 
@@ -104,7 +104,7 @@ def matched_class(
 
 @does_as_python
 def has_length(operations: Operations, subject: Any, before: int, starred: bool, after: int) -> bool:
-    """Whether `subject` is a sequence of the length of `[*before, *starred, *after]`; without a star: of before + after elements."""
+    """Whether `subject` is a sequence of before + after elements; with a star, of at least so many."""
     if not operations.has_flag(subject, SEQUENCE):
         return False
     if starred and not before + after:

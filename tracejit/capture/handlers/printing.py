@@ -1,8 +1,8 @@
 """Output: print(), loggers, warnings, writes to files, progress bars, time.sleep(); and `str.format` and `str.join`.
 
-Calls for output are deferred: nothing depends on them, so each call of the entry makes them after the program with all its exits, in
-order and with its own numbers.  Loggers and warnings name the line of the function that calls them: the entry passes on the recorded
-line.  Handlers of loggers and filters of warnings decide in each call what happens.
+Calls for output are deferred: nothing depends on them, so each call of the entry makes them after the program with all its exits,
+in order and with its own numbers.  Loggers and warnings name the line of the function that calls them: the entry passes on the
+recorded line.  Handlers of loggers and filters of warnings decide in each call what happens.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class PrintingHandlers(Handlers):
     """`print(x)`, `log.info("%s", x)`, `warnings.warn(text)`, `file.write(text)`, `"{}".format(x)`, `", ".join(xs)`."""
 
     def post_program_text_method(self, name: str, owner: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """owner.format(...) or owner.join(parts) with open values (texts.py) or objects of the program; None for other arguments."""
+        """owner.format(...) or owner.join(parts) with open values (texts.py) or objects of the program; else None."""
         recorder = self.recorder
         if name == "format":
             if any(map(is_user_instance, (*arguments, *keywords.values()))):
@@ -163,8 +163,8 @@ class PrintingHandlers(Handlers):
         return self._call_after_program(log, (*owner, level, *place, message, *values), name=function.__qualname__)
 
     def _for_template(self, template: Any, values: list[Any]) -> list[Any] | None:
-        """`values` for a later `template % values`: values that may change until then are replaced by their texts or numbers of now.
-        None if the template has unusual fields."""
+        """`values` for a later `template % values`: values that may change until then are replaced by their texts or numbers of
+        now.  None if the template has unusual fields."""
         simple = [type(plain(value)) in PRIMITIVE_TYPES for value in values]
         if all(simple):
             return values
@@ -178,7 +178,7 @@ class PrintingHandlers(Handlers):
         return fixed if all(type(plain(value)) in PRIMITIVE_TYPES for value in fixed) else None
 
     def _is_enabled(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-        """Logger.isEnabledFor(level), guarded: each call calls it again, because it depends on the levels of parent loggers too."""
+        """Logger.isEnabledFor(level), guarded by a call of it, because it depends on parent loggers too."""
         recorder = self.recorder
         arguments = tuple(map(concrete, arguments))
         enabled: bool = recorder.unwatched(lambda: function(*arguments, **keywords))
@@ -255,7 +255,7 @@ class PrintingHandlers(Handlers):
         return self._call_after_program(function, arguments, keywords, True)
 
     def _guard_open(self, file: Any) -> None:
-        """Guard whether a file is closed: a write then raises in the middle of the call, where the program may handle the error."""
+        """Guard whether a file is closed: if it is, a write raises, and the program may handle the error."""
         recorder = self.recorder
         if is_a(file, FILES) and recorder.is_outside(file):
             recorder.miss_if(recorder.sources[id(file)].get("closed").is_not(file.closed))
@@ -269,7 +269,7 @@ class PrintingHandlers(Handlers):
         return self._call_after_program(function, (bar, *shown), named, True)
 
     def _shown(self, value: Any) -> Any:
-        """`value` for a progress bar, which shows it later: values that may change until then are replaced by their texts of now."""
+        """`value` for a progress bar, which shows it later: values that may change are replaced by their texts of now."""
         recorder = self.recorder
         if type(value) in (list, tuple, dict):
             if recorder.is_outside(value):

@@ -1,11 +1,11 @@
-"""What NumPy computes from arrays and numbers from outside: `data[i : i + 8].astype("i8")`, `np.interp(n, xs, ys)`.
+"""Calls of NumPy on arrays and numbers from outside: `data[i : i + 8].astype("i8")`, `np.interp(n, xs, ys)`.
 
-It is computed before the program, by each call, and what comes out is from outside as well: an array that a tensor can be made of,
-whose shape and dtype are guarded where something looks at them, or a number of the prologue.  What raises there misses.
+The prologue of each call makes them.  The result is from outside as well: an array, which tensors can be made of and whose shape
+and dtype are guarded where something reads them, or a number of the prologue.  If such a call raises, the entry misses.
 
-Invariant: an array is read there only while the call has not written to its memory: what it holds later on is not what it holds before the
-program.  A guard sees to it that the memory of arrays from outside is none that the call has written to; what the prologue has made has
-memory of its own.
+Invariant: the prologue reads an array only for a read that comes before all writes of the call to its memory, because later reads
+see other contents.  A guard ensures that arrays from outside do not share memory that the call has written to.  Arrays that the
+prologue creates have their own memory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["PrologueArrayHandlers"]
 
 _MOST = 64
-"""Lists of so many numbers are put together one by one."""
+"""Lists of at most so many numbers are built in the prologue, number by number."""
 _ELEMENTS = frozenset((int, float, bool, list, tuple, *KINDS))
 _METHODS = CALM_METHODS | {"searchsorted", "take", "nonzero", "compress"}
 _FUNCTIONS: frozenset[Any] = CALM | OF_SEVERAL | OPERATORS | {
@@ -53,19 +53,20 @@ _FUNCTIONS: frozenset[Any] = CALM | OF_SEVERAL | OPERATORS | {
 
 
 class PrologueArrayHandlers(ArrayHandlers):
-    """Calls of NumPy before the program.
+    """Moves calls of NumPy into the prologue.
 
-    reads_late: whether NumPy reads arrays from outside after the program."""
+    reads_late: whether NumPy also reads arrays from outside after the program.  read_after_writes: arrays from outside that are
+    read after the call has written to memory; a guard requires that it is other memory."""
 
     reads_late = Variable(False)
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self._own: set[int] = journal.set()  # ids of the arrays that have the memory that the prologue has made
-        self._drawn: set[int] = journal.set()  # those of them that have new memory in whatever call, as draws have
-        self._read_later: set[int] = journal.set()  # the same of arrays whose memory the program reads, or NumPy after it
-        # Arrays from outside with other memory than the call has written to.
+        # By the ids of the arrays that own the memory:
+        self._own: set[int] = journal.set()  # arrays that the prologue has created
+        self._drawn: set[int] = journal.set()  # of these, draws of generators, whose memory is new in each call
+        self._read_later: set[int] = journal.set()  # arrays that are read after the prologue, by the program or by NumPy
         self.read_after_writes: list[np.ndarray[Any, Any]] = journal.list()
 
     def asks_array(self, arguments: tuple[Any, ...]) -> bool:
@@ -76,7 +77,7 @@ class PrologueArrayHandlers(ArrayHandlers):
         return type(value) in KINDS and self.recorder.is_outside(value)
 
     def prologue_method(self, owner: Any, name: str) -> Any:
-        """A method of an array from outside, or None: they are functions of a kind of their own."""
+        """The bound method `name` of an array from outside, if the prologue can call it; else None."""
         if self.is_outside_array(owner) and name in _METHODS:
             return self.recorder.mark_created(MethodType(self.recorder.mark_fixed(getattr(np.ndarray, name)), owner))
         return None
@@ -109,16 +110,16 @@ class PrologueArrayHandlers(ArrayHandlers):
         return self._prologue_result(recorder.constant(attempt_without_warnings).call(*called, **named), result)
 
     def has_own_memory(self, array: Any) -> None:
-        """The prologue has made an array."""
+        """Note that the prologue has created the memory of an array."""
         self._own.add(id(_owner(array)))
 
     def is_drawn(self, array: Any) -> None:
-        """The prologue has drawn an array."""
+        """Note that an array is a draw of a generator in the prologue."""
         self.has_own_memory(array)
         self._drawn.add(id(_owner(array)))
 
     def _with_numbers(self, value: Any) -> Any:
-        """A list or tuple of arrays and numbers from outside, nested ones too, the numbers symbolic; anything else as it is."""
+        """A list or tuple of arrays and numbers from outside, nested or not, with symbolic numbers; other values unchanged."""
         recorder = self.recorder
         if type(value) not in (list, tuple) or len(value) > _MOST:
             return value
@@ -128,25 +129,26 @@ class PrologueArrayHandlers(ArrayHandlers):
         return value if all(map(operator.is_, items, value)) else recorder.mark_created(type(value)(items))
 
     def is_read_later(self, array: Any) -> None:
-        """What comes after the prologue reads the memory of an array."""
+        """Note that something reads the memory of an array after the prologue."""
         self._read_later.add(id(_owner(array)))
 
     def may_be_shuffled(self, array: Any) -> bool:
-        """Whether the prologue has drawn an array whose memory nothing reads that comes after the prologue: there it is what it is in the
-        order of the call."""
+        """Whether an array is a draw of the prologue that nothing reads after the prologue.  Then it can be shuffled there: all
+        reads of it are in the prologue, in the order of the run."""
         if not self.is_outside_array(array) or self.recorder.effects.given_to_calls(array):
             return False
         return id(_owner(array)) in self._drawn - self._read_later
 
     def tensor_of_arrays(self, function: Any, data: Any, dtype: Any = None, requires_grad: Any = False) -> Any:
-        """tensor(), as_tensor() or from_numpy() of an array from outside, or of nested lists and tuples with some; None for other data."""
+        """tensor(data), as_tensor(data) or from_numpy(data), for an array from outside, or nested lists and tuples with such
+        arrays; None for other data."""
         if not self.is_outside_array(data):
             return self._tensor_of_list(data, dtype, requires_grad) if type(data) in (list, tuple) else None
         if is_memory_of_tensor(data, function is from_numpy):
             return self.tensor_of_array(function, data, dtype, requires_grad=requires_grad)
         if function is from_numpy or data.dtype.kind not in "biuf":
             return None
-        if function is as_tensor:  # it shares the memory of one that can be written to
+        if function is as_tensor:  # it would share the memory of a writeable array
             self.recorder.miss_if(self.recorder.sources[id(data)].get("flags").get("writeable"))
         return self._copied_before(data, dtype, requires_grad)
 
@@ -157,7 +159,7 @@ class PrologueArrayHandlers(ArrayHandlers):
         return self._copied_before(array, dtype, requires_grad)
 
     def _tensor_of_list(self, data: Any, dtype: Any, requires_grad: Any) -> Any:
-        """The same of a list or tuple of arrays from outside."""
+        """tensor(data), for a list or tuple with arrays from outside; None for other data."""
         data = self._with_numbers(data)
         if self.recorder.stopped or not self._has_arrays(data) or not self._is_known_in_prologue(data):
             return None
@@ -167,18 +169,18 @@ class PrologueArrayHandlers(ArrayHandlers):
         return any(map(self._has_arrays, value)) if type(value) in (list, tuple) else self.is_outside_array(value)
 
     def _copied_before(self, data: Any, dtype: Any, requires_grad: Any) -> Any:
-        """A tensor of a copy of what arrays hold before the program."""
+        """A tensor of a copy that the prologue makes; None, with a reason, if the call has written to the memory."""
         recorder = self.recorder
         if self._holds_changed(data):
             recorder.stop("read_after_change", "the memory that an array has")
             return None
         kind = None if dtype is None else as_dtype(dtype, "tensor")
-        made: Any = recorder.unwatched(lambda: tensor(plain_copy(data), dtype=kind))
+        result: Any = recorder.unwatched(lambda: tensor(plain_copy(data), dtype=kind))
         call = recorder.constant(attempt).call(
             recorder.constant(tensor), self._prologue_argument(data), dtype=recorder.constant(kind)
         )
-        recorder.outside_tensor(made, call)
-        return recorder.program.bind(REGISTRY["clone"], (made,), {}).requires_grad_() if requires_grad else made
+        recorder.outside_tensor(result, call)
+        return recorder.program.bind(REGISTRY["clone"], (result,), {}).requires_grad_() if requires_grad else result
 
     def memory_is_written(self) -> bool:
         """Whether the call has written to memory from outside so far."""
@@ -186,6 +188,7 @@ class PrologueArrayHandlers(ArrayHandlers):
 
     @staticmethod
     def _computes_in_prologue(function: Any, keywords: dict[str, Any]) -> bool:
+        """Whether the prologue can call `function`: it changes none of its arguments and depends on nothing else."""
         if "out" in keywords:
             return False
         if is_a(function, MethodDescriptorType):
@@ -195,13 +198,14 @@ class PrologueArrayHandlers(ArrayHandlers):
         )
 
     def _varies(self, value: Any) -> bool:
-        """Whether an argument may be another one in each call."""
+        """Whether an argument is from outside, so that it may differ between calls, or contains such a value."""
         if type(value) in (tuple, list):
             return any(map(self._varies, value))
         return self.is_outside_array(value) or is_symbolic(value)
 
     def _holds_changed(self, value: Any) -> bool:
-        """Whether there is an array whose memory the call may have written to."""
+        """Whether `value` is or contains an array whose memory the call may have written to.  For an array from outside that is
+        excluded by a guard."""
         if type(value) in (tuple, list):
             return any(map(self._holds_changed, value))
         if not self.is_outside_array(value) or not self.memory_is_written():
@@ -220,7 +224,7 @@ class PrologueArrayHandlers(ArrayHandlers):
         return self.recorder.program.writes_to(array)
 
     def _is_known_in_prologue(self, value: Any) -> bool:
-        """Whether it is known before the program."""
+        """Whether the prologue can have `value`, an argument."""
         if type(value) in (tuple, list):
             return all(map(self._is_known_in_prologue, value))
         if type(value) is slice:
@@ -241,12 +245,12 @@ class PrologueArrayHandlers(ArrayHandlers):
             return recorder.constant(slice).call(*map(self._prologue_argument, (value.start, value.stop, value.step)))
         if self.is_outside_array(value):
             source = recorder.sources[id(value)]
-            recorder.miss_if(source.get("dtype").is_not(recorder.constant(value.dtype)))  # of one of objects anything may happen
+            recorder.miss_if(source.get("dtype").is_not(recorder.constant(value.dtype)))  # objects in an array may run any code
             return source
         return self.argument_expression(recorder.extracted_numbers.in_prologue(value) if is_post_program(value) else value, [])
 
     def argument_expression(self, value: Any, parts: list[Any]) -> Expr:
-        """The same of one that NumPy gets after the program."""
+        """The expression of an argument of a call that NumPy makes after the program.  parts: as in arrays.py."""
         recorder = self.recorder
         if not self.is_outside_array(value) or value.dtype.kind not in "biuf":
             return super().argument_expression(value, parts)
@@ -259,13 +263,13 @@ class PrologueArrayHandlers(ArrayHandlers):
         return source
 
     def prologue_scalar(self, variable: Name, value: Any) -> SymbolicNumber:
-        """A scalar of NumPy that the prologue has defined, and whose type is guarded."""
+        """A symbolic number for a scalar of NumPy that the prologue has defined, its type guarded."""
         number = SymbolicNumber(self.recorder, variable, value, PostProgramValue(None, bits=63, placed=True))
         self.recorder.extracted_numbers.late.append(number)
         return number
 
     def _prologue_result(self, expression: Expr, value: Any) -> Any:
-        """What a call has come to."""
+        """`value`, the result of a call in the prologue, with its type guarded; numbers are symbolic, arrays are from outside."""
         recorder = self.recorder
         variable = recorder.define(expression)
         if type(value) in PRIMITIVE_TYPES and type(value) not in (int, float):
@@ -287,7 +291,7 @@ class PrologueArrayHandlers(ArrayHandlers):
 
 
 def _owner(array: Any) -> Any:
-    """The array that has the memory, as far as NumPy knows."""
+    """The array that owns the memory of `array`, as far as NumPy knows."""
     while type(array.base) is np.ndarray:
         array = array.base
     return array

@@ -1,13 +1,13 @@
-"""Tensors with a dimension whose size depends on data: `x[mask]`, `x[i, :length]`, the data of packed sequences.
+"""Ragged tensors: the size of their first dimension depends on data.  `x[mask]`, `x[i, :length]`, the data of packed sequences.
 
-Such a tensor consists of rows that are selected from others.  Functions of single rows, sums and means over the rows, and losses are
-recorded over all rows: the rows of the tensor are spread among zeros (`index_add`), the function is applied, and its rows are selected
-again (`index_select`).  Where a result is spread for the next function, neither is needed (`recording/selections.py`), and where nothing
-else looks at the tensor, nothing depends on how many rows it has: one recording serves all sizes.  Whatever else looks at it sees its
-size (`guard_size`): then the program has an exit on that.
+Such a tensor consists of rows selected from a tensor of fixed size.  Functions of single rows, sums and means over rows, and
+losses are recorded over all rows: `index_add` spreads the selected rows among zeros, the function is applied to all, and
+`index_select` selects the rows of the result.  Where the next function spreads them again, both cancel out
+(`recording/selections.py`).  If nothing else reads the tensor, nothing depends on the number of its rows, and one recording
+serves all sizes.  Any other use may see the size, so the program guards it by an exit (`guard_size`).
 
-Rows outside contribute nothing to a result, and nothing to a gradient: what may be infinite or NaN there is replaced by zeros in both
-directions.
+Rows that are not selected, the *other* rows, contribute nothing to a result or a gradient: values that may be infinite or NaN
+there are replaced by zeros in both directions.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ if TYPE_CHECKING:
 __all__ = ["RaggedHandlers"]
 
 _OF_ALL_SIZES: Final = frozenset({"dtype", "device", "ndim", "requires_grad"})
+"""Attributes that do not depend on the number of rows."""
 _SPLIT: Final = 1 << 18
-"""Parts of so many elements in all are computed as all rows, each."""
+"""`split` gives ragged tensors if its parts, each computed over all rows, have at most so many elements together."""
 _SPARSE, _SPARSE_OF_MANY, _MANY = 4, 2, 1 << 16
-"""Of so many times as many rows a mask selects few, the second of tensors with more elements: computing all of them costs more than
-another recording."""
+"""A mask must select at least one in _SPARSE rows, or one in _SPARSE_OF_MANY rows of tensors with more than _MANY elements.  If
+it selects fewer, computing all rows costs more than a recording for each size."""
 _REDUCTIONS: Final = ("sum", "mean", "amax", "amin", "max", "min", "logsumexp", "var")
 _ALONG_ROWS: Final = ("argmax", "argmin", "norm", "cumsum", "any", "all", "prod")
 _NORMALISERS: Final = ("softmax", "log_softmax")
@@ -73,12 +74,17 @@ _SPECIAL: Final = (
 
 @dataclass(eq=False, slots=True)
 class RaggedRows:
-    """The rows of a ragged tensor among others.
+    """How the rows of a ragged tensor were selected.
 
-    tensor: it, which lives as long.  values: (rows, ...), zeros outside.  inside: bool (rows,).  places: where it is true, int64.
-    starts: whether the rows inside come first.  padded: lengths and mask (T, N) of the packed sequences that it is the data of, or None.
-    owner: itself, or what it is a slice of in eager mode; version: of the owner's contents.  slice: makes that slice, and view does once
-    nothing is recorded.  made_of: what a function gave of which these rows were selected.  copies: with other numbers outside.
+    tensor: the ragged tensor, kept alive.
+    values: (rows, ...), all rows, with zeros in the other rows.
+    inside: bool (rows,), true for selected rows.  places: the indices of these, int64.
+    starts: whether the selected rows come first.
+    padded: (lengths, mask (T, N)) of the packed sequences whose data the tensor is; else None.
+    owner: the tensor of which it is a slice in eager mode, or itself.  version: of the contents of the owner at the selection.
+    slice: records that slice in place of the selection.  view: creates the slice when the recording has stopped.
+    made_of: the result of the last function over all rows, from which the rows were selected.
+    copies: copies of `values` with another number in the other rows.
     is_saved: whether a backward pass may need its contents."""
 
     tensor: Tensor
@@ -97,45 +103,44 @@ class RaggedRows:
 
 
 def _is_row_major(array: Any) -> bool:
-    """Whether an array lies in memory as a new one does, also in dimensions of one element, whose strides `flags` does not look at."""
+    """Whether an array has the strides of a new one, also in dimensions of one element, which `flags.c_contiguous` ignores."""
     return element_strides(array) == contiguous(array.shape)
 
 
 class RaggedHandlers(Handlers):
-    """Functions of ragged tensors.
+    """Records functions of ragged tensors.
 
-    follows_rows: whether a tensor whose size depends on data is the rows inside of another one; else its size is guarded."""
+    follows_rows: whether this recording handles ragged tensors; if not, each size that depends on data is guarded."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
         self.follows_rows = False
         self._rows: dict[int, RaggedRows] = journal.dictionary()
-        self._selections: dict[Any, tuple[Tensor, Tensor]] = (
-            journal.dictionary()
-        )  # by what they are computed of: masks, and their places
-        self._numbers: dict[Any, int] = journal.dictionary()  # equal computations have one number
-        self._by_value: dict[int, int] = journal.dictionary()
-        self._seen: set[int] = journal.set()  # ids of the places whose number something has looked at
+        # How a mask is computed -> (mask, indices of its rows).
+        self._selections: dict[Any, tuple[Tensor, Tensor]] = journal.dictionary()
+        self._numbers: dict[Any, int] = journal.dictionary()  # a computation -> its value number: equal ones share it
+        self._by_value: dict[int, int] = journal.dictionary()  # a value of the graph -> its value number
+        self._seen: set[int] = journal.set()  # ids of the `places` whose number is guarded
 
     @property
     def _is_on(self) -> bool:
-        """Whether there are ragged tensors: not once one was written to that a backward pass needs."""
+        """Whether ragged tensors are handled."""
         return self.follows_rows and not self.recorder.stopped
 
     def rows_of(self, value: Any) -> RaggedRows | None:
-        """The rows of a tensor, if it is ragged, and no slice of what has been written to since."""
+        """The rows of a ragged tensor; None for other tensors, and for a slice of a tensor that has been written to since."""
         rows = self._rows.get(id(value))
         if rows is not None:
             return rows if self._is_current(rows) else None
-        known = (
+        unpacked = (
             self.recorder.unwatched(lambda: packing.unpacked(value))
             if self._is_on and id(value) in self.recorder.deferred
             else None
         )
-        if known is None:
+        if unpacked is None:
             return None
-        values, lengths, inside = known
+        values, lengths, inside = unpacked
         count = product(tuple(inside.shape))
         flat = self._native(lambda: values.reshape(count, *values.shape[2:]))
         mask, places = self._selection(("padded", self._number_of(inside)), lambda: inside.reshape(count))
@@ -144,7 +149,7 @@ class RaggedHandlers(Handlers):
         return rows
 
     def _is_current(self, rows: RaggedRows) -> bool:
-        """Whether what rows were selected from has not been written to since."""
+        """Whether the owner of the rows, and its owner in turn, have not been written to since the selection."""
         owner = rows.owner
         while owner._version == rows.version:
             if owner is rows.tensor or id(owner) not in self._rows:
@@ -154,7 +159,7 @@ class RaggedHandlers(Handlers):
         return False
 
     def guard_size(self, tensor: Any) -> None:
-        """Something looks at a tensor: if it is ragged, the program makes sure of its size."""
+        """Guard the size of a ragged tensor, which something is about to read, by an exit.  A slice is recorded as one."""
         rows = self._rows.get(id(tensor)) if self._rows else None
         if rows is None or self.recorder.stopped:
             return
@@ -166,8 +171,10 @@ class RaggedHandlers(Handlers):
             self._native(lambda: nonzero(rows.inside))
 
     def before_write(self, target: Tensor) -> None:
-        """Something writes to a tensor.  A backward pass raises then if it needs what was in a ragged one, of which it has copies here:
-        this recording is given up, and the next ones have none."""
+        """Note that `target` is about to be written to.
+
+        If it shares memory with a ragged tensor that a backward pass needs, that pass raises in eager mode.  Here the pass has
+        saved copies, which are marked as written.  The recording stops, and the next ones handle no ragged tensors."""
         for rows in list(self._rows.values()):
             if rows.is_saved and np.may_share_memory(rows.owner._array, target._array):
                 for copy in (rows.values, rows.made_of, *rows.copies):
@@ -176,20 +183,20 @@ class RaggedHandlers(Handlers):
                 self.recorder.stop("selected_rows_written", user_line())
 
     def end(self) -> None:
-        """Nothing is recorded any more: what is a slice in eager mode is one."""
+        """End the recording: tensors that are slices in eager mode become slices."""
         for rows in self._rows.values():
             if rows.view is not None:
                 self.recorder.program.become(rows.tensor, self.recorder.unwatched(rows.view))
                 rows.view = rows.slice = None
 
     def escape(self, tensor: Tensor) -> None:
-        """A tensor leaves the call: what is a slice in eager mode has the memory of another tensor."""
+        """Note that a tensor escapes.  If it is a slice in eager mode, it is recorded as one, so that it shares memory."""
         rows = self._rows.get(id(tensor))
         if rows is not None and rows.slice is not None:
             self.guard_size(tensor)
 
     def size(self, tensor: Any, dim: int) -> Any:
-        """`tensor.shape[dim]` of a ragged tensor; ABSENT of another one.  How many rows it has the program computes."""
+        """`tensor.shape[dim]` of a ragged tensor; ABSENT for other tensors.  The program computes the number of rows."""
         rows = None if self.recorder.stopped else self.rows_of(tensor)
         if rows is None or not -tensor._array.ndim <= dim < tensor._array.ndim:
             return ABSENT
@@ -200,9 +207,9 @@ class RaggedHandlers(Handlers):
         count = self._native(rows.inside.sum)
         return self.recorder.extracted_numbers.element(count)
 
-    # -- where they come from
+    # -- selections of rows
     def item(self, owner: Any, key: Any) -> Any:
-        """`owner[key]`, if that is ragged; else ABSENT."""
+        """`owner[key]`, if the result or the key is ragged; else ABSENT."""
         if not self._is_on or type(owner) is not Tensor or not owner._array.ndim:
             return ABSENT
         if (rows := self.rows_of(owner)) is not None:
@@ -218,7 +225,7 @@ class RaggedHandlers(Handlers):
         *before, last = parts
         if type(last) is not slice or last.step is not None or not all(type(k) is int for k in before):
             return ABSENT
-        begins = last.start is None or (type(last.start) is int and last.start == 0)  # a number of the recording is not asked
+        begins = last.start is None or (type(last.start) is int and last.start == 0)  # comparing a symbolic number adds a guard
         return self._prefix(owner, key, tuple(before), last.stop) if begins else ABSENT
 
     def _columns_of(self, owner: Tensor, key: Any, rows: RaggedRows) -> Any:
@@ -233,6 +240,7 @@ class RaggedHandlers(Handlers):
         return self.by_rows(Tensor.__getitem__, (owner, key), {}, rows) if whole and plain and None not in others else ABSENT
 
     def _masked(self, owner: Tensor, mask: Tensor) -> Any:
+        """`owner[mask]`, for a tensor of bools; ABSENT if it is not worth while or the mask is ragged itself."""
         recorder, dims = self.recorder, mask._array.ndim
         if not dims or mask._array.shape != owner._array.shape[:dims] or self.rows_of(mask) is not None:
             return ABSENT
@@ -241,7 +249,7 @@ class RaggedHandlers(Handlers):
         if not count or count * (_SPARSE if owner._array.size <= _MANY else _SPARSE_OF_MANY) < rows:
             return ABSENT
         if not _is_row_major(owner._array) and not _is_row_major(owner._array[mask._array]):
-            return ABSENT  # eager mode keeps the order of dimensions in memory, the selection of rows does not
+            return ABSENT  # `owner[mask]` keeps the order of dimensions in memory, index_select does not
         number = self._number_of(mask)
         if number is None or recorder.program.value_of(owner) is None:
             return ABSENT
@@ -250,9 +258,9 @@ class RaggedHandlers(Handlers):
         return self._selected(values, *selection)
 
     def _prefix(self, owner: Tensor, key: Any, before: tuple[int, ...], stop: Any) -> Any:
-        """`owner[*before, :stop]`, where the program computes the number."""
+        """`owner[*before, :stop]`, for a number that the program computes; else ABSENT."""
         recorder, dim = self.recorder, len(before)
-        # A part of all of a tensor has a symbolic size where the number is known before the program.
+        # `owner[:stop]`, for a number that is known before the program, has a symbolic size instead.
         is_asked = bool(before) or is_post_program(stop) or type(stop) is Tensor
         place = self._place(stop) if is_asked else None
         shape = owner._array.shape
@@ -266,7 +274,8 @@ class RaggedHandlers(Handlers):
         if number is None or recorder.program.value_of(values) is None:
             return ABSENT
         size: Any = (recorder.program.symbolic_shape(values) or values._array.shape)[0]
-        key_of_size = type(size), getattr(size, "number", size)  # sizes that are equal by chance have masks of their own
+        # Sizes that are equal in this call alone have different keys, so that they do not share a mask.
+        key_of_size = type(size), getattr(size, "number", size)
 
         def inside() -> Any:
             own = values.shape[0]
@@ -280,7 +289,7 @@ class RaggedHandlers(Handlers):
         return made
 
     def _place(self, number: Any) -> Tensor | None:
-        """A number that the program computes, or one of a container from outside, as a tensor int64 without dimensions."""
+        """A number that the program computes, or that is one of several in an argument, as a 0-d tensor int64; else None."""
         recorder = self.recorder
         if is_post_program(number) or type(number) is Tensor:
             return recorder.containers.place_in_program(number)
@@ -289,23 +298,23 @@ class RaggedHandlers(Handlers):
         return self._native(lambda: full.of(number, shape=(), dtype=int64))  # type: ignore[no-any-return]
 
     def _is_one_of_several(self, number: Any) -> bool:
-        """Whether a number is an item of a list or tuple among the arguments that has others beside it, as one of lengths has."""
+        """Whether a number is one of several items of a list or tuple among the arguments, as `lengths[0]` is."""
         called = self.recorder.facts.numbers.get(number._name, "")
         container, _, index = called.removesuffix("]").rpartition("[")
         return called.endswith("]") and index.isdigit() and self.recorder.has_integer(f"{container}[{int(index == '0')}]")
 
     def _selection(self, key: Any, make: Callable[[], Any]) -> tuple[Tensor, Tensor]:
-        """One mask, and its places, for all tensors whose rows are selected by equal computations."""
-        known = self._selections.get(key)
-        if known is None:
+        """(mask, indices of its rows), one for all selections with equal keys.  make: computes the mask."""
+        selection = self._selections.get(key)
+        if selection is None:
             inside = self._native(make)
-            known = self._selections[key] = inside, self._native(lambda: row_places(inside))
-        return known
+            selection = self._selections[key] = inside, self._native(lambda: row_places(inside))
+        return selection
 
     def _selected(
         self, values: Any, inside: Tensor, places: Tensor, starts: bool = False, padded: tuple[Any, Any] | None = None
     ) -> Tensor:
-        """The rows inside."""
+        """A new ragged tensor: the rows of `values` that `inside` selects."""
         tensor: Tensor = self._native(lambda: index_select.of(values, places, dim=0))
         shape, dtype = values.shape, values.dtype
         spread = self._native(lambda: index_add.of(full(_zero(dtype), shape=tuple(shape), dtype=dtype), places, tensor, dim=0))
@@ -317,68 +326,72 @@ class RaggedHandlers(Handlers):
         return tensor
 
     def _like(self, values: Any, rows: RaggedRows) -> Tensor:
-        made = self._selected(values, rows.inside, rows.places, rows.starts, rows.padded)
-        own = self._rows[id(made)]
-        own.made_of, own.is_saved = values, made._requires_grad
-        return made
+        """A new ragged tensor: the rows of `values`, the result of a function, that are selected in `rows`."""
+        tensor = self._selected(values, rows.inside, rows.places, rows.starts, rows.padded)
+        own = self._rows[id(tensor)]
+        own.made_of, own.is_saved = values, tensor._requires_grad
+        return tensor
 
-    # -- functions of them
+    # -- functions of ragged tensors
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """What a function of the library gives for ragged tensors among its arguments, if it is known to treat rows alike; else ABSENT."""
+        """function(*arguments, **keywords), for a function of the library that has a rule here, with ragged tensors of one
+        selection among its arguments; else ABSENT."""
         if not self._is_on or function not in (rules := _rules()):
             return ABSENT
         if (rule := rules[function]) in _SELECTING:
             return rule(self, *arguments, **keywords)
         if not (self._rows or self.recorder.deferred):
             return ABSENT
-        found = [rows for x in (*arguments, *keywords.values()) if type(x) is Tensor and (rows := self.rows_of(x)) is not None]
-        if not found or any(rows.places is not found[0].places for rows in found[1:]):
+        ragged = [rows for x in (*arguments, *keywords.values()) if type(x) is Tensor and (rows := self.rows_of(x)) is not None]
+        if not ragged or any(rows.places is not ragged[0].places for rows in ragged[1:]):
             return ABSENT
         if not all(map(self._is_simple, (*arguments, *keywords.values()))):
             return ABSENT
-        given = self.recorder.calls.for_library
-        result = rule(self, function, tuple(map(given, arguments)), {k: given(v) for k, v in keywords.items()}, found[0])
+        for_library = self.recorder.calls.for_library
+        operands = tuple(map(for_library, arguments))
+        result = rule(self, function, operands, {k: for_library(v) for k, v in keywords.items()}, ragged[0])
         if getattr(result, "_requires_grad", False):
-            for rows in found:
+            for rows in ragged:
                 rows.is_saved = True
         return result
 
     def operator(self, method: str, reflected: str, left: Any, right: Any) -> Any:
-        """What an operator of tensors gives, if one of them is ragged, and it is known to treat rows alike; else ABSENT.  method,
-        reflected: the special methods of the left and of the right operand."""
+        """An operator with a ragged operand that has a rule here; else ABSENT.  method, reflected: the special methods of the
+        left and of the right operand."""
         if not (self._rows or self.recorder.deferred):
             return ABSENT
         if isinstance(left, Tensor):
             return self.call(getattr(type(left), method, None), (left, right), {})
         return self.call(getattr(type(right), reflected, None), (right, left), {}) if isinstance(right, Tensor) else ABSENT
 
-    def is_independent_of_size(self, tensor: Tensor, name: str, found: Any) -> bool:
-        """Whether an attribute tells nothing of the size of a ragged tensor, or is a method that `call` asks about."""
+    def is_independent_of_size(self, tensor: Tensor, name: str, value: Any) -> bool:
+        """Whether `tensor` is ragged and its attribute `name` does not depend on its size, or `value`, its attribute in the
+        class, is a method that has a rule here."""
         if not (self._rows or self.recorder.deferred):
             return False
-        asked = name in _OF_ALL_SIZES or (type(found) is FunctionType and found in _rules())
-        return asked and self.rows_of(tensor) is not None
+        is_independent = name in _OF_ALL_SIZES or (type(value) is FunctionType and value in _rules())
+        return is_independent and self.rows_of(tensor) is not None
 
     @staticmethod
     def _is_simple(value: Any) -> bool:
         return all(type(x) is int for x in value) if type(value) in (tuple, list) else not is_post_program(value)
 
     def by_rows(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
-        """A function of the elements of each row, and of tensors that all rows share: weights."""
+        """A function that is applied to each row, with tensors that all rows share (weights).  like: the rows of the result."""
         self._inspect_others((*arguments, *keywords.values()))
 
         def spread(value: Any) -> Any:
             rows = self.rows_of(value) if type(value) is Tensor else None
             return value if rows is None else rows.values
 
-        given, named = tuple(map(spread, arguments)), {k: spread(v) for k, v in keywords.items()}
-        values = self._native(lambda: function(*given, **named))
-        for x, y in zip(arguments, given, strict=True):
+        operands, named = tuple(map(spread, arguments)), {k: spread(v) for k, v in keywords.items()}
+        values = self._native(lambda: function(*operands, **named))
+        for x, y in zip(arguments, operands, strict=True):
             if values is y:
                 return x
-        made = self._like(values, like)
+        result = self._like(values, like)
         if values._base is not None and type(arguments[0]) is Tensor and self.rows_of(arguments[0]) is like:
-            rows, recorder = self._rows[id(made)], self.recorder
+            rows, recorder = self._rows[id(result)], self.recorder
 
             def view() -> Any:
                 recorder.inspect_all(arguments)
@@ -386,13 +399,13 @@ class RaggedHandlers(Handlers):
 
             rows.owner, rows.version, rows.slice = arguments[0], arguments[0]._version, view
             rows.view, rows.made_of = lambda: function(*map(plain, arguments), **keywords), None
-        return made
+        return result
 
     def _inspect_others(self, values: tuple[Any, ...]) -> None:
         self.recorder.inspect_all([x for x in values if isinstance(x, Tensor) and self.rows_of(x) is None])
 
     def elementwise(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
-        """A function of elements: the rows of other tensors are repeated for all, and their gradients come from those inside."""
+        """An elementwise function.  Other tensors are broadcast along the rows, and get gradients from selected rows alone."""
         dims = like.values._array.ndim
         others = []
         for k, x in enumerate(arguments):
@@ -411,24 +424,24 @@ class RaggedHandlers(Handlers):
         if not others:
             return self.by_rows(function, arguments, keywords, like)
         self._inspect_others(arguments)
-        given = []
+        operands = []
         for k, x in enumerate(arguments):
             rows = self.rows_of(x) if type(x) is Tensor else None
             if rows is not None:
-                given.append(rows.values)
+                operands.append(rows.values)
             elif k in others:
-                given.append(self._native(partial(where.of, self._columns(like, dims), x, 1.0)))
+                operands.append(self._native(partial(where.of, self._columns(like, dims), x, 1.0)))
             else:
-                given.append(x)
-        return self._like(self._native(lambda: function(*given, **keywords)), like)
+                operands.append(x)
+        return self._like(self._native(lambda: function(*operands, **keywords)), like)
 
     def _columns(self, like: RaggedRows, dims: int) -> Tensor:
-        """The mask as (rows, 1, ...)."""
+        """The mask with `dims` dimensions: (rows, 1, ...)."""
         inside = like.inside
         return self._native(lambda: inside.reshape(inside.shape[0], *(1,) * (dims - 1)))  # type: ignore[no-any-return]
 
     def linear(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
-        """`linear`, `embedding`, `layer_norm`, `matmul` with a matrix: the first argument alone is ragged."""
+        """`linear`, `embedding`, `layer_norm`, `matmul` with a matrix, for a ragged first argument and no other ragged ones."""
         others = (*arguments[1:], *keywords.values())
         if not arguments or self.rows_of(arguments[0]) is None or any(self.rows_of(x) is not None for x in others):
             return ABSENT
@@ -437,11 +450,11 @@ class RaggedHandlers(Handlers):
         ):
             return ABSENT
         if function is functional.embedding and any(x not in (None, 2.0, False) for x in (*arguments[3:], *keywords.values())):
-            return ABSENT  # which counts indices, or changes the weight
+            return ABSENT  # these options count indices, or change the weight
         return self.by_rows(function, arguments, keywords, like)
 
     def reduction(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
-        """A reduction: of each row, or over the rows, of which those that belong to the tensor count."""
+        """A reduction within each row, or over the selected rows."""
         name = function.__name__
         keepdim = keywords.pop("keepdim", arguments[2] if len(arguments) > 2 else False)
         dim = keywords.pop("dim", arguments[1] if len(arguments) > 1 else None)
@@ -464,12 +477,12 @@ class RaggedHandlers(Handlers):
                 return ABSENT
             lowest = -math.inf if name == "max" else math.inf
             mask = self._columns(like, ndim)
-            return self.recorder.mark_created(self._native(lambda: function(self._outside(like, mask, lowest), dim, keepdim)))
+            return self.recorder.mark_created(self._native(lambda: function(self._filled(like, mask, lowest), dim, keepdim)))
         if name == "logsumexp":
             if not self._has_some(like):
                 return ABSENT
             mask = self._columns(like, ndim)
-            return self._native(lambda: function(self._outside(like, mask, -math.inf), dims, keepdim))
+            return self._native(lambda: function(self._filled(like, mask, -math.inf), dims, keepdim))
         if name == "var":
             return self._variance(like, dims, keepdim)
         if name == "sum":
@@ -484,7 +497,7 @@ class RaggedHandlers(Handlers):
         return self._native(mean)
 
     def _variance(self, like: RaggedRows, dims: tuple[int, ...], keepdim: bool) -> Any:
-        """The variance over the rows: the sum of squares by the number of elements less one."""
+        """The unbiased variance over the selected rows."""
         values, mask, sum_of = like.values, self._columns(like, like.values._array.ndim), FUNCTIONS["sum"]
         if values._array.dtype.kind != "f":
             return ABSENT
@@ -497,25 +510,26 @@ class RaggedHandlers(Handlers):
         return self._native(variance)
 
     def _extreme(self, name: str, like: RaggedRows, dims: tuple[int, ...], keepdim: bool) -> Any:
+        """`amax` or `amin` over the selected rows."""
         values = like.values
         if values._array.dtype.kind != "f" or not self._has_some(like):
             return ABSENT
         mask, lowest = self._columns(like, values._array.ndim), -math.inf if name == "amax" else math.inf
-        return self._native(lambda: FUNCTIONS[name](self._outside(like, mask, lowest), dims, keepdim))
+        return self._native(lambda: FUNCTIONS[name](self._filled(like, mask, lowest), dims, keepdim))
 
-    def _outside(self, like: RaggedRows, mask: Tensor, number: float) -> Any:
-        """The rows, this number outside."""
+    def _filled(self, like: RaggedRows, mask: Tensor, number: float) -> Any:
+        """A copy of all rows, with `number` in the other rows.  mask: `_columns` of the rows."""
         copy = where.of(mask, like.values, number)
         like.copies.append(copy)
         self.journal.note()
         return copy
 
     def _has_some(self, like: RaggedRows) -> bool:
-        """Whether there are rows: the program asks that in each call."""
+        """Whether any row is selected, guarded by an exit."""
         return bool(self._native(lambda: self.recorder.program.take(like.inside.any())))
 
     def along_rows(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
-        """A function along a dimension of each row."""
+        """A function along one dimension, if that is not the dimension of the rows."""
         dim = keywords.get("dim", arguments[1] if len(arguments) == 2 else None)
         if type(dim) is not int or not dim % like.values._array.ndim or len(arguments) > 2 or set(keywords) - {"dim", "keepdim"}:
             return ABSENT
@@ -532,10 +546,10 @@ class RaggedHandlers(Handlers):
         if values._array.dtype.kind != "f" or not self._has_some(like):
             return ABSENT
         mask = self._columns(like, values._array.ndim)
-        return self._like(self._native(lambda: function(self._outside(like, mask, -math.inf), dim=dim)), like)
+        return self._like(self._native(lambda: function(self._filled(like, mask, -math.inf), dim=dim)), like)
 
     def loss(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
-        """A loss of pairs of elements: the loss of each, and the sum or mean of those inside."""
+        """A loss of pairs of elements: an elementwise function, and the sum or mean over the selected rows."""
         reduction = keywords.pop("reduction", "mean")
         if (
             reduction not in ("mean", "sum", "none")
@@ -550,7 +564,7 @@ class RaggedHandlers(Handlers):
         return ABSENT if rows is None else self.reduction(FUNCTIONS[reduction], (each,), {}, rows)
 
     def classification(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
-        """`cross_entropy` and `nll_loss`: rows outside have the target that is ignored."""
+        """`cross_entropy` and `nll_loss`: the other rows get the target `ignore_index`."""
         if len(arguments) == 1 and "target" in keywords:
             arguments = (*arguments, keywords.pop("target"))
         rows = [self.rows_of(x) for x in arguments[:2]]
@@ -589,15 +603,15 @@ class RaggedHandlers(Handlers):
         return self._masked(numbers, mask)
 
     def concatenated(self, *arguments: Any, **keywords: Any) -> Any:
-        """`cat` of ragged tensors: of their columns, or of their rows one after the other."""
+        """`cat` of ragged tensors, along the rows or along another dimension."""
         if not arguments or type(arguments[0]) not in (list, tuple) or not (self._rows or self.recorder.deferred):
             return ABSENT
         tensors, dim = arguments[0], keywords.get("dim", arguments[1] if len(arguments) == 2 else 0)
-        found = [self.rows_of(x) for x in tensors if type(x) is Tensor]
-        if len(arguments) > 2 or set(keywords) - {"dim"} or type(dim) is not int or len(found) != len(tensors):
+        parts = [self.rows_of(x) for x in tensors if type(x) is Tensor]
+        if len(arguments) > 2 or set(keywords) - {"dim"} or type(dim) is not int or len(parts) != len(tensors):
             return ABSENT
-        rows = [x for x in found if x is not None]
-        if not rows or len(rows) != len(found) or len({(x.values._array.ndim, x.values._array.dtype) for x in rows}) > 1:
+        rows = [x for x in parts if x is not None]
+        if not rows or len(rows) != len(parts) or len({(x.values._array.ndim, x.values._array.dtype) for x in rows}) > 1:
             return ABSENT
         values = [x.values for x in rows]
         if dim % values[0]._array.ndim:
@@ -610,7 +624,7 @@ class RaggedHandlers(Handlers):
         return self._selected(self._native(lambda: FUNCTIONS["cat"](values)), *selection)
 
     def split(self, *arguments: Any, **keywords: Any) -> Any:
-        """`split(x, sizes)` along the first dimension, where the program computes the sizes."""
+        """`split(x, sizes)` along the first dimension, for sizes that the program computes: ragged tensors."""
         recorder = self.recorder
         if len(arguments) != 2 or keywords or type(arguments[0]) is not Tensor or type(arguments[1]) not in (list, tuple):
             return ABSENT
@@ -630,6 +644,7 @@ class RaggedHandlers(Handlers):
         return recorder.mark_created(tuple([self._part(owner, number, ends, steps, k) for k in range(len(sizes))]))
 
     def _part(self, owner: Tensor, number: Any, ends: Tensor, steps: Tensor, k: int) -> Tensor:
+        """Part k of a split.  number: the value number of `ends`.  steps, ends: the sizes and ends of all parts."""
         end = self._native(lambda: ends[k])
         start = self._native(lambda: end - steps[k])
 
@@ -666,7 +681,7 @@ class RaggedHandlers(Handlers):
         return self.recorder.containers.native(action)
 
     def _number_of(self, tensor: Tensor) -> int | None:
-        """A number that equal computations share; None for a tensor of unknown origin."""
+        """The value number of a tensor of the program, which equal computations share; None for one of unknown origin."""
         value = self.recorder.program.value_of(tensor)
         return None if value is None else self._number(value)
 
@@ -674,21 +689,21 @@ class RaggedHandlers(Handlers):
         program = self.recorder.program
         if program.is_written(value):
             return self._own_number(object())
-        known = self._by_value.get(value)
-        if known is None:
+        number = self._by_value.get(value)
+        if number is None:
             node = program.producer(value)
             if node is None or node.op.kind is Kind.RANDOM or node.op.effect is Effect.IN_PLACE:
-                known = self._own_number(value)
+                number = self._own_number(value)
             else:
                 operands = tuple(
                     [self._number(x) if type(x) is int else (type(x), getattr(x, "value", None)) for x in node.operands]
                 )
                 try:
-                    known = self._own_number((node.op, operands, node.attributes, node.outputs.index(value)))
-                except TypeError:  # an attribute without a hash
-                    known = self._own_number(value)
-            self._by_value[value] = known
-        return known
+                    number = self._own_number((node.op, operands, node.attributes, node.outputs.index(value)))
+                except TypeError:  # an attribute that is not hashable
+                    number = self._own_number(value)
+            self._by_value[value] = number
+        return number
 
     def _own_number(self, key: Any) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
@@ -704,7 +719,7 @@ _TABLE: dict[Any, Any] = {}
 
 
 def _rules() -> dict[Any, Any]:
-    """Which method records a function, by the function."""
+    """The rules: function of the library -> the method that records it.  Built on the first call."""
     if not _TABLE:
         elementwise = [
             name for name in METHODS if name in REGISTRY and REGISTRY[name].kind is Kind.ELEMENTWISE and name != "where"
@@ -712,9 +727,9 @@ def _rules() -> dict[Any, Any]:
 
         def add(names: Any, rule: Any) -> None:
             for name in names:
-                for found in (table.get(name) for table in (FUNCTIONS, METHODS, vars(functional), vars(Tensor))):
-                    if found is not None:
-                        _TABLE[found] = rule
+                for function in (table.get(name) for table in (FUNCTIONS, METHODS, vars(functional), vars(Tensor))):
+                    if function is not None:
+                        _TABLE[function] = rule
 
         add((*elementwise, *_ACTIVATIONS, *_OTHER_ELEMENTWISE, *[f"__{name}__" for name in _SPECIAL]), RaggedHandlers.elementwise)
         add(("linear", "embedding", "layer_norm", "matmul", "__matmul__"), RaggedHandlers.linear)

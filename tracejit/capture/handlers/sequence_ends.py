@@ -1,7 +1,7 @@
 """The ends of a list or deque from outside: what a run adds and removes there, without regard to the length.
 
-A list that grows with each call has a different length in each.  But the items that the run has added at an end are known, and so is
-which of the original items is the n-th from an end.  So reading at a fixed place from an end needs no guard on the length.
+A list that grows with each call has a different length in each.  But the items that the run has added at an end are known, and so
+is which of the original items is the n-th from an end.  So reading at a fixed place from an end needs no guard on the length.
 
 Places *from the start* begin with 0, places *from the end* with 1.  Those of the *original* items are those before the call.
 This module must not know guards: contents.py and sequences.py add them.
@@ -19,8 +19,8 @@ __all__ = ["SequenceEnds", "fixed_places"]
 class SequenceEnds:
     """A list or deque whose ends alone are known.
 
-    length: of the original.  most: the largest length of a deque, its maxlen.  first, last: how many original items were removed at
-    the front and at the back.  front, back: the items that were added there.  changed: place from the end -> new value of an
+    length: of the original.  most: the largest length of a deque, its maxlen.  first, last: how many original items were removed
+    at the front and at the back.  front, back: the items that were added there.  changed: place from the end -> new value of an
     original item.  overflowed: whether a deque may have dropped items at the other end, which depends on its length."""
 
     length: int

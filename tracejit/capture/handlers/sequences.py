@@ -1,8 +1,8 @@
 """Lists, deques and arrays from outside whose content is not guarded, so that their length may differ in each call.
 
-The length is a number from outside.  Items are read at fixed positions from an end.  What the run adds or removes at an end is noted
-in sequence_ends.py.  Where something depends on the length (an item that may be an old or a new one), the whole content is guarded,
-and the list is like any other (contents.py).  For a list that grows with each call that is no use: the recording stops.
+The length is a number from outside.  Items are read at fixed positions from an end.  What the run adds or removes at an end is
+noted in sequence_ends.py.  Where something depends on the length (an item that may be an old or a new one), the whole content is
+guarded, and the list is like any other (contents.py).  For a list that grows with each call that is no use: the recording stops.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SequenceHandlers(Handlers):
 
     def open_ends(self, owner: Any, items: bool = True) -> SequenceEnds | None:
         """The ends of a list, deque or array from outside whose content is not guarded; None for other objects.  The content of a
-        deque that has dropped items because it is full is guarded now.  items: whether items are read, and not only the length."""
+        deque that has dropped items because it is full is guarded now.  items: whether more than the length is read."""
         recorder = self.recorder
         if items:
             recorder.contents.check_reordered(owner)

@@ -1,9 +1,9 @@
 """Symbolic sizes of a recording (core/symbolic.py): sizes that may differ in later calls.
 
 The library computes with `SymInt`s: `shape_of` gives shapes of them, attributes and literals of the graph hold them.  The program
-gets a `SymbolicNumber` for each, because C code would read an int without a guard.  Its definition in the prologue is a constant that
-an instance of the recording replaces by its own size.  A comparison of such numbers becomes a relation of the environment and no
-guard: a path for one size need not check it.
+gets a `SymbolicNumber` for each, because C code would read an int without a guard.  Its definition in the prologue is a constant
+that an instance of the recording replaces by its own size.  A comparison of such numbers becomes a relation of the environment
+and no guard: a path for one size need not check it.
 
 Without an environment, as in the first recording of a function, all methods here do nothing.
 """
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["SizeHandlers"]
 
 Dimension = tuple[int, int]
-"""A size that may be symbolic.  (k, d): dimension d of tensor k among the arguments; for a tensor of rank r that has gaps in memory,
-(k, r + d) is the stride of dimension d.  (number of tensors + k, 0): integer k among the arguments."""
+"""A size that may be symbolic.  (k, d): dimension d of tensor k among the arguments; for a tensor of rank r that has gaps in
+memory, (k, r + d) is the stride of dimension d.  (number of tensors + k, 0): integer k among the arguments."""
 
 
 class SizeHandlers(Handlers):
@@ -59,8 +59,7 @@ class SizeHandlers(Handlers):
     ) -> None:
         """Make these `dimensions` of the tensors and integers that arguments lead to variables of a new environment.
 
-        names: what the program calls the tensors.  integers: (value, name) of each; one becomes symbolic when the program reads
-        it."""
+        names: what the program calls the tensors.  integers: (value, name) of each, symbolic once it is read."""
         env = self.env = ShapeEnv()
         env.locate = user_line
         self._tensors = tensors  # kept alive while their ids are in tables, whatever the call does to containers
@@ -101,7 +100,7 @@ class SizeHandlers(Handlers):
                 reach = reach + abs(strides[d]) * (shape[d] - 1)
 
     def begin_number(self, place: int, number: SymbolicNumber) -> None:
-        """Make integer `place` among the arguments, which the program has just read as `number`, a variable if it is to be one."""
+        """Make `number`, integer `place` among the arguments, a symbolic size if it is to be one.  It was just read."""
         symbol = self._awaited.pop(place, None)
         if symbol is not None:
             self.recorder.miss_if(number._name.differs(symbol))
@@ -185,7 +184,7 @@ class SizeHandlers(Handlers):
         """The SymInt or SymFloat of a number of the program that was computed from sizes alone; a plain number if it is the same
         for all sizes (`n - n`); None for other values.
 
-        settling: also for an integer computed from sizes and other numbers.  The other numbers are then guarded by their values."""
+        settling: also for an integer computed from sizes and other numbers, which are then guarded by their values."""
         if not is_symbolic(value) or value._late is not None or not self.are_noted:
             return None
         result = self._symbols.get(value._name)
@@ -233,8 +232,8 @@ class SizeHandlers(Handlers):
 
     # -- arithmetic of the program
     def computed(self, expression: Expr) -> Any:
-        """The value of an expression of the prologue that is computed from sizes alone, as a symbolic number or a plain one that is
-        the same for all sizes; else None."""
+        """The value of an expression of the prologue that is computed from sizes alone, as a symbolic number or a plain one that
+        is the same for all sizes; else None."""
         if not self._symbols or not self.are_noted:
             return None
         assert self.env is not None
@@ -279,7 +278,7 @@ class SizeHandlers(Handlers):
         self._symbols[variable] = symbol
 
     def is_size_relation(self, condition: Expr, outcome: bool) -> bool:
-        """Whether `condition` depends on sizes alone.  If so, it is noted as a relation of the environment, and needs no guard."""
+        """Whether `condition` depends on sizes alone.  If so, it becomes a relation of the environment, not a guard."""
         if not self._symbols or not self.are_noted:
             return False
         assert self.env is not None

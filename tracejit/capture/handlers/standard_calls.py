@@ -1,7 +1,7 @@
 """Functions of `operator`, `heapq`, `bisect`, `collections`, `itertools`, `re` and `copy` that look into their arguments.
 
-Other handlers do what such a function does: they read an item as an item and an attribute as an attribute.  Functions of heaps and
-sorted lists are called once the content of the list is guarded; their changes of a list from outside are effects.
+Other handlers do what such a function does: they read an item as an item and an attribute as an attribute.  Functions of heaps
+and sorted lists are called once the content of the list is guarded; their changes of a list from outside are effects.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ _LARGEST = 1000
 
 
 def heap_kind(items: list[Any]) -> type | None:
-    """The kind of the items of a heap: int for numbers, tuple for tuples of numbers, whose comparisons cannot raise; bool for other
-    items or too many of them; None if there are none."""
+    """The kind of the items of a heap: int for numbers, tuple for tuples of numbers, whose comparisons cannot raise; bool for
+    other items or too many of them; None if there are none."""
     if not items:
         return None
     if len(items) <= _LARGEST:
@@ -133,8 +133,8 @@ class StandardCallHandlers(Handlers):
         return recorder.require_known(result)
 
     def _is_open_heap(self, function: Any, arguments: tuple[Any, ...]) -> bool:
-        """Whether `_heaped` can do the call: the heap is from outside, has numbers or tuples of numbers, and nothing but its length
-        has been read, and the call pushes a post-program number or pops after such a push."""
+        """Whether `_heaped` can do the call: the heap is from outside, has numbers or tuples of numbers, and nothing but its
+        length has been read, and the call pushes a post-program number or pops after such a push."""
         recorder = self.recorder
         if len(arguments) != _HEAPING[function] or type(arguments[0]) is not list or not recorder.is_outside(arguments[0]):
             return False
@@ -286,7 +286,7 @@ class StandardCallHandlers(Handlers):
         )
 
     def _reduced_container(self, owner: Any, _: Any) -> Any:
-        """owner.__reduce_ex__() of a container of `collections`: its class, the arguments of the class, attributes and contents."""
+        """owner.__reduce_ex__() of a container of `collections`: class, arguments, attributes and contents."""
         recorder, cls = self.recorder, type(owner)
         arguments: tuple[Any, ...] = ()
         if cls is collections.deque:
@@ -303,7 +303,7 @@ class StandardCallHandlers(Handlers):
         return recorder.mark_created((cls, recorder.mark_created(arguments), state, *parts))
 
     def _reduces_as_usual(self, owner: Any) -> bool:
-        """Whether `_reduced` gives what `owner.__reduce_ex__` gives: the class overrides no part of the protocol and has no slots."""
+        """Whether `_reduced` does what Python does: the class overrides no part of the protocol and has no slots."""
         cls = type(owner)
         usual = all(
             self.recorder.attributes.lookup(cls, name)[0] is vars(object)[name]

@@ -173,8 +173,7 @@ class SymbolicNumber(RecordedNumber):
 
 
 def _of_identities(name: str) -> Callable[..., Any]:
-    """The method `name` of `ObjectIdentity`.  Its result depends on the address, which differs between calls, so it stops the
-    recording."""
+    """The method `name` of `ObjectIdentity`.  It stops the recording, because its result depends on an address."""
     compute = getattr(int, name)
 
     def method(self: ObjectIdentity, *arguments: Any) -> Any:

@@ -3,8 +3,8 @@
 Such a text is *open*: each call computes it again after the program, like the numbers in it (extracted_numbers.py).  Returning,
 storing or printing it, or making it a part of another text, adds no guard.  Any other use guards the numbers.
 
-Invariant: what is computed after the program cannot raise.  A format that may raise for some values is applied to guarded values at
-once.
+Invariant: what is computed after the program cannot raise.  A format that may raise for some values is applied to guarded values
+at once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _is_text(value: Any) -> bool:
 
 
 def as_text(value: Any) -> Any:
-    """The plain text of an open one, guarded, for operators that take no text and name it in their error; other values unchanged."""
+    """The plain text of an open one, guarded, for operators whose error names the text; other values unchanged."""
     return concrete(value) if is_open(value) and _is_text(value) else value
 
 
@@ -166,7 +166,7 @@ class TextHandlers(Handlers):
         return letters if usual and set(letters) <= set("sradifFeEgG") else None
 
     def for_percent(self, value: Any, kind: str) -> Any:
-        """The value that `%` with the letter `kind` gets in place of `value`: its text for `%s`, the number in a tensor for numbers."""
+        """What `%` with the letter `kind` gets for `value`: its text for `%s`, the number in a tensor for others."""
         if kind == "s":
             return self.recorder.operators.formatted(value, ord(kind), "")
         if kind in "ra":

@@ -1,7 +1,7 @@
 """Whether the running line of the function is inside a `try` or `with` block, which might handle an error.
 
-A deferred call is made after the program, outside of such blocks: an error of it would not be handled.  So inside of them a call that
-may raise is not deferred.
+A deferred call is made after the program, outside of such blocks: an error of it would not be handled.  So inside of them a call
+that may raise is not deferred.
 """
 
 from __future__ import annotations
