@@ -254,7 +254,7 @@ PARTLY_DONE = {
     "RecordingInterpreter.run_scan", "RecordingInterpreter.run_while_loop", "StateRecorder.truncate",
 }  # fmt: skip
 """Where a part of an operation of the program may have been done: InternalError says so."""
-ABSORBED = {"RecordingInterpreter.evaluate_node", "RaggedHandlers.reduction"}
+ABSORBED = {"RaggedHandlers.reduction"}
 """What is tried in place of the program's own way, which is taken if it fails."""
 PROGRAMS_THAT_TELL = {"warning_with_its_place", "keywords_that_are_no_texts"}
 """One records all warnings, that of the defect among them; one hands C code keywords that Python's own call refuses."""

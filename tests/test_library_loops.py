@@ -151,6 +151,14 @@ def mapped(xs: Any) -> Any:
     return tj.autograd.grad(tj.map(lambda x: (x @ W).relu().sum(0), xs).sum(), W)
 
 
+def mapped_to_constants(xs: Any) -> Any:
+    return tj.map(lambda x: tj.ones(3), xs)
+
+
+def mapped_to_what_it_does_not_read(xs: Any) -> Any:
+    return tj.autograd.grad(tj.map(lambda x: (W * 2).sin(), xs).sum(), W)
+
+
 def counting(xs: Any) -> Any:
     n = 0
 
@@ -238,7 +246,8 @@ def carried_on_as_they_were(xs: Any) -> Any:
     "function",
     [
         recurrent, backwards, gradients, gradients_of_slices, second_derivatives, lstm, training, solver, in_another, some_detached,
-        unchanged_and_swapped, positions, mapped, counting, stepped_twice, with_numbers,
+        unchanged_and_swapped, positions, mapped, mapped_to_constants, mapped_to_what_it_does_not_read,
+        counting, stepped_twice, with_numbers,
         partly_used, carried_on_as_they_were, inner_gradient, inner_gradient_of_a_leaf_around, inner_second_derivatives,
         gradients_of_samples, jacobians,
     ],
@@ -349,6 +358,10 @@ def view_carried_on(xs: Any) -> Any:
     return h, h0
 
 
+def without_tensors(xs: Any) -> Any:
+    return tj.scan(lambda h, x: ((), tj.ones(2)), (), None, length=COUNT)[1]
+
+
 def few(xs: Any) -> Any:
     return tj.scan(cell, zeros(), xs[:2])
 
@@ -366,7 +379,8 @@ def of_the_step_before(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        varying, branching, leaving, writing, drawing, few, of_the_step_before, own_gradient, hooked, inner_gradient_on_the_tape,
+        varying, branching, leaving, writing, drawing, few,
+        without_tensors, of_the_step_before, own_gradient, hooked, inner_gradient_on_the_tape,
         accumulating, leaf_by_turns, slice_carried_on, view_carried_on,
     ],
 )  # fmt: skip

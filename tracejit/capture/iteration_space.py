@@ -61,8 +61,7 @@ _METHODS: Final = {name: vars(Tensor)[name] for name in UNBINDING}
 
 
 def _sequence_of(x: Tensor) -> float | None:
-    """The number on the tape of the node that made a tensor; None where it has none, or its place on the tape is still to be
-    made."""
+    """The sequence number of a tensor's node on the tape; None where it has no node, or its place on the tape is stale."""
     return None if x._node is None or is_stale_view(x) else x._node.sequence
 
 
@@ -89,76 +88,76 @@ class IterationSpace:
 
 
 class TensorSlices:
-    """The slices of a tensor along one of its dimensions, as far as they are made."""
+    """Slices of a tensor along one of its dimensions, each made when it is needed."""
 
     def __init__(self, base: Tensor, count: Any, dim: int = 0, width: int | None = None, is_backwards: bool = False) -> None:
-        """count: how many there are.  width: how long they are along that dimension, if they have it; the last one may be
-        shorter."""
+        """count: number of slices.  width: their length along that dimension, if they keep it; the last one may be shorter."""
         self.base = base
         self._count = count
         self._dim = dim
         self._width = width
         self._is_backwards = is_backwards
-        self._made: dict[int, Tensor] = {}
+        self._by_position: dict[int, Tensor] = {}
 
     def backwards(self) -> TensorSlices:
-        """The same in the other order."""
+        """The same slices in the other order."""
         return TensorSlices(self.base, self._count, self._dim, self._width, not self._is_backwards)
 
     def complete(self, length: int) -> None:
-        """Make so many, which are all."""
+        """Make all of them."""
         for k in range(length):
             self.make(k, k)
 
     def make(self, k: int, place: Any) -> None:
-        """Make row `k` of this call, which is the one at `place` in each."""
-        if k in self._made:
+        """Make slice `k` of this call, which is the one at `place` in each call."""
+        if k in self._by_position:
             return
         at, width = self._at(place), self._width
         if width is not None and without_symbols(at) == without_symbols(self._count) - 1:
             end = self.base.shape[self._dim]
-            self._made[k] = slice_.of(self.base, dim=self._dim, start=at * width, stop=end, step=1)
+            self._by_position[k] = slice_.of(self.base, dim=self._dim, start=at * width, stop=end, step=1)
         else:
-            self._made[k] = slice_at(self.base, self._dim, at, width)
+            self._by_position[k] = slice_at(self.base, self._dim, at, width)
 
     def _at(self, place: Any) -> Any:
         return self._count - 1 - place if self._is_backwards else place
 
     def slices(self, k: int, place: Any) -> SlicedInput:
-        """Those from row `k` of this call on, which is the one at `place` in each."""
+        """The slices from slice `k` of this call on, which is the one at `place` in each call."""
         distance = -1 if self._is_backwards else 1
         return SlicedInput(self.base, self._dim, self._at(place), distance, _sequence_of(self[k]), self._width)
 
     def __getitem__(self, k: int) -> Tensor:
-        return self._made[k]
+        return self._by_position[k]
 
 
 class InductionValues:
-    """Numbers that count steps, up or down."""
+    """Integers that count steps, up or down."""
 
     def __init__(self, recorder: Recorder, start: Any, step: int = 1) -> None:
-        """start: a number, or a size.  step: how far they move, which is not 0."""
+        """start: an integer, plain or symbolic.  step: the distance between two, which is not 0."""
         self._recorder = recorder
         self._start = start
         self.step = step
-        self._made: dict[int, Any] = {}
+        self._by_position: dict[int, Any] = {}
         self._in_program: dict[tuple[int, int], Any] = {}
         self.tensor: Tensor | None = None
 
     def backwards(self, count: Any) -> InductionValues:
-        """So many of them in the other order."""
+        """The first `count` of them in the other order."""
         return InductionValues(self._recorder, self._start + self.step * (count - 1), -self.step)
 
     def steps_to(self, bound: int) -> int:
-        """How many elements there are before the one that a number which counts up from a plain one is compared with; 0 of
-        others, and where it is further than _MOST_AHEAD."""
+        """The number of steps up to the one in which the counter is `bound`; 0 of a counter that does not count up from a plain
+        integer, and of more than _MOST_AHEAD."""
         if type(self._start) is not int or self.step < 0:
             return 0
         ahead = (bound - self._start) // self.step + 1
         return ahead if 0 <= ahead <= _MOST_AHEAD else 0
 
     def become_tensor(self, count: int) -> bool:
-        """Have them in a tensor int64 as well, so that steps can compute with them; False where they may be too long for that."""
+        """Put `count` of them in a tensor int64, so that steps can compute with them; False where they may have too many bits for
+        that."""
         last = self._start + self.step * count
         if not all(x < 2**SHORT and x > -(2**SHORT) for x in (self._start, last)):
             return False
@@ -166,7 +165,8 @@ class InductionValues:
         return True
 
     def in_program(self, k: int, place: Any, ahead: int = 0) -> Any:
-        """Number `k` of this call, which is the one at `place` in each, or one so many further, as an element of the tensor."""
+        """Integer `k` of this call, which is the one at `place` in each call, or the one `ahead` steps later, as an element of
+        the tensor."""
         assert self.tensor is not None
         if (k, ahead) not in self._in_program:
             number = self._in_program[k, ahead] = self._recorder.program.take_number(slice_at(self.tensor, 0, place + ahead))
@@ -175,22 +175,22 @@ class InductionValues:
         return self._in_program[k, ahead]
 
     def at(self, place: Any) -> Any:
-        """The number at a place: a size, or a plain one."""
+        """The integer at a place, plain or symbolic."""
         return self._start + self.step * place
 
     def complete(self, length: int) -> None:
-        """Make so many, which are all."""
+        """Make all of them."""
         for k in range(FIRST, length):
             self.make(k, k)
 
     def make(self, k: int, place: Any) -> None:
-        """Number `k` of this call is the one at `place` in each.  It is a number of the recording from now on: no step has one
-        more."""
-        self._made[k] = self.at(place)
-        self._recorder.sizes.from_library(self._made[k])
+        """Note that integer `k` of this call is the one at `place` in each call.  It is a number of the recording from now on, so
+        that no step adds one."""
+        self._by_position[k] = self.at(place)
+        self._recorder.sizes.from_library(self._by_position[k])
 
     def __getitem__(self, k: int) -> Any:
-        return self._recorder.sizes.from_library(self._made[k])
+        return self._recorder.sizes.from_library(self._by_position[k])
 
 
 class SymbolicTripCount:
@@ -325,15 +325,15 @@ class FixedTripCount:
         for node in interpreter.nodes:
             if node.op is select and isinstance(node.operands[1], Literal) and type(node.operands[1].value) is int:
                 views[node.outputs[0]] = node.operands[0], node.attrs["dim"], node.operands[1].value  # type: ignore[assignment]
-        found = []
+        slices = []
         for column in zip(*map(self.tensors, range(k, k + count)), strict=True):
             places = [views[v] for x in column if (v := interpreter.values[id(x)]) in views]
             moves = {b[2] - a[2] for a, b in pairwise(places)}
             if len(places) < len(column) or len({x[:2] for x in places}) > 1 or len(moves) > 1 or 0 in moves:
                 return None
             (base, dim, at), (distance,) = places[0], moves
-            found.append(SlicedInput(interpreter.defined[base], dim, at, distance, _sequence_of(column[0])))
-        return found
+            slices.append(SlicedInput(interpreter.defined[base], dim, at, distance, _sequence_of(column[0])))
+        return slices
 
     def complete(self) -> None:
         """All elements are there."""

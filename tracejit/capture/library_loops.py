@@ -54,13 +54,13 @@ def record_scan(
     """(what is carried in the end, what was collected, stacked in the order of the slices)."""
     recorder = interpreter.recorder
     collected: list[list[Tensor]] = []
-    entered, start, found = carried, RecordingPoint.of(interpreter), None
+    entered, start, state_before = carried, RecordingPoint.of(interpreter), None
     described, body = None, None
     repeats = count > FEWEST and not recorder.stopped
     for k in range(without_symbols(count)):
         i = count - 1 - k if reverse else k
         if k == 1 and repeats:
-            entered, start, found = carried, RecordingPoint.of(interpreter), reachable_state(recorder, [step])
+            entered, start, state_before = carried, RecordingPoint.of(interpreter), reachable_state(recorder, [step])
         slices = [select.of(x, i, dim=0) for x in sliced]
         begin, before = RecordingPoint.of(interpreter), carried
         carried, row = step(carried, slices)
@@ -74,8 +74,13 @@ def record_scan(
             body = library_body(interpreter, now, len(carried))  # type: ignore[arg-type]
             repeats = body is not None and not _has_no_backward(body[0])
             if repeats and carries_distinct_tensors(interpreter, start.values, before, carried):
-                repeats, after = only_computes(recorder, start.mark), reachable_state(recorder, [step])
-                if repeats and found is not None and after is not None and after.is_unchanged_since(found):
+                repeats, state_after = only_computes(recorder, start.mark), reachable_state(recorder, [step])
+                if (
+                    repeats
+                    and state_before is not None
+                    and state_after is not None
+                    and state_after.is_unchanged_since(state_before)
+                ):
                     break
     if body is None or not (repeats and only_computes(recorder, start.mark)):
         int(count)  # a symbolic one becomes this number: the graph has as many steps
@@ -132,7 +137,9 @@ def library_body(interpreter: RecordingInterpreter, step: LoopStep, carried: int
     kinds.update((x, (interpreter.avals[x[1]], x[1] in interpreter.requires_grad)) for x in shared)
     kinds.update(pair for a in step.nodes for pair in zip(a.outputs, a.kinds, strict=True))
     outputs = [*step.carried_on, *[x for column in step.collected for x in column]]
-    graph, places = body_graph(step.nodes, [*inputs, *shared], outputs, kinds, kept=inputs[:carried])
+    graph, places = body_graph(step.nodes, [*inputs, *shared], outputs, kinds, kept=inputs[: max(carried, 1)])
+    if not places:  # nothing says of what kind the loop is
+        return None
     roots, slices = memory_roots(graph), [v for v, x in zip(graph.inputs, places, strict=True) if x in inputs[carried:]]
     for v, end in zip(graph.inputs, graph.outputs[:carried], strict=False):
         root = roots.get(end, end)  # type: ignore[arg-type]

@@ -87,8 +87,8 @@ def emit_loop(
         body = replace(body, requires_grad=frozenset())
     marked = body.requires_grad
     operands = (*[entered[k] for k in order], *sliced, *shared)
-    found = op.of(*operands, body=Body(body), carried=carried, sliced=len(sliced), count=count, reverse=reverse)
-    history, ended, rows = found[:kept], found[kept : kept + carried], found[kept + carried :]
+    results = op.of(*operands, body=Body(body), carried=carried, sliced=len(sliced), count=count, reverse=reverse)
+    history, ended, rows = results[:kept], results[kept : kept + carried], results[kept + carried :]
     by_place = [x for _, x in sorted(zip(order, ended, strict=True), key=itemgetter(0))]
     return LoopResults(
         [y if y.requires_grad == x.requires_grad else detach(y) for x, y in zip(entered, by_place, strict=True)],

@@ -56,17 +56,17 @@ class LoopEntryState:
     def __init__(
         self,
         interpreter: RecordingInterpreter,
-        found: Snapshot,
+        seen: Snapshot,
         elements: int,
         lists: list[AppendedList],
         stores: Mapping[int, AttributeStore | ItemStore],
     ) -> None:
         self.point = RecordingPoint.of(interpreter)
-        self.snapshot = found
+        self.snapshot = seen
         self.elements = elements
         self.lists = lists
         self.stores = stores
-        self._values = [interpreter.values.get(id(x)) for x in found.tensors]
+        self._values = [interpreter.values.get(id(x)) for x in seen.tensors]
         self._lengths = [len(x.items) for x in lists]
 
     @property
@@ -125,7 +125,7 @@ def entry_state(
         while name in compared:
             name += " (another)"
         compared[name] = (effect.value,)
-    found = snapshot(
+    seen = snapshot(
         recorder,
         element,
         compared,
@@ -134,7 +134,7 @@ def entry_state(
         interpreter.generators_drawn_from(),
         takes_numbers=has_numbers,
     )
-    return found if isinstance(found, str) else LoopEntryState(interpreter, found, len(element), lists, stores)
+    return seen if isinstance(seen, str) else LoopEntryState(interpreter, seen, len(element), lists, stores)
 
 
 def _carried_stores(recorder: Recorder, has_numbers: bool) -> dict[int, AttributeStore | ItemStore]:

@@ -2,7 +2,7 @@
 tensor: what the loop goes through.
 
 Where another call of the function may have another number of elements, these calls give an `IterationSpace`, which describes the
-elements, and the loop decides whether they have to be made (loop_recogniser.py)."""
+elements, and the loop decides whether they have to be materialise (loop_recogniser.py)."""
 
 from __future__ import annotations
 
@@ -37,44 +37,44 @@ class LoopHeader:
     def unbind_slices(self, name: str, callee: Any, owner: Tensor | None, *arguments: Any, **keywords: Any) -> Any:
         """`unbind`, `split` or `chunk`, by `name`, of arguments.  callee: what to call with them.  owner: the tensor whose method
         it is, if any."""
-        made = partial(callee, *arguments, **keywords)
+        materialise = partial(callee, *arguments, **keywords)
         operands = arguments if owner is None else (owner, *arguments)
         given = dict(zip(UNBINDING[name], operands, strict=False))
         if len(operands) > len(UNBINDING[name]) or not given.keys().isdisjoint(keywords):
-            return made()  # it raises
+            return materialise()  # it raises
         given |= keywords
         base, dim = given.pop("input", None), given.pop("dim", 0)
         parts = [*given.values()]
         if not (type(base) is Tensor and type(dim) is int and -base.ndim <= dim < base.ndim) or len(parts) != (name != "unbind"):
-            return made()
+            return materialise()
         dim %= base.ndim
         count, width = self._length(base, dim), None
         if name == "split" and type(count) is SymInt:
             width = parts[0]
             if type(width) is not int or width < 1:
-                return made()
+                return materialise()
             count = (count + (width - 1)) // width
         elif name == "chunk":
             if type(chunks := self.size(parts[0])) is not SymInt or chunks != count:
-                return made()
+                return materialise()
             width = 1
         if type(count) is not SymInt:
-            return made()
-        return IterationSpace(count, [TensorSlices(base, count, dim, width)], None, made)
+            return materialise()
+        return IterationSpace(count, [TensorSlices(base, count, dim, width)], None, materialise)
 
     def builtin_call(self, function: Any, callee: Any, *arguments: Any, **keywords: Any) -> Any:
         """`range`, `enumerate`, `zip` or `reversed` of arguments.  callee: what to call with them.  keywords: `strict`, if
         any."""
-        made = partial(self._made, callee, *arguments, **keywords)
-        find: Callable[..., IterationSpace | None] = _KNOWN[function]
-        found = find(self, made, *arguments, **keywords) if state.top is self._interpreter else None
-        return made() if found is None else found
+        materialise = partial(self._call, callee, *arguments, **keywords)
+        describe: Callable[..., IterationSpace | None] = _DESCRIBED[function]
+        space = describe(self, materialise, *arguments, **keywords) if state.top is self._interpreter else None
+        return materialise() if space is None else space
 
     def describes(self, function: Any) -> bool:
-        return any(function is known for known in _KNOWN)
+        return any(function is x for x in _DESCRIBED)
 
     @staticmethod
-    def _made(callee: Any, *arguments: Any, **keywords: Any) -> Any:
+    def _call(callee: Any, *arguments: Any, **keywords: Any) -> Any:
         return callee(*map(materialised, arguments), **keywords)
 
     def iteration_space_of(self, value: Any) -> IterationSpace | None:
@@ -84,48 +84,50 @@ class LoopHeader:
         count = self._length(value, 0) if type(value) is Tensor and value._array.ndim else None
         return None if count is None else IterationSpace(count, [TensorSlices(value, count)], None, lambda: value)
 
-    def _numbered(self, made: Callable[[], Any], *arguments: Any) -> IterationSpace | None:
+    def _numbered(self, materialise: Callable[[], Any], *arguments: Any) -> IterationSpace | None:
         start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
         first, end, step = self.size(start, settling=True), self.size(stop, settling=True), concrete(step)
         if first is None or end is None or type(step) is not int or not step:
             return None
-        return IterationSpace(_count(first, end, step), [InductionValues(self._interpreter.recorder, first, step)], None, made)
+        return IterationSpace(
+            _count(first, end, step), [InductionValues(self._interpreter.recorder, first, step)], None, materialise
+        )
 
     def count_range(self, first: Any, end: Any, step: int) -> IterationSpace:
         """The numbers from 0 on, as many as there are in `range(first, end, step)`."""
         return IterationSpace(_count(first, end, step), [InductionValues(self._interpreter.recorder, 0)], None, tuple)
 
-    def _enumerated(self, made: Callable[[], Any], value: Any, start: Any = 0) -> IterationSpace | None:
-        found = self.iteration_space_of(value)
-        if found is None or type(start) is not int:
+    def _enumerated(self, materialise: Callable[[], Any], value: Any, start: Any = 0) -> IterationSpace | None:
+        space = self.iteration_space_of(value)
+        if space is None or type(start) is not int:
             return None
         numbers = InductionValues(self._interpreter.recorder, start)
-        return IterationSpace(found.count, [numbers, *found.parts], (None, found.shape), made)
+        return IterationSpace(space.count, [numbers, *space.parts], (None, space.shape), materialise)
 
-    def _zipped(self, made: Callable[[], Any], *values: Any, strict: Any = False) -> IterationSpace | None:
-        found = [x for x in map(self.iteration_space_of, values) if x is not None]
-        if not found or len(found) < len(values):
+    def _zipped(self, materialise: Callable[[], Any], *values: Any, strict: Any = False) -> IterationSpace | None:
+        spaces = [x for x in map(self.iteration_space_of, values) if x is not None]
+        if not spaces or len(spaces) < len(values):
             return None
-        count = found[0].count
-        for other in found[1:]:
+        count = spaces[0].count
+        for other in spaces[1:]:
             if other.count != count:
                 if strict is not False:
                     return None
                 count = other.count if other.count < count else count
-        return IterationSpace(count, [part for x in found for part in x.parts], tuple([x.shape for x in found]), made)
+        return IterationSpace(count, [part for x in spaces for part in x.parts], tuple([x.shape for x in spaces]), materialise)
 
-    def _reversed(self, made: Callable[[], Any], value: Any) -> IterationSpace | None:
+    def _reversed(self, materialise: Callable[[], Any], value: Any) -> IterationSpace | None:
         if type(value) is not IterationSpace or value.shape is not None:
-            return None  # Python has nothing, or a tensor
+            return None  # of an iterator Python has no reversal, and of a tensor one of its own
         (part,) = value.parts
-        turned = part.backwards(value.count) if isinstance(part, InductionValues) else part.backwards()
-        return IterationSpace(value.count, [turned], None, made)
+        part_backwards = part.backwards(value.count) if isinstance(part, InductionValues) else part.backwards()
+        return IterationSpace(value.count, [part_backwards], None, materialise)
 
     def size(self, x: Any, settling: bool = False) -> Any:
         """An integer of the recording as a size, plain or symbolic; None of anything else.  settling: also of one that was
         computed of other numbers, whose values are guarded then."""
-        found = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x, settling)
-        return found if type(found) in (int, SymInt) else None
+        size = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x, settling)
+        return size if type(size) in (int, SymInt) else None
 
     def _length(self, base: Tensor, dim: int) -> Any:
         """The length of a tensor of the call; None where sizes are not followed."""
@@ -137,11 +139,11 @@ class LoopHeader:
 
 def _count(first: Any, end: Any, step: int) -> Any:
     """The number of elements of `range(first, end, step)`; less than 1 if there are none."""
-    distance, apart = (end - first, step) if step > 0 else (first - end, -step)
-    return distance if apart == 1 else (distance + (apart - 1)) // apart
+    distance, stride = (end - first, step) if step > 0 else (first - end, -step)
+    return distance if stride == 1 else (distance + (stride - 1)) // stride
 
 
-_KNOWN: dict[Any, Callable[..., IterationSpace | None]] = {
+_DESCRIBED: dict[Any, Callable[..., IterationSpace | None]] = {
     builtins.range: LoopHeader._numbered,
     builtins.enumerate: LoopHeader._enumerated,
     builtins.zip: LoopHeader._zipped,

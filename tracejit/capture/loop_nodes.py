@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.autograd.grad_mode import set_grad_enabled
 from tracejit.capture.loop_emission import LoopResults, emit_loop
 from tracejit.capture.loop_equivalence import backward_is_indivisible, carried_memory_is_disjoint, cotangents_are_disjoint
 from tracejit.capture.loop_slices import SlicedInput
@@ -421,31 +422,36 @@ class StepsAsLoop:
 
         What is carried on as well is what was carried before each step but the first, and what is carried in the end: so
         gradients of an item arrive before those that the next step has of it."""
-        found: list[list[Any]] = []
+        result: list[list[Any]] = []
         for items in self._step.collected:
             place = items[0] if items else None
             if place is None:
-                found.append([])
+                result.append([])
                 continue
             if place in self._slices:
-                found.append([StackedItems(stacked[place], count)])
+                result.append([StackedItems(stacked[place], count)])
                 continue
             if self._is_own_of_step_before(place):
                 history = results.history[self.carried.index(place[1])]
-                found.append([StackedItems(_reversed_rows(history, reverse), count)])
+                result.append([StackedItems(_reversed_rows(history, reverse), count)])
                 continue
             on = [n for n, k in enumerate(self.carried) if self._next(k) == place]
             if on and self._root(place) == place:
                 start, stop = (0, count - 1) if reverse else (1, count)
                 before = slice_.of(results.history[on[0]], dim=0, start=start, stop=stop, step=1)
-                found.append([StackedItems(_reversed_rows(before, reverse), count - 1), ends[self.carried[on[0]]]])
+                result.append([StackedItems(_reversed_rows(before, reverse), count - 1), ends[self.carried[on[0]]]])
             else:
-                found.append([StackedItems(_reversed_rows(next(collected), reverse), count)])
-        return found
+                result.append([StackedItems(_reversed_rows(next(collected), reverse), count)])
+        return result
 
     def _write(self, a: StepNode, target: Tensor, value: Tensor) -> None:
-        interpreter = self._interpreter
-        interpreter.evaluating(lambda: interpreter.evaluate_node(a.node, a.node.attrs, (target, value), bool(a.with_grad)))
+        recorder = self._interpreter.recorder
+        line, recorder.line = recorder.line, a.node.line
+        try:
+            with set_grad_enabled(bool(a.with_grad)):
+                a.node.op.of(target, value, **a.node.attrs)
+        finally:
+            recorder.line = line
 
 
 def _may_be_in_body(op: Op) -> bool:

@@ -261,11 +261,11 @@ class LoopRecogniser:
             compared.update(self._numbers.tensors(variables))
             compared.update(counters.tensors())
         element = self._elements.tensors(counters.at)
-        found = entry_state(interpreter, self._names, self._cells, variables, compared, element, self._any_length)
-        if isinstance(found, str):
-            self._obstacle = found
+        entered = entry_state(interpreter, self._names, self._cells, variables, compared, element, self._any_length)
+        if isinstance(entered, str):
+            self._obstacle = entered
             return None
-        return found
+        return entered
 
     def _try_to_skip_steps(self, variables: Mapping[str, Any]) -> bool:
         assert self._elements is not None

@@ -45,13 +45,13 @@ def join_items(
 ) -> Any:
     """function(items, ...).  callee: what to call for it."""
     if has_stacked(items):
-        found = None
+        result = None
         if interpreter is not None and state.top is interpreter and not interpreter.recorder.stopped:
             if function is len and not (arguments or keywords):
                 return interpreter.recorder.sizes.from_library(_length_of(items))
-            found = interpreter.recorder.containers.native(lambda: _joined(interpreter, function, items, *arguments, **keywords))
-        if found is not None:
-            return found
+            result = interpreter.recorder.containers.native(lambda: _joined(interpreter, function, items, *arguments, **keywords))
+        if result is not None:
+            return result
         unstack(items)
     return callee(items, *arguments, **keywords)
 
@@ -100,9 +100,9 @@ def _joined(
     is_new = function is FUNCTIONS["stack"]
     if not (is_new or function is FUNCTIONS["cat"]) or others or keywords or type(dim) is not int:
         return None
-    found = _concatenated_items(items, dim, is_new)
-    is_in_list = any(type(x) is StackedItems and found is x.rows for x in items)
-    return clone.of(found) if is_in_list else found
+    rows = _concatenated_items(items, dim, is_new)
+    is_in_list = any(type(x) is StackedItems and rows is x.rows for x in items)
+    return clone.of(rows) if is_in_list else rows
 
 
 def _concatenated_items(items: list[Any], dim: int, is_new: bool) -> Tensor | None:

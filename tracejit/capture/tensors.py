@@ -355,8 +355,7 @@ class RecordingInterpreter(StateRecorder):
         return recorder.line
 
     def evaluating(self, action: Callable[[], Any]) -> Any:
-        """The result of `action`, which evaluates operations by `evaluate_node` alone and runs no user code.  Restores grad
-        mode."""
+        """The result of `action`, which runs no user code.  Restores grad mode."""
         grad_enabled = state.grad_enabled
         try:
             return self.recorder.unwatched(action)
@@ -389,51 +388,6 @@ class RecordingInterpreter(StateRecorder):
             self.evaluated[self.nodes[-1].outputs[0]] = grad_enabled
             rows.append(row)
         return rows
-
-    def evaluate_node(
-        self, node: Node, attributes: Mapping[str, Any], operands: Sequence[Any], grad_enabled: bool
-    ) -> tuple[Tensor, ...]:
-        """Evaluate the operation of `node` with other operands and append it.  Returns the outputs.  operands: tensors, numbers
-        and literals, in the order of the node's operands.  attributes: those of the node."""
-        state.grad_enabled = grad_enabled
-        op, values = node.op, self.values
-        given: list[Any] = []
-        recorded: list[Operand] = []
-        for x, operand in zip(operands, node.operands, strict=True):
-            if isinstance(x, Tensor):
-                recorded.append(value := values[id(x)] if id(x) in values else self.value_of(x))
-                given.append(self._number_in(x, value))
-            elif type(x) is Literal:
-                recorded.append(x)
-                given.append(without_symbols(x.value))
-            else:
-                recorded.append(operand)
-                given.append(plain(x))
-        is_plain_write, env = self._is_plain_write(op, operands), self.recorder.sizes.env
-        if env is not None:
-            env.pause()
-        try:
-            result = state.base.bind(op, tuple(given), attributes if env is None else _without_sizes(attributes))
-        finally:
-            if env is not None:
-                env.resume()
-        if op.writes:
-            self.recorder.performed.append((op, result))
-        if not self.recorder.stopped:
-            symbolic = [x.value if type(x) is Literal else x for x in operands]  # the tape keeps symbolic positions
-            self._append(op, symbolic, tuple(recorded), node.attributes, result, node.line)
-            has_numbers = any(isinstance(x, Tensor) and not isinstance(y, Tensor) for x, y in zip(operands, given, strict=True))
-            self._save_symbols(op, symbolic, result, has_numbers)
-            self.evaluated[self.nodes[-1].outputs[0]] = grad_enabled
-            if is_plain_write:
-                self.requires_grad.discard(self.values[id(result)])
-        return result if op.multiple else (result,)
-
-    def _number_in(self, x: Tensor, value: int | None) -> Any:
-        """What eager mode has in the place of a tensor: the number that it stands for, or itself."""
-        if x._array.ndim or value is None or (maker := self.producer(value)) is None or "number" not in maker.op.traits:
-            return x
-        return self.defined[maker.operands[0]]._array.item()  # type: ignore[index]
 
     def copied(self, value: int) -> Tensor:
         """A new tensor with the contents of a value to which nothing has been written."""

@@ -192,5 +192,5 @@ def _emit_while_loop(
     given = [*begin.carried, *[outside_value(interpreter, x[1]) for x in places if x[0] != LIVE_IN]]
     interpreter.truncate(replace(begin.point.mark, nodes=begin.point.mark.nodes + keeps_guard))
     given = [detach.of(x) if isinstance(x, Tensor) and x.requires_grad else x for x in given]
-    _, *found = WHILE.of(begin.test, *given, body=Body(body), carried=1 + len(carried))
-    return [x if x is y else z for x, y, z in zip(begin.carried, carried, found, strict=True)]
+    _, *ends = WHILE.of(begin.test, *given, body=Body(body), carried=1 + len(carried))
+    return [x if x is y else z for x, y, z in zip(begin.carried, carried, ends, strict=True)]
