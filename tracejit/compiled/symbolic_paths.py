@@ -1,15 +1,15 @@
-"""The recordings of a function that stand for more sizes of its arguments than their own, and the programs made of them.
+"""Recordings of a function with symbolic sizes, and the paths and programs that are made of them for calls of other sizes.
 
-The second different size of a dimension makes it symbolic: what is recorded then is recorded with symbolic sizes
-(capture/recording/symbolic_recording.py).  The paths for sizes that follow are instances of it, and no Python of the function runs for
-them, as long as the relations between sizes hold that the recorded call relied on.
+The second different size of a dimension makes it symbolic: that call is recorded with symbolic sizes
+(capture/recording/symbolic_recording.py).  Paths for other sizes are instances of that recording, as long as the relations
+between sizes hold that the recorded call relied on; no Python of the function runs for them.
 
-Programs are made once for a region of sizes.  Passes, lowering and the writing of machine code run on the symbolic recording as on any
-other; an environment of their own notes what they asked of sizes, and so for which sizes they would have come to the same: the same text
-of machine code, with other numbers in its table.  A size outside all regions begins a new one.  Results are therefore those of a program
-of the exact size, bit for bit (tests/test_symbolic_paths.py compares the tables).
+Programs are made once for a *region* of sizes.  Passes, lowering and the writing of machine code run on the symbolic recording as
+on any other.  A second environment notes the relations that they rely on: for all sizes for which these hold they would write the
+same text of machine code, with other numbers in its table.  A size outside all regions begins a new one.  Results are therefore
+those of a program of the exact size, bit for bit (tests/test_symbolic_paths.py compares).
 
-It must not know of entries more than for which sizes they were recorded.
+It knows of entries only for which sizes they were recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tracejit.autograd.compiled import Mask
 from tracejit.capture.recording.entry import Recording, calling
@@ -32,40 +32,32 @@ from tracejit.core.shapes import filled_strides
 from tracejit.core.substitution import Substitution
 from tracejit.core.symbolic import ShapeEnv
 from tracejit.cpython.size_table import Shapes
-from tracejit.ir.graph import Graph
 from tracejit.lowering.lower import NeedsHost
 from tracejit.runtime.program import Program
 from tracejit.tensor.marks import marks
 
 __all__ = ["SymbolicPath", "SymbolicPaths", "of_tensors"]
 
-_MOST: Final = 8  # symbolic recordings of a function: branches of Python, modes
-_ATTEMPTS: Final = 4  # of them in a row that have served no other call, and then no more are made
-_REGIONS: Final = 24
-_NARROW: Final = 6  # regions that have served no size but their first; then no more are made
-_UNROLLED: Final = 2  # regions of one size each, and no others
+_MOST: Final = 8  # symbolic recordings that a function keeps: of branches of its Python, of modes
+_ATTEMPTS: Final = 4  # symbolic recordings in a row of which no instance was made; then no more are made
+_REGIONS: Final = 24  # of a symbolic recording
+_NARROW: Final = 6  # regions that served no size but their first; then no more are made
+_UNROLLED: Final = 2  # regions of one size each, while there are no others: a loop over the size is unrolled
 _FITS: Final = object()
 INTEGER: Final[Any] = "an integer"  # in the place of a second size: no shape has it
 STRIDES: Final[Any] = "strides"  # behind the sizes and the strides of a tensor that does not fill its memory
 _making = Turn()
 
 
-class SizedPath(Protocol):
-    """A path that was recorded for some sizes."""
-
-    recording: Recording
-    sizes: Shapes
-
-
 class Region:
-    """The programs of a symbolic recording, and for which sizes they are those that would be made for these alone."""
+    """The programs of a symbolic recording, and the relations between sizes under which they are right."""
 
     def __init__(self, path: SymbolicPath, shapes: Shapes, make: Callable[[Recording], Executable]) -> None:
-        """make: programs of a recording.  Raises what that raises, and NeedsHost where not all that they do is one program."""
+        """make: compiles a recording.  Raises what that raises, and NeedsHost where the recording is more than one program."""
         self.env = ShapeEnv()
         self.instances = 0
         self._clean: set[int] = set()
-        self._backward: dict[tuple[Mask, Mask], tuple[Graph, Program | None]] = {}
+        self._backward: dict[tuple[Mask, Mask], Program | None] = {}
         with self.env:
             self._executable = make(path.recording.in_terms_of(self.env, shapes))
         if not isinstance(self._executable.program, Program):  # nothing of it has symbolic sizes
@@ -73,11 +65,11 @@ class Region:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether it is of one size."""
+        """Whether it serves one size alone."""
         return len(self.env.pinned()) == self.env.variables
 
     def _numbers(self, sizes: list[int]) -> Substitution | None:
-        """These sizes in the place of its own; None where they are not in the region."""
+        """What puts these sizes in the places of the symbolic ones; None where they are not in the region."""
         values = self.env.evaluated(sizes)
         return None if values is None else Substitution(self.env, values, self._clean)
 
@@ -94,7 +86,7 @@ class Region:
         return self._executable.at(recording, numbers, _Origin(self, sizes))
 
     def backward(self, instance: Executable, present: Mask, mask: Mask, sizes: list[int]) -> Program | None:
-        """A backward program of an instance for these sizes; None where what it takes to make it once for all leads out of the region."""
+        """A backward program of an instance for these sizes; None where it cannot be made once for the whole region."""
         key = (present, mask)
         if key not in self._backward:
             ticket = Ticket()
@@ -102,17 +94,16 @@ class Region:
                 if not _making.take(ticket):
                     return None
                 with self.env:
-                    graph, _ = self._executable.backward_graph(present, mask)
                     try:
                         program, _ = self._executable.build_backward(present, mask)
                     except NeedsHost:
                         program = None
                     if not isinstance(program, Program):  # it has steps of Python, though none with symbolic sizes
                         program = None
-                self._backward[key] = graph, program
+                self._backward[key] = program
             finally:
                 ticket.over = True
-        graph, symbolic = self._backward[key]
+        symbolic = self._backward[key]
         numbers = None if symbolic is None else self._numbers(sizes)
         return None if numbers is None else numbers.of(symbolic)  # type: ignore[no-any-return]
 
@@ -177,8 +168,8 @@ class SymbolicPath:
         return self.recording.serves(shapes) and any(region.is_for(sizes) for region in self.regions)
 
     def _may_have_more(self) -> bool:
-        """Whether another region may pay.  One of a single size is of one that is equal to another size by chance, unless all are: then
-        something is unrolled."""
+        """Whether another region may pay.  One of a single size is of one that is equal to another size by chance, unless all
+        are: then something is unrolled."""
         wide = [region for region in self.regions if not region.is_pinned]
         return (
             len(self.regions) - len(wide) < (_REGIONS if wide else _UNROLLED)
@@ -191,8 +182,9 @@ class SymbolicPaths:
     """What a function has met of sizes, and the symbolic recordings that came of it."""
 
     def __init__(self, dynamic: bool | None = None, is_shallow: bool = False) -> None:
-        """dynamic: whether all sizes are symbolic at once, or none ever is; None: those of which there was a second one.  is_shallow: what
-        is in containers and objects is not among the arguments: these are variables of a function, and may grow from call to call."""
+        """dynamic: whether all sizes are symbolic at once, or none ever is; None: those of which there was a second one.
+        is_shallow: what is in containers and objects is not among the arguments: these are variables of a function, and may grow
+        from call to call."""
         self.dynamic = dynamic
         self.is_shallow = is_shallow
         self.paths: tuple[SymbolicPath, ...] = ()
@@ -221,9 +213,9 @@ class SymbolicPaths:
         return [(k, d) for k, d in chosen if may_vary(shapes[k][d]) and (k, d) not in static]
 
     def shapes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-        """The shapes of the tensors among the arguments, and in containers and objects that are: (*sizes, *strides, STRIDES) for those that
-        do not fill their memory.  And where some integer among the arguments was asked for its value, as a size is, (value, INTEGER) for
-        that one and (0, INTEGER) for others."""
+        """The shapes of the tensors among the arguments, and in containers and objects that are: (*sizes, *strides, STRIDES) for
+        those that do not fill their memory.  And where some integer among the arguments was asked for its value, as a size is,
+        (value, INTEGER) for that one and (0, INTEGER) for others."""
         integers: list[int] = []
         if self._asked:
             tensors, integers = tensors_and_integers_among(args, kwargs, self.is_shallow)
@@ -233,7 +225,8 @@ class SymbolicPaths:
         return self._with(found, integers) if self._asked else found
 
     def note_shapes(self, recording: Recording, shapes: Shapes, integers: Sequence[int]) -> Shapes:
-        """A call was recorded that had these `shapes`, and integers among its arguments.  Returns its shapes as they are from now on."""
+        """A call was recorded that had these `shapes`, and integers among its arguments.  Returns its shapes as they are from now
+        on."""
         if not recording.asked <= self._asked:
             self._asked |= recording.asked
             shapes = self._with(_without_integers(shapes), integers)
@@ -248,7 +241,8 @@ class SymbolicPaths:
     def note_recording(
         self, recording: Recording, shapes: Shapes, dynamic: list[tuple[int, int]]
     ) -> tuple[Recording, SymbolicPath | None]:
-        """A recording was made, with these dimensions symbolic.  Returns it with its own sizes alone, and what it is of for others, too."""
+        """A recording was made, with these dimensions symbolic.  Returns it with its own sizes alone, and what it is of for
+        others, too."""
         if recording.reason is not None:
             return recording, None
         made = None if recording.env is None else SymbolicRecording(recording, shapes, dynamic)
@@ -332,8 +326,8 @@ def _ranks(shapes: Shapes) -> tuple[int, ...]:
 
 
 def _serves(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the guards of a recording hold for a call.  What locks before the program is not tried in vain; what is drawn before it is
-    put back."""
+    """Whether the guards of a recording hold for a call.  What locks before the program is not tried in vain; what is drawn
+    before it is put back."""
     if recording.locks:
         return False
     entry = recording.build_entry(calling(recording, lambda tensors, numbers: _FITS))

@@ -1,12 +1,12 @@
 """Recorded numbers: what stands for a number while a call is recorded.
 
-Arithmetic with a `RecordedNumber` gives another one.  Comparing it gives a plain bool, and the outcome is a guard.  Whatever else needs the
-number calls `concretise()`, which guards its value, and goes on with the plain one.  It is no int and no float: C code that needs one calls
-`__index__` or `__float__`, so nothing reads the number without a guard.  `isinstance` takes it for the type of its value.
+Arithmetic with a `RecordedNumber` gives another one.  Comparing it gives a plain bool, and the outcome is a guard.  Whatever else
+needs the number calls `concretise()`, which guards its value, and goes on with the plain one.  It is no int and no float: C code
+that needs one calls `__index__` or `__float__`, so nothing reads the number without a guard.  `isinstance` takes it for the type
+of its value.
 
-There are two kinds: sizes (`SymInt` and `SymFloat` of core/symbolic.py), whose guards are relations of a `ShapeEnv`, and numbers that the
-program reads or computes (`SymbolicNumber` of capture/handlers/symbols.py), whose guards are statements of an entry.
-"""
+There are two kinds: sizes (`SymInt` and `SymFloat` of core/symbolic.py), whose guards are relations of a `ShapeEnv`, and numbers
+that the program reads or computes (`SymbolicNumber` of capture/handlers/symbols.py), whose guards are statements of an entry."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def _concretising(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class RecordedNumber:
-    """What stands for a number while a call is recorded.  Its `__class__` is that of the number; it may be an operand, and need not be one
-    and the same number in later calls."""
+    """What stands for a number while a call is recorded.  Its `__class__` is that of the number; it may be an operand, and need
+    not be one and the same number in later calls."""
 
     __slots__ = ()
 
@@ -101,10 +101,11 @@ def with_operators(
     comparison: Callable[[str], Callable[..., Any]],
     unary: Callable[[str], Callable[..., Any]],
 ) -> Callable[[C], C]:
-    """A decorator of a kind of recorded numbers, which defines its operators: each is what one of these functions makes for its symbol.
+    """A decorator of a kind of recorded numbers, which defines its operators: each is what one of these functions makes for its
+    symbol.
 
-    binary(symbol, swapped): the method of an arithmetic operator; swapped: of its right operand.  comparison: of `==`, `<` and the like.
-    unary: of `-`, `+`, `~` and "abs"."""
+    binary(symbol, swapped): the method of an arithmetic operator; swapped: of its right operand.  comparison: of `==`, `<` and
+    the like. unary: of `-`, `+`, `~` and "abs"."""
 
     def decorate(cls: C) -> C:
         for symbol, name in _ARITHMETIC_NAMES.items():

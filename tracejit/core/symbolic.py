@@ -1,22 +1,22 @@
 """Symbolic sizes: integers that remember how they were computed from the sizes of arguments.
 
-A `SymInt` is an int of this run with an expression over variables, one for each dimension of an argument that may have another size next
-time.  Arithmetic gives another one (`SymFloat` for quotients); a comparison gives a plain bool and notes the relation in the `ShapeEnv`;
-whatever else asks for the number itself notes that the expression has this value.  So what was computed under an environment holds for all
-values of the variables for which its relations hold: an environment is a trace of what was done with sizes, with its guards, as PyTorch's
-of the same name is (torch.fx.experimental.symbolic_shapes).
+A `SymInt` has a value in this run and an expression over variables.  There is a variable for each dimension of an argument that
+may have another size in another call.  Arithmetic with a SymInt gives another one (`SymFloat` for quotients).  A comparison gives
+a plain bool and notes the relation in the `ShapeEnv`.  Whoever needs the number itself calls `concretise`, which notes that the
+expression has this value. So what was computed under an environment holds for all values of the variables for which its relations
+hold.  PyTorch's ShapeEnv (torch.fx.experimental.symbolic_shapes) is the same idea.
 
-A symbolic number is no int and no float.  C code that needs one (NumPy, `range`, a list's index) calls `__index__` or `__float__`, and that
-notes the value: nothing can take the number out of it without a note, so what holds under the relations of an environment holds by
-construction.  Evaluating arrays needs numbers, and decides nothing: it happens in `paused` parts.  Who needs a number and decides nothing
-by it takes `without_symbols`.
+A symbolic number is no int and no float (core/recorded_number.py).  C code that needs one (NumPy, `range`, a list's index) calls
+`__index__` or `__float__`, and these concretise: nothing takes the number out of it without a note.  The evaluation of arrays
+needs numbers and decides nothing by them: it runs while the environment is paused.  Code of the library that needs a number and
+decides nothing by it calls `without_symbols`.
 
-A dictionary or set that finds an equal number notes that; one that finds none notes nothing.  So what is looked up by sizes must be an
-economy, right also where equal ones are not found.
+A dictionary or set that finds an equal number notes that; one that finds none notes nothing.  So a table with sizes as keys must
+be a cache: its user gives the same result where an equal key is not found.
 
-Notes are taken while the environment is entered, in its thread, and not in `paused` parts of that; elsewhere a symbolic number behaves as
-the plain one.  Nothing is known here of tensors, but that there may be somebody who knows their symbolic shapes (`shape_of`).
-"""
+Notes are taken in the thread that has entered the environment, while it is not paused; elsewhere a symbolic number behaves as the
+plain one.  This module knows no tensors; a recorder enters in `shape_of` and `strides_of` what gives their symbolic shapes and
+strides."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ _OPPOSITE: Final = {"==": "!=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MATHEMATICAL: dict[str, Callable[[Any], Any]] = {"sqrt": math.sqrt, "log1p": math.log1p}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {**BINARY, **_UNARY, **_ROUNDING, **_EXTREMES, **_MATHEMATICAL, "float": float}
 _SMALLEST: Final = 2
-"""Sizes of 0 and 1 are no variables."""
+"""The smallest size of a variable: 0 and 1 mean something else (an empty tensor, a dimension that broadcasts)."""
 LARGEST: Final = 1 << 40
-"""Nor are larger ones."""
+"""The largest size of a variable."""
 _IN_A_ROW: Final = 16
-"""Terms of a sum that is written with signs between them: CPython compiles one inside the other."""
+"""The most terms of a sum that is written as `a + b + ...`; CPython's compiler nests each operand in the next one."""
 _DEEPEST: Final = 2
-"""Extremes of which bounds are looked for in one difference."""
+"""The most `max` and `min` in one difference of which bounds are computed."""
 
 shape_of: list[Callable[[Any], Any]] = []
 """While an environment is entered: what gives the symbolic shape of a tensor, or None for one that has none."""
 strides_of: list[Callable[..., Any]] = []
-"""The same of its strides, in elements.  With `False` behind the tensor, of those alone that some element sees, and None for one that lies
-row by row whatever its sizes."""
+"""While an environment is entered: what gives the symbolic strides of a tensor, in elements.  With `False` as a second argument,
+only strides that matter for some element, and None for a tensor that is row-major for all sizes."""
 
 
 Polynomial = tuple[tuple[tuple[int, ...], int], ...]
@@ -85,13 +85,13 @@ _exist: Final = [False]
 
 
 class ShapeEnv:
-    """What was computed of symbolic sizes, and what was found out about them.
+    """Expressions of symbolic sizes, and the relations between them that a run relied on.
 
-    An expression is its number here: `expressions[i]` is ("size", k) for variable k, ("constant", type, bits, value), ("polynomial", p) for
-    sums and products of integers, which are kept in one form, or another operation of the numbers of its operands.  relations: (comparison,
-    number, number, outcome), with the place in the program where it was found (`locate`); those that hold for all sizes from 2 on are none.
-    names: of the variables, for a reader.  problem: why none of this holds for other sizes.  is_guarded: whether all variables are sizes
-    that a call is guarded by, rather than of something that it never looks at."""
+    An expression is known by its number: `expressions[i]` is ("size", k) for variable k, ("constant", type, bits, value),
+    ("polynomial", p) for sums and products of integers, in one normal form, or (operation, *numbers of its operands).  relations:
+    (comparison, number, number, outcome) -> the line of the program that compared (`locate`); a relation that holds for all sizes
+    from 2 on is left out.  names: of the variables, for a reader.  problem: why nothing of this holds for other sizes; empty
+    where it does.  is_guarded: whether the call is guarded by all variables (it may never look at some of the tensors)."""
 
     def __init__(self) -> None:
         _exist[0] = True
@@ -104,9 +104,9 @@ class ShapeEnv:
         self.variables = 0
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._known_bounds: dict[Polynomial, tuple[int | None, int | None]] = {}
-        self._instead: dict[int, Polynomial] = {}  # a variable -> another one, or a number, which a relation says it is
+        self._instead: dict[int, Polynomial] = {}  # a variable -> what a relation says that it equals
         self._evaluates: tuple[tuple[int, int], Callable[[Sequence[int]], list[Any] | None]] = (0, 0), lambda sizes: []
-        self._evaluated: tuple[tuple[Any, ...], list[Any] | None] = (), None  # what was evaluated last, and what came of it
+        self._evaluated: tuple[tuple[Any, ...], list[Any] | None] = (), None  # the last question of `evaluated`, and its answer
         self._thread: int | None = None
         self._paused = 0
 
@@ -124,7 +124,7 @@ class ShapeEnv:
         return not self._paused and self._thread == threading.get_ident()
 
     def pause(self) -> None:
-        """Until `resume`, as often as it is called, nothing is noted: arrays are being evaluated."""
+        """Take no notes until `resume` is called as often as this was."""
         self._paused += 1
 
     def resume(self) -> None:
@@ -132,7 +132,7 @@ class ShapeEnv:
 
     # -- numbers
     def size(self, hint: int, name: str = "") -> SymInt:
-        """A new variable, of this value in this run.  Sizes of 0 and 1 are none: they broadcast, and are left out."""
+        """A new variable, with this value in this run.  Callers make none for sizes of 0 and 1."""
         number = self._number(("size", self.variables))
         self.variables += 1
         self.names.append(name)
@@ -153,7 +153,7 @@ class ShapeEnv:
         return self._number(("constant", type(plain).__name__, plain.hex() if isinstance(plain, float) else plain, plain))
 
     def compute(self, name: str, *operands: Any) -> Any:
-        """The result of an operation.  Raises what Python raises: then the operands are the numbers that lead there."""
+        """The result of an operation.  Raises what Python raises; the operands are concretised then, since they decide that."""
         try:
             result = _FUNCTIONS[name](*map(without_symbols, operands))
         except (ArithmeticError, ValueError):
@@ -196,7 +196,7 @@ class ShapeEnv:
         return outcome
 
     def _in_fewer(self, terms: Polynomial) -> Polynomial:
-        """A polynomial in terms of those variables that no relation says to be another one, or a number."""
+        """A polynomial with each variable replaced by what a relation says that it equals."""
         while self._instead:
             found = next((i for factors, _ in terms for i in factors if i in self._instead), None)
             if found is None:
@@ -205,7 +205,7 @@ class ShapeEnv:
         return terms
 
     def _equate(self, difference: Polynomial) -> None:
-        """A relation says that a difference, in terms of variables that are left, is 0: a variable in it is what the rest comes to."""
+        """Note what a variable equals, given that a difference is 0: of `n - 2*m - 6` that `n` is `2*m + 6`."""
         for k, (factors, coefficient) in enumerate(difference):
             others = (*difference[:k], *difference[k + 1 :])
             if (
@@ -246,8 +246,8 @@ class ShapeEnv:
         )
 
     def _divided(self, name: str, left: Any, right: Any) -> Any:
-        """A quotient or remainder that comes out the same way for all sizes: of a multiple of the divisor, of the divisor itself, or of a
-        number that is less than any size.  None for others."""
+        """A quotient or remainder that is known for all sizes: of a multiple of the divisor (`6*n // n`), or of a number that is
+        less than any size (`1 // n`).  None for others."""
         whole, divisor = self._polynomial(left), self._polynomial(right)
         if whole is None or divisor is None:
             return None
@@ -281,7 +281,8 @@ class ShapeEnv:
         return self._number(("polynomial", polynomial))
 
     def _extreme(self, name: str, result: Any, operands: Sequence[Any]) -> Any:
-        """The largest or the smallest of integers; which of them that is, is not noted.  Of other numbers the operands are."""
+        """The largest or the smallest of integers, without a relation that says which one it is.  Operands that are no integers
+        are concretised."""
         if not all(python_type(x) is int for x in operands):
             for x in operands:
                 self.concretise(x)
@@ -317,15 +318,15 @@ class ShapeEnv:
         return (low == 0 and name in ("<", ">=")) or (high == 0 and name in (">", "<="))
 
     def _bounds(self, terms: Polynomial) -> tuple[int | None, int | None]:
-        """The least and the greatest value for all sizes, where there are some that are known."""
+        """The least and the greatest value over all sizes; None where there is none or it is not known."""
         known = self._known_bounds.get(terms)
         if known is None:
             known = self._known_bounds[terms] = self._found_bounds(terms, 0)
         return known
 
     def _found_bounds(self, terms: Polynomial, depth: int) -> tuple[int | None, int | None]:
-        """Those of a constant, and of what grows, or shrinks, with all that sizes are larger than the smallest.  The largest of some
-        numbers is any one of these and something; negative numbers of expressions stand for that."""
+        """`_bounds`, of a constant and of what is monotonic in all sizes.  A maximum is replaced by each of its operands plus
+        something that is not negative; expressions with negative numbers stand for that."""
         met = {i for factors, _ in terms for i in factors}
         extreme = next((i for i in sorted(met) if i >= 0 and self.expressions[i][0] in _EXTREMES), None)
         if extreme is not None:
@@ -354,8 +355,8 @@ class ShapeEnv:
         return without_symbols(value)
 
     def call(self, function: Callable[..., Sequence[Any]], operands: Sequence[Any]) -> list[Any]:
-        """The numbers that `function`, which is pure, gives of the operands: their expression is the call itself, so nothing is noted of
-        how it comes to them."""
+        """The numbers that a pure function returns.  Their expression is the call itself, so nothing is noted of how they are
+        computed."""
         results = function(*map(without_symbols, operands))
         call = self._number(("call", function, tuple(map(self.number_of, operands))))
         items = [(result, self._number(("item", call, k))) for k, result in enumerate(results)]
@@ -366,7 +367,8 @@ class ShapeEnv:
 
     # -- other sizes
     def values(self, sizes: Sequence[int]) -> list[Any]:
-        """The value of each expression for these sizes, as Python computes it; of sizes of another environment, in terms of these."""
+        """The value of each expression for these sizes, as Python computes it; of sizes of another environment, in terms of
+        these."""
         values: list[Any] = []
         for name, *operands in self.expressions:
             if name == "size":
@@ -386,7 +388,8 @@ class ShapeEnv:
         return values
 
     def evaluated(self, sizes: Sequence[int]) -> list[Any] | None:
-        """`values`, of plain sizes; None where a relation does not hold, or something cannot be computed: also for want of stack."""
+        """`values`, of plain sizes; None where a relation does not hold, or something cannot be computed: also for want of
+        stack."""
         known = len(self.expressions), len(self.relations)
         asked = (known, *sizes)
         found, evaluates = self._evaluated, self._evaluates  # other threads ask for other sizes
@@ -400,8 +403,8 @@ class ShapeEnv:
         return found[1]
 
     def _evaluation(self) -> Callable[[Sequence[int]], list[Any] | None]:
-        """A function that evaluates.  A relation is asked as soon as its numbers are known: what takes long, as a plan of memory does,
-        comes last."""
+        """A function that evaluates.  A relation is asked as soon as its numbers are known: what takes long, as a plan of memory
+        does, comes last."""
         due: dict[int, list[str]] = {}
         for name, a, b, outcome in self.relations:
             left = f"    if (v{a} {name} v{b}) is not {outcome}: return None"
@@ -433,7 +436,7 @@ class ShapeEnv:
         return frozenset(found | {k for k, terms in left if not any(factors for factors, _ in terms)})
 
     def _pinned_by(self, relation: tuple[str, int, int, bool]) -> int | None:
-        """The variable that a relation says is one number."""
+        """The variable that a relation `variable == constant` pins; None for other relations."""
         name, a, b, outcome = relation
         found = {self.expressions[i][0]: self.expressions[i] for i in (a, b)}
         return found["size"][1] if name == "==" and outcome and found.keys() == {"size", "constant"} else None
@@ -466,7 +469,7 @@ class ShapeEnv:
         return "(" + f" {name} ".join(parts) + ")"
 
     def guards(self) -> list[str]:
-        """What has to hold of the sizes, but for bounds beyond which no number of elements comes: those of machine integers."""
+        """The relations as Python, without those that compare with a bound of machine integers, which no size reaches."""
         return [self._said(*relation) for relation in self.relations if not any(map(self._is_far, relation[1:3]))]
 
     def _is_far(self, number: int) -> bool:
@@ -477,7 +480,7 @@ class ShapeEnv:
         return f"{self.text(left)} {name if outcome else _OPPOSITE[name]} {self.text(right)}"
 
     def pins(self) -> list[str]:
-        """Why variables have one size in all that this stands for, and where that was found."""
+        """The relations that pin variables to one size, with the lines that made them."""
         return [
             f"{self._said(*relation)}{f' at {place}' if place else ''}"
             for relation, place in self.relations.items()
@@ -486,15 +489,15 @@ class ShapeEnv:
 
 
 def _noting(one: Any, other: Any) -> ShapeEnv | None:
-    """The environment that takes notes of an operation on two numbers.  What is kept from call to call may hold numbers of an environment
-    that is over, and Python asks these, as keys of a dictionary, whether they equal one of another: to that they are plain numbers."""
+    """The environment that takes notes of an operation on two numbers.  A cache that outlives calls may hold numbers of an
+    earlier environment as keys, which Python compares with those of this one: the earlier ones are plain numbers then."""
     if one.env.is_noting:
         return one.env  # type: ignore[no-any-return]
     return other.env if type(other) in SYMBOLIC and other.env.is_noting else None
 
 
 def _sum(terms: Iterable[tuple[tuple[int, ...], int]]) -> Polynomial:
-    """The one form of a sum of products."""
+    """A sum of products in normal form."""
     total: dict[tuple[int, ...], int] = {}
     for factors, x in terms:
         total[factors] = total.get(factors, 0) + x
@@ -510,7 +513,7 @@ def _product(first: Polynomial, second: Polynomial) -> Polynomial:
 
 
 def _replaced(terms: Polynomial, number: int, instead: Polynomial) -> Polynomial:
-    """A polynomial with another one in the places of a factor."""
+    """A polynomial with another one substituted for a factor."""
     made: list[tuple[tuple[int, ...], int]] = []
     for factors, x in terms:
         part: Polynomial = ((tuple([i for i in factors if i != number]), x),)
@@ -637,8 +640,8 @@ def without_symbols(value: Any) -> Any:
 
 
 def concretise(value: Any) -> Any:
-    """The plain number of a symbolic one, which is noted to have this value where notes are taken.  Slices, tuples and lists with those of
-    their elements; anything else as it is.  For what decides something by the number."""
+    """The plain number of a symbolic one; where notes are taken, it is noted to have this value.  Slices, tuples and lists with
+    their elements concretised; anything else as it is.  For code that decides something by the number."""
     if not is_symbolic(value):
         return value
     if type(value) in SYMBOLIC:
@@ -650,7 +653,7 @@ def concretise(value: Any) -> Any:
 
 
 def python_type(value: Any) -> type:
-    """The type of a number: that of what it is computed to, for a symbolic one."""
+    """The Python type of a number; of a symbolic one that of its value."""
     kind = type(value)
     return int if kind is SymInt else float if kind is SymFloat else kind
 
@@ -668,25 +671,25 @@ def is_symbolic(value: Any) -> bool:
 
 
 def active(value: Any) -> bool:
-    """Whether this is a symbolic number of which notes are being taken."""
+    """Whether this is a symbolic number of an environment that takes notes now."""
     return type(value) in SYMBOLIC and value.env.is_noting
 
 
 def by_origin(value: Any) -> Hashable:
-    """A key for a number, in tables where numbers of sizes that are equal in this run and were not computed in the same way are two:
-    nobody asks whether they are equal, so nothing is noted."""
+    """A key for a number in tables that must tell apart what has the same value by chance: two symbolic numbers with different
+    expressions have different keys, and looking them up notes nothing."""
     return (type(value), value.number) if active(value) else value  # type: ignore[no-any-return]
 
 
 def called(function: Callable[..., Sequence[Any]], *operands: Any) -> list[Any]:
-    """`list(function(*operands))` of numbers; where some are symbolic, symbolic ones whose expression is this call.  The function is
-    pure, and equal to another one that does the same."""
+    """`list(function(*operands))`.  Where some operands are symbolic, the results are symbolic numbers whose expression is this
+    call.  The function is pure, and compares equal to another one that does the same."""
     first = next((x for x in operands if active(x)), None)
     return list(function(*operands)) if first is None else first.env.call(function, operands)
 
 
 def cached(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A cache of a pure function of numbers and tuples: calls with symbolic ones neither ask it nor are kept in it."""
+    """`functools.lru_cache(maxsize)` for a pure function of numbers and tuples; calls with symbolic numbers bypass it."""
 
     def wrap(function: Callable[P, R]) -> Callable[P, R]:
         known = functools.lru_cache(maxsize)(function)
@@ -701,17 +704,17 @@ def cached(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 class SymText(str):
-    """A text for a reader in which there are symbolic numbers: the text of this run, which has another one for other sizes."""
+    """A text for a reader with symbolic numbers in it: the text of this run, and its `parts`, which give that of other sizes."""
 
     parts: tuple[Any, ...]
 
     def substituted(self, of: Callable[[Any], Any]) -> str:
-        """The same of other numbers."""
+        """The text with other numbers in the places of the symbolic ones."""
         return text_of(*map(of, self.parts))
 
 
 def text_of(*parts: Any) -> str:
-    """Texts and numbers, one after the other."""
+    """The concatenation of texts and numbers."""
     if _IN_TEXTS.isdisjoint(map(type, parts)):
         return "".join(map(str, parts))
     parts = tuple([piece for part in parts for piece in (part.parts if type(part) is SymText else (part,))])

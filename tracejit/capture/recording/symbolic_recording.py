@@ -1,11 +1,12 @@
 """A recording for other sizes than its own: what a call with these sizes would have recorded, without the call.
 
-A recording that was made with symbolic sizes (core/symbolic.py) holds them wherever a number was computed of sizes: shapes, strides,
-attributes, literals, constants of the prologue.  `SymbolicRecording.at` puts other numbers in their places, if all relations between sizes
-hold that the recorded run has relied on.
+A recording that was made with symbolic sizes (core/symbolic.py) holds them wherever a number was computed of sizes: shapes,
+strides, attributes, literals, constants of the prologue.  `SymbolicRecording.at` puts other numbers in their places, if all
+relations between sizes hold that the recorded run has relied on.
 
-That is sound by construction.  The program's Python sees sizes only through the recorder, the library asks the Dim API (core/shapes.py)
-about them, and a symbolic number is no int: C code that needs its value calls `__index__`, which notes the value as a relation.
+That is sound by construction.  The program's Python sees sizes only through the recorder, the library asks the Dim API
+(core/shapes.py) about them, and a symbolic number is no int: C code that needs its value calls `__index__`, which notes the value
+as a relation.
 
 `env.relations` are guards of the recording: what was decided of sizes.
 """
@@ -37,17 +38,20 @@ _NUMBERS: Final = frozenset((int, float))
 
 
 def may_vary(size: Any) -> bool:
-    """Whether a size may be that of a variable.  0 and 1 mean something else; beyond the largest, so do numbers that are computed of it."""
+    """Whether a size may be that of a variable.  0 and 1 mean something else; beyond the largest, so do numbers that are computed
+    of it."""
     return type(size) is int and 1 < size <= LARGEST
 
 
 class SymbolicRecording:
     """A recording with symbolic sizes, and for which arguments it stands.
 
-    plain: the recording for its own sizes, as it would be without symbolic ones.  problem: why it stands for no others, if it does not."""
+    plain: the recording for its own sizes, as it would be without symbolic ones.  problem: why it stands for no others, if it
+    does not."""
 
     def __init__(self, recording: Recording, shapes: Shapes, dynamic: Sequence[tuple[int, int]]) -> None:
-        """shapes: of the tensors among the arguments.  dynamic: those of their dimensions that are variables, in the order of these."""
+        """shapes: of the tensors among the arguments.  dynamic: those of their dimensions that are variables, in the order of
+        these."""
         assert recording.env is not None
         self.env: ShapeEnv = recording.env
         self.dynamic = tuple(dynamic)
@@ -62,8 +66,8 @@ class SymbolicRecording:
         self.plain: Recording = replace(self._recording, **changed)
 
     def in_terms_of(self, env: ShapeEnv, shapes: Shapes) -> Recording:
-        """The recording for these shapes, with symbolic sizes of an environment that is entered: it notes what is done with them from now
-        on, and nothing of what the recording itself relies on."""
+        """The recording for these shapes, with symbolic sizes of an environment that is entered: it notes what is done with them
+        from now on, and nothing of what the recording itself relies on."""
         sizes = [env.size(n, name) for n, name in zip(self.sizes(shapes), self.env.names, strict=True)]
         values = self.env.values(sizes)
         env.pause()  # putting them in their places is no question about them
@@ -79,7 +83,8 @@ class SymbolicRecording:
         return [shapes[k][d] for k, d in self.dynamic]
 
     def fits(self, shapes: Shapes) -> bool:
-        """Whether such arguments differ from the recorded ones in variables alone.  Sizes of 0 and 1 are never those of variables."""
+        """Whether such arguments differ from the recorded ones in variables alone.  Sizes of 0 and 1 are never those of
+        variables."""
         if [len(s) for s in shapes] != [len(s) for s in self._static] or _with(shapes, self.dynamic, None) != self._static:
             return False
         return all(may_vary(shapes[k][d]) for k, d in self.dynamic)
