@@ -83,6 +83,22 @@ def test_the_backward_pass_of_a_compiled_result_calls_it() -> None:
     assert compiled.stats.compiled_calls == 2
 
 
+def test_with_a_fake_it_is_compiled_for_each_size_and_for_numbers_that_are_sizes() -> None:
+    op, asked = cube(), set[type]()
+
+    @op.register_fake
+    def _(x: Any, factor: float = 1.0) -> Any:
+        asked.update((type(factor), *map(type, x.shape)))
+        return tracejit.empty_like(x)
+
+    compiled = tracejit.compile(lambda x: (op(x * 2.0, x.shape[0]) + op(x, 0.5)).sum())
+    for n in (2, 3, 4, 5, 4, 3):
+        x = double(*np.linspace(-1, 1, n))
+        assert compiled(x).item() == (op(x * 2.0, n) + op(x, 0.5)).sum().item()
+    assert compiled.stats.compiled_calls == 2, compiled.explain()
+    assert asked == {int, float}
+
+
 def test_without_a_derivative_a_backward_pass_says_so() -> None:
     @custom_op("tests::plain")
     def plain(x: Any) -> Any:

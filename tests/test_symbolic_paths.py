@@ -97,8 +97,34 @@ def read_by_the_last_steps(x: T.Tensor) -> T.Tensor:
     return T.autograd.grad(h.sum(), x)[0]
 
 
+def with_a_parameter_of_its_size(x: T.Tensor) -> Any:
+    own = nn.Parameter(T.linspace(0.5, 1, x.shape[0] * 4).reshape(x.shape[0], 4))
+    scaled = x @ own.t()
+    scaled.mean().backward()
+    return scaled, own.grad, own.detach().sum()
+
+
+def with_a_layer_of_its_size(x: T.Tensor) -> Any:
+    layer = nn.Linear(x.shape[1], x.shape[0])
+    out = layer(x)
+    out.sum().backward()
+    return out.shape, layer.weight.grad
+
+
+def with_other_data(x: T.Tensor) -> Any:
+    y = x * 2
+    y.data = x.t() * 3
+    leaf = x[1:].detach().requires_grad_()
+    (leaf * leaf).sum().backward()
+    return y, y[:, : y.shape[1] // 2].sum(1), leaf.grad
+
+
 PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "mean": lambda x: x.mean(),
+    "a parameter of its size": with_a_parameter_of_its_size,
+    "a layer of its size": with_a_layer_of_its_size,
+    "other data": with_other_data,
+    "sizes among sizes": lambda x: (x * 2 if 0 in x.shape else x + 1, 4 in x.shape, x.shape[0] in x.shape),
     "variance": lambda x: x.var(0) + x.std(),
     "product": lambda x: (x @ W).relu().sum(0),
     "softmax": lambda x: F.softmax(x @ W, dim=0),

@@ -24,7 +24,7 @@ from tracejit.capture.recording.journal import Mark, Topic, Variable
 from tracejit.core.aval import Aval, ScalarAval, aval_of
 from tracejit.core.dtypes import FROM_NUMPY
 from tracejit.core.interpreter import Interpreter, state
-from tracejit.core.op import REGISTRY, Kind
+from tracejit.core.op import REGISTRY, Kind, Op
 from tracejit.ir.graph import Node
 from tracejit.tensor import Tensor
 from tracejit.tensor.contents import is_data_of
@@ -166,6 +166,21 @@ class StateRecorder(Interpreter):
             self.recorder.keep.append(node)
         return value
 
+    def _append_same(
+        self,
+        op: Op,
+        value: int,
+        tensor: Tensor,
+        contents: Tensor | None = None,
+        attributes: tuple[tuple[str, Any], ...] = (),
+    ) -> int:
+        """`tensor` is the result of an operation that keeps the shape of `value`, symbolic sizes among it: the new value.  contents: as in
+        `_define`."""
+        shape = self.avals[value].shape if value in self.sized else None  # type: ignore[union-attr]
+        made = self._define(tensor, contents, shape)
+        self.nodes.append(Node(op, (value,), attributes, (made,), user_line()))
+        return made
+
     def value_of(self, tensor: Tensor) -> int | None:
         """The value id of a tensor; None if its origin is unknown.  A tensor from outside becomes an input of the graph."""
         if self.deferred_tensors:
@@ -221,7 +236,7 @@ class StateRecorder(Interpreter):
         value = self.values[id(tensor)]
         maker = self.producer(value)
         if maker is None or maker.op.kind is not Kind.CREATION:
-            self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
+            self._append_same(REGISTRY["detach"], value, tensor)
         if requires:
             self.requires_grad.add(self.values[id(tensor)])
         else:
@@ -259,7 +274,7 @@ class StateRecorder(Interpreter):
             )
             return
         former = self.values.get(id(tensor))
-        self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor, data),), user_line()))
+        self._append_same(REGISTRY["detach"], value, tensor, data)
         recorder.keep.append(tensor)
         if outside:
             self.rebound.setdefault(id(tensor), (tensor, former, len(self.nodes)))
@@ -271,7 +286,7 @@ class StateRecorder(Interpreter):
         if value is None or recorder.is_outside(tensor) or type(data._storage) is DataStorage:
             recorder.stop("tensor_origin", f"a {type(tensor).__name__} is made of it")
             return
-        self.nodes.append(Node(REGISTRY["detach"], (value,), (), (self._define(tensor),), user_line()))
+        self._append_same(REGISTRY["detach"], value, tensor)
         recorder.keep.append(tensor)
 
     def _becomes_view(self, tensor: Tensor, view: Tensor) -> bool:
@@ -288,7 +303,7 @@ class StateRecorder(Interpreter):
         is_shared = any(number._late.source is tensor for number in recorder.arrays.left.values())
         if is_shared or any(self.defined[v] is not view for v in views) or not _lies_alike(tensor, view):
             return False
-        self.nodes.append(Node(REGISTRY["clone"], (value,), (), (self._define(tensor, view),), user_line()))
+        self._append_same(REGISTRY["clone"], value, tensor, view)
         recorder.keep.append(tensor)
         return True
 

@@ -392,7 +392,7 @@ class RecordingInterpreter(StateRecorder):
     def copied(self, value: int) -> Tensor:
         """A new tensor with the contents of a value to which nothing has been written."""
         copy = wrap(self.defined[value]._array.copy())
-        self.nodes.append(Node(clone, (value,), (), (self._define(copy),), user_line()))
+        self._append_same(clone, value, copy)
         return copy
 
     def _append(
@@ -448,8 +448,9 @@ class RecordingInterpreter(StateRecorder):
             return None
         sizes = self.recorder.sizes
         plain_operands = [Literal(without_symbols(x.value)) if isinstance(x, Literal) else x for x in recorded]
+        infer = partial(op.infer_tuple, [operand_aval(x, self.avals) for x in plain_operands], dict(attributes))
         try:
-            inferred = op.infer_tuple([operand_aval(x, self.avals) for x in plain_operands], dict(attributes))
+            inferred = self.recorder.unwatched(infer) if _OWN_CODE in op.traits else infer()
         except Exception as error:
             if is_foreign(error):
                 raise
@@ -693,10 +694,7 @@ class RecordingInterpreter(StateRecorder):
         same = FROM_NUMPY[tensor._array.dtype] is dtype
         copy = wrap(tensor._array.astype(dtype.numpy))
         op, attributes = (REGISTRY["clone"], ()) if same else (REGISTRY["cast"], (("dtype", dtype),))
-        shape = self._shape_of_value(operand) if operand in self.sized else None
-        value = self._define(copy, shape=shape)
-        self.nodes.append(Node(op, (operand,), attributes, (value,), user_line()))
-        self.evaluated[value] = False
+        self.evaluated[self._append_same(op, operand, copy, attributes=attributes)] = False
         return copy
 
     def take_list(self, tensor: Tensor) -> Any:

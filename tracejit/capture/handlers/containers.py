@@ -43,6 +43,7 @@ from tracejit.core.dtypes import int64
 from tracejit.core.interrupts import is_foreign
 from tracejit.replay.ir import And, Constant, Contains, Expr, Not
 from tracejit.tensor import Tensor
+from tracejit.tensor.size import Size
 
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
@@ -538,6 +539,8 @@ class ContainerHandlers(Handlers):
         """element in container"""
         recorder = self.recorder
         container = concrete(container)
+        if type(container) is Size and recorder.effects.numbered.get(id(container)):  # `0 in x.shape` asks each of its sizes
+            container = recorder.mark_created(tuple(recorder.contents.elements(container)))
         if (
             is_symbolic(element)
             and type(container) in (set, frozenset)
