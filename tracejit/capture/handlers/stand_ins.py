@@ -1,21 +1,22 @@
-"""Stand-ins back into plain values: the one place where that is done, for whatever escapes from a recorded call.
+"""Replacement of stand-ins by plain values, in all that escapes from a recorded call.  No other module does this.
 
-During a recording there are stand-ins: symbolic numbers, iterators that the recorder drives, functions that it hands to C code
-(symbols.py).  Results, stored objects, errors, and arguments of C code lead to plain values.  None of these functions adds a guard;
-who needs a number in order to decide something asks `concrete` (symbols.py) or `contents.concrete_contents`.
+Stand-ins exist during a recording: symbolic numbers, iterators that the recorder drives, callbacks for C code (symbols.py).
+Results, stored objects, errors and arguments of C code must not refer to them.  None of these functions adds a guard.  A handler
+that needs a number to decide something calls `concrete` (symbols.py) or `contents.concrete_contents`.
 
-| function | gives | for |
+| function | result | purpose |
 | --- | --- | --- |
-| `plain(x)` | what the stand-in `x` stands for | looking at a value |
-| `plain_value(x)` | the same, and new tuples where they held stand-ins | storing: containers that change are cleaned later |
-| `plain_copy(x)` | a copy of containers and slices that held stand-ins | C code, while the program goes on with `x` |
-| `without_stand_ins(x)` | `x` itself, with all that it leads to changed in place | the end of a recording |
+| `plain(x)` | the value that the stand-in `x` stands for | to look at a value |
+| `plain_value(x)` | the same, and new tuples for those with stand-ins | to store; mutable containers are cleaned later |
+| `plain_copy(x)` | copies of containers and slices with stand-ins | for C code, while the function still uses `x` |
+| `without_stand_ins(x)` | `x` itself, changed in place with all it refers to | at the end of a recording |
 
-The last one walks through objects as the garbage collector sees them: items of lists, dictionaries and sets, attributes, variables of
-closures, and what tuples, iterators and other objects of C code hold.  All of these stay the objects that they are, so whoever has one of
-them elsewhere finds the same.  Not walked through are objects from outside, which never get a stand-in, modules, classes, frames, and
-objects of the library below nn.  Generators of instrumented code keep their variables: that code takes stand-ins for what they stand for
-when it goes on.  Of any other object whose memory cannot be changed so the caller is told: the recording stops.
+`without_stand_ins` follows the references that the garbage collector follows: items of lists, dictionaries and sets, attributes,
+variables of closures, and references of tuples, iterators and other objects of C code.  Each object keeps its identity, so other
+references to it see the change.  It does not follow objects from outside, which never get a stand-in, nor modules, classes,
+frames and objects of the library below nn.  Generators of instrumented code keep stand-ins in their variables, because that code
+uses their plain values after the recording.  If another object of C code cannot be changed, the caller is told and the recording
+stops.
 """
 
 from __future__ import annotations
@@ -48,39 +49,40 @@ from tracejit.tensor import Tensor
 __all__ = ["STANDS_FOR", "may_hold_stand_ins", "plain", "plain_copy", "plain_value", "stand_in_iterator", "without_stand_ins"]
 
 _PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), range))
-"""Types of values that lead to nothing."""
+"""Types of values that refer to no other objects."""
 _CLOSED: tuple[type, ...] = (type, ModuleType, FrameType, TracebackType, CodeType, np.ndarray, np.generic)
-"""Types of objects that are not walked through."""
+"""Types of objects whose references are not followed."""
 _CONTAINERS = frozenset((list, deque, dict, set, tuple))
 _ITERATED = frozenset((list, deque, set, frozenset))
 _ORIGINALS: WeakTable[Iterator[Any]] = WeakTable()
 
 STANDS_FOR: dict[type, Callable[[Any], Any]] = {GeneratorType: lambda steps: _ORIGINALS.get(steps) or steps}
-"""Type of a stand-in -> what one stands for.  A module that defines a kind of stand-in enters it here.  Of generators, those that
-`stand_in_iterator` was given are stand-ins."""
+"""Type of a stand-in -> function from it to its plain value.  A module that defines a kind of stand-in enters it here.  A
+generator is a stand-in if `stand_in_iterator` has registered it."""
 STANDS_FOR.update(dict.fromkeys(SYMBOLIC, without_symbols))
 
 
 def stand_in_iterator(original: Iterator[Any], steps: Iterator[Any]) -> Iterator[Any]:
-    """`steps`, a generator that goes through `original`, and gives what the recording has for its elements."""
+    """`steps`, registered as a stand-in for the iterator `original`: a generator that advances `original` and gives the elements
+    as the recording has them."""
     _ORIGINALS[steps] = plain(original)
     return steps
 
 
 def plain(value: Any) -> Any:
-    """What a stand-in stands for, without a guard: the number behind a symbolic one, or behind an `id()`, the iterator that a generator
-    goes through, the function behind a callback.  Anything else as it is."""
-    behind = STANDS_FOR.get(type(value))
-    return value if behind is None else behind(value)
+    """The plain value of a stand-in, without a guard: the number of a symbolic one or of an `id()`, the iterator that a generator
+    advances, the function of a callback.  Other values unchanged."""
+    convert = STANDS_FOR.get(type(value))
+    return value if convert is None else convert(value)
 
 
 def may_hold_stand_ins(value: Any) -> bool:
-    """Whether `plain_value` may be something else than `value`: a quick test of its type."""
+    """Whether `plain_value(value)` may be another object than `value`: a quick test of its type."""
     return type(value) is tuple or type(value) in STANDS_FOR
 
 
 def plain_value(value: Any) -> Any:
-    """What a place outside gets for `value`: a plain value, or a tuple of such.  The same object where there is no stand-in."""
+    """`value` for storing outside: stand-ins in it and in nested tuples replaced.  The same object if there are none."""
     return _new_tuple(value) if type(value) is tuple else plain(value)
 
 
@@ -90,8 +92,10 @@ def _new_tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def plain_copy(value: Any, kept: Callable[[Any], bool] = lambda value: False, around: tuple[Any, ...] = ()) -> Any:
-    """`value` as C code gets it now: containers and slices that hold stand-ins, at any depth, are copied without them.
-    kept: of which it is known that they have none.  around: the containers that it is in, which stay as they are inside themselves."""
+    """`value` for C code: containers and slices with stand-ins, at any depth, are copied without them.
+
+    kept: whether a container is known to have none.  around: the containers that `value` is in; a reference back to one of them
+    is not followed."""
     cls = type(value)
     if cls not in CONTAINER_KINDS or kept(value):
         return plain(value)
@@ -108,9 +112,11 @@ def without_stand_ins(
     *,
     nested: bool = True,
 ) -> Any:
-    """What `value` stands for, or itself, with no stand-ins in what it leads to.  is_outside: which objects are from outside; where it
-    is not given, containers and functions alone are looked into.  refused: called with each object that still refers to a stand-in.
-    nested: False for what has just been made of parts that are clean, but for stand-ins themselves and tuples of them."""
+    """The plain value of `value`, or `value` itself, with the stand-ins in all that it refers to replaced in place.
+
+    is_outside: whether an object is from outside; if it is None, only containers and functions are followed.  refused: called
+    with each object that still refers to a stand-in.  nested: False for a new container whose items are stand-ins, tuples of
+    them, or have none."""
     if nested or type(value) is FunctionType:
         return _StandInRemoval(is_outside, refused).run(value)
     cls = type(value)
@@ -127,7 +133,7 @@ def without_stand_ins(
 
 
 class _StandInRemoval:
-    """One walk: objects in turn, whatever their number, so that no depth of nesting is too much."""
+    """One traversal of an object graph.  It is iterative, so that the depth of nesting is not limited."""
 
     def __init__(self, is_outside: Callable[[Any], bool] | None, refused: Callable[[Any], None] | None) -> None:
         self._is_outside = is_outside
@@ -142,7 +148,7 @@ class _StandInRemoval:
         return result
 
     def _clean(self, value: Any) -> Any:
-        """What stands in the place of a value; what may have stand-ins in it is looked into later."""
+        """The value that replaces `value`.  If it may refer to stand-ins, it is put in the queue."""
         cls = type(value)
         if cls in _PLAIN or id(value) in self._seen:
             return value
@@ -155,6 +161,7 @@ class _StandInRemoval:
         return value
 
     def _enter(self, value: Any) -> None:
+        """Replace the stand-ins that `value` refers to."""
         cls = type(value)
         if issubclass(cls, (list, deque)):
             base: Any = list if issubclass(cls, list) else deque
@@ -165,10 +172,10 @@ class _StandInRemoval:
             self._enter_dictionary(value, OrderedDict if issubclass(cls, OrderedDict) else dict)
         elif issubclass(cls, set):
             members = list(set.__iter__(value))
-            plainly = list(map(self._clean, members))
-            if any(a is not b for a, b in zip(members, plainly, strict=True)):
+            cleaned = list(map(self._clean, members))
+            if any(a is not b for a, b in zip(members, cleaned, strict=True)):
                 set.clear(value)
-                set.update(value, plainly)
+                set.update(value, cleaned)
         elif issubclass(cls, tuple):
             for item in tuple.__iter__(value):
                 if (other := self._clean(item)) is not item:
@@ -192,7 +199,7 @@ class _StandInRemoval:
                 self._replace(value, part, other)
 
     def _replace(self, owner: Any, old: Any, new: Any) -> None:
-        """Have an object of C code refer to `new`."""
+        """Replace a reference of an object of C code.  If that is not possible, `refused` is called."""
         if replace_referent(owner, old, new) or self._refused is None or all(x is not old for x in gc.get_referents(owner)):
             return
         if not (type(owner) is GeneratorType and is_instrumented(owner.gi_code)):
@@ -204,9 +211,9 @@ class _StandInRemoval:
                 base.__setitem__(value, key, other)
         if any(self._clean(key) is not key for key in dict.__iter__(value)):
             keys = list(base.__iter__(value))
-            plainly, items = map(self._clean, keys), [base.__getitem__(value, key) for key in keys]
+            cleaned, items = map(self._clean, keys), [base.__getitem__(value, key) for key in keys]
             base.clear(value)
-            for key, item in zip(plainly, items, strict=True):
+            for key, item in zip(cleaned, items, strict=True):
                 base.__setitem__(value, key, item)
 
     def _enter_function(self, function: FunctionType) -> None:
@@ -228,7 +235,7 @@ class _StandInRemoval:
             self._clean(function.__dict__)
 
     def _replace_attribute(self, owner: Any, old: Any, new: Any) -> None:
-        """Put another value where an object of the program has one, past any method of it."""
+        """Replace a value in the attributes and slots of an object of the program, without calling its methods."""
         try:
             instance = object.__getattribute__(owner, "__dict__")
         except AttributeError:
@@ -239,7 +246,7 @@ class _StandInRemoval:
         for _, slot in slots_of(type(owner)):
             try:
                 value = slot.__get__(owner)
-            except AttributeError:  # nothing is in it
+            except AttributeError:  # an empty slot
                 continue
             if value is old:
                 slot.__set__(owner, new)
