@@ -170,7 +170,7 @@ class ExtractedNumberHandlers(Handlers):
     def _post_program_power(self, left: Any, right: Any, value: Any) -> Any:
         """left ** right, where guards can ensure that it does not raise and has the type of `value`; else `value`, guarded."""
         base, exponent = plain(left), plain(right)
-        asked: list[tuple[Any, str, float]] | None = None
+        conditions: list[tuple[Any, str, float]] | None = None
         bits = 0
         if type(value) not in (int, float):
             pass
@@ -179,27 +179,27 @@ class ExtractedNumberHandlers(Handlers):
                 most = 10.0 ** (300.0 / max(abs(exponent), 1.0))
                 low = 0.0 if type(exponent) is float else -most
                 if exponent < 0:
-                    asked = [(left, ">", 1 / most)] if base > 0 else [(left, "<", -1 / most)]
+                    conditions = [(left, ">", 1 / most)] if base > 0 else [(left, "<", -1 / most)]
                     low = max(low, -most)
                 else:
-                    asked = [(left, "<", most), (left, ">", low)]
+                    conditions = [(left, "<", most), (left, ">", low)]
         elif type(right) is int and 0 <= right <= _FLOATS and type(base) is int:
             length = self.bits_of(left)
             bits = _LONGEST if length is None else length * max(right, 1)
-            asked = [] if bits <= _FLOATS else None
+            conditions = [] if bits <= _FLOATS else None
         elif type(left) in (int, float) and left > 0 and (type(left) is float or type(exponent) is float):
             most = 900.0 // max(abs(math.log2(left)), 1.0)
-            asked = [(right, "<", most), (right, ">", -most)]
+            conditions = [(right, "<", most), (right, ">", -most)]
         elif is_symbolic(left) and not is_post_program(left) and type(base) is type(value) is float and 0 < base < math.inf:
             magnitude = max(1, math.ceil(abs(math.log2(base))))
             if magnitude <= 300:
                 within = left._name.compared(">=", 2.0**-magnitude), left._name.compared("<=", 2.0**magnitude)
                 self.recorder.miss_if(Not(And(within)))
-                asked = [(right, "<", 900.0 // magnitude), (right, ">", -(900.0 // magnitude))]
-        if asked is None or not all(COMPARISONS[symbol](plain(number), bound) for number, symbol, bound in asked):
+                conditions = [(right, "<", 900.0 // magnitude), (right, ">", -(900.0 // magnitude))]
+        if conditions is None or not all(COMPARISONS[symbol](plain(number), bound) for number, symbol, bound in conditions):
             concrete(left), concrete(right)
             return value
-        for number, symbol, bound in asked:
+        for number, symbol, bound in conditions:
             self.guard_comparison(symbol, number, bound, True)
         expression = Arithmetic("**", self._expression(left), self._expression(right))
         return self.define_post_program(
@@ -227,13 +227,13 @@ class ExtractedNumberHandlers(Handlers):
         of_numpy = isinstance(plain(arguments[0]), np.integer)
         finite = of_numpy or type(plain(arguments[0])) is int
         finite = finite or (is_post_program(arguments[0]) and not arguments[0]._late.of_program)  # a time
-        asked = [(symbol, bound) for symbol, bound in demands if not (finite and math.isinf(bound))]
+        conditions = [(symbol, bound) for symbol, bound in demands if not (finite and math.isinf(bound))]
         shortened = function in TO_INTEGERS and not finite and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**WORD
         if shortened:
-            asked = [("<", 2.0**WORD), (">", -(2.0**WORD))]
-        if not all(COMPARISONS[symbol](plain(arguments[0]), bound) for symbol, bound in asked):
+            conditions = [("<", 2.0**WORD), (">", -(2.0**WORD))]
+        if not all(COMPARISONS[symbol](plain(arguments[0]), bound) for symbol, bound in conditions):
             return None
-        for symbol, bound in asked:
+        for symbol, bound in conditions:
             self.guard_comparison(symbol, arguments[0], bound, True)
         bits = WORD if shortened else _LONGEST if float in kinds else 64 if of_numpy else max(n for n in lengths if n is not None)
         expression = self.recorder.constant(function).call(*map(self._expression, arguments))
@@ -407,8 +407,8 @@ class ExtractedNumberHandlers(Handlers):
         post-program number itself, which is guarded when its truth decides something."""
         if any(is_post_program(number) and number._late.readings for number in (left, right)):
             compare = self.recorder.constant(COMPARISONS[symbol])
-            asked = compare.call(self._expression(left), self._expression(right))
-            return self.define_post_program(PostProgramValue(asked, (left, right), lambda: None, 1), outcome)
+            comparison = compare.call(self._expression(left), self._expression(right))
+            return self.define_post_program(PostProgramValue(comparison, (left, right), lambda: None, 1), outcome)
         self.guard_comparison(symbol, left, right, outcome)
         return outcome
 

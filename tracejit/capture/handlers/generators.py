@@ -213,9 +213,9 @@ class GeneratorHandlers(Handlers):
         """(expression of a call in the prologue, its result now).  callee: the expression of `function`."""
         named = {k: self._to_draw(v) for k, v in keywords.items()}
         expression = self.recorder.constant(attempt).call(callee, *map(self._to_draw, arguments), **named)
-        given = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
+        plain_arguments = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         value = self.recorder.environment_reads.computed_now(
-            lambda: function(*given[0], **given[1]), (*arguments, *keywords.values())
+            lambda: function(*plain_arguments[0], **plain_arguments[1]), (*arguments, *keywords.values())
         )
         return expression, value
 

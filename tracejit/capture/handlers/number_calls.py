@@ -187,17 +187,17 @@ class NumberCallHandlers(Handlers):
         return recorder.extracted_numbers.post_program_fsum(numbers, math.fsum(map(plain, numbers)))
 
     # -- tensors
-    def tensor_of_numbers(self, function: Any, given: Any, dtype: Any = None, requires_grad: Any = False) -> Any:
-        """tensor(given) or as_tensor(given), for a number or nested lists or tuples of numbers, some of them symbolic: operations
+    def tensor_of_numbers(self, function: Any, data: Any, dtype: Any = None, requires_grad: Any = False) -> Any:
+        """tensor(data) or as_tensor(data), for a number or nested lists or tuples of numbers, some of them symbolic: operations
         of the program build the tensor.  None for other data."""
         recorder = self.recorder
-        scalar: Any = plain(given) if is_post_program(given) and not given._late.of_program else None
+        scalar: Any = plain(data) if is_post_program(data) and not data._late.of_program else None
         if is_a(scalar, np.generic) and scalar.dtype in FROM_NUMPY:  # the tensor gets the dtype of the scalar
             dtype = dtype or FROM_NUMPY[scalar.dtype]
-            given = recorder.extracted_numbers.for_tensor_work(given)
-        is_unread = self._is_unread(given)
-        numbers: list[Any] = [*given] if is_unread else []
-        shape = (len(numbers),) if is_unread else self._shape_of(given, numbers)
+            data = recorder.extracted_numbers.for_tensor_work(data)
+        is_unread = self._is_unread(data)
+        numbers: list[Any] = [*data] if is_unread else []
+        shape = (len(numbers),) if is_unread else self._shape_of(data, numbers)
         if shape is None or not (is_unread or any(map(is_symbolic, numbers))):
             return None
         kinds = {type(plain(n)) for n in numbers}
@@ -211,7 +211,7 @@ class NumberCallHandlers(Handlers):
         if not (dtype.is_floating_point or kinds == {bool} or (dtype is int64 and float not in kinds)):
             return None
         if are_many:
-            return self._tensor_before(given, is_unread, dtype, recorder.operators.truth(requires_grad))
+            return self._tensor_before(data, is_unread, dtype, recorder.operators.truth(requires_grad))
         bind, full = recorder.program.bind, REGISTRY["full"]
         if whole is not None:
             out = bind(REGISTRY["cast"], (whole,), {"dtype": dtype})
@@ -224,14 +224,14 @@ class NumberCallHandlers(Handlers):
             out = out if len(shape) <= 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
         return out.requires_grad_() if recorder.operators.truth(requires_grad) else out
 
-    def _tensor_before(self, given: Any, is_unread: bool, dtype: Any, requires_grad: bool) -> Any:
+    def _tensor_before(self, data: Any, is_unread: bool, dtype: Any, requires_grad: bool) -> Any:
         """A tensor of many numbers that the prologue of each call creates; None if the program computes some of the numbers."""
         recorder = self.recorder
-        nested = recorder.sources[id(given)] if is_unread else self._nested(given)
+        nested = recorder.sources[id(data)] if is_unread else self._nested(data)
         if nested is None:
             return None
-        result = recorder.unwatched(lambda: tensor(plain_copy(given), dtype=dtype))
-        function = (tensor_of_kind, type(given[0])) if is_unread else (tensor,)
+        result = recorder.unwatched(lambda: tensor(plain_copy(data), dtype=dtype))
+        function = (tensor_of_kind, type(data[0])) if is_unread else (tensor,)
         call = recorder.constant(attempt).call(*map(recorder.constant, function), nested, dtype=recorder.constant(dtype))
         recorder.outside_tensor(result, call)
         return recorder.program.bind(REGISTRY["clone"], (result,), {}).requires_grad_() if requires_grad else result

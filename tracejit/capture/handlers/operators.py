@@ -60,7 +60,8 @@ _OPERANDS: tuple[type, ...] = (
 _OF_VALUES: dict[str, tuple[type, ...]] = {
     symbol: tuple([model.type for model in MODELS.values() if symbol in model.operators]) for symbol in ALL_OPERATORS
 }
-"""Operators, and the types of values that say the same of them."""
+"""Operator -> the types with a model (../values/) whose operator depends on the operands and the environment of the model
+alone."""
 _CHANGEABLE: tuple[type, ...] = (list, dict, set, collections.deque)
 """Types of containers that operators change in place."""
 _METHODS = {

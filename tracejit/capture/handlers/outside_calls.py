@@ -298,10 +298,10 @@ class OutsideCallHandlers(Handlers):
     def saves(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """tracejit.save(), deferred.  It reads tensors, so the recording stops if the call changes them afterwards."""
         recorder = self.recorder
-        given = (*arguments, *keywords.values())
+        values = (*arguments, *keywords.values())
         if (
-            any(map(_is_endless, given))
-            or not all(map(self._may_be_saved, given))
+            any(map(_is_endless, values))
+            or not all(map(self._may_be_saved, values))
             or is_in_try_block(recorder.effects.handles_in_blocks)
         ):
             recorder.stop("impure_call", f"{function.__name__}() of what cannot be made again")
@@ -309,7 +309,7 @@ class OutsideCallHandlers(Handlers):
         recorder.perform(lambda: recorder.unwatched(lambda: function(*now[0], **now[1])))
         if not recorder.stopped:
             self.looking.append((len(recorder.program.nodes), "impure_call", f"{function.__name__}()"))
-            self.given += [entry for value in given for entry in self._contents(value)]
+            self.given += [entry for value in values for entry in self._contents(value)]
             recorder.effects.note_call(FunctionCall(recorder.mark_fixed(function), arguments, keywords), function.__name__)
         return None
 
@@ -331,10 +331,12 @@ class OutsideCallHandlers(Handlers):
         if _looks_only(now):  # then copies of containers make no difference
             arguments, keywords = tuple(map(self._copy_of, arguments)), {k: self._copy_of(v) for k, v in keywords.items()}
         before = [entry for value in (*arguments, *keywords.values()) for entry in self._contents(value)]
-        given = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
+        plain_arguments = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         if not _looks_only(now) and any(
             type(new) in (list, dict, set) and new is not old
-            for new, old in zip((*given[0], *given[1].values()), (*arguments, *keywords.values()), strict=True)
+            for new, old in zip(
+                (*plain_arguments[0], *plain_arguments[1].values()), (*arguments, *keywords.values()), strict=True
+            )
         ):
             # Both the code and the program may keep the container, so it must not get a copy.
             recorder.stop(code, f"{detail}, given a container with numbers of the call")
@@ -342,7 +344,7 @@ class OutsideCallHandlers(Handlers):
         try:
             # Finalizers may run at any time, so they need not be watched.
             call = recorder.unwatched if function is gc.collect else recorder.containers.native
-            result = call(lambda: now(*given[0], **given[1]))
+            result = call(lambda: now(*plain_arguments[0], **plain_arguments[1]))
         except Exception:
             recorder.stop("unknown_call", f"{name}(), which raised")
             raise

@@ -100,11 +100,11 @@ class PrologueArrayHandlers(ArrayHandlers):
             return function(*map(plain_copy, arguments), **{k: plain_copy(v) for k, v in keywords.items()})
         called = [recorder.constant(function), *map(self._prologue_argument, arguments)]
         named = {k: self._prologue_argument(v) for k, v in keywords.items()}
-        given = [plain_copy(v) for v in arguments], {k: plain_copy(v) for k, v in keywords.items()}
-        result = recorder.unwatched(lambda: attempt_without_warnings(function, *given[0], **given[1]))
+        plain_arguments = [plain_copy(v) for v in arguments], {k: plain_copy(v) for k, v in keywords.items()}
+        result = recorder.unwatched(lambda: attempt_without_warnings(function, *plain_arguments[0], **plain_arguments[1]))
         if result is FAILED:
             recorder.stop("container", "an array, of which NumPy warns, or raises what the program may handle,")
-            return self.placed_function(function)(*given[0], **given[1])
+            return self.placed_function(function)(*plain_arguments[0], **plain_arguments[1])
         if type(result) is np.ndarray and result.base is None and not any(value is result for value in values):
             self.has_own_memory(result)
         return self._prologue_result(recorder.constant(attempt_without_warnings).call(*called, **named), result)

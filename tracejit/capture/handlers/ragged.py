@@ -281,12 +281,12 @@ class RaggedHandlers(Handlers):
             own = values.shape[0]
             return arange(own) < where.of(place < 0, place + own, place)
 
-        made = self._selected(values, *self._selection(("prefix", number, *key_of_size), inside))
-        rows = self._rows[id(made)]
+        tensor = self._selected(values, *self._selection(("prefix", number, *key_of_size), inside))
+        rows = self._rows[id(tensor)]
         rows.starts, rows.owner, rows.version = True, owner, owner._version
         plain_key = (*before, slice(None, int(place._array)))
         rows.slice, rows.view = lambda: recorder.containers.item_of_tensor(owner, key), lambda: owner[plain_key]
-        return made
+        return tensor
 
     def _place(self, number: Any) -> Tensor | None:
         """A number that the program computes, or that is one of several in an argument, as a 0-d tensor int64; else None."""
@@ -652,13 +652,13 @@ class RaggedHandlers(Handlers):
             place = arange(owner.shape[0])
             return (place >= start) & (place < end)
 
-        made = self._selected(owner, *self._selection(("part", number, k), inside))
-        rows = self._rows[id(made)]
+        part = self._selected(owner, *self._selection(("part", number, k), inside))
+        rows = self._rows[id(part)]
         rows.owner, rows.version = owner, owner._version
         plain_key = slice(int(start._array), int(end._array))
         rows.slice = lambda: self.recorder.containers.item_of_tensor(owner, slice(start, end))
         rows.view = lambda: owner[plain_key]
-        return made
+        return part
 
     def asked_size(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """`size(dim)` and `numel()`."""
