@@ -324,7 +324,7 @@ class ExtractedNumberHandlers(Handlers):
 
     # -- errors
     def raises_again(self, function: Any, arguments: tuple[Any, ...], error: Exception) -> bool:
-        """Guard the condition under which a function or operator of numbers has raised `error`, which the program may handle.
+        """Guard the condition under which a function or operator of numbers has raised `error`, which user code may handle.
         False if the values have to be guarded instead: no condition is listed, or the message contains a number."""
         if any(str(plain(a)) in str(error) for a in arguments if is_symbolic(a)):
             return False

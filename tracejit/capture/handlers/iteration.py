@@ -1,6 +1,6 @@
 """Iteration, unpacking and context managers.
 
-Python itself iterates over containers, once their content is guarded.  Iterators of the program are advanced through the
+Python itself iterates over containers, once their content is guarded.  Iterators of user code are advanced through the
 recorder.  An iterator from outside stops the recording, because it cannot be replayed.
 """
 
@@ -68,7 +68,7 @@ class IterationHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.rows: set[int] = set()  # ids of private lists of the rows of a tensor, to which the program has no reference
+        self.rows: set[int] = set()  # ids of private lists of the rows of a tensor, to which user code has no reference
 
     def iterate(self, value: Any, pattern: UnpackPattern = None) -> Any:
         """An iterable that Python's own loop may consume in place of `value`.  pattern: how its elements are unpacked."""
@@ -107,10 +107,10 @@ class IterationHandlers(Handlers):
         """The elements of a loop over `value`, if nothing can change them during the loop; else None.
 
         elements: the iterable that the loop consumes.  passing: whether the loop has the only reference to `value`."""
-        of_program = type(elements) is tuple and not self.recorder.is_outside(elements)
+        is_own_tuple = type(elements) is tuple and not self.recorder.is_outside(elements)
         if type(elements) is range:
             return elements if len(elements[: sys.maxsize]) < sys.maxsize else None  # a longer one has no len()
-        if of_program or id(elements) in self.rows:
+        if is_own_tuple or id(elements) in self.rows:
             return elements  # type: ignore[no-any-return]
         if passing and type(value) in (enumerate, zip) and 0 <= self._fixed_count(value) <= _LISTED:
             return [self.recorder.mark_created(element) for element in value]
@@ -157,7 +157,7 @@ class IterationHandlers(Handlers):
         return is_user_instance(value) and self.recorder.attributes.method(value, "__iter__") is not None
 
     def _stepped(self, iterator: Any, step: Callable[[Any], Any]) -> Iterator[Any]:
-        """The elements of an iterator of the program, whose `__next__` is `step`."""
+        """The elements of an iterator of user code, whose `__next__` is `step`."""
         while True:
             try:
                 if self.recorder.stopped:
@@ -310,7 +310,7 @@ class IterationHandlers(Handlers):
 
 @guarded_context
 class RecordedContext:
-    """Enters and leaves a context manager of the program through the recorder."""
+    """Enters and leaves a context manager of user code through the recorder."""
 
     __slots__ = ("_exit", "_manager", "_recorder")
 

@@ -31,5 +31,5 @@ def as_texts(mapping: dict[Any, Any]) -> dict[str, Any]:
 
 
 def as_given(keywords: dict[str, Any]) -> dict[Any, Any]:
-    """The keywords of the program's call: the inverse of `as_texts`."""
+    """The keywords that user code has passed: the inverse of `as_texts`."""
     return {name.key if type(name) is _Keyword else name: value for name, value in keywords.items()}

@@ -1,7 +1,7 @@
-"""Whether the deletion of an object is visible to the program, through a finalizer or a weak reference.
+"""Whether the deletion of an object is visible to user code, through a finalizer or a weak reference.
 
 A recording keeps the objects that it has seen alive until it ends.  So a call is not recorded if finalizers or callbacks of weak
-references of the program would run earlier, in the middle of it.  Callbacks of the library's own tables do not count.
+references of user code would run earlier, in the middle of it.  Callbacks of the library's own tables do not count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LASTING: tuple[type, ...] = (*PRIMITIVE_TYPES, *IDENTITY_TYPES, FunctionType, M
 
 
 def may_be_referred_to(value: object) -> bool:
-    """Whether a weak reference to `value`, which the program keeps as its state, is possible."""
+    """Whether a weak reference to `value`, which user code keeps as its state, is possible."""
     return not is_a(value, _LASTING) and type(value).__weakrefoffset__ != 0
 
 
@@ -34,7 +34,7 @@ def deletion_is_visible(value: object) -> bool:
         if id(value) in seen or is_a(value, _LASTING):
             continue
         seen.add(id(value))
-        if hasattr(type(value), "__del__") or any(map(_has_callback_of_program, weakref.getweakrefs(value))):
+        if hasattr(type(value), "__del__") or any(map(_has_user_callback, weakref.getweakrefs(value))):
             return True
         waiting += _parts(value)
     return False
@@ -54,7 +54,7 @@ def keeps_alive(value: object, target: object) -> bool:
     return False
 
 
-def _has_callback_of_program(reference: Any) -> bool:
+def _has_user_callback(reference: Any) -> bool:
     """Whether a weak reference has a callback that is not the library's."""
     callback = reference.__callback__
     if is_a(callback, functools.partial):

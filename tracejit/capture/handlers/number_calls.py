@@ -50,7 +50,7 @@ def _is_number(value: Any) -> bool:
 def _of_numbers(values: Any) -> Any:
     """The elements of an iterator: a list if all are numbers, else an iterator that is lazy after the first other element.
 
-    Comparisons of numbers call no code of the program, so exhausting the iterator before them makes no difference."""
+    Comparisons of numbers call no user code, so exhausting the iterator before them makes no difference."""
     numbers: list[Any] = []
     for value in (iterator := iter(values)):
         numbers.append(value)
@@ -82,7 +82,7 @@ class NumberCallHandlers(Handlers):
             return None
         try:
             result = function(*map(plain, arguments))
-        except (ArithmeticError, ValueError, TypeError) as error:  # the program may catch it: then numbers have decided a branch
+        except (ArithmeticError, ValueError, TypeError) as error:  # user code may catch it: then numbers have decided a branch
             if not recorder.extracted_numbers.raises_again(function, arguments, error):
                 for argument in arguments:
                     concrete(argument)

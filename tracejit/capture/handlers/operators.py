@@ -1,6 +1,6 @@
 """Operators, truth values and texts of objects: Python's protocols of special methods.
 
-Python itself does operators between numbers, strings and tensors.  If an operand is an object of the program, the special methods
+Python itself does operators between numbers, strings and tensors.  If an operand is an object of user code, the special methods
 are looked up, with guards, and called through the recorder, in Python's order.
 """
 
@@ -170,7 +170,7 @@ class OperatorHandlers(Handlers):
         return recorder.mark_created(recorder.plain_values.computed(lambda: compute(left, right), (left, right)))
 
     def _compare_sequences(self, symbol: str, left: Any, right: Any) -> Any:
-        """left <symbol> right, for two lists or tuples with objects of the program: the first elements that differ decide."""
+        """left <symbol> right, for two lists or tuples with objects of user code: the first elements that differ decide."""
         recorder = self.recorder
         if is_a(left, list) and recorder.containers.length(left) != recorder.containers.length(right) and symbol in ("==", "!="):
             return symbol == "!="
@@ -218,7 +218,7 @@ class OperatorHandlers(Handlers):
         return compute(left, right)
 
     def _tensor_binary(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
-        """left <symbol> right by a method of Tensor; ABSENT if code of the program may take part."""
+        """left <symbol> right by a method of Tensor; ABSENT if user code may take part."""
         recorder = self.recorder
         method, in_place_method, reflected = _METHODS[symbol]
         if not in_place and (result := recorder.ragged.operator(method, reflected, left, right)) is not ABSENT:
@@ -496,7 +496,7 @@ def _may_be_copied(value: Any) -> bool:
 
 
 def _has_stable_text(value: Any) -> bool:
-    """Whether the text of a value depends on its guarded content alone: no addresses, no Python code of the program."""
+    """Whether the text of a value depends on its guarded content alone: no addresses, no user code."""
     if type(value) in TRANSPARENT_TYPES and not is_a(value, (list, tuple, dict, set, frozenset)):
         return True
     if is_a(value, dict):

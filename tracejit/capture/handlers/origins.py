@@ -87,7 +87,7 @@ class Origins:
 
     def mark_created(self, value: Any) -> Any:
         """Register `value`, and containers in it that have no origin, as created by this run.  Returns it.  Created containers
-        may hold stand-ins until other code than the program's looks into them or the recording ends."""
+        may hold stand-ins until other code than user code looks into them or the recording ends."""
         if self.stopped:
             return without_stand_ins(value, nested=False)
         cls = type(value)

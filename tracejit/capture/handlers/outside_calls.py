@@ -7,7 +7,7 @@
 
 It is assumed that such code reads nothing but its arguments: numbers, texts, containers of them that the call has created, and
 objects of C code.  So a call is not deferred if it might read or change more: if an argument is a function, a tensor, memory, a
-container from outside or an object of the program; if it is a call of a lock; or inside a `try` or `with` block of the program,
+container from outside or an object of user code; if it is a call of a lock; or inside a `try` or `with` block of user code,
 which would have handled its error.  A call that may raise is not deferred either if tensors from outside are changed after it:
 they would be changed although the call raises.
 """
@@ -104,7 +104,7 @@ _WITH_HANDLERS: tuple[type, ...] = (*LOCKS, contextvars.ContextVar, contextvars.
 _REFERRING = frozenset(
     {"builtins", "collections", "types", "itertools", "functools", "operator", "weakref", "numpy", "mappingproxy"}
 )
-"""Modules whose objects refer to objects of the program."""
+"""Modules whose objects refer to objects of user code."""
 _QUIET: frozenset[Any] = frozenset({json.dump, gc.collect})
 """Functions that raise only for causes outside, such as a full disk."""
 _INNER = frozenset(
@@ -250,13 +250,13 @@ class OutsideCallHandlers(Handlers):
         return not is_in_try_block(self.recorder.effects.handles_in_blocks)
 
     def _is_known_callable(self, function: Any) -> bool:
-        """Whether a class or another callable of C code is from outside and refers to nothing of the program."""
+        """Whether a class or another callable of C code is from outside and refers to no object of user code."""
         cls = function if is_a(function, type) else type(function)
         refers = module_of(type(function)).partition(".")[0] in _REFERRING and not is_a(function, (type, type(np.save)))
         return self.recorder.is_outside(function) and not is_python_class(cls) and not refers
 
     def _is_isolated(self, value: Any) -> bool:
-        """Whether `value` is an object of C code from outside that refers to nothing of the program."""
+        """Whether `value` is an object of C code from outside that refers to no object of user code."""
         cls: Any = type(value)
         is_opaque = (
             module_of(cls).partition(".")[0] not in _REFERRING
@@ -338,7 +338,7 @@ class OutsideCallHandlers(Handlers):
                 (*plain_arguments[0], *plain_arguments[1].values()), (*arguments, *keywords.values()), strict=True
             )
         ):
-            # Both the code and the program may keep the container, so it must not get a copy.
+            # Both the opaque code and user code may keep the container, so it must not get a copy.
             recorder.stop(code, f"{detail}, given a container with numbers of the call")
             return self._call_with_plain_values(now, arguments, keywords)
         try:

@@ -79,7 +79,7 @@ def _warn_caller(message: Any) -> None:
 
 
 def as_called_by_program(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
-    """(arguments, keywords) with which a handler calls `function`, so that a log message or warning names the line of the program
+    """(arguments, keywords) with which a handler calls `function`, so that a log message or warning names the line of user code
     and not that of the handler."""
     function = function.__func__ if type(function) is MethodType else function
     if type(function) not in (FunctionType, BuiltinFunctionType):
@@ -95,7 +95,7 @@ class PrintingHandlers(Handlers):
     """`print(x)`, `log.info("%s", x)`, `warnings.warn(text)`, `file.write(text)`, `"{}".format(x)`, `", ".join(xs)`."""
 
     def post_program_text_method(self, name: str, owner: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """owner.format(...) or owner.join(parts) with open values (texts.py) or objects of the program; else None."""
+        """owner.format(...) or owner.join(parts) with open values (texts.py) or objects of user code; else None."""
         recorder = self.recorder
         if name == "format":
             if any(map(is_user_instance, (*arguments, *keywords.values()))):
@@ -190,7 +190,7 @@ class PrintingHandlers(Handlers):
         return enabled
 
     def warned(self, message: str) -> None:
-        """Record a warning of the library.  It names the line that called into the library; if no frame of the program is
+        """Record a warning of the library.  It names the line that called into the library; if no frame of user code is
         recorded (the compiled function is the library's own), the line that calls the compiled function."""
         frame = next((f for f in instrumented_frames() if not is_own_frame(f)), None)
         if frame is not None:
@@ -255,7 +255,7 @@ class PrintingHandlers(Handlers):
         return self._call_after_program(function, arguments, keywords, True)
 
     def _guard_open(self, file: Any) -> None:
-        """Guard whether a file is closed: if it is, a write raises, and the program may handle the error."""
+        """Guard whether a file is closed: if it is, a write raises, and user code may handle the error."""
         recorder = self.recorder
         if is_a(file, FILES) and recorder.is_outside(file):
             recorder.miss_if(recorder.sources[id(file)].get("closed").is_not(file.closed))
@@ -290,7 +290,7 @@ class PrintingHandlers(Handlers):
         """Call `function` now, and let each call of the entry call it after the program.
 
         has_result: whether the result may differ between calls, so that a stand-in for it is returned.  name: of the function
-        that the program called, if it is another one."""
+        that user code called, if it is another one."""
         recorder = self.recorder
         keywords = keywords or {}
         now = plain_copy(arguments, recorder.is_outside), plain_copy(keywords, recorder.is_outside)

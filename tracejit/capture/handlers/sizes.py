@@ -1,6 +1,6 @@
 """Symbolic sizes of a recording (core/symbolic.py): sizes that may differ in later calls.
 
-The library computes with `SymInt`s: `shape_of` gives shapes of them, attributes and literals of the graph hold them.  The program
+The library computes with `SymInt`s: `shape_of` gives shapes of them, attributes and literals of the graph hold them.  User code
 gets a `SymbolicNumber` for each, because C code would read an int without a guard.  Its definition in the prologue is a constant
 that an instance of the recording replaces by its own size.  A comparison of such numbers becomes a relation of the environment
 and no guard: a path for one size need not check it.
@@ -37,7 +37,7 @@ memory, (k, r + d) is the stride of dimension d.  (number of tensors + k, 0): in
 
 
 class SizeHandlers(Handlers):
-    """Translates between SymInts, which the library computes with, and SymbolicNumbers, which the program computes with."""
+    """Translates between SymInts, which the library computes with, and SymbolicNumbers, which user code computes with."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
@@ -46,7 +46,7 @@ class SizeHandlers(Handlers):
         self.inputs: dict[int, tuple[int, ...]] = {}  # id of an argument -> its symbolic shape
         self.strides: dict[int, tuple[int, ...]] = {}  # id of an argument with gaps in memory -> its strides, in elements
         self._tensors: list[Tensor] = []  # the arguments, and the tensors in them
-        # Number of an integer among the arguments that the program has not read yet -> its symbol.
+        # Number of an integer among the arguments that user code has not read yet -> its symbol.
         self._awaited: dict[int, SymInt] = journal.dictionary(Topic.READS)
         self._symbols: dict[Name, Any] = journal.dictionary()  # a variable of the prologue -> its symbolic number
         self._names: dict[tuple[type, int], Name] = journal.dictionary()  # the inverse, for numbers that the library has returned
@@ -59,7 +59,7 @@ class SizeHandlers(Handlers):
     ) -> None:
         """Make these `dimensions` of the tensors and integers that arguments lead to variables of a new environment.
 
-        names: what the program calls the tensors.  integers: (value, name) of each, symbolic once it is read."""
+        names: what user code calls the tensors.  integers: (value, name) of each, symbolic once it is read."""
         env = self.env = ShapeEnv()
         env.locate = user_line
         self._tensors = tensors  # kept alive while their ids are in tables, whatever the call does to containers
@@ -142,9 +142,9 @@ class SizeHandlers(Handlers):
             for size in shape:
                 int(size)
 
-    # -- from the library to the program
+    # -- from the library to user code
     def from_library(self, value: Any) -> Any:
-        """`value`, a result of the library, for the program: symbolic numbers in place of SymInts and SymFloats."""
+        """`value`, a result of the library, for user code: symbolic numbers in place of SymInts and SymFloats."""
         if not self.are_noted:
             return without_symbols(value)
         kind = type(value)
@@ -179,9 +179,9 @@ class SizeHandlers(Handlers):
             self._symbols[name] = symbol
         return SymbolicNumber(recorder, name, without_symbols(symbol))
 
-    # -- from the program to the library
+    # -- from user code to the library
     def symbol(self, value: Any, settling: bool = False) -> int | float | None:
-        """The SymInt or SymFloat of a number of the program that was computed from sizes alone; a plain number if it is the same
+        """The SymInt or SymFloat of a number of user code that was computed from sizes alone; a plain number if it is the same
         for all sizes (`n - n`); None for other values.
 
         settling: also for an integer computed from sizes and other numbers, which are then guarded by their values."""
@@ -230,7 +230,7 @@ class SizeHandlers(Handlers):
             return value if _same(parts, value) else self.recorder.mark_created(kind(parts))
         return value
 
-    # -- arithmetic of the program
+    # -- arithmetic of user code
     def computed(self, expression: Expr) -> Any:
         """The value of an expression of the prologue that is computed from sizes alone, as a symbolic number or a plain one that
         is the same for all sizes; else None."""

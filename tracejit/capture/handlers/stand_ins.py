@@ -189,12 +189,12 @@ class _StandInRemoval:
             if vars(value):
                 self._clean(vars(value))
             return
-        of_program = is_python_class(cls)
-        if of_program and is_library_module(module_of(cls)):
+        is_user_object = is_python_class(cls)
+        if is_user_object and is_library_module(module_of(cls)):
             return
         for part in gc.get_referents(value):
             if (other := self._clean(part)) is not part:
-                if of_program:
+                if is_user_object:
                     self._replace_attribute(value, part, other)
                 self._replace(value, part, other)
 
@@ -235,7 +235,7 @@ class _StandInRemoval:
             self._clean(function.__dict__)
 
     def _replace_attribute(self, owner: Any, old: Any, new: Any) -> None:
-        """Replace a value in the attributes and slots of an object of the program, without calling its methods."""
+        """Replace a value in the attributes and slots of an object of user code, without calling its methods."""
         try:
             instance = object.__getattribute__(owner, "__dict__")
         except AttributeError:

@@ -202,7 +202,7 @@ class StandardCallHandlers(Handlers):
         return function(self.recorder.iteration.iterate(arguments[0], ()))
 
     def _of_expressions(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """re.sub, re.match ...  The cache of compiled expressions in `re` is no state of the program."""
+        """re.sub, re.match ...  The cache of compiled expressions in `re` is no state of user code."""
         recorder = self.recorder
         arguments, keywords = (
             tuple(map(recorder.contents.concrete_contents, arguments)),
@@ -249,7 +249,7 @@ class StandardCallHandlers(Handlers):
         return recorder.calls.instrumented(function, arguments, keywords)
 
     def _copied(self, tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
-        """The deep copy of a tensor.  memo: the copies so far, by the identities of the originals as the program sees them."""
+        """The deep copy of a tensor.  memo: the copies so far, by the identities of the originals as user code sees them."""
         identity = ObjectIdentity(tensor, self.recorder)
         if identity not in memo:
             self.recorder.inspect(tensor)

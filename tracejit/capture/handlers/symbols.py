@@ -58,7 +58,7 @@ def _binary(symbol: str, swapped: bool) -> Callable[..., Any]:
         left, right = (other, self) if swapped else (self, other)
         try:
             result = compute(plain(left), plain(right))
-        except (ArithmeticError, ValueError) as error:  # the program may catch it: then the numbers have decided a branch
+        except (ArithmeticError, ValueError) as error:  # user code may catch it: then the numbers have decided a branch
             if self._recorder.stopped or not self._recorder.extracted_numbers.raises_again(symbol, (left, right), error):
                 concrete(left), concrete(right)
             raise

@@ -138,7 +138,7 @@ class TextHandlers(Handlers):
         return self._post_program_text(Constant(template).of("%", tuple_of(*map(self._expression, fields))), fields, result)
 
     def with_texts(self, template: str, values: Any) -> tuple[str, Any]:
-        """(template, values) with the same result of `%`, where objects of the program are replaced by their texts."""
+        """(template, values) with the same result of `%`, where objects of user code are replaced by their texts."""
         if is_user_instance(values) and (keys := [key for key, *_ in _PERCENT.findall(template.replace("%%", "")) if key]):
             return template, self.recorder.mark_created({key: self.recorder.containers.get_item(values, key) for key in keys})
         items = values if type(values) is tuple else (values,)
@@ -197,7 +197,7 @@ class TextHandlers(Handlers):
         )
 
     def format_of_objects(self, template: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """template.format(...) with objects of the program among the arguments: field by field, like an f-string.  None if a
+        """template.format(...) with objects of user code among the arguments: field by field, like an f-string.  None if a
         field is no plain name or number of an argument, or Python raises."""
         parts: list[Any] = []
         unnamed, numbered = 0, False

@@ -1,6 +1,6 @@
 """Calls of built-in types: conversions, containers, iterators of `itertools`.
 
-As with C functions, the content that they read is guarded or read through the recorder.  Special methods of the program are
+As with C functions, the content that they read is guarded or read through the recorder.  Special methods of user code are
 called through it.
 """
 
@@ -48,11 +48,11 @@ class TypeCallHandlers(Handlers):
         return self.recorder.mark_created(self._call_pure_type(cls, arguments, keywords))
 
     def _is_read_as_it_is(self, value: Any) -> bool:
-        """Whether C code that iterates over `value`, of a class of the program, gets the items of its base container."""
+        """Whether C code that iterates over `value`, of a class of user code, gets the items of its base container."""
         return is_a(value, CONTAINERS) and type(self.recorder.attributes.lookup(type(value), "__iter__")[0]) is not FunctionType
 
     def _converted_by(self, cls: Any, name: str, method: Any, value: Any) -> Any:
-        """cls(value), by the special method `name` of the program."""
+        """cls(value), by the special method `name` of user code."""
         stub = SpecialMethodStub.of(name, self.recorder.calls.call(method, (value,), {}), value)
         return self.recorder.perform(lambda: cls(stub))
 
