@@ -36,7 +36,7 @@ class CarriedNumbers:
         self._floats: dict[Path, Any] = {}
         self._inside: dict[Path, Any] = {}
         self._outside: dict[int, Any] = {}  # by the positions of stores among the effects
-        self._known: dict[int, Any] = {}  # numbers inside, by id, that were plain ones
+        self._plain_before: dict[int, Any] = {}  # numbers inside, by id, that were plain ones
 
     def begin(self, variables: Mapping[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> None:
         """The first step begins.  looked_at: the variables that tell steps apart.  others: what else the function finds."""
@@ -53,13 +53,13 @@ class CarriedNumbers:
             number = self._in_program(x)
             self._move_to_tensors(variables, path, number)
             if path in inside and not is_symbolic(x):
-                self._known[id(number)] = number
+                self._plain_before[id(number)] = number
         for position, x in self._numbers_outside().items():
             if position not in self._outside or not _is_same(x, self._outside[position]):
                 number = self._in_program(x)
                 self._interpreter.recorder.effects.store_again(position, number)
                 if not is_symbolic(x):
-                    self._known[id(number)] = number
+                    self._plain_before[id(number)] = number
         return bool(floats or inside)
 
     def _in_program(self, x: Any) -> Any:
@@ -68,28 +68,30 @@ class CarriedNumbers:
     @property
     def is_pending(self) -> bool:
         """Whether `give_up` has numbers to make plain again."""
-        return bool(self._known)
+        return bool(self._plain_before)
 
     def give_up(self, variables: dict[str, Any], looked_at: Mapping[str, Any], others: Iterable[Any]) -> None:
         """All steps run: numbers that were computed of those which `carry` has put inside become plain again."""
         for path, x in paths_in(self._interpreter.recorder, looked_at, others):
-            if is_post_program(x) and self._is_known(x):
+            if is_post_program(x) and self._is_same_in_each_call(x):
                 self._move_to_tensors(variables, path, plain(x))
         effects = self._interpreter.recorder.effects
         for position, effect in effects.stores().items():
-            if is_post_program(effect.value) and self._is_known(effect.value):
+            if is_post_program(effect.value) and self._is_same_in_each_call(effect.value):
                 effects.store_again(position, plain(effect.value))
-        self._known.clear()
+        self._plain_before.clear()
 
     def _move_to_tensors(self, variables: dict[str, Any], path: Path, number: Any) -> None:
         variables[path[0]] = store_along(self._interpreter.recorder, variables[path[0]], path[1:], number)
 
-    def _is_known(self, x: Any) -> bool:
+    def _is_same_in_each_call(self, x: Any) -> bool:
         """Whether a number is the same in each call: `carry` has made it of a plain one, or it was computed of such alone."""
         if not is_post_program(x):
             return type(x) in (int, float, bool)
         parts = x._late.parts
-        return id(x) in self._known or (x._late.expression is not None and bool(parts) and all(map(self._is_known, parts)))
+        return id(x) in self._plain_before or (
+            x._late.expression is not None and bool(parts) and all(map(self._is_same_in_each_call, parts))
+        )
 
     def tensors(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
         """The tensors of carried floats in variables, by name."""

@@ -39,6 +39,7 @@ from tracejit.passes.memory import memory_roots
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
+    from tracejit.capture.recording.journal import Mark
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = ["StepFunction", "carries_distinct_tensors", "describe_library_step", "library_body", "record_scan"]
@@ -86,18 +87,37 @@ def record_scan(
         int(count)  # a symbolic one becomes this number: the graph has as many steps
         rows = collected[::-1] if reverse else collected
         return carried, [stack(list(column)) for column in zip(*rows, strict=True)]
+    return _emit_scan(interpreter, body, start.mark, entered, sliced, carried, collected[0], count, reverse)
+
+
+def _emit_scan(
+    interpreter: RecordingInterpreter,
+    body: tuple[Graph, list[StepValue]],
+    start: Mark,
+    entered: list[Tensor],
+    sliced: list[Tensor],
+    carried: list[Tensor],
+    first_row: list[Tensor],
+    count: int,
+    reverse: bool,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Replace the nodes since `start`, those of all steps but the first, by a loop.  Returns what `record_scan` does.
+
+    entered: what is carried into the second step.  carried: what the last step that ran has left.  first_row: what the first step
+    has collected."""
     graph, places = body
-    inputs = dict(zip([(LIVE_IN, len(carried) + k) for k in range(len(sliced))], sliced, strict=True))
+    operands = dict(zip([(LIVE_IN, len(carried) + k) for k in range(len(sliced))], sliced, strict=True))
     shared = [outside_value(interpreter, x[1]) for x in places if x[0] != LIVE_IN]
-    interpreter.truncate(start.mark)
+    interpreter.truncate(start)
     first, stop = (0, count - 1) if reverse else (1, count)
-    rest = [slice_.of(inputs[x], dim=0, start=first, stop=stop, step=1) for x in places if x in inputs]
+    rest = [slice_.of(operands[x], dim=0, start=first, stop=stop, step=1) for x in places if x in operands]
     results = emit_loop(graph, entered, rest, shared, count - 1, reverse, recomputes=True)
     # What steps carry on as they were given it stays the same object.  Where they hand it from place to place, their number says which.
     ends = [x if id(x) in interpreter.values else y for x, y in zip(carried, results.ends, strict=True)]
     if any(x is y and graph.outputs[k] != graph.inputs[k] for k, (x, y) in enumerate(zip(carried, ends, strict=True))):
         int(count)
-    return ends, [_with_first(one, others, reverse) for one, others in zip(collected[0], results.collected, strict=True)]
+    rows = zip(first_row, results.collected, strict=True)
+    return ends, [_with_first(one, others, reverse) for one, others in rows]
 
 
 def _with_first(one: Tensor, others: Tensor, reverse: bool) -> Tensor:

@@ -2,7 +2,7 @@
 tensor: what the loop goes through.
 
 Where another call of the function may have another number of elements, these calls give an `IterationSpace`, which describes the
-elements, and the loop decides whether they have to be materialise (loop_recogniser.py)."""
+elements, and the loop decides whether they have to be materialised (loop_recogniser.py)."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ def _of_class(cls: type, name: str) -> Any:
 
 def items_of(recorder: Recorder, x: tuple[Any, ...]) -> list[Any]:
     """The items of a tuple, as the program finds them."""
-    known = recorder.effects.stored
-    return [known.get((id(x), k), y) for k, y in enumerate(tuple.__iter__(x))]
+    stored_values = recorder.effects.stored
+    return [stored_values.get((id(x), k), y) for k, y in enumerate(tuple.__iter__(x))]
 
 
 def rebuilt_tuple(recorder: Recorder, x: tuple[Any, ...], items: list[Any]) -> Any:
@@ -95,20 +95,20 @@ def children_of(recorder: Recorder, x: Any) -> list[tuple[Any, Any]] | None:
         return None
     if any(is_library_module(module_of(base)) for base in cls.__mro__):
         return None
-    instance, known = instance_dictionary(x), recorder.effects.stored
+    instance, stored_values = instance_dictionary(x), recorder.effects.stored
     if instance is None:
         instance = {}
     elif type(instance) is not dict:  # in which others may look, as in any container
         return None
     found: list[tuple[Any, Any]] = [
-        (Attribute(name, None), known.get((id(instance), name), value)) for name, value in instance.items()
+        (Attribute(name, None), stored_values.get((id(instance), name), value)) for name, value in instance.items()
     ]
     slots = slots_of(cls)
     if len({name for name, _ in slots}) < len(slots):  # some hide others, whose numbers go by the same name
         return None
     for name, slot in slots:
         if not is_empty(slot, x):
-            found.append((Attribute(name, slot), known.get((id(x), name), slot.__get__(x))))
+            found.append((Attribute(name, slot), stored_values.get((id(x), name), slot.__get__(x))))
     return found
 
 
@@ -149,10 +149,10 @@ def paths_in(recorder: Recorder, variables: Mapping[str, Any], others: Iterable[
             return []
         seen[id(value)] = value
         for place, part in parts:
-            known = (*path, place) if path and type(place) in _PLACES else ()
-            waiting.append((known, part, inside))
-            if known:
-                found.append((known, part, inside))
+            inner_path = (*path, place) if path and type(place) in _PLACES else ()
+            waiting.append((inner_path, part, inside))
+            if inner_path:
+                found.append((inner_path, part, inside))
     return [(path, part) for path, part, inside in found if all(met[k] == 1 for k in inside)]
 
 

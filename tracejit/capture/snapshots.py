@@ -55,13 +55,13 @@ _MOST: Final = 4096
 class IdentityKey:
     """An object as a token: equal to itself alone, and kept alive."""
 
-    __slots__ = ("held",)
+    __slots__ = ("value",)
 
-    def __init__(self, held: Any) -> None:
-        self.held = held
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, IdentityKey) and self.held is other.held
+        return isinstance(other, IdentityKey) and self.value is other.value
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -121,17 +121,17 @@ def snapshot(
     given: Sequence[Tensor],
     variables: Mapping[str, Any],
     around: Iterable[Any],
-    apart: Sequence[list[Any]],
+    separate: Sequence[list[Any]],
     states: Sequence[Tensor] = (),
     takes_numbers: bool = False,
 ) -> Snapshot | str:
     """A snapshot, or why there is none.
 
-    given: tensors that come first.  variables: by name; each may be assigned to.  around: what else code finds, in places that keep
-    their values.  apart: lists that are not walked through; there is no snapshot where one is found in several places.  states:
-    tensors from outside that come last, as if the call had made them.  takes_numbers: numbers that the program computes count as
-    their tensors, inside of what variables lead to."""
-    walk = _Walk(recorder, apart, takes_numbers)
+    given: tensors that come first.  variables: by name; each may be assigned to.  around: what else code finds, in places that
+    keep their values.  separate: lists that are not walked through; there is no snapshot where one is found in several places.
+    states: tensors from outside that come last, as if the call had made them.  takes_numbers: numbers that the program computes
+    count as their tensors, inside of what variables lead to."""
+    walk = _Walk(recorder, separate, takes_numbers)
     if not walk.visit_first(given):
         return "what the loop goes through has a state that does not show"
     for name, value in variables.items():
@@ -149,7 +149,7 @@ def snapshot(
 
 
 class _Walk:
-    def __init__(self, recorder: Recorder, apart: Sequence[list[Any]], takes_numbers: bool) -> None:
+    def __init__(self, recorder: Recorder, separate: Sequence[list[Any]], takes_numbers: bool) -> None:
         self.tokens: list[Any] = [state.grad_enabled, state.autocast, dtypes.default_dtype()]
         self.tensors: list[Tensor] = []
         self.fixed: set[int] = set()
@@ -158,26 +158,25 @@ class _Walk:
         self._takes_numbers = takes_numbers
         self._places: dict[int, int] = {}  # of tensors
         self._seen: dict[int, int] = {}  # of anything else: its number
-        self._apart = dict.fromkeys(map(id, apart), 0)
+        self._separate = dict.fromkeys(map(id, separate), 0)
 
     def visit_first(self, values: Sequence[Any]) -> bool:
-        """Go through values, all of them before what they lead to; False where one has a state that does not show.  items: those
-        of which it is nobody's business what has made them."""
-        found = [self._entered(value, False) for value in values]
-        return all(parts is not None and all(self.visit(*part) for part in parts) for parts in found)
+        """Walk through values, all of them before what they lead to; False where one has a state that cannot be seen."""
+        contents = [self._entered(value, False) for value in values]
+        return all(parts is not None and all(self.visit(*part) for part in parts) for parts in contents)
 
-    def visit(self, value: Any, held: bool) -> bool:
+    def visit(self, value: Any, is_fixed: bool) -> bool:
         """Walk through a value and what it leads to; False where something has a state that cannot be seen."""
-        waiting = [(value, held)]
+        waiting = [(value, is_fixed)]
         while waiting:
-            value, held = waiting.pop()
-            parts = self._entered(value, held)
+            value, is_fixed = waiting.pop()
+            parts = self._entered(value, is_fixed)
             if parts is None or len(self.tokens) > _MOST:
                 return False
             waiting += reversed(parts)
         return True
 
-    def _entered(self, x: Any, held: bool) -> list[tuple[Any, bool]] | None:
+    def _entered(self, x: Any, is_fixed: bool) -> list[tuple[Any, bool]] | None:
         """Write the token of `x`.  Returns what it leads to, each with whether another object cannot be put there; None where it
         has a state that cannot be seen."""
         cls, tokens = type(x), self.tokens
@@ -190,27 +189,27 @@ class _Walk:
                 tokens.append(IdentityKey(x) if x._late is not None else (cls, x._name))
                 return []
             tokens.append((cls, type(x._value)))
-            return [(number, held)]
+            return [(number, is_fixed)]
         if self._recorder.is_outside(x) or is_constant(x):
             tokens.append(IdentityKey(x))
             return []
         if isinstance(x, Tensor):
-            return self._entered_tensor(x, held)
-        if id(x) in self._apart:
-            self._apart[id(x)] += 1
+            return self._entered_tensor(x, is_fixed)
+        if id(x) in self._separate:
+            self._separate[id(x)] += 1
             tokens.append(IdentityKey(x))
-            return [] if self._apart[id(x)] == 1 and not held else None
-        known = self._seen.get(id(x))
+            return [] if self._separate[id(x)] == 1 and not is_fixed else None
+        number_seen = self._seen.get(id(x))
         is_immutable = cls is Size or is_tuple(x)
-        tokens.append((cls, known))
-        if held and not is_immutable:
+        tokens.append((cls, number_seen))
+        if is_fixed and not is_immutable:
             tokens.append(IdentityKey(x))
-        if known is not None:
-            return [(y, True) for y in items_of(self._recorder, x)] if is_immutable and held else []
+        if number_seen is not None:
+            return [(y, True) for y in items_of(self._recorder, x)] if is_immutable and is_fixed else []
         self._seen[id(x)] = len(self._seen)
         if is_immutable:
             tokens.append(tuple.__len__(x))
-            return [(y, held) for y in items_of(self._recorder, x)]
+            return [(y, is_fixed) for y in items_of(self._recorder, x)]
         if cls is set or cls is frozenset:
             tokens.append([(type(y), repr(y)) for y in x])  # in the order in which they are gone through
             return [] if all(type(y) in VALUES for y in x) else None
@@ -233,9 +232,9 @@ class _Walk:
             return [(x.__func__, True), (x.__self__, True)]
         return self._entered_function(x) if cls is types.FunctionType else None
 
-    def _entered_tensor(self, x: Tensor, held: bool) -> list[tuple[Any, bool]] | None:
+    def _entered_tensor(self, x: Tensor, is_fixed: bool) -> list[tuple[Any, bool]] | None:
         place = self._places.setdefault(id(x), len(self.tensors))
-        if held:
+        if is_fixed:
             self.fixed.add(place)
         self.tokens.append((Tensor, place))
         if place < len(self.tensors):
@@ -278,9 +277,9 @@ def is_stale_view(x: Tensor) -> bool:
     return base is not None and base._storage is not None and x._seen != base._storage.version
 
 
-def outside_effects(recorder: Recorder, apart: Collection[int] = ()) -> list[Any]:
-    """What the call has put outside so far, without the stores at the positions `apart` among the effects."""
-    effects = [effect for k, effect in enumerate(recorder.effects.in_order) if k not in apart]
+def outside_effects(recorder: Recorder, without: Collection[int] = ()) -> list[Any]:
+    """What the call has put outside so far, without the stores at the positions `without` among the effects."""
+    effects = [effect for k, effect in enumerate(recorder.effects.in_order) if k not in without]
     given = [x for effect in effects for x in (*getattr(effect, "arguments", ()), *getattr(effect, "keywords", {}).values())]
     return [*given, *[effect.value for effect in effects]]
 
