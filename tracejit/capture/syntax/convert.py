@@ -23,6 +23,7 @@ from tracejit.capture.syntax.locate import Located, NotConvertible, give_source_
 from tracejit.capture.syntax.loops import lines_ending_while
 from tracejit.capture.syntax.rewrite import CELLS, Rewriter
 from tracejit.capture.syntax.sources import nested_codes
+from tracejit.capture.syntax.tree_walk import fill_positions
 from tracejit.core.package_files import is_own_code
 from tracejit.core.weak_table import WeakTable
 
@@ -252,7 +253,7 @@ def _compiled(code: CodeType, located: Located, inner: ast.stmt, name: str, vari
     factory: ast.stmt = ast.FunctionDef("__factory__", ast.arguments([], free, None, [], [], None, []), [inner], [], None)
     if located.class_name is not None:  # private names are mangled by the class around them
         factory = ast.ClassDef(located.class_name, [], [], [factory], [])
-    module = ast.fix_missing_locations(ast.Module([factory], []))
+    module = fill_positions(ast.Module([factory], []))
     top = compile_again(module, code.co_filename, "exec", located.flags)
     factory_code = _find(top, "__factory__")
     result = _find(factory_code, name) if factory_code is not None else None

@@ -20,7 +20,7 @@ from itertools import repeat
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tracejit.capture.syntax.locate import FunctionNode
+from tracejit.capture.syntax.locate import SCOPES, FunctionNode
 from tracejit.capture.syntax.scopes import names_stored_by
 from tracejit.capture.syntax.tree_walk import children, walk
 
@@ -54,6 +54,9 @@ JOINING = ("stack", "cat", "sum")
 """Names of what makes one value of the items of a list, in their order."""
 _HANDLING = (ast.Try, ast.TryStar, ast.With, ast.AsyncWith)
 _SUSPENDING = (ast.Yield, ast.YieldFrom, ast.Await)
+_BRANCHES = (ast.If, ast.IfExp)
+_CONDITIONS = (*_BRANCHES, ast.While, ast.Assert, ast.Compare)
+_GROWING = (ast.Expr, ast.AugAssign, ast.Assign)
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.FloorDiv, ast.Mod)
 
 
@@ -112,7 +115,8 @@ def loop_names(
     kept = {name: found.step for name in stored & private - {*targets} if (found := kept_counter(name, node.body))}
     uses.update((name, number_uses(name, node.body)) for name in kept)
     numbers = {name for name, found in uses.items() if found}
-    growing = {name: more for name in private - {*targets} if (more := _only_grows(name, node.body)) is not None}
+    lengthened = {more.name for part in inside if (more := list_growth(part)) is not None}
+    growing = {name: more for name in private & lengthened - {*targets} if (more := _only_grows(name, node.body)) is not None}
     assigned = {name for name in stored if name in growing and name in lists}
     stored -= assigned
     appended = {*growing} - stored
@@ -261,7 +265,7 @@ def uses_as_private(body: Sequence[ast.stmt]) -> Mapping[str, int]:
             name = reversed_list_name(part.value)
         elif isinstance(part, ast.Call):
             name = joined_list(part)
-        elif isinstance(part, ast.If | ast.IfExp):
+        elif isinstance(part, _BRANCHES):
             name = _asked_for_items(part.test)
         if name is not None and name in found:
             found[name] += 1
@@ -325,7 +329,7 @@ def offset_names(expression: ast.expr, names: Iterable[str], scaled: bool = Fals
 def _own_parts(node: ast.AST) -> list[ast.AST]:
     """A statement and its parts, each before its own ones, but for bodies of nested functions and classes."""
     found = [node]
-    if not isinstance(node, FunctionNode | ast.ClassDef):
+    if not isinstance(node, SCOPES):
         for child in children(node):
             found += _own_parts(child)
     return found
@@ -354,7 +358,7 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
     inside: set[int] = set()  # of subscripts, but for positions that come again
     operands: list[ast.Name] = []
     for part in (part for statement in body for part in _own_parts(statement)):
-        if isinstance(part, ast.If | ast.IfExp | ast.While | ast.Assert | ast.Compare) and _wrapped(name, _condition(part)):
+        if isinstance(part, _CONDITIONS) and _wrapped(name, _condition(part)):
             return None
         if isinstance(part, ast.Subscript):
             inside.update(
@@ -488,6 +492,8 @@ class ListGrowth(NamedTuple):
 def list_growth(node: ast.AST) -> ListGrowth | None:
     """What a statement does that puts one item into a list, `name.append(x)`, `name += [x]`, `name = name + [x]`, `name.insert(0,
     x)`; None of any other one."""
+    if not isinstance(node, _GROWING):
+        return None
     match node:
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [item], [])) if not isinstance(item, ast.Starred):
             return ListGrowth(name, item)

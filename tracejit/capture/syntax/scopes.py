@@ -7,11 +7,14 @@ import ast
 from collections.abc import Iterable
 from typing import Final
 
-from tracejit.capture.syntax.locate import FunctionNode
+from tracejit.capture.syntax.locate import SCOPES, FunctionNode
 from tracejit.capture.syntax.tree_walk import children, walk
 
 __all__ = ["LOOKING_AT_VARIABLES", "bound_names", "declared_names", "gathered_names", "names_stored_by"]
 
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_NAMING: Final = (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 LOOKING_AT_VARIABLES: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
 """Builtins that read the variables of the function that calls them."""
 
@@ -26,7 +29,7 @@ def declared_names(node: FunctionNode | ast.ClassDef) -> tuple[set[str], set[str
                 names[0].update(child.names)
             elif isinstance(child, ast.Nonlocal):
                 names[1].update(child.names)
-            elif not isinstance(child, FunctionNode | ast.ClassDef):
+            elif not isinstance(child, SCOPES):
                 search(child)
 
     search(node)
@@ -46,26 +49,27 @@ def names_stored_by(parts: Iterable[ast.AST]) -> set[str]:
 
     def search(part: ast.AST, inner: bool) -> None:
         """inner: whether `part` is in a comprehension, where only assignment expressions bind names of the function."""
-        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(part, _DEFINITIONS):
             names.add(part.name)
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store | ast.Del) and not inner:
-            names.add(part.id)
-        elif isinstance(part, ast.NamedExpr):
+        if isinstance(part, ast.Name):
+            if not (inner or isinstance(part.ctx, ast.Load)):
+                names.add(part.id)
+            return
+        if isinstance(part, ast.NamedExpr):
             names.add(part.target.id)
-        elif isinstance(part, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and part.name:
+        elif isinstance(part, _NAMING) and part.name:
             names.add(part.name)
         elif isinstance(part, ast.MatchMapping) and part.rest:
             names.add(part.rest)
         elif isinstance(part, ast.alias):
             names.add((part.asname or part.name).partition(".")[0])
-        nested = isinstance(part, FunctionNode | ast.ClassDef)
-        inner = inner or isinstance(part, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
-        for field, value in ast.iter_fields(part):
-            if nested and field == "body":
-                continue
-            for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST):
-                    search(child, inner)
+        inside = children(part)
+        if isinstance(part, SCOPES):
+            body = {*map(id, part.body if isinstance(part.body, list) else [part.body])}
+            inside = [child for child in inside if id(child) not in body]
+        inner = inner or isinstance(part, _COMPREHENSIONS)
+        for child in inside:
+            search(child, inner)
 
     for part in parts:
         search(part, False)
