@@ -27,10 +27,10 @@ FLOATS, INTEGERS = (dtypes.float32, dtypes.float64), (dtypes.uint8, dtypes.int32
 def decided_by_combination(name: str, source: str) -> list[str]:
     """Where it depends on the name of a combination what is done."""
     tree = ast.parse(source)
-    asked_for = [(d, part) for d in decisions(tree) for part in asked(d)]
+    guarded_by_value = [(d, part) for d in decisions(tree) for part in asked(d)]
     return [
         f"{name}:{part.lineno}: {ast.unparse(decision)}"
-        for decision, part in asked_for
+        for decision, part in guarded_by_value
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value in COMBINATIONS
     ]
 

@@ -88,15 +88,15 @@ class CarriedNumbers:
         """Whether a number is the same in each call: `carry` has made it of a plain one, or it was computed of such alone."""
         if not is_post_program(x):
             return type(x) in (int, float, bool)
-        parts = x._late.parts
+        parts = x._post_program.parts
         return id(x) in self._plain_before or (
-            x._late.expression is not None and bool(parts) and all(map(self._is_same_in_each_call, parts))
+            x._post_program.expression is not None and bool(parts) and all(map(self._is_same_in_each_call, parts))
         )
 
     def tensors(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
         """The tensors of carried floats in variables, by name."""
         numbers: dict[str, Any] = {name: variables[name] for name in self._names if is_post_program(variables.get(name))}
-        found = {name: x._late.program_tensor() for name, x in numbers.items() if type(x._value) is float}
+        found = {name: x._post_program.program_tensor() for name, x in numbers.items() if type(x._value) is float}
         return {name: x for name, x in found.items() if x is not None}
 
     def _floats_in(self, variables: Mapping[str, Any]) -> dict[Path, Any]:

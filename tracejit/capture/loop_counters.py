@@ -211,7 +211,7 @@ class LoopCounters:
         """A counter as a tensor of the program, to be compared with another tensor as a number would be; None where dtypes would
         make a difference."""
         number = self.place_in_program(counter) if type(other) is Tensor and other.dtype in _HOLDING_COUNTERS else None
-        return number._late.program_tensor() if is_post_program(number) else None  # type: ignore[union-attr]
+        return number._post_program.program_tensor() if is_post_program(number) else None  # type: ignore[union-attr]
 
     # -- variables
     def tensors(self) -> dict[str, Any]:

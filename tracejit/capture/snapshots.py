@@ -184,9 +184,9 @@ class _Walk:
             tokens.append((cls, repr(x)))
             return []
         if is_symbolic(x):  # the same number is the same, whenever it was computed
-            number = None if x._late is None or not self._takes_numbers else x._late.carried_tensor()
+            number = None if x._post_program is None or not self._takes_numbers else x._post_program.carried_tensor()
             if number is None:
-                tokens.append(IdentityKey(x) if x._late is not None else (cls, x._name))
+                tokens.append(IdentityKey(x) if x._post_program is not None else (cls, x._name))
                 return []
             tokens.append((cls, type(x._value)))
             return [(number, is_fixed)]
@@ -305,6 +305,6 @@ def only_computes(recorder: Recorder, since: Mark, ignored: Topic = NOTHING, sto
     def is_known(table: Any, place: Any) -> bool:
         if table is effects.in_order:
             return place in stores
-        return table is effects.stored and (place in places or not effects.tells_steps_apart(place[0]))
+        return table is effects.stored and (place in places or not effects.distinguishes_steps(place[0]))
 
     return all(is_known(table, place) for table, place in recorder.journal.changes(since, ignored))

@@ -300,7 +300,7 @@ class StateRecorder(Interpreter):
         index = self._written_cache()
         own = index.roots.get(before, before)
         views = [v for v, root in index.roots.items() if root == own and index.makers[v].op.kind is Kind.VIEW]
-        is_shared = any(number._late.source is tensor for number in recorder.arrays.left.values())
+        is_shared = any(number._post_program.source is tensor for number in recorder.arrays.left.values())
         if is_shared or any(self.defined[v] is not view for v in views) or not _lies_alike(tensor, view):
             return False
         self._append_same(REGISTRY["clone"], value, tensor, view)

@@ -169,10 +169,10 @@ class RecordingInterpreter(StateRecorder):
                 if (
                     "uniform" in op.traits
                     and is_post_program(operands[0])
-                    and (result := self._full_of_late(operands[0], attributes)) is not None
+                    and (result := self._full_of_post_program(operands[0], attributes)) is not None
                 ):
                     return result
-                operands, late = self._with_late(op, operands)
+                operands, late = self._with_post_program_values(op, operands)
             operands = tuple(map(settled, operands))
         recordable = all_plain or all(x is None or isinstance(x, (Tensor, int, float)) for x in operands)
         if recordable:  # else the eager interpreter raises
@@ -219,7 +219,7 @@ class RecordingInterpreter(StateRecorder):
                 recorded.append(None)
             elif type(x) is float or (type(x) is int and op.is_plain and -_EXACT <= x <= _EXACT):
                 recorded.append(Literal(x))
-            elif type(x) is SymbolicNumber and x._late is None and type(x._value) is float:
+            elif type(x) is SymbolicNumber and x._post_program is None and type(x._value) is float:
                 has_numbers = True
                 others.append(len(recorded))
                 recorded.append(x)
@@ -294,7 +294,7 @@ class RecordingInterpreter(StateRecorder):
     def _is_plain_write(op: Op, operands: Sequence[Any]) -> bool:
         return op.writes and not (state.grad_enabled and any(isinstance(x, Tensor) and x.requires_grad for x in operands))
 
-    def _with_late(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, int]]:
+    def _with_post_program_values(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, int]]:
         """(the operands, where a post-program number without a value in the graph is replaced by its value, which is guarded; id of
         a post-program number -> the value that stands for it in the graph).
 
@@ -314,14 +314,14 @@ class RecordingInterpreter(StateRecorder):
                 late[id(x)] = self.values[id(tensor)]
         return tuple([x if id(x) in late else concrete(x) if is_post_program(x) else x for x in operands]), late
 
-    def _full_of_late(self, number: Any, attributes: Mapping[str, Any]) -> Any:
+    def _full_of_post_program(self, number: Any, attributes: Mapping[str, Any]) -> Any:
         """`full(shape, number)` for a post-program number; None if its value has to be guarded."""
         dtype = attributes["dtype"]
         value = None
         if dtype in (float32, float64):
             value = self.recorder.in_program.as_operand(number, dtype)
         elif dtype is int64 and type(number._value) is int:
-            value = number._late.program_tensor()
+            value = number._post_program.program_tensor()
             value = None if value is None else self.bind(REGISTRY["reshape"], (value,), {"shape": ()})
         if not isinstance(value, Tensor):
             return None

@@ -127,7 +127,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         key, value = self._position(array, key), self._value(array, value)
         if not all(type(v) in _POSITIONS for v in (key if type(key) is tuple else (key,))):
             recorder.stop("container", "an item of an ndarray at other than numbers and slices")
-        if recorder.effects.given_to_calls(base):
+        if recorder.effects.reaches_deferred_call(base):
             recorder.stop("read_after_change", "an ndarray that a call has been given")
         parts: list[Any] = []
         expressions = [self.argument_expression(v, parts) for v in (array, key, value)]
@@ -191,7 +191,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         if type(value) is not SymbolicNumber:
             return value
         number, kind = value._value, array.dtype.kind
-        if is_post_program(value) and any(reading.is_call_result for reading in value._late.readings):
+        if is_post_program(value) and any(reading.is_call_result for reading in value._post_program.readings):
             return concrete(value)  # the result of a deferred call, which is made after the stores
         if is_a(number, np.generic):
             safe = (number.dtype.kind == kind == "f") or self._casts(number.dtype, array.dtype, "safe")
@@ -203,7 +203,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         if kind == "f":
             return value if self.recorder.extracted_numbers.are_short([value]) else concrete(value)
         least, most = _WITHIN[array.dtype]
-        always_fits = is_post_program(value) and value._late.bits <= 63 and array.dtype.itemsize == 8 and kind == "i"
+        always_fits = is_post_program(value) and value._post_program.bits <= 63 and array.dtype.itemsize == 8 and kind == "i"
         return value if always_fits or least <= value <= most else concrete(value)
 
 

@@ -319,7 +319,7 @@ class ArrayHandlers(Handlers):
         expression = recorder.constant(placed).call(*expressions, **keyword_expressions)
         result = self._result(expression, tuple(parts), value, warns=placed is not function)
         if is_post_program(result) and not keywords:
-            result._late.make = partial(recorder.in_program.numpy_in_program, function, arguments)
+            result._post_program.make = partial(recorder.in_program.numpy_in_program, function, arguments)
         return result
 
     def placed_function(self, function: Any) -> Any:

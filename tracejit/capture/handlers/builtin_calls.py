@@ -336,7 +336,7 @@ class BuiltinCallHandlers(Handlers):
                 return self.recorder.perform(lambda: function(*arguments, **keywords))  # which raises Python's error
             arguments = (
                 arguments[0],
-                *(recorder.container_methods.settled_elements(a) if cls in (tuple, frozenset) else a for a in arguments[1:]),
+                *(recorder.container_methods.concrete_elements(a) if cls in (tuple, frozenset) else a for a in arguments[1:]),
             )
             if cls is object or cls in (list, dict, set):
                 return recorder.mark_created(function(*arguments, **keywords))

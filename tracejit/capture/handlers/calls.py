@@ -556,7 +556,7 @@ class CallHandlers(Handlers):
         plain_keywords = {name: plain_value(value) for name, value in keywords.items()}
         record = self.recorder.containers.native(lambda: create(cls, *map(plain_value, arguments), **plain_keywords))
         items = {**dict(zip(cls._fields, arguments, strict=False)), **keywords}
-        return self.recorder.contents.known_record(record, items)
+        return self.recorder.contents.note_record_items(record, items)
 
     def _plain_arguments(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments for C code: symbolic numbers, also in tuples, become plain ones, guarded by their values.  Lists and
@@ -596,7 +596,9 @@ class CallHandlers(Handlers):
                 keywords = {k: recorder.contents.value_to_store(v) for k, v in keywords.items()}
         elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
             arguments, keywords = self._plain_arguments(arguments, keywords)
-            values = tuple(recorder.container_methods.settled_elements(a) if base in (tuple, frozenset) else a for a in arguments)
+            values = tuple(
+                recorder.container_methods.concrete_elements(a) if base in (tuple, frozenset) else a for a in arguments
+            )
             for value in values:
                 recorder.contents.read_content(value, deep=True)
             instance = recorder.mark_created(recorder.containers.native(lambda: create(cls, *values, **keywords)))

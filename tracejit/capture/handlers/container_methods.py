@@ -117,7 +117,7 @@ class ContainerMethodHandlers(Handlers):
             return recorder.contents.elements(value)
         return recorder.iteration.iterate(value)
 
-    def settled_elements(self, value: Any) -> Any:
+    def concrete_elements(self, value: Any) -> Any:
         """Like `consumable`, with plain values: for C code that looks at elements, or puts them into an immutable object."""
         values = self.consumable(value)
         is_container = is_a(values, (list, tuple, dict, set, frozenset)) or not hasattr(type(values), "__iter__")
@@ -154,7 +154,7 @@ class ContainerMethodHandlers(Handlers):
         recorder = self.recorder
         if name == "get" and outside and is_a(owner, dict) and len(arguments) in (1, 2) and not keywords:
             key = arguments[0]
-            if is_symbolic(key) and not recorder.containers.is_asked(owner, key):
+            if is_symbolic(key) and not recorder.containers.can_guard_membership(owner, key):
                 key = concrete(key)
             if not recorder.containers.plain_contains(key, owner):
                 return arguments[1] if len(arguments) > 1 else None

@@ -21,7 +21,7 @@ import numpy as np
 
 from tracejit.capture.call_sites import user_line
 from tracejit.capture.handlers.base import ABSENT, Handlers
-from tracejit.capture.handlers.contents import CONTAINERS, DICT_TYPES, get_past, item_of, length_of, membership
+from tracejit.capture.handlers.contents import CONTAINERS, DICT_TYPES, builtin_item, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
 from tracejit.capture.handlers.post_program import is_deferred_call_result, is_post_program
 from tracejit.capture.handlers.sequence_ends import SequenceEnds
@@ -195,7 +195,7 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         if not is_symbolic(key) or type(owner) not in _NUMBERED or recorder.stopped or not recorder.is_outside(owner):
             return ABSENT
-        if id(owner) in recorder.effects.content_known or recorder.effects.changes(owner):
+        if id(owner) in recorder.effects.content_guarded or recorder.effects.changes(owner):
             return ABSENT
         if is_post_program(key):
             key = self._before_the_program(key)
@@ -220,7 +220,7 @@ class ContainerHandlers(Handlers):
     def _before_the_program(self, number: Any) -> Any:
         """A post-program number as one of the prologue; None if it depends on the program or a clock."""
         recorder = self.recorder
-        if number._late.of_program or number._late.readings or number._late.source is not None:
+        if number._post_program.of_program or number._post_program.readings or number._post_program.source is not None:
             return None
         number = recorder.arrays.as_index(number)
         return recorder.extracted_numbers.in_prologue(number)
@@ -256,7 +256,7 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         if is_a(number, Tensor) and number._array.size == 1 and number._array.dtype.kind in "iu":
             number = recorder.extracted_numbers.element(number)
-        if is_post_program(number) and not number._late.of_program:
+        if is_post_program(number) and not number._post_program.of_program:
             number = self._before_the_program(number)
         if not is_symbolic(number) or type(plain(number)) is not int or is_deferred_call_result(number):
             return None
@@ -280,10 +280,10 @@ class ContainerHandlers(Handlers):
     def place_in_program(self, place: Any) -> Tensor | None:
         """A position as an int64 tensor without dimensions, if it is a value of the program; else None."""
         if is_post_program(place):
-            is_integer = type(plain(place)) is int and place._late.of_program and not is_deferred_call_result(place)
+            is_integer = type(plain(place)) is int and place._post_program.of_program and not is_deferred_call_result(place)
             if not is_integer:
                 return None
-            place = place._late.program_tensor()
+            place = place._post_program.program_tensor()
         if not is_a(place, Tensor) or place._array.size != 1 or place._array.dtype.kind not in "iu":
             return None
         return self.native(lambda: place.reshape(()).to(int64))
@@ -340,7 +340,7 @@ class ContainerHandlers(Handlers):
                 return recorder.effects.stored.get((id(owner), key % len(owner)), tuple.__getitem__(owner, key))
         if not is_a(owner, (list, tuple, dict, str, range, bytes, collections.deque, np.generic)):
             recorder.stop("container", f"a {type(owner).__name__}")
-        value = get_past(owner, key)
+        value = builtin_item(owner, key)
         return recorder.mark_created(value) if type(key) is slice else value
 
     def _absent_item(self, owner: Any, key: Any) -> Any:
@@ -404,7 +404,7 @@ class ContainerHandlers(Handlers):
             place, value = (id(owner), key % tuple.__len__(owner)), tuple.__getitem__(owner, key)
             if place in recorder.effects.stored:
                 return recorder.effects.stored[place]
-            if id(owner) in recorder.effects.content_known:
+            if id(owner) in recorder.effects.content_guarded:
                 return value
             if key < 0:
                 recorder.miss_if(length_of(cls, source).differs(tuple.__len__(owner)))
@@ -413,20 +413,20 @@ class ContainerHandlers(Handlers):
         elif cls is tuple and type(key) is slice:
             return recorder.mark_created(tuple(recorder.contents.elements(owner))[key])
         recorder.contents.read_content(owner)
-        value = get_past(owner, key)
+        value = builtin_item(owner, key)
         return recorder.mark_created(value) if type(key) is slice else value
 
     def _guard_absence(self, owner: Any, source: Expr, key: Expr) -> None:
         """Guard that an outside dictionary or set does not have `key`, unless its whole content is guarded."""
         recorder = self.recorder
-        if id(owner) not in recorder.effects.content_known and recorder.first_time("absent", source, key):
+        if id(owner) not in recorder.effects.content_guarded and recorder.first_time("absent", source, key):
             recorder.miss_if(membership(type(owner), source, key))
 
     def _guard_presence(self, owner: Any, source: Expr, key: Expr) -> None:
         """Guard that an outside dictionary has `key`, if its class may have a `__missing__`; for others the read is the guard."""
         recorder = self.recorder
         may_create = is_python_class(type(owner)) or is_a(owner, collections.defaultdict)
-        if may_create and id(owner) not in recorder.effects.content_known and recorder.first_time("present", source, key):
+        if may_create and id(owner) not in recorder.effects.content_guarded and recorder.first_time("present", source, key):
             recorder.miss_if(Not(membership(type(owner), source, key)))
 
     def set_item(self, value: Any, owner: Any, key: Any) -> None:
@@ -553,7 +553,7 @@ class ContainerHandlers(Handlers):
                 recorder.guard_outcome(Contains(Constant(container), element._name), result)
                 return result
         if is_symbolic(element):
-            element = element if self.is_asked(container, element) else concrete(element)
+            element = element if self.can_guard_membership(container, element) else concrete(element)
         elif type(container) not in _SEQUENCES:
             element = recorder.contents.as_key(element)
         if is_a(container, Tensor):
@@ -572,7 +572,7 @@ class ContainerHandlers(Handlers):
                 return any(self.equal(item, element) for item in recorder.iteration.iterate(container))
         return self.plain_contains(element, container)
 
-    def is_asked(self, container: Any, number: SymbolicNumber) -> bool:
+    def can_guard_membership(self, container: Any, number: SymbolicNumber) -> bool:
         """Whether `number in container` can be guarded as such, so that no guard on the value of `number` is needed."""
         recorder = self.recorder
         if type(container) in _SEQUENCES:
@@ -599,7 +599,7 @@ class ContainerHandlers(Handlers):
                     source = recorder.sources[id(container)]
                     if not base.__contains__(self._original(container, base), element):
                         self._guard_absence(container, source, key)
-                    elif id(container) not in recorder.effects.content_known and recorder.first_time("present", source, key):
+                    elif id(container) not in recorder.effects.content_guarded and recorder.first_time("present", source, key):
                         recorder.miss_if(Not(membership(type(container), source, key)))
                 return bool(base.__contains__(container, element))
         elif not is_a(container, (*CONTAINERS, *DICT_VIEWS, str, bytes, range)):
@@ -742,7 +742,7 @@ class ContainerHandlers(Handlers):
         which `change` repeats the method `name`.  None if the content is not guarded, or the method does more than move items."""
         recorder = self.recorder
         base = builtin_base(type(owner))
-        if base not in SEQUENCES or id(owner) not in recorder.effects.content_known:
+        if base not in SEQUENCES or id(owner) not in recorder.effects.content_guarded:
             return None
         if name not in MOVING:
             if base is collections.deque:
@@ -774,7 +774,7 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         first = self._first_moved(owner, name, arguments) if name in MOVING else 0
         symbolic_items = self._movable(owner, name, first) if self._may_hold_numbers(owner, arguments) else None
-        is_open = is_a(owner, SEQUENCES) and id(owner) not in recorder.effects.content_known
+        is_open = is_a(owner, SEQUENCES) and id(owner) not in recorder.effects.content_guarded
         ends = recorder.sequences.ends_of(owner) if is_open else None
         if is_open:
             recorder.effects.note_change(owner)
@@ -801,7 +801,7 @@ class ContainerHandlers(Handlers):
         recorder.effects.note_change(owner)
         owner[:] = map(plain_value, items)
         recorder.effects.note_method(MethodCall(owner, "__setitem__", (slice(None), items)))
-        recorder.effects.content_known.add(id(owner))
+        recorder.effects.content_guarded.add(id(owner))
         recorder.contents.ends.pop(id(owner), None)
         recorder.contents.remember_items(owner, items)
 
@@ -809,7 +809,7 @@ class ContainerHandlers(Handlers):
         """Note in `ends` that the method `name` has changed a list or deque whose content is not guarded."""
         recorder = self.recorder
         if name == "clear":
-            recorder.effects.content_known.add(id(owner))
+            recorder.effects.content_guarded.add(id(owner))
             recorder.contents.remember_items(owner, ())
         elif name == "extend":
             ends.push(name, list(arguments[0]))

@@ -55,7 +55,7 @@ __all__ = [
     "CONTAINERS",
     "DICT_TYPES",
     "ContentHandlers",
-    "get_past",
+    "builtin_item",
     "has_stable_hash",
     "is_table",
     "item_of",
@@ -106,7 +106,7 @@ def membership(cls: type, owner: Expr, key: Expr) -> Expr:
     return _base_method(cls, "__contains__", owner, key) if is_python_class(cls) else owner.has(key)
 
 
-def get_past(container: Any, key: Any) -> Any:
+def builtin_item(container: Any, key: Any) -> Any:
     """container[key], bypassing methods of a subclass."""
     cls = type(container)
     return builtin_base(cls).__getitem__(container, key) if is_python_class(cls) else container[key]
@@ -193,7 +193,7 @@ class ContentHandlers(Handlers):
         """Guard the content of an outside container that the program iterates over: its length and its elements, except numbers,
         which become symbolic.  shortened: whether the program is about to remove elements."""
         recorder = self.recorder
-        if not recorder.stopped and recorder.is_outside(value) and id(value) not in recorder.effects.content_known:
+        if not recorder.stopped and recorder.is_outside(value) and id(value) not in recorder.effects.content_guarded:
             self._guard_content(value, type(value), symbolic=True, shortened=shortened)
 
     def has_varied(self, value: Any) -> bool:
@@ -298,7 +298,7 @@ class ContentHandlers(Handlers):
         outside = recorder.is_outside(value)
         if outside and is_library_container(value):
             recorder.stop("implicit_python", f"what C code reads of a {cls.__name__}")
-        if outside and id(value) not in recorder.effects.content_known:
+        if outside and id(value) not in recorder.effects.content_guarded:
             self._guard_content(value, cls)
         if deep and cls is not slice:
             for item in self._with_content(children_past_methods(value)):
@@ -332,7 +332,7 @@ class ContentHandlers(Handlers):
             self.check_reordered(value)
             if not shortened:
                 self._check_grown(value)
-            recorder.effects.content_known.add(id(value))
+            recorder.effects.content_guarded.add(id(value))
             self.ends.pop(id(value), None)
             recorder.keep.append(value)
             source = recorder.sources[id(value)]
@@ -414,9 +414,9 @@ class ContentHandlers(Handlers):
 
     def record_of(self, cls: Any, items: list[Any]) -> Any:
         """A named tuple of `items`.  It holds plain numbers, since it is immutable; their stand-ins are noted by place."""
-        return self.known_record(tuple.__new__(cls, map(plain_value, items)), dict(zip(cls._fields, items, strict=False)))
+        return self.note_record_items(tuple.__new__(cls, map(plain_value, items)), dict(zip(cls._fields, items, strict=False)))
 
-    def known_record(self, record: Any, items: dict[str, Any]) -> Any:
+    def note_record_items(self, record: Any, items: dict[str, Any]) -> Any:
         """Note the stand-ins in a new named tuple; returns it.  items: what it was given, by names of fields."""
         recorder = self.recorder
         recorder.effects.of_objects.add(id(record))

@@ -225,7 +225,7 @@ class EffectHandlers(Handlers):
         # ids of created named tuples and instances with places in `stored`, and of the dictionaries of such instances
         self.of_objects: set[int] = set()
         self.opened: set[int] = set()  # ids of dictionaries of created instances to which the program refers
-        self.content_known: set[int] = journal.set()  # ids of containers whose whole content is guarded
+        self.content_guarded: set[int] = journal.set()  # ids of containers whose whole content is guarded
         self.originals: dict[int, Any] = (
             journal.dictionary()
         )  # by id: the contents that other containers had before they were changed, as a list or dictionary
@@ -311,7 +311,7 @@ class EffectHandlers(Handlers):
             self.in_order.append(effect)
             self.recorder.keep.append(effect)
 
-    def given_to_calls(self, array: Any) -> bool:
+    def reaches_deferred_call(self, array: Any) -> bool:
         """Whether a deferred call gets `array`, itself or in what its arguments lead to."""
         calls = [effect for effect in self.in_order if isinstance(effect, FunctionCall)]
         return any(keeps_alive([call.function, call.arguments, call.keywords], array) for call in calls)
@@ -319,12 +319,12 @@ class EffectHandlers(Handlers):
     def changes(self, container: Any) -> bool:
         """Whether the call has changed an outside container so far."""
         changed = any(isinstance(effect, ItemStore | MethodCall) and effect.container is container for effect in self.in_order)
-        return changed or id(container) in self.originals or self.given_to_calls(container)
+        return changed or id(container) in self.originals or self.reaches_deferred_call(container)
 
     def note_change(self, container: Any) -> None:
         """Note the content of an outside container that is about to change, unless it is guarded or noted already: later guards
         on the content refer to it."""
-        if not (self.recorder.stopped or id(container) in self.content_known or id(container) in self.originals):
+        if not (self.recorder.stopped or id(container) in self.content_guarded or id(container) in self.originals):
             base = builtin_base(type(container))
             self.originals[id(container)] = (
                 dict(base.items(container)) if issubclass(base, dict) else list(base.__iter__(container))
@@ -340,7 +340,7 @@ class EffectHandlers(Handlers):
             if deletion_is_visible(value):
                 self.recorder.stop("implicit_python", f"the end of a {type(value).__name__}")
 
-    def tells_steps_apart(self, owner: int) -> bool:
+    def distinguishes_steps(self, owner: int) -> bool:
         """Whether the numbers in `stored` for the container of id `owner` count as a difference between two steps of a loop.  Not
         for created objects, whose contents are compared anyway, nor for shapes, unless they hold post-program numbers: each step
         that looks at a shape has new symbolic sizes."""

@@ -81,12 +81,12 @@ _LONGEST = 1100
 
 
 class ExtractedNumberHandlers(Handlers):
-    """Defines post-program numbers and guards what they decide.  late: all of them, in the order of their definition."""
+    """Defines post-program numbers and guards what they decide.  post_program_numbers: all of them, in the order of their definition."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self.late: list[SymbolicNumber] = journal.list(Topic.NUMBERS)
+        self.post_program_numbers: list[SymbolicNumber] = journal.list(Topic.NUMBERS)
 
     # -- definitions
     def define_element(self, tensor: Tensor, value: int | float) -> SymbolicNumber:
@@ -139,11 +139,11 @@ class ExtractedNumberHandlers(Handlers):
 
     def define_post_program(self, definition: PostProgramValue, value: Any) -> SymbolicNumber:
         """A new post-program number.  value: its value in this run."""
-        parts = [part._late for part in definition.parts if is_post_program(part)]
+        parts = [part._post_program for part in definition.parts if is_post_program(part)]
         definition.readings = definition.readings.union(*(part.readings for part in parts))
         definition.of_program = definition.of_program or any(part.of_program for part in parts)
         number = SymbolicNumber(self.recorder, self.recorder.variable(), value, definition)
-        self.late.append(number)
+        self.post_program_numbers.append(number)
         return number
 
     def post_program_binary(self, symbol: str, left: Any, right: Any, value: Any) -> Any:
@@ -226,7 +226,7 @@ class ExtractedNumberHandlers(Handlers):
             return None
         of_numpy = isinstance(plain(arguments[0]), np.integer)
         finite = of_numpy or type(plain(arguments[0])) is int
-        finite = finite or (is_post_program(arguments[0]) and not arguments[0]._late.of_program)  # a time
+        finite = finite or (is_post_program(arguments[0]) and not arguments[0]._post_program.of_program)  # a time
         conditions = [(symbol, bound) for symbol, bound in demands if not (finite and math.isinf(bound))]
         shortened = function in TO_INTEGERS and not finite and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**WORD
         if shortened:
@@ -297,7 +297,7 @@ class ExtractedNumberHandlers(Handlers):
         if type(plain(value)) is float:
             return 0
         if is_post_program(value):
-            bits: int = value._late.bits
+            bits: int = value._post_program.bits
             return bits if bits <= _FLOATS else None
         number = plain(value)
         if type(number) not in (int, bool):
@@ -375,17 +375,17 @@ class ExtractedNumberHandlers(Handlers):
 
     def define_clock(self, number: Any) -> None:
         """Define a post-program number, and all that it depends on, in the prologue."""
-        if is_post_program(number) and not number._late.placed:
-            for part in number._late.parts:
+        if is_post_program(number) and not number._post_program.placed:
+            for part in number._post_program.parts:
                 self.define_clock(part)
-            number._late.placed = True
-            self.recorder.prologue.append(Define(number._name.name, number._late.expression))
+            number._post_program.placed = True
+            self.recorder.prologue.append(Define(number._name.name, number._post_program.expression))
 
     def _decided_by_clocks(self, *numbers: Any) -> bool:
         """Whether `numbers`, which decide something, depend on readings.  If so, they are defined in the prologue; if it cannot
         compute them, the recording stops."""
         recorder = self.recorder
-        definitions = [number._late for number in numbers if is_post_program(number)]
+        definitions = [number._post_program for number in numbers if is_post_program(number)]
         readings: frozenset[PostProgramValue] = frozenset().union(*(definition.readings for definition in definitions))
         if not readings:
             return False
@@ -405,7 +405,7 @@ class ExtractedNumberHandlers(Handlers):
     def post_program_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
         """left <symbol> right, of which at least one is a post-program number: the outcome, guarded.  For readings it is a
         post-program number itself, which is guarded when its truth decides something."""
-        if any(is_post_program(number) and number._late.readings for number in (left, right)):
+        if any(is_post_program(number) and number._post_program.readings for number in (left, right)):
             compare = self.recorder.constant(COMPARISONS[symbol])
             comparison = compare.call(self._expression(left), self._expression(right))
             return self.define_post_program(PostProgramValue(comparison, (left, right), lambda: None, 1), outcome)
@@ -432,14 +432,14 @@ class ExtractedNumberHandlers(Handlers):
         recorder = self.recorder
         if not is_post_program(number):
             return number
-        definition: PostProgramValue = number._late
+        definition: PostProgramValue = number._post_program
         if not definition.placed:
             parts = [self.in_prologue(part) for part in definition.parts]
             if not _is_number(number._value) or not any(map(is_symbolic, parts)):
                 return concrete(number)
             for part, early in zip(definition.parts, parts, strict=True):
                 if is_post_program(part) and not is_symbolic(early):
-                    part._late.placed = True
+                    part._post_program.placed = True
                     recorder.prologue.append(Define(part._name.name, recorder.constant(early)))
             self.define_clock(number)
             recorder.miss_if(number._name.type().is_not(recorder.constant(type(number._value))))
@@ -451,7 +451,7 @@ class ExtractedNumberHandlers(Handlers):
         if name is None:
             return None
         value = bool(function(plain(number)))
-        tensor = number._late.program_tensor()
+        tensor = number._post_program.program_tensor()
         if tensor is None:
             concrete(number)
         elif type(plain(number)) is float:
@@ -461,26 +461,26 @@ class ExtractedNumberHandlers(Handlers):
     def guard_post_program(self, number: SymbolicNumber) -> None:
         """Guard the value of a post-program number, by an exit or through its parts; stop the recording if that is impossible."""
         recorder = self.recorder
-        if number._late.readings:
-            if not self._stop_for_answer(number._late.readings):
+        if number._post_program.readings:
+            if not self._stop_for_answer(number._post_program.readings):
                 recorder.stop("clock", "the very time that a clock tells is asked for")
-        elif number._late.placed:
+        elif number._post_program.placed:
             if recorder.first_time("number", number._name):
                 recorder.guard_value(number._value, number._name)
         elif recorder.first_time("number", number._name):
-            tensor = number._late.program_tensor()
+            tensor = number._post_program.program_tensor()
             if tensor is not None:
                 recorder.program.take(tensor)
-            elif number._late.source is not None or number._late.outside:
-                what = "is in an ndarray from outside" if number._late.outside else "has left as a text or an array"
+            elif number._post_program.source is not None or number._post_program.outside:
+                what = "is in an ndarray from outside" if number._post_program.outside else "has left as a text or an array"
                 recorder.stop("tensor_contents", f"what {what} decides")
-            for part in number._late.parts if tensor is None else ():
+            for part in number._post_program.parts if tensor is None else ():
                 concrete(part)
 
     def _not_zero(self, divisor: Any) -> None:
         """Guard that a divisor is not 0.  For a time between two readings that cannot be guarded."""
-        if is_post_program(divisor) and divisor._late.readings:
-            if divisor._late.of_program:
+        if is_post_program(divisor) and divisor._post_program.readings:
+            if divisor._post_program.of_program:
                 concrete(divisor)
         elif is_post_program(divisor):
             self.guard_comparison("!=", divisor, 0, True)
@@ -494,7 +494,7 @@ class ExtractedNumberHandlers(Handlers):
     def for_tensor_work(self, number: Any) -> Any:
         """A post-program number as an operand of a tensor operation.  If it depends on clocks, or on numbers from outside alone,
         it becomes a number of the prologue."""
-        definition: PostProgramValue = number._late
+        definition: PostProgramValue = number._post_program
         if definition.readings or definition.of_program or definition.source is not None:
             return SymbolicNumber(self.recorder, number._name, number._value) if self._decided_by_clocks(number) else number
         early = self.in_prologue(number)

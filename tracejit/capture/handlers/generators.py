@@ -166,7 +166,7 @@ class GeneratorHandlers(Handlers):
             return ListOf(tuple(map(self._to_draw, value))) if type(value) is list and self._is_known_in_prologue(value) else None
         if len(value) <= _MOST and self._is_known_in_prologue(value):
             return recorder.sources[id(value)]
-        if id(value) not in recorder.effects.content_known:
+        if id(value) not in recorder.effects.content_guarded:
             return None
         items = list(recorder.contents.elements(value))
         are_numbers = all(type(plain(item)) in (int, float) and not is_post_program(item) for item in items)
@@ -222,7 +222,7 @@ class GeneratorHandlers(Handlers):
     def _to_draw(self, value: Any) -> Expr:
         """The expression of an argument of a draw."""
         recorder = self.recorder
-        if is_symbolic(value) and value._late is None:
+        if is_symbolic(value) and value._post_program is None:
             return value._name
         if type(value) is range:
             return Name("range").call(value.start, value.stop, value.step)

@@ -84,7 +84,7 @@ class InProgramHandlers(Handlers):
 
     def elements_as_tensor(self, numbers: list[Any]) -> Tensor | None:
         """A tensor float64 or int64 of numbers that are all elements of one tensor's `tolist()`; None for others."""
-        places = [number._late.element if is_post_program(number) else None for number in numbers]
+        places = [number._post_program.element if is_post_program(number) else None for number in numbers]
         if not places or places[0] is None or any(place is None or place[0] is not places[0][0] for place in places):
             return None
         source, bind = places[0][0], self.recorder.program.bind
@@ -130,7 +130,7 @@ class InProgramHandlers(Handlers):
         """The tensor of a post-program number, int64 for a bool of NumPy, or None; any other number unchanged."""
         if not is_post_program(number):
             return number
-        tensor = number._late.program_tensor()
+        tensor = number._post_program.program_tensor()
         is_truth = tensor is not None and type(number._value) is np.bool_
         return self.recorder.program.bind(REGISTRY["cast"], (tensor,), {"dtype": int64}) if is_truth else tensor
 
@@ -149,10 +149,10 @@ class InProgramHandlers(Handlers):
         """Whether a number has at most SHORT bits, as positions and counts do.  If so, that is guarded."""
         if plain(number).bit_length() > SHORT:
             return False
-        if is_post_program(number) and number._late.bits > SHORT:
+        if is_post_program(number) and number._post_program.bits > SHORT:
             self.recorder.extracted_numbers.guard_comparison(">", number, -(2**SHORT), True)
             self.recorder.extracted_numbers.guard_comparison("<", number, 2**SHORT, True)
-            number._late.bits = SHORT
+            number._post_program.bits = SHORT
         elif is_symbolic(number) and not is_post_program(number):
             name = number._name
             self.recorder.miss_if(Not(And((name.compared(">", -(2**SHORT)), name.compared("<", 2**SHORT)))))
@@ -239,7 +239,7 @@ class InProgramHandlers(Handlers):
             return self._computed("sqrt", self._as_float(tensor))
         if function in _OF_C:
             return self._c_function(_OF_C[function], self._as_float(tensor))
-        if function in TO_INTEGERS and number._late is not None and type(plain(number)) is float:
+        if function in TO_INTEGERS and number._post_program is not None and type(plain(number)) is float:
             if abs(plain(number)) >= 2.0**WORD:
                 return None
             whole = self._computed(TO_INTEGERS[function], tensor)
@@ -272,7 +272,7 @@ class InProgramHandlers(Handlers):
     def as_operand(self, number: Any, dtype: Any) -> Any:
         """A post-program number as a 0-d tensor of a floating-point dtype, rounded as NumPy rounds Python's numbers, and marked as
         one that the tape does not save.  If the program cannot compute it: its value, guarded."""
-        tensor = number._late.program_tensor()
+        tensor = number._post_program.program_tensor()
         if tensor is None:
             return concrete(number)
         tensor, bind = self._as_float(tensor), self.recorder.program.bind
@@ -282,11 +282,11 @@ class InProgramHandlers(Handlers):
 
     def is_position(self, number: Any) -> bool:
         """Whether a post-program number is an int that the program can compute."""
-        return type(number._value) is int and number._late.program_tensor() is not None
+        return type(number._value) is int and number._post_program.program_tensor() is not None
 
     def as_position(self, number: Any) -> Tensor:
         """A number for which `is_position` holds, as a 0-d tensor int64."""
-        tensor = number._late.program_tensor()
+        tensor = number._post_program.program_tensor()
         return tensor if tensor._array.ndim == 0 else self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})  # type: ignore[no-any-return]
 
 

@@ -81,7 +81,7 @@ class LockHandlers(Handlers):
         recorder = self.recorder
         if self._has_released:
             recorder.stop("impure_call", "a lock, taken after one has been given back,")
-        if recorder.effects.content_known or recorder.contents.ends:
+        if recorder.effects.content_guarded or recorder.contents.ends:
             recorder.stop("impure_call", "a lock, taken after the content of a container from outside was read,")
         if any(type(effect) is FunctionCall for effect in recorder.effects.in_order):
             recorder.stop("impure_call", "a lock, taken after a call that is made when the program has run,")

@@ -517,7 +517,7 @@ def _is_record(value: Any) -> bool:
 def _meets_tensors(value: Any) -> bool:
     """Whether `value` is a Tensor, a plain number, or a number that is known before the program: then the library alone does an
     operator of a tensor and `value`."""
-    return type(value) in _TENSORS_AND_NUMBERS or (is_symbolic(value) and value._late is None)
+    return type(value) in _TENSORS_AND_NUMBERS or (is_symbolic(value) and value._post_program is None)
 
 
 _TENSORS_AND_NUMBERS = frozenset({Tensor, float, int, bool})

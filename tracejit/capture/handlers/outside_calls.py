@@ -411,7 +411,7 @@ class OutsideCallHandlers(Handlers):
             if value is not None:
                 return value
         elif self._may_be_deferred(None, arguments, keywords, False):
-            return self._defer(method, arguments, keywords, owner._late.answer[0])
+            return self._defer(method, arguments, keywords, owner._post_program.answer[0])
         method_now = getattr(concrete(owner), name)
         return self._call_with_plain_values(method_now, arguments, keywords)
 

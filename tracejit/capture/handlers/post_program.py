@@ -124,12 +124,12 @@ class PostProgramValue:
 
 def is_post_program(value: Any) -> bool:
     """Whether `value` is the stand-in of a value that is known only after the program."""
-    return type(value) is SymbolicNumber and value._late is not None
+    return type(value) is SymbolicNumber and value._post_program is not None
 
 
 def is_deferred_call_result(value: Any) -> bool:
     """Whether `value` is the result of a call that is made after the program, or computed from such results alone."""
-    return is_post_program(value) and bool(value._late.answer)
+    return is_post_program(value) and bool(value._post_program.answer)
 
 
 def definitions(
@@ -143,7 +143,7 @@ def definitions(
     result: list[tuple[PostProgramValue, Statement]] = []
     for number in reversed(list(numbers)):
         if number._name in wanted:
-            definition: PostProgramValue = number._late
+            definition: PostProgramValue = number._post_program
             wanted.update(part._name for part in definition.parts if is_post_program(part))
             if definition.placed or definition.is_call_result:
                 continue

@@ -55,10 +55,10 @@ _FUNCTIONS: frozenset[Any] = CALM | OF_SEVERAL | OPERATORS | {
 class PrologueArrayHandlers(ArrayHandlers):
     """Moves calls of NumPy into the prologue.
 
-    reads_late: whether NumPy also reads arrays from outside after the program.  read_after_writes: arrays from outside that are
+    reads_after_program: whether NumPy also reads arrays from outside after the program.  read_after_writes: arrays from outside that are
     read after the call has written to memory; a guard requires that it is other memory."""
 
-    reads_late = Variable(False)
+    reads_after_program = Variable(False)
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
@@ -135,7 +135,7 @@ class PrologueArrayHandlers(ArrayHandlers):
     def may_be_shuffled(self, array: Any) -> bool:
         """Whether an array is a draw of the prologue that nothing reads after the prologue.  Then it can be shuffled there: all
         reads of it are in the prologue, in the order of the run."""
-        if not self.is_outside_array(array) or self.recorder.effects.given_to_calls(array):
+        if not self.is_outside_array(array) or self.recorder.effects.reaches_deferred_call(array):
             return False
         return id(_owner(array)) in self._drawn - self._read_later
 
@@ -211,7 +211,7 @@ class PrologueArrayHandlers(ArrayHandlers):
         if not self.is_outside_array(value) or not self.memory_is_written():
             return False
         owner, recorder = _owner(value), self.recorder
-        if recorder.effects.given_to_calls(value) or recorder.effects.given_to_calls(owner):
+        if recorder.effects.reaches_deferred_call(value) or recorder.effects.reaches_deferred_call(owner):
             return True
         if recorder.unwatched(lambda: self.is_written(owner)):
             return True
@@ -230,7 +230,7 @@ class PrologueArrayHandlers(ArrayHandlers):
         if type(value) is slice:
             return all(map(self._is_known_in_prologue, (value.start, value.stop, value.step)))
         if is_post_program(value):
-            return not value._late.of_program and not value._late.readings
+            return not value._post_program.of_program and not value._post_program.readings
         if type(value) in KINDS:
             return value.dtype.kind in "biuf" and (self.is_outside_array(value) or self.is_fixed(value))
         return is_symbolic(value) or type(value) in PRIMITIVE_TYPES or is_a(value, (np.generic, np.dtype, type))
@@ -259,13 +259,13 @@ class PrologueArrayHandlers(ArrayHandlers):
         recorder.miss_if(
             source.get("shape").differs(value.shape).otherwise(source.get("dtype").is_not(recorder.constant(value.dtype)))
         )
-        self.reads_late = True
+        self.reads_after_program = True
         return source
 
     def prologue_scalar(self, variable: Name, value: Any) -> SymbolicNumber:
         """A symbolic number for a scalar of NumPy that the prologue has defined, its type guarded."""
         number = SymbolicNumber(self.recorder, variable, value, PostProgramValue(None, bits=63, placed=True))
-        self.recorder.extracted_numbers.late.append(number)
+        self.recorder.extracted_numbers.post_program_numbers.append(number)
         return number
 
     def _prologue_result(self, expression: Expr, value: Any) -> Any:

@@ -261,8 +261,8 @@ class RaggedHandlers(Handlers):
         """`owner[*before, :stop]`, for a number that the program computes; else ABSENT."""
         recorder, dim = self.recorder, len(before)
         # `owner[:stop]`, for a number that is known before the program, has a symbolic size instead.
-        is_asked = bool(before) or is_post_program(stop) or type(stop) is Tensor
-        place = self._place(stop) if is_asked else None
+        can_guard_membership = bool(before) or is_post_program(stop) or type(stop) is Tensor
+        place = self._place(stop) if can_guard_membership else None
         shape = owner._array.shape
         if place is None or not 0 <= int(place._array) <= shape[dim] or shape[dim] < 2:
             return ABSENT

@@ -123,7 +123,7 @@ class Recorder(Origins):
         self.facts = Facts()
         self.branches = Branches()
         self.tensors: dict[int, TensorSource] = {}
-        self.asked_for: set[Name] = self.journal.set()  # variables that are guarded by their values
+        self.guarded_by_value: set[Name] = self.journal.set()  # variables that are guarded by their values
         # Of these, the positions of slices: guarded now, but once another call has another value they become numbers of the
         # program.
         self.positions: set[Name] = self.journal.set()
@@ -366,13 +366,13 @@ class Recorder(Origins):
 
     def guard_number(self, number: SymbolicNumber) -> None:
         """Add a guard: `number` has the value that it has in this call."""
-        if number._late is not None:
+        if number._post_program is not None:
             self.extracted_numbers.guard_post_program(number)
             return
         if self.sizes.concretises(number):
             return
         value = number._value
-        self.asked_for.add(number._name)
+        self.guarded_by_value.add(number._name)
         if self.first_time("number", number._name):
             self.prologue.append(Miss(self._differs(number._name, value)))
             self.facts.note("value", self.facts.numbers.get(number._name, "a number"), shown(value), user_line())

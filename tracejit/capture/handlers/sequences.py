@@ -12,7 +12,7 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.handlers.base import ABSENT, Handlers
-from tracejit.capture.handlers.contents import get_past, item_of, length_of, membership
+from tracejit.capture.handlers.contents import builtin_item, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
 from tracejit.capture.handlers.sequence_ends import SequenceEnds, fixed_places
 from tracejit.capture.handlers.stand_ins import plain, plain_value
@@ -45,7 +45,7 @@ class SequenceHandlers(Handlers):
             recorder.contents.check_reordered(owner)
         if (
             recorder.stopped
-            or id(owner) in recorder.effects.content_known
+            or id(owner) in recorder.effects.content_guarded
             or not (recorder.is_outside(owner) and is_a(owner, SEQUENCES))
         ):
             return None
@@ -98,7 +98,7 @@ class SequenceHandlers(Handlers):
         else:
             now = base.__len__(owner)
             before = now - self._grown_by(owner)
-        if id(owner) in recorder.effects.content_known or recorder.stopped:
+        if id(owner) in recorder.effects.content_guarded or recorder.stopped:
             return now
         number = recorder.define_number(self._length_before(owner), before, check_type=False)
         recorder.facts.numbers.setdefault(number._name, f"len({recorder.facts.name(owner)})")
@@ -163,7 +163,7 @@ class SequenceHandlers(Handlers):
             self.at_least(owner, ends.first + place)
         if place in ends.changed:
             return ends.changed[place]
-        value = get_past(self.recorder.effects.originals.get(id(owner), owner), -place)
+        value = builtin_item(self.recorder.effects.originals.get(id(owner), owner), -place)
         return self._old(owner, value, -place)
 
     def _old_from_start(self, owner: Any, ends: SequenceEnds, place: int) -> Any:
@@ -176,7 +176,7 @@ class SequenceHandlers(Handlers):
         key = id(owner), place
         if key in recorder.effects.stored:
             return recorder.effects.stored[key]
-        value = get_past(recorder.effects.originals.get(id(owner), owner), place)
+        value = builtin_item(recorder.effects.originals.get(id(owner), owner), place)
         return (
             builtin_base(type(owner)).__getitem__(owner, place)
             if key in recorder.effects.written
@@ -224,12 +224,12 @@ class SequenceHandlers(Handlers):
             return False
         else:
             self.at_least(owner, key + ends.last + 1)
-            recorder.effects.check_dropped(get_past(owner, key))
+            recorder.effects.check_dropped(builtin_item(owner, key))
             builtin_base(type(owner)).__setitem__(owner, key, plain_value(value))
             recorder.effects.note_store((id(owner), key), ItemStore(owner, key, value))
             return True
         recorder.effects.note_change(owner)
-        recorder.effects.check_dropped(get_past(owner, key))
+        recorder.effects.check_dropped(builtin_item(owner, key))
         builtin_base(type(owner)).__setitem__(owner, key, plain_value(value))
         recorder.effects.note_method(MethodCall(owner, "__setitem__", (key, value)))
         return True

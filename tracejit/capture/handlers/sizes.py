@@ -185,7 +185,7 @@ class SizeHandlers(Handlers):
         for all sizes (`n - n`); None for other values.
 
         settling: also for an integer computed from sizes and other numbers, which are then guarded by their values."""
-        if not is_symbolic(value) or value._late is not None or not self.are_noted:
+        if not is_symbolic(value) or value._post_program is not None or not self.are_noted:
             return None
         result = self._symbols.get(value._name)
         if result is None and settling and type(value._value) is int and value._name in self._mixed:

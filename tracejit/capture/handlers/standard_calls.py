@@ -140,7 +140,7 @@ class StandardCallHandlers(Handlers):
             return False
         owner, *items = arguments
         if (
-            id(owner) in recorder.effects.content_known
+            id(owner) in recorder.effects.content_guarded
             or recorder.sequences.is_written(owner)
             or not (items or id(owner) in recorder.contents.reordered)
         ):

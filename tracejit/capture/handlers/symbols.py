@@ -42,7 +42,7 @@ def is_symbolic(value: object) -> bool:
 
 def is_symbolic_bool(value: object) -> bool:
     """Whether `value` is a symbolic bool that the prologue computes."""
-    return type(value) is SymbolicNumber and value._late is None and type(value._value) is bool
+    return type(value) is SymbolicNumber and value._post_program is None and type(value._value) is bool
 
 
 def _binary(symbol: str, swapped: bool) -> Callable[..., Any]:
@@ -65,7 +65,7 @@ def _binary(symbol: str, swapped: bool) -> Callable[..., Any]:
         recorder = self._recorder
         if recorder.stopped:
             return result
-        if _is_late(left) or _is_late(right):
+        if _is_post_program(left) or _is_post_program(right):
             return recorder.extracted_numbers.post_program_binary(symbol, left, right, result)
         if type(result) not in (int, float) or result != result:
             left, right = concrete(left), concrete(right)
@@ -90,7 +90,7 @@ def _comparison(symbol: str) -> Callable[[Any, Any], Any]:
         recorder = self._recorder
         if recorder.stopped:
             return result
-        if _is_late(self) or _is_late(other):
+        if _is_post_program(self) or _is_post_program(other):
             return recorder.extracted_numbers.post_program_comparison(symbol, self, other, result)
         recorder.guard_outcome(Compare(symbol, self._name, _expression(recorder, other)), result)
         return result
@@ -106,7 +106,7 @@ def _unary(symbol: str) -> Callable[[Any], Any]:
         result = compute(self._value)
         if self._recorder.stopped:
             return result
-        if self._late is not None:
+        if self._post_program is not None:
             number = self._recorder.extracted_numbers.post_program_function(compute, (self,), result)
             if number is None:
                 concrete(self)
@@ -117,8 +117,8 @@ def _unary(symbol: str) -> Callable[[Any], Any]:
     return method
 
 
-def _is_late(value: Any) -> bool:
-    return type(value) is SymbolicNumber and value._late is not None
+def _is_post_program(value: Any) -> bool:
+    return type(value) is SymbolicNumber and value._post_program is not None
 
 
 def concrete(value: Any) -> Any:
@@ -137,13 +137,13 @@ _UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos,
 class SymbolicNumber(RecordedNumber):
     """A number that each call computes again.
 
-    _name: its variable in the entry.  _value: its value in this run.  _late: the `PostProgramValue` that says how it is computed
+    _name: its variable in the entry.  _value: its value in this run.  _post_program: the `PostProgramValue` that says how it is computed
     after the program (post_program.py), None if the prologue computes it.  A post-program value may also be a text (texts.py)."""
 
-    __slots__ = ("_late", "_name", "_recorder", "_value")
+    __slots__ = ("_name", "_post_program", "_recorder", "_value")
 
-    def __init__(self, recorder: Recorder, name: Name, value: Any, late: Any = None) -> None:
-        self._late = late
+    def __init__(self, recorder: Recorder, name: Name, value: Any, post_program: Any = None) -> None:
+        self._post_program = post_program
         self._recorder = recorder
         self._name = name
         self._value = value
@@ -158,14 +158,14 @@ class SymbolicNumber(RecordedNumber):
         return self._value
 
     def is_computed(self) -> bool:
-        return self._late is not None and bool(self._late.of_program)
+        return self._post_program is not None and bool(self._post_program.of_program)
 
     def as_size(self) -> Any:
         return None if self._recorder.stopped else self._recorder.sizes.symbol(self, settling=True)
 
     def __bool__(self) -> bool:
         result = bool(self._value)
-        if self._late is not None and not self._recorder.stopped:
+        if self._post_program is not None and not self._recorder.stopped:
             self._recorder.extracted_numbers.guard_comparison("!=", self, 0, result)
         elif not self._recorder.stopped:
             self._recorder.guard_outcome(self._name, result)

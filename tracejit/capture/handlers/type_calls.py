@@ -100,7 +100,7 @@ class TypeCallHandlers(Handlers):
             return recorder.contents.backwards(arguments[0])
         elif cls in _COLLECTIONS:
             consumed = (
-                recorder.container_methods.consumable if cls in _PASSING_ON else recorder.container_methods.settled_elements
+                recorder.container_methods.consumable if cls in _PASSING_ON else recorder.container_methods.concrete_elements
             )
             arguments = tuple(consumed(a) if _is_iterable(a) else a for a in arguments)
         else:

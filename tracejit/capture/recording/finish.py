@@ -285,7 +285,7 @@ def _guarded_integers(recorder: Recorder, guards: Sequence[Statement]) -> frozen
     if not recorder.integers:
         return frozenset()
     computed = {s.name: s.value for s in guards if type(s) is Define}
-    reached, pending = set(), list(recorder.asked_for - recorder.positions)
+    reached, pending = set(), list(recorder.guarded_by_value - recorder.positions)
     while pending:
         name = pending.pop()
         if name not in reached:

@@ -69,9 +69,13 @@ class Views:
 
 def check_arrays(recorder: Recorder, interpreter: RecordingInterpreter, views: Views) -> None:
     """Stop the recording if an array from which NumPy computes after the program is changed after that point of the function."""
-    if recorder.arrays.reads_late and interpreter.writes_outside():
+    if recorder.arrays.reads_after_program and interpreter.writes_outside():
         recorder.stop("read_after_change", "the memory that an array has")
-    looked_at = [(number._late.position, number) for number in recorder.extracted_numbers.late if number._late.position >= 0]
+    looked_at = [
+        (number._post_program.position, number)
+        for number in recorder.extracted_numbers.post_program_numbers
+        if number._post_program.position >= 0
+    ]
     for position, number in (*looked_at, *recorder.outside_calls.arrays_given) if views.writes else ():
         for tensor in _sources(number):
             value = interpreter.value_of(tensor)
@@ -111,7 +115,7 @@ def check_outside_arrays(
 
 def _sources(number: Any) -> list[Tensor]:
     """The tensors whose memory NumPy reads to compute a post-program number."""
-    late = number._late
+    late = number._post_program
     if late.shared:
         return [late.source]
     return [source for part in late.parts if is_post_program(part) for source in _sources(part)]

@@ -72,7 +72,7 @@ class Recipes:
         self.interpreter = interpreter
         self.statements: list[Statement] = []
         self.outputs: list[Tensor] = []
-        self.late: list[SymbolicNumber] = []  # post-program numbers that expressions use
+        self.post_program_numbers: list[SymbolicNumber] = []  # post-program numbers that expressions use
         self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that escape
         self._made: dict[int, int] = {}  # id of an effect -> number of statements up to its own
         self._answered: dict[PostProgramValue, int] = {}  # result of a called function -> number of statements up to the call
@@ -81,20 +81,20 @@ class Recipes:
     def define_post_program(self) -> None:
         """Insert the definitions of post-program numbers before the statements that use them."""
 
-        def tensor(late: PostProgramValue) -> Expr:
-            if late.shared and self.recorder.is_outside(late.source):
-                return self.source(late.source)
-            positions = [i for i, output in enumerate(self.outputs) if output is late.source]
+        def tensor(value: PostProgramValue) -> Expr:
+            if value.shared and self.recorder.is_outside(value.source):
+                return self.source(value.source)
+            positions = [i for i, output in enumerate(self.outputs) if output is value.source]
             if not positions:
                 positions = [len(self.outputs)]
-                self.outputs.append(late.source)
+                self.outputs.append(value.source)
             return Name(f"out{positions[0]}")
 
-        always = [number for number in self.recorder.extracted_numbers.late if number._late.warns]
-        wanted = [*self.late, *always, *self.recorder.arrays.array_stores]
+        always = [number for number in self.recorder.extracted_numbers.post_program_numbers if number._post_program.warns]
+        wanted = [*self.post_program_numbers, *always, *self.recorder.arrays.array_stores]
         places: dict[int, list[Statement]] = {}
-        for late, statement in definitions(self.recorder.extracted_numbers.late, wanted, tensor):
-            after = max(map(self._place_of, late.readings), default=0)
+        for value, statement in definitions(self.recorder.extracted_numbers.post_program_numbers, wanted, tensor):
+            after = max(map(self._place_of, value.readings), default=0)
             places.setdefault(after, []).append(statement)
         for place in sorted(places, reverse=True):
             self.statements[place:place] = places[place]
@@ -105,7 +105,7 @@ class Recipes:
         self.statements.append(statement)
         self._made[id(effect)] = len(self.statements)
         if isinstance(effect, FunctionCall) and effect.answer is not None:
-            self._answered[effect.answer._late] = len(self.statements)
+            self._answered[effect.answer._post_program] = len(self.statements)
 
     def _is_known(self, reading: PostProgramValue) -> bool:
         """Whether `reading`, the result of a called function or a clock that is read after a call, is defined by now: the call is
@@ -127,8 +127,8 @@ class Recipes:
         recorder = self.recorder
         if is_symbolic(value):
             if is_post_program(value):
-                self.late.append(value)
-                if not all(map(self._is_known, value._late.readings)):
+                self.post_program_numbers.append(value)
+                if not all(map(self._is_known, value._post_program.readings)):
                     recorder.stop("impure_call", "what a call has answered, stored in what was handed on before,")
             return value._name
         if is_a(value, np.ndarray):
@@ -327,11 +327,11 @@ class Recipes:
 def _part_of_elements(numbers: list[Any]) -> tuple[SymbolicNumber, SliceKey] | None:
     """(the list of all elements of a tensor, a slice of it) for a list of numbers that are consecutive elements of the tensor;
     None for other lists."""
-    if len(numbers) < 2 or not all(is_post_program(number) and number._late.element is not None for number in numbers):
+    if len(numbers) < 2 or not all(is_post_program(number) and number._post_program.element is not None for number in numbers):
         return None
-    tensor, start = numbers[0]._late.element
+    tensor, start = numbers[0]._post_program.element
     for i, number in enumerate(numbers, start):
-        source, place = number._late.element
+        source, place = number._post_program.element
         if source is not tensor or place != i:
             return None
-    return numbers[0]._late.parts[0], SliceKey(Constant(start), Constant(start + len(numbers)))
+    return numbers[0]._post_program.parts[0], SliceKey(Constant(start), Constant(start + len(numbers)))
