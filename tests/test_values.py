@@ -232,6 +232,19 @@ def test_a_class_that_derives_from_one_is_another_kind() -> None:
         assert outcome(compiled, x, value, None) == expected
 
 
+class Weight(Decimal):
+    """Has all its methods from C code."""
+
+
+@pytest.mark.parametrize("expression", ["-v", "+v", "abs(v)", "v + 1", "str(v)", "round(v, 2)", "sum([v, v])"])
+def test_the_context_counts_for_classes_that_derive_from_decimals(expression: str) -> None:
+    compiled, x, weight = function(expression), tensor([1.0]), Weight("2.34567891")
+    for precision in (9, 9, 9, 3, 3, 9):
+        decimal.getcontext().prec = precision
+        expected = outcome(compiled.__wrapped__, x, weight, None)  # type: ignore[attr-defined]
+        assert outcome(compiled, x, weight, None) == expected, precision
+
+
 def test_which_object_a_value_is_counts_where_the_program_asks() -> None:
     for expression in ("v is other", "id(v) == id(other)", "len({id(v), id(other)})"):
         compiled, x, a, b = function(expression), tensor([1.0]), datetime.timedelta(1), datetime.timedelta(1)
@@ -240,8 +253,43 @@ def test_which_object_a_value_is_counts_where_the_program_asks() -> None:
 
 
 def test_the_locale_and_the_zone_of_the_process_are_not_guarded() -> None:
-    for expression in ("f'{v:%B}'", "'{:%c}'.format(v)", "f'{v:{other}}'"):
+    for expression in (
+        "f'{v:%B}'",
+        "'{:%c}'.format(v)",
+        "f'{v:{other}}'",
+        "format(v, other)",
+        "v.__format__(other)",
+    ):
         compiled = function(expression)
         for _ in range(3):
             compiled(tensor([1.0]), datetime.date(2020, 1, 1), "%x")
         assert {r.code for r in compiled.reasons} == {"impure_call"}, expression  # type: ignore[attr-defined]
+
+
+KEYS = [
+    "{D('1.0'): 1, D('2'): 2}", "{D('1.00'): 1, D('2'): 2}", "{D('1.0'): 5}", "{1: 1, 2: 2}", "{(D('1.0'), 'a'): 1}",
+    "{(D('1.00'), 'a'): 1}", "{date(2020, 1, 1): 1}", "{date(2020, 1, 2): 1}", "{(1,): 1, D(1): 2}",
+    "{(1.0,): 1, D(1): 2}", "{(1, 'a'): 1}", "{(1.0, 'a'): 1}", "{(True, 'a'): 1}", "{range(2): 1, D('NaN'): 1}",
+    "{Box: 1, D(1): 3}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", [
+    "list(v)", "v[other]", "other in v", "v.get(other, 7) * x", "[str(k) for k in v]", "str(v)",
+    "{k: n + 1 for k, n in v.items()}", "len(v) * x",
+])  # fmt: skip
+def test_values_are_keys_of_dictionaries_from_outside(expression: str) -> None:
+    compiled, x = function(expression), tensor([1.0])
+    names = dict(NAMES, D=Decimal, Box=Box)
+    for text in [*KEYS, *KEYS, KEYS[0], KEYS[0], KEYS[4], KEYS[4]]:
+        for other in (Decimal("1.0"), datetime.date(2020, 1, 1), (1, "a"), (Decimal("1.00"), "a")):
+            table = eval(text, names)
+            expected = outcome(compiled.__wrapped__, x, table, other)  # type: ignore[attr-defined]
+            assert outcome(compiled, x, table, other) == expected, (text, other)
+
+
+def test_a_dictionary_with_dates_as_keys_is_compiled() -> None:
+    compiled, x = function("v[other] * x"), tensor([1.0])
+    for _ in range(5):
+        compiled(x, {datetime.date(2020, 1, 1): 2.0, datetime.date(2020, 1, 2): 3.0}, datetime.date(2020, 1, 2))
+    assert compiled.stats.compiled_calls == 4  # type: ignore[attr-defined]

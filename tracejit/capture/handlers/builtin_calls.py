@@ -315,6 +315,8 @@ class BuiltinCallHandlers(Handlers):
         if function.__name__ == "join":
             arguments = tuple(map(self._as_list, arguments))
         values = (*arguments, *keywords.values())
+        if function.__name__ == "__format__" and len(arguments) == 1 and type(arguments[0]) is str:
+            recorder.plain_values.check_format(owner, arguments[0])
         if function.__name__ in ("format", "format_map") and is_a(owner, str):
             for value in values:
                 recorder.operators.check_text(value)

@@ -43,7 +43,7 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recording.facts import shown
-from tracejit.capture.values import MODELS
+from tracejit.capture.values import MODELS, key_of
 from tracejit.core.dtypes import DType
 from tracejit.replay.ir import Constant, Expr, ListOf, Name, tuple_of
 from tracejit.tensor import Tensor
@@ -134,6 +134,24 @@ def _members(cls: type) -> list[str]:
     return [value.__name__ for value in values if is_a(value, MemberDescriptorType) and not value.__name__.startswith("__")]
 
 
+def exact_form(key: Any) -> tuple[Any, ...]:
+    """What tells a key from others that equal it: (1,) from (1.0,), a decimal 1.0 from 1.00."""
+    cls = type(key)
+    if cls is tuple:
+        return cls, *map(exact_form, key)
+    return cls, key_of(key) if cls in MODELS else key
+
+
+def _has_exact_form(key: Any) -> bool:
+    if type(key) is tuple:
+        return all(map(_has_exact_form, key))
+    return type(key) in _SIMPLE_KEYS or type(key) is float or key_of(key) is not None
+
+
+def _has_model(key: Any) -> bool:
+    return type(key) in MODELS or any(map(_has_model, key if type(key) is tuple else ()))
+
+
 def has_stable_hash(value: Any) -> bool:
     """Whether the hash of `value` is the same in each call for which its guards hold."""
     if is_a(value, (tuple, frozenset)) and not is_user_instance(value):
@@ -167,7 +185,7 @@ class ContentHandlers(Handlers):
             type(key) is float and key == key and key not in (0.0, math.inf, -math.inf)
         ):  # 0.0 equals -0.0, NaN equals nothing, infinities have no literal
             return recorder.number_expression(key)
-        if type(key) is frozenset and all(type(part) in (str, int, bytes) for part in key):
+        if (type(key) is frozenset and all(type(part) in (str, int, bytes) for part in key)) or key_of(key) is not None:
             return recorder.constant(key)
         if is_a(key, tuple) and type(key).__hash__ is tuple.__hash__ and type(key).__eq__ is tuple.__eq__:
             parts = [self.key_expression(part) for part in tuple.__iter__(key)]
@@ -468,7 +486,12 @@ class ContentHandlers(Handlers):
             recorder.miss_if(elements.differs(ListOf(tuple([key for key in expressions.values() if key is not None]))))
             keys = shown(", ".join(map(shown, expressions)))
             recorder.facts.note("value", f"the keys of {recorder.facts.name(value)}", keys, user_line())
-        if not all(type(k) is str for k in expressions):
+        if all(map(_has_exact_form, expressions)) and any(type(k) is tuple or type(k) in MODELS for k in expressions):
+            forms = Name("list").call(Name("map").call(recorder.constant(exact_form), elements))
+            recorder.miss_if(forms.differs(recorder.constant(list(map(exact_form, expressions)))))
+        elif not all(type(k) is str for k in expressions):
+            if any(map(_has_model, expressions)):
+                recorder.stop("container", "a dict with unusual keys")
             recorder.miss_if(_types_of(elements).differs(recorder.constant([type(k) for k in expressions])))
         for key, expression in expressions.items():
             item, called = dict.__getitem__(content, key), recorder.facts.item(value, key)

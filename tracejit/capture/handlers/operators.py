@@ -316,6 +316,8 @@ class OperatorHandlers(Handlers):
             method, _ = recorder.attributes.lookup(type(value), f"__{name}__")
             if type(method) is FunctionType:
                 return recorder.calls.call(method, (value,), {})
+            if is_a(value, tuple(MODELS)):
+                return recorder.plain_values.computed(lambda: UNARY[name](value), (value,))
         elif recorder.arrays.is_array(value):
             return recorder.arrays.array_call(UNARY[name], (value,))
         elif is_a(value, _OF_VALUES[name]):

@@ -14,7 +14,7 @@ from tracejit.capture.container_kinds import CONTAINER_KINDS, children
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.post_program import is_post_program
-from tracejit.capture.policies import is_a
+from tracejit.capture.policies import builtin_base, is_a, is_python_class
 from tracejit.capture.recording.facts import shown
 from tracejit.capture.values import MODELS, key_of
 from tracejit.replay.ir import And, Expr
@@ -84,5 +84,7 @@ def _environments(operands: Iterable[Any]) -> Iterator[Callable[[], tuple[Any, .
         cls = operand if type(operand) is type else type(operand)
         if cls is not operand and cls in CONTAINER_KINDS:
             yield from _environments(children(operand))
-        elif (model := MODELS.get(cls)) is not None and model.environment is not None:
+        elif (
+            model := MODELS.get(builtin_base(cls) if is_python_class(cls) else cls)
+        ) is not None and model.environment is not None:
             yield model.environment
