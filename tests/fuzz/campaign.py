@@ -134,7 +134,8 @@ def reproducer(program: Program, way: str, signature: str, seconds: float = 40.0
 
     def difference(text: str, name: str, rounds: int) -> Any:
         try:
-            found = check(Program(text, "shrunk"), [WAYS[name]], rounds=rounds, witnessed=rounds > 3).difference
+            candidate = Program(text, "shrunk", most_elements=program.most_elements)
+            found = check(candidate, [WAYS[name]], rounds=rounds, witnessed=rounds > 3).difference
         except (Exception, Endless):
             return None
         return found if found is not None and found.signature == signature else None

@@ -52,7 +52,8 @@ def written(seed: int) -> tuple[Program, Maker]:
         lines = [*m.lines, f"return {returned(m)}"]
         function = define(signature(m), [*declarations(m, lines), *lines])
         text = [*m.world.lines, *function, *calls(m), "def observe():", f"    return [{', '.join(m.world.observed)}]"]
-    return Program("\n".join(text) + "\n", str(seed), m.must_replay, m.for_torch, tuple(m.used)), m
+    most_elements = 4 if not m.must_replay and m.chance(0.2) else None
+    return Program("\n".join(text) + "\n", str(seed), m.must_replay, m.for_torch, tuple(m.used), most_elements), m
 
 
 def plain_parameter(m: Maker) -> None:

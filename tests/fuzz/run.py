@@ -27,6 +27,8 @@ import numpy as np
 import tracejit
 from tests.fuzz.facts import Facts, facts
 from tests.fuzz.values import environment
+from tracejit.capture import tensors
+from tracejit.capture.handlers import arrays, prologue_arrays
 from tracejit.capture.session import record
 from tracejit.config import override
 from tracejit.report.performance import Warned
@@ -57,13 +59,16 @@ WAYS = {str(way): way for way in (Way("interpret", 0), Way("reference", 0), Way(
 
 @dataclass
 class Program:
-    """Text, and what its writer knows of it.  `must_replay`: it holds nothing but what a compiler should replay."""
+    """Text, and what its writer knows of it.  `must_replay`: it holds nothing but what a compiler should replay.  `most_elements`: of how
+    many elements of an array recordings take each by itself, for programs small as these to have arrays above that; None: as users have
+    it."""
 
     text: str
     name: str = "program"
     must_replay: bool = False
     for_torch: bool = False
     uses: tuple[str, ...] = ()
+    most_elements: int | None = None
 
     @property
     def filename(self) -> str:
@@ -87,6 +92,15 @@ class Log:
     alarms: list[set[str]] = field(default_factory=list)
     reasons: tuple[str, ...] = ()
     stats: Any = None
+
+
+@contextlib.contextmanager
+def _limited(most_elements: int | None) -> Iterator[None]:
+    """Have recordings take that many elements of an array each by itself."""
+    with contextlib.ExitStack() as patches:
+        for module in (arrays, prologue_arrays, tensors) if most_elements is not None else ():
+            patches.enter_context(mock.patch.object(module, "MOST_ELEMENTS", most_elements))
+        yield
 
 
 @cache
@@ -131,6 +145,7 @@ def _run(
     given: list[Any] = []
     kept: list[Any] = []
     with (
+        _limited(program.most_elements),
         contextlib.redirect_stdout(io.StringIO()) as printed,
         warnings.catch_warnings(record=True) as warned,
         mock.patch.object(
