@@ -12,6 +12,8 @@ from test_symbolic_paths import PROGRAMS, rows
 import tracejit as T
 from tracejit.capture.recording.symbolic_recording import SymbolicRecording
 from tracejit.capture.session import record, tensors_among
+from tracejit.core.shapes import filled_strides
+from tracejit.nn import functional as F
 
 
 def recorded(function: Callable[..., Any], args: tuple[Any, ...], dynamic: list[tuple[int, int]]) -> SymbolicRecording:
@@ -90,3 +92,50 @@ def test_numbers_from_outside_are_guarded_where_they_are_sizes_and_operands_else
     made = symbolic.at(((10, 4),))
     assert made is not None and made.outputs[0].shape == (20, 2)
     assert len(made.scalar_inputs) == 1  # the product of a size and the scale
+
+
+LAYOUTS: dict[str, Callable[[int, int], T.Tensor]] = {
+    "rows": lambda n, m: T.rand(n, m),
+    "columns": lambda n, m: T.rand(m, n).t(),
+    "one in the middle": lambda n, m: T.rand(m, 1, n).permute(2, 1, 0),
+    "one in front": lambda n, m: T.rand(1, n, m),
+    "batches side by side": lambda n, m: T.rand(1, n, m, 2).permute(0, 3, 1, 2),
+    "every second column": lambda n, m: T.rand(n, 2 * m)[:, ::2],
+    "repeated": lambda n, m: T.rand(n, 1).expand(n, m),
+}
+OPERATIONS: dict[str, Callable[[T.Tensor], Any]] = {
+    "sort": lambda x: (x.sort(0), x.argsort(-1, descending=True)),
+    "topk": lambda x: (x.topk(1, 0), x.topk(1, -1, largest=False)),
+    "kthvalue": lambda x: (x.kthvalue(1, 0, keepdim=True), x.median(-1, keepdim=True)),
+    "where": lambda x: (
+        T.where(x > 0.5, x, 0.0),
+        T.where(x > 0.5, 1.0, x),
+        T.where(x > 0.5, x, x * 2),
+        x.masked_fill(x > 0.5, 2),
+    ),
+    "kinks": lambda x: (F.softplus(x), F.elu(x), F.threshold(x, 0.5, 1.0), F.smooth_l1_loss(x, x * 2, reduction="none")),
+    "functions": lambda x: (x.sigmoid(), x.erf(), x.exp(), F.gelu(x), x.pow(1.3), x.tanh()),
+    "reductions": lambda x: (x.sum(0, keepdim=True), x.mean(-1), x.var(0, keepdim=True), x.amax(-1, keepdim=True), x.norm(dim=0)),
+    "softmax": lambda x: (x.softmax(0), x.log_softmax(-1), F.normalize(x, dim=0)),
+    "running": lambda x: (x.cumsum(0), x.cumprod(-1), x.cummax(0), x.logcumsumexp(-1)),
+    "distances": lambda x: T.cdist(x, x * 2),
+    "products": lambda x: (x @ x.transpose(-1, -2), x.transpose(-1, -2) @ x),
+    "movement": lambda x: (T.cat([x, x]), T.stack([x, x], -1), F.pad(x, (1, 1)), x.roll(1, 0), x.repeat_interleave(2, 0)),
+    "indices": lambda x: (x[[0]], x.index_select(0, T.arange(len(x))), x.gather(0, T.zeros(x.shape, dtype=T.int64))),
+    "quantile": lambda x: (x.quantile(0.3, dim=0, keepdim=True), x.quantile(T.tensor([0.1, 0.9]), dim=-1)),
+}
+
+
+def tensors_in(value: Any) -> list[T.Tensor]:
+    return [value] if isinstance(value, T.Tensor) else [x for part in value for x in tensors_in(part)]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_eager_results_lie_in_memory_alike_whatever_their_sizes(name: str) -> None:
+    """A recording of one size says how results lie for others: in the same order of dimensions, those of one element among them."""
+    for layout, make in LAYOUTS.items():
+        first = tensors_in(OPERATIONS[name](make(3, 5)))
+        for sizes in ((40, 6), (300, 9), (5, 300), (70, 90)):
+            for a, b in zip(first, tensors_in(OPERATIONS[name](make(*sizes))), strict=True):
+                expected = filled_strides(tuple(a.shape), a.stride(), tuple(b.shape))
+                assert expected is None or a.shape.count(1) != b.shape.count(1) or expected == b.stride(), (layout, sizes)

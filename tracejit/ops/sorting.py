@@ -185,11 +185,11 @@ def first_sorted(x: Any, dim: int, count: int, descending: bool) -> Any:
         return _order(x, dim, descending, count)
     if x.ndim == 1:
         return _first_of(x, count, descending)
-    rows = np.moveaxis(x, dim, -1)
-    out = np.empty((*rows.shape[:-1], count), np.int64)
+    out = np.empty((*x.shape[:dim], count, *x.shape[dim + 1 :]), np.int64)  # lies as it does for smaller sizes
+    rows, places = np.moveaxis(x, dim, -1), np.moveaxis(out, dim, -1)
     for place in np.ndindex(rows.shape[:-1]):
-        out[place] = _first_of(rows[place], count, descending)
-    return np.ascontiguousarray(np.moveaxis(out, -1, dim))
+        places[place] = _first_of(rows[place], count, descending)
+    return out
 
 
 def _first_of(row: Any, count: int, descending: bool) -> Any:

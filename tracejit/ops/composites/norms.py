@@ -131,7 +131,7 @@ def euclidean_distances(x: Any, y: Any) -> Any:
     _distances_rule(x, y)
     if not _by_product(x, y):
         pairs = x[..., :, None, :] - y[..., None, :, :]
-        return np.sqrt(np.vecdot(pairs, pairs))
+        return np.sqrt(np.vecdot(pairs, pairs), order="C")  # lies as it does for larger sizes
     left, right = (np.empty((*v.shape[:-1], v.shape[-1] + 2)) for v in (x, y))
     middle = y[..., :1, :].astype(np.float64)
     for rows, v, (own, others) in ((left, x, (-2, -1)), (right, y, (-1, -2))):

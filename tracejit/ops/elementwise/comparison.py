@@ -78,7 +78,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
             f"where(): expected condition to be a bool tensor, got {getattr(condition, 'dtype', type(condition).__name__)}; "
             "compare it first, e.g. condition != 0"
         )
-    if condition.size >= _MANY and isinstance(condition, np.ndarray):
+    if condition.size >= _MANY and isinstance(condition, np.ndarray) and _lie_alike(condition, x, y):
         chosen = _chosen_bits(condition, x, y)
         if chosen is not None:
             return chosen
@@ -92,6 +92,16 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 _BOOL = np.dtype(np.bool_)
 _MANY = 2048
 _BITS: dict[Any, type[np.signedinteger[Any]]] = {np.dtype(np.float32): np.int32, np.dtype(np.float64): np.int64}
+
+
+def _lie_alike(*operands: Any) -> bool:
+    """Whether all arrays among the operands lie in memory in the same way, so that NumPy lays out in that way whatever it computes of them:
+    the layout of a result must not depend on how many elements there are."""
+    first, *others = [x for x in operands if isinstance(x, np.ndarray)]
+    if all(x.flags.c_contiguous for x in (first, *others)):
+        return True
+    order = [s // first.itemsize for s in first.strides]
+    return 1 not in first.shape and all(x.shape == first.shape and [s // x.itemsize for s in x.strides] == order for x in others)
 
 
 def _chosen_bits(condition: Any, x: Any, y: Any) -> Any:
