@@ -416,11 +416,12 @@ class RecordingInterpreter(StateRecorder):
             values = tuple(map(self._define, outputs, repeat(None), shapes or repeat(None)))
         node = Node(op, recorded, attributes, values, line)
         self.nodes.append(node)
-        if op.multiple and (tape_node := next((x._node for x in outputs if x._node is not None), None)) is not None:
+        tape_node = next((x._node for x in outputs if x._node is not None), None)
+        if op.multiple and tape_node is not None:
             # The node of the tape may also have saved outputs that do not require grad, such as positions and masks.
             self._by_tape.update([((id(tape_node), k), v) for k, v in enumerate(values) if outputs[k]._node is None])
         if shapes is not None:
-            self._place_sizes(op, recorded, attributes, values, outputs[0]._node)
+            self._place_sizes(op, recorded, attributes, values, tape_node)
         if "dynamic shape" in op.traits and op is not row_places:
             self.recorder.branch([x._array.shape for x in outputs])
         if self._watch is not None:
