@@ -1265,3 +1265,20 @@ def test_older_constructors_share_the_memory_of_arrays_of_their_dtype() -> None:
         array = np.ones(3, np.float32)
         assert compiled(array).tolist() == array.tolist() == [2.0, 2.0, 2.0]
     assert compiled.stats.compiled_calls == 2, compiled.explain()
+
+
+EQUAL_ELEMENTS = [
+    (1, True, 1.0), (0.0, -0.0, 0, False), ((1,), (True,), (1.0,)), (frozenset({1}), frozenset({True}), frozenset({1.0})),
+    ((frozenset({1}),), (frozenset({True}),)), (frozenset({0.0}), frozenset({-0.0})), ((0.0,), (-0.0,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [set, frozenset, dict.fromkeys, lambda elements: {"inside": set(elements)}])
+@pytest.mark.parametrize("elements", EQUAL_ELEMENTS, ids=str)
+def test_elements_that_are_equal_and_not_the_same_are_told_apart(elements: tuple[Any, ...], make: Any) -> None:
+    box: list[Any] = [None]
+    compiled = T.compile(lambda x: (x * 2, repr(box[0])))
+    for element in (*elements, *elements, *reversed(elements)):
+        for _ in range(2):
+            box[0] = make([element])
+            assert compiled(T.ones(2))[1] == repr(box[0])

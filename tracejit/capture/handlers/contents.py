@@ -135,21 +135,29 @@ def _members(cls: type) -> list[str]:
 
 
 def exact_form(key: Any) -> tuple[Any, ...]:
-    """What tells a key from others that equal it: (1,) from (1.0,), a decimal 1.0 from 1.00."""
+    """What tells a key from others that equal it: (1,) from (1.0,), 0.0 from -0.0, a decimal 1.0 from 1.00; and a set from one in another
+    order."""
     cls = type(key)
-    if cls is tuple:
+    if cls is tuple or cls is frozenset:
         return cls, *map(exact_form, key)
+    if cls is float or cls is complex:
+        return cls, repr(key)
     return cls, key_of(key) if cls in MODELS else key
 
 
 def _has_exact_form(key: Any) -> bool:
-    if type(key) is tuple:
+    if type(key) is tuple or type(key) is frozenset:
         return all(map(_has_exact_form, key))
     return type(key) in _SIMPLE_KEYS or type(key) is float or key_of(key) is not None
 
 
 def _has_model(key: Any) -> bool:
     return type(key) in MODELS or any(map(_has_model, key if type(key) is tuple else ()))
+
+
+def _forms_of(recorder: Recorder, elements: Expr) -> Expr:
+    """An expression for the list of the exact forms of elements."""
+    return Name("list").call(Name("map").call(recorder.constant(exact_form), elements))
 
 
 def has_stable_hash(value: Any) -> bool:
@@ -368,11 +376,14 @@ class ContentHandlers(Handlers):
             elif is_a(value, (set, frozenset)):
                 if not all(type(k) in PRIMITIVE_TYPES and k == k for k in content):
                     recorder.stop("container", "a set of objects")
-                types = recorder.constant([type(k) for k in content])
                 elements = elements_of(cls, source)
-                expected = recorder.constant(list(content))
                 recorder.identities.note_placeless(content)
-                recorder.miss_if(elements.differs(expected).otherwise(_types_of(elements).differs(types)))
+                if any(type(k) in (float, complex) for k in content):
+                    recorder.miss_if(_forms_of(recorder, elements).differs(recorder.constant(list(map(exact_form, content)))))
+                else:
+                    types = recorder.constant([type(k) for k in content])
+                    is_other = elements.differs(recorder.constant(list(content)))
+                    recorder.miss_if(is_other.otherwise(_types_of(elements).differs(types)))
             elif (
                 is_table(cls, content)
                 and not (symbolic and _may_change(content))
@@ -486,9 +497,10 @@ class ContentHandlers(Handlers):
             recorder.miss_if(elements.differs(ListOf(tuple([key for key in expressions.values() if key is not None]))))
             keys = shown(", ".join(map(shown, expressions)))
             recorder.facts.note("value", f"the keys of {recorder.facts.name(value)}", keys, user_line())
-        if all(map(_has_exact_form, expressions)) and any(type(k) is tuple or type(k) in MODELS for k in expressions):
-            forms = Name("list").call(Name("map").call(recorder.constant(exact_form), elements))
-            recorder.miss_if(forms.differs(recorder.constant(list(map(exact_form, expressions)))))
+        if all(map(_has_exact_form, expressions)) and any(
+            type(k) in (tuple, frozenset) or type(k) in MODELS for k in expressions
+        ):
+            recorder.miss_if(_forms_of(recorder, elements).differs(recorder.constant(list(map(exact_form, expressions)))))
         elif not all(type(k) is str for k in expressions):
             if any(map(_has_model, expressions)):
                 recorder.stop("container", "a dict with unusual keys")
