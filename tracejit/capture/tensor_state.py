@@ -200,7 +200,8 @@ class StateRecorder(Interpreter):
     def deferred(self, make: Callable[[], Tensor]) -> Tensor:
         if self.recorder.stopped:
             return make()
-        tensor = self.recorder.unwatched(make)
+        with self.recorder.sizes.paused():  # it is recorded, with its guards on sizes, where it is used
+            tensor = self.recorder.unwatched(make)
         self.deferred_tensors[id(tensor)] = tensor, make
         return tensor  # type: ignore[no-any-return]
 

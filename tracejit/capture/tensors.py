@@ -35,7 +35,7 @@ from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op
 from tracejit.core.promotion import is_settled, promote, with_tensor
 from tracejit.core.shapes import element_strides, equal, filled_strides, product
-from tracejit.core.symbolic import SYMBOLIC, SymInt, concretise, without_symbols
+from tracejit.core.symbolic import SYMBOLIC, SymInt, without_symbols
 from tracejit.core.symbolic import is_symbolic as has_sizes
 from tracejit.ir.graph import Literal, Node, Operand, operand_aval
 from tracejit.ir.interpreter import StepFailed
@@ -253,11 +253,10 @@ class RecordingInterpreter(StateRecorder):
             state.top = base  # operations of signal handlers and finalizers that run meanwhile are not recorded
             if env is not None:
                 env.pause()
-            evaluated = attributes if env is None else _without_sizes(attributes)
             if has_own_code:
-                result = recorder.unwatched(partial(base.bind, op, given, evaluated))
+                result = recorder.unwatched(partial(base.bind, op, given, attributes))
             else:
-                result = base.bind(op, given, evaluated)
+                result = base.bind(op, given, attributes)
         except Exception as error:
             if env is not None:
                 env.resume()
@@ -421,7 +420,7 @@ class RecordingInterpreter(StateRecorder):
             # The node of the tape may also have saved outputs that do not require grad, such as positions and masks.
             self._by_tape.update([((id(tape_node), k), v) for k, v in enumerate(values) if outputs[k]._node is None])
         if shapes is not None:
-            self._place_sizes(op, recorded, attributes, values, tape_node)
+            self._place_sizes(op, recorded, values, tape_node)
         if "dynamic shape" in op.traits and op is not row_places:
             self.recorder.branch([x._array.shape for x in outputs])
         if self._watch is not None:
@@ -471,13 +470,10 @@ class RecordingInterpreter(StateRecorder):
             equal(product(self.avals[recorded[0]].shape), product(inferred[0].shape))  # type: ignore[union-attr]
         return shapes
 
-    def _place_sizes(
-        self, op: Op, recorded: tuple[Operand, ...], attributes: tuple[tuple[str, Any], ...], values: tuple[int, ...], node: Any
-    ) -> None:
+    def _place_sizes(self, op: Op, recorded: tuple[Operand, ...], values: tuple[int, ...], node: Any) -> None:
         """Put symbolic shapes into a node of the tape, for a recorded backward pass that reads them."""
         if not isinstance(node, OpNode) or node.op is not op or len(node.needs) != len(recorded):
             return
-        node.attributes = dict(attributes)
         node.out_meta = self._shape_of_value(values[0]), node.out_meta[1]
         if node.meta is not None:
             node.meta = tuple(
@@ -737,8 +733,7 @@ class RecordingInterpreter(StateRecorder):
             state.top = state.base
             if env is not None:
                 env.pause()
-            evaluated = attributes if env is None else _without_sizes(attributes)
-            result = state.base.draw(generator, op, evaluated, without_symbols(count))
+            result = state.base.draw(generator, op, attributes, without_symbols(count))
         finally:
             if env is not None:
                 env.resume()
@@ -803,13 +798,6 @@ guarded_interpreter(
     RecordingInterpreter,
     frozenset(name for name, method in vars(Interpreter).items() if callable(method) and not name.startswith("_")),
 )
-
-
-def _without_sizes(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Attributes as NumPy gets them: plain numbers in the places of symbolic ones.  Called where no notes are taken."""
-    if not any(map(has_sizes, attributes.values())):
-        return attributes
-    return {name: concretise(value) for name, value in attributes.items()}
 
 
 def _integer_bounds(op: Op, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> tuple[int, int]:
