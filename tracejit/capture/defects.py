@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BEGUN", "CONSUMED", "EAGER", "RAISED", "InternalError", "Performed", "does_as_python", "guarded_call", "guarded_context",
     "guarded_entries", "guarded_function", "guarded_interpreter", "guarded_question", "is_defect", "note_raised", "place_of",
-    "resumed_call", "stop_for_defect",
+    "resumed", "resumed_call", "stop_for_defect",
 ]  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def stop_for_defect(recorder: Recorder, error: BaseException) -> None:
     detail += f" ({place_of(error)})"
     try:
         recorder.stop("recording_defect", detail)
-        recorder.program.forget()  # user code may observe when its tensors die
+        recorder.interpreter.forget()  # user code may observe when its tensors die
     except Exception as another:  # an error of code that ends recordings: ending it must not fail
         detail += f", and then {type(another).__name__}: {another} ({place_of(another)})"
         recorder.stopped = True

@@ -61,7 +61,7 @@ class EarlierGraph:
             self._passes.append((starts, needs))
             self._retained = self._retained and retain_graph
             tensors = recorder.mark_created(tuple([source.tensor for source in starts]))
-            copies = recorder.mark_created(tuple([recorder.program.copy_of_contents(g) for _, g in arrived]))
+            copies = recorder.mark_created(tuple([recorder.interpreter.copy_of_contents(g) for _, g in arrived]))
             call = FunctionCall(recorder.mark_fixed(propagate_from), (tensors, copies, retain_graph), {})
             recorder.effects.note_hit(call)
         recorder.unwatched(lambda: propagate(places, cotangents, retain_graph))

@@ -313,7 +313,7 @@ class CaptureFrame:
         """The recogniser of a `for` or `while` statement that is about to run; None outside of recordings.  names: the fields of
         its LoopNames."""
         recorder = active()
-        return None if recorder is None else LoopRecogniser(recorder.program, self._cells, LoopNames(*names))
+        return None if recorder is None else LoopRecogniser(recorder.interpreter, self._cells, LoopNames(*names))
 
     def is_loop_over(self, loop: LoopRecogniser | None, value: Any) -> bool:
         """Whether `loop` iterates over `value` itself, with a symbolic trip count."""
@@ -360,7 +360,7 @@ class CaptureFrame:
         """The callee for `stack(items)`, `cat(items)`, `sum(items)` or `len(items)`, where `items` is a private list
         (stacked_items.py)."""
         recorder = active()
-        program = None if recorder is None else recorder.program
+        program = None if recorder is None else recorder.interpreter
         return guarded_function(recorder, function, partial(join_items, program, function, self.callee(function)))
 
     def reversed_items(self, items: Any) -> Any:

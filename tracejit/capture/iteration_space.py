@@ -169,7 +169,7 @@ class InductionValues:
         the tensor."""
         assert self.tensor is not None
         if (k, ahead) not in self._in_program:
-            number = self._in_program[k, ahead] = self._recorder.program.take_number(slice_at(self.tensor, 0, place + ahead))
+            number = self._in_program[k, ahead] = self._recorder.interpreter.take_number(slice_at(self.tensor, 0, place + ahead))
             if is_symbolic(number):
                 number._post_program.bits = SHORT
         return self._in_program[k, ahead]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tracejit.capture.handlers.effects import AttributeStore, ItemStore
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.symbols import is_symbolic
-from tracejit.capture.loop_steps import CounterComparison, LoopStep, RecordingPoint, describe_step
+from tracejit.capture.loop_steps import LIVE_IN, CounterComparison, LoopStep, RecordingPoint, describe_step
 from tracejit.capture.nested_places import children_of, is_tuple
 from tracejit.capture.snapshots import Snapshot, outside_effects, snapshot
 from tracejit.capture.stacked_items import reversed_items
@@ -89,7 +89,7 @@ class LoopEntryState:
         if step is None or any(a.with_grad is None for a in step.nodes):  # a tensor has changed without an operation
             return None
         fixed = [k for k in now.snapshot.fixed if k >= now.elements]
-        return step if all(step.carried_on[k - now.elements] == ("live-in", k) for k in fixed) else None
+        return step if all(step.carried_on[k - now.elements] == (LIVE_IN, k) for k in fixed) else None
 
 
 def entry_state(

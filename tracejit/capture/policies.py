@@ -379,14 +379,6 @@ def is_user_instance(value: object) -> bool:
     return is_python_class(cls) and not issubclass(cls, (np.generic, DType, enum.Enum))
 
 
-@functools.cache
-def _library_protocol(cls: type) -> bool:
-    found = [next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None) for name in _CONTAINER_PROTOCOL]
-    return any(
-        type(method) is types.FunctionType and method.__module__.partition(".")[0] in sys.stdlib_module_names for method in found
-    )
-
-
 def is_library_container(value: object) -> bool:
     """Whether `value` is a container whose methods are Python code of the standard library (UserDict, ChainMap).  C code that
     iterates over it runs them, and the recorder does not see what they read."""

@@ -90,8 +90,8 @@ class RecordingInterpreter(StateRecorder):
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> the number that it stands for
         self.left_out = 0  # number of skipped steps of loops (loop_recogniser.py)
-        self.remarks: list[str] = []  # why a `while_loop` did not become a loop node (while_loops.py)
-        recorder.program = self
+        self.remarks: list[str] = []  # why loops did not become loop nodes (while_loops.py, loop_recogniser.py)
+        recorder.interpreter = self
         # (position, view that it selects, version of the view's memory), for views at symbolic positions.
         self._moving: list[tuple[SymbolicNumber, Tensor, int]] = []
         # (value, exact) -> the node that defines it, and its strides.

@@ -12,5 +12,5 @@ concept of Python.  All handlers share one recorder (recorder.py) and reach each
 * Values that escape hold no stand-ins: stand_ins.  Symbolic sizes: sizes.  Sizes that depend on data: ragged.
 
 Must not know: how a recording becomes an entry (../recording/), what the graph becomes.
-Start reading: base.py, recorder.py, then operators.py (a short handler).
+Start reading: base.py, recorder.py, then sequence_ends.py (a short handler).
 """

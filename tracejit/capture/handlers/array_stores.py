@@ -135,7 +135,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         self.numpy_computes(operator.setitem, (array, *plain_values))
         if not recorder.stopped:
             store = PostProgramValue(
-                recorder.constant(operator.setitem).call(*expressions), tuple(parts), position=len(recorder.program.nodes)
+                recorder.constant(operator.setitem).call(*expressions), tuple(parts), position=len(recorder.interpreter.nodes)
             )
             self.array_stores.append(recorder.extracted_numbers.define_post_program(store, None))
 

@@ -427,7 +427,7 @@ class ArrayHandlers(Handlers):
     def _result(self, expression: Expr, parts: tuple[Any, ...], value: Any, warns: bool = False) -> Any:
         """The stand-in for `value`, the result of a call that each call of the function computes by `expression` from `parts`."""
         recorder = self.recorder
-        definition = PostProgramValue(expression, parts, bits=63, position=len(recorder.program.nodes), warns=warns)
+        definition = PostProgramValue(expression, parts, bits=63, position=len(recorder.interpreter.nodes), warns=warns)
         if type(value) is np.ndarray:
             return self._define(definition, value)
         if is_a(value, np.generic) or type(value) in (int, float, bool, str):

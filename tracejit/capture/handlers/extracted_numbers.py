@@ -122,7 +122,7 @@ class ExtractedNumberHandlers(Handlers):
         recorder = self.recorder
         kind, note = type(tensor).__name__, remark(tensor)
         text = recorder.containers.native(lambda: shown(tensor._array, kind, note))
-        copy = None if recorder.stopped else recorder.program.copy_of_contents(tensor)
+        copy = None if recorder.stopped else recorder.interpreter.copy_of_contents(tensor)
         if copy is None:
             return text
         outside = recorder.tensors.get(id(tensor))
@@ -135,7 +135,7 @@ class ExtractedNumberHandlers(Handlers):
         converts the tensor itself."""
         if self.recorder.stopped or tensor._array.size != 1 or FROM_NUMPY[tensor._array.dtype] is bool_:
             return None
-        return self.recorder.program.take_number(tensor)
+        return self.recorder.interpreter.take_number(tensor)
 
     def define_post_program(self, definition: PostProgramValue, value: Any) -> SymbolicNumber:
         """A new post-program number.  value: its value in this run."""
@@ -351,7 +351,7 @@ class ExtractedNumberHandlers(Handlers):
         definition = PostProgramValue(recorder.constant(clock).call(), (), lambda: None, 63, behind=recorder.effects.last_call())
         definition.readings = frozenset([definition])
         number = self.define_post_program(definition, value)
-        if not recorder.program.nodes and definition.behind is None:
+        if not recorder.interpreter.nodes and definition.behind is None:
             self.define_clock(number)
         return number
 
@@ -470,7 +470,7 @@ class ExtractedNumberHandlers(Handlers):
         elif recorder.first_time("number", number._name):
             tensor = number._post_program.program_tensor()
             if tensor is not None:
-                recorder.program.take(tensor)
+                recorder.interpreter.take(tensor)
             elif number._post_program.source is not None or number._post_program.outside:
                 what = "is in an ndarray from outside" if number._post_program.outside else "has left as a text or an array"
                 recorder.stop("tensor_contents", f"what {what} decides")
@@ -489,7 +489,7 @@ class ExtractedNumberHandlers(Handlers):
 
     def _decide(self, op: Any, operands: tuple[Any, ...]) -> None:
         """Add a predicate to the program, and an exit for the case that it has another outcome than in this run."""
-        self.recorder.program.take(self.recorder.program.bind(op, operands, {}))
+        self.recorder.interpreter.take(self.recorder.interpreter.bind(op, operands, {}))
 
     def for_tensor_work(self, number: Any) -> Any:
         """A post-program number as an operand of a tensor operation.  If it depends on clocks, or on numbers from outside alone,

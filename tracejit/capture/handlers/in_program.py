@@ -78,8 +78,8 @@ class InProgramHandlers(Handlers):
 
     def element_in_program(self, tensor: Tensor, index: int) -> Tensor:
         """The element of a tensor at `index` in memory order."""
-        flat = self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
-        element: Tensor = self.recorder.program.bind(REGISTRY["select"], (flat, index), {"dim": 0})
+        flat = self.recorder.interpreter.bind(REGISTRY["reshape"], (tensor,), {"shape": (tensor._array.size,)})
+        element: Tensor = self.recorder.interpreter.bind(REGISTRY["select"], (flat, index), {"dim": 0})
         return element
 
     def elements_as_tensor(self, numbers: list[Any]) -> Tensor | None:
@@ -87,7 +87,7 @@ class InProgramHandlers(Handlers):
         places = [number._post_program.element if is_post_program(number) else None for number in numbers]
         if not places or places[0] is None or any(place is None or place[0] is not places[0][0] for place in places):
             return None
-        source, bind = places[0][0], self.recorder.program.bind
+        source, bind = places[0][0], self.recorder.interpreter.bind
         at = [place[1] for place in places if place is not None]
         flat = bind(REGISTRY["reshape"], (source,), {"shape": (source._array.size,)})
         if at == list(range(at[0], at[0] + len(at))):
@@ -101,7 +101,7 @@ class InProgramHandlers(Handlers):
         index = self._operand(place)
         if index is None or type(items[0]) is str or any(type(v) is int and v.bit_length() > WORD for v in items):
             return None
-        bind, ops = self.recorder.program.bind, REGISTRY
+        bind, ops = self.recorder.interpreter.bind, REGISTRY
         numbers = np.asarray(items, np.float64 if type(items[0]) is float else np.int64)
         table = bind(ops["constant"], (), {"array": ArrayConstant(numbers)})
         index = bind(ops["reshape"], (index,), {"shape": (1,)})
@@ -132,7 +132,7 @@ class InProgramHandlers(Handlers):
             return number
         tensor = number._post_program.program_tensor()
         is_truth = tensor is not None and type(number._value) is np.bool_
-        return self.recorder.program.bind(REGISTRY["cast"], (tensor,), {"dtype": int64}) if is_truth else tensor
+        return self.recorder.interpreter.bind(REGISTRY["cast"], (tensor,), {"dtype": int64}) if is_truth else tensor
 
     def arithmetic_in_program(self, symbol: str, left: Any, right: Any, value: Any, bits: int) -> Any:
         """left <symbol> right.  value: the result in this run.  bits: the most bits that it can have."""
@@ -187,7 +187,7 @@ class InProgramHandlers(Handlers):
             return None if bits > WORD else functools.reduce(partial(self._computed, "add"), operands)
         first = operands[0]
         if not isinstance(first, Tensor):  # two numbers would be added in the default dtype
-            first = self.recorder.program.bind(REGISTRY["full"], (first,), {"shape": (), "dtype": float64})
+            first = self.recorder.interpreter.bind(REGISTRY["full"], (first,), {"shape": (), "dtype": float64})
         total, error = self._computed("add", self._as_float(first), 0.0), None
         for x in operands[1:]:
             before, total = total, self._computed("add", total, x)
@@ -243,7 +243,7 @@ class InProgramHandlers(Handlers):
             if abs(plain(number)) >= 2.0**WORD:
                 return None
             whole = self._computed(TO_INTEGERS[function], tensor)
-            return self.recorder.program.bind(REGISTRY["cast"], (whole,), {"dtype": int64})
+            return self.recorder.interpreter.bind(REGISTRY["cast"], (whole,), {"dtype": int64})
         return self._as_float(tensor) if function is builtins.float else None
 
     def _c_function(self, name: str, *operands: Any) -> Any:
@@ -251,10 +251,12 @@ class InProgramHandlers(Handlers):
         if not self.recorder.unwatched(lambda: _is_of_c(name)):
             return None
         tensors = [
-            x if isinstance(x, Tensor) else self.recorder.program.bind(REGISTRY["full"], (x,), {"shape": (), "dtype": float64})
+            x
+            if isinstance(x, Tensor)
+            else self.recorder.interpreter.bind(REGISTRY["full"], (x,), {"shape": (), "dtype": float64})
             for x in operands
         ]
-        return self.recorder.program.bind(REGISTRY["c_function"], tuple(tensors), {"name": name})
+        return self.recorder.interpreter.bind(REGISTRY["c_function"], tuple(tensors), {"name": name})
 
     def _as_float(self, x: Any) -> Any:
         """`x` as a float: rounded once, as Python converts ints in arithmetic with floats."""
@@ -262,12 +264,12 @@ class InProgramHandlers(Handlers):
             return (
                 x
                 if FROM_NUMPY[x._array.dtype] is float64
-                else self.recorder.program.bind(REGISTRY["cast"], (x,), {"dtype": float64})
+                else self.recorder.interpreter.bind(REGISTRY["cast"], (x,), {"dtype": float64})
             )
         return float(x) if type(x) is int else x
 
     def _computed(self, name: str, *operands: Any) -> Any:
-        return self.recorder.program.bind(REGISTRY[name], operands, {})
+        return self.recorder.interpreter.bind(REGISTRY[name], operands, {})
 
     def as_operand(self, number: Any, dtype: Any) -> Any:
         """A post-program number as a 0-d tensor of a floating-point dtype, rounded as NumPy rounds Python's numbers, and marked as
@@ -275,7 +277,7 @@ class InProgramHandlers(Handlers):
         tensor = number._post_program.program_tensor()
         if tensor is None:
             return concrete(number)
-        tensor, bind = self._as_float(tensor), self.recorder.program.bind
+        tensor, bind = self._as_float(tensor), self.recorder.interpreter.bind
         if tensor._array.ndim:
             tensor = bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
         return bind(REGISTRY["extracted_number"], (tensor,), {"dtype": dtype})
@@ -287,7 +289,9 @@ class InProgramHandlers(Handlers):
     def as_position(self, number: Any) -> Tensor:
         """A number for which `is_position` holds, as a 0-d tensor int64."""
         tensor = number._post_program.program_tensor()
-        return tensor if tensor._array.ndim == 0 else self.recorder.program.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})  # type: ignore[no-any-return]
+        return (
+            tensor if tensor._array.ndim == 0 else self.recorder.interpreter.bind(REGISTRY["reshape"], (tensor,), {"shape": ()})
+        )  # type: ignore[no-any-return]
 
 
 @functools.cache

@@ -80,7 +80,7 @@ class IterationHandlers(Handlers):
             recorder.inspect(value)
             if not value.ndim:
                 return value
-            rows = recorder.mark_created(recorder.containers.native(lambda: recorder.program.rows(value)))
+            rows = recorder.mark_created(recorder.containers.native(lambda: recorder.interpreter.rows(value)))
             self.rows.add(id(rows))
             return rows
         if is_a(value, np.ndarray) and recorder.arrays.asks_array((value,)):

@@ -212,7 +212,7 @@ class NumberCallHandlers(Handlers):
             return None
         if are_many:
             return self._tensor_before(data, is_unread, dtype, recorder.operators.truth(requires_grad))
-        bind, full = recorder.program.bind, REGISTRY["full"]
+        bind, full = recorder.interpreter.bind, REGISTRY["full"]
         if whole is not None:
             out = bind(REGISTRY["cast"], (whole,), {"dtype": dtype})
             out = out if len(shape) == 1 else bind(REGISTRY["reshape"], (out,), {"shape": shape})
@@ -234,7 +234,7 @@ class NumberCallHandlers(Handlers):
         function = (tensor_of_kind, type(data[0])) if is_unread else (tensor,)
         call = recorder.constant(attempt).call(*map(recorder.constant, function), nested, dtype=recorder.constant(dtype))
         recorder.outside_tensor(result, call)
-        return recorder.program.bind(REGISTRY["clone"], (result,), {}).requires_grad_() if requires_grad else result
+        return recorder.interpreter.bind(REGISTRY["clone"], (result,), {}).requires_grad_() if requires_grad else result
 
     def _is_unread(self, value: Any) -> bool:
         """Whether `value` is a long list from outside of numbers of one type, which need not be the same in each call, and this

@@ -162,7 +162,7 @@ class OutsideCallHandlers(Handlers):
         keeps = getattr(function, "__name__", "") in _KEEPING_METHODS.get(type(bound_to(function)), ())
         if not self._may_be_deferred(function, arguments, keywords, keeps):
             recorder.stop(code, detail)
-            recorder.program.forget()  # the code may have created weak references
+            recorder.interpreter.forget()  # the code may have created weak references
             return self._call_with_plain_values(function, arguments, keywords)
         return self._defer(function, arguments, keywords, code, detail)
 
@@ -308,7 +308,7 @@ class OutsideCallHandlers(Handlers):
         now = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         recorder.perform(lambda: recorder.unwatched(lambda: function(*now[0], **now[1])))
         if not recorder.stopped:
-            self.looking.append((len(recorder.program.nodes), "impure_call", f"{function.__name__}()"))
+            self.looking.append((len(recorder.interpreter.nodes), "impure_call", f"{function.__name__}()"))
             self.given += [entry for value in values for entry in self._contents(value)]
             recorder.effects.note_call(FunctionCall(recorder.mark_fixed(function), arguments, keywords), function.__name__)
         return None
@@ -352,11 +352,11 @@ class OutsideCallHandlers(Handlers):
             return result
         self.given += before
         arrays = [recorder.arrays.left[id(v)] for v in (*arguments, *keywords.values()) if id(v) in recorder.arrays.left]
-        self.arrays_given += [(len(recorder.program.nodes), array) for array in arrays]
+        self.arrays_given += [(len(recorder.interpreter.nodes), array) for array in arrays]
         if type(function) is not MethodOf and bound_to(function) is None:
             recorder.mark_fixed(function)
         if not _is_quiet(now, arguments, keywords):
-            self.may_raise.append((len(recorder.program.nodes), code, detail))
+            self.may_raise.append((len(recorder.interpreter.nodes), code, detail))
         owner = bound_to(now) if type(now) is not FunctionType else arguments[0] if function in _KEEPING else None
         if owner is not None:
             recorder.effects.changed[id(owner)] = owner

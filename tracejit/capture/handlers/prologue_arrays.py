@@ -180,11 +180,11 @@ class PrologueArrayHandlers(ArrayHandlers):
             recorder.constant(tensor), self._prologue_argument(data), dtype=recorder.constant(kind)
         )
         recorder.outside_tensor(result, call)
-        return recorder.program.bind(REGISTRY["clone"], (result,), {}).requires_grad_() if requires_grad else result
+        return recorder.interpreter.bind(REGISTRY["clone"], (result,), {}).requires_grad_() if requires_grad else result
 
     def memory_is_written(self) -> bool:
         """Whether the call has written to memory from outside so far."""
-        return self.recorder.program.writes_outside()
+        return self.recorder.interpreter.writes_outside()
 
     @staticmethod
     def _computes_in_prologue(function: Any, keywords: dict[str, Any]) -> bool:
@@ -221,7 +221,7 @@ class PrologueArrayHandlers(ArrayHandlers):
 
     def is_written(self, array: Any) -> bool:
         """Whether the call has written to the memory of an array."""
-        return self.recorder.program.writes_to(array)
+        return self.recorder.interpreter.writes_to(array)
 
     def _is_known_in_prologue(self, value: Any) -> bool:
         """Whether the prologue can have `value`, an argument."""

@@ -144,7 +144,7 @@ class RaggedHandlers(Handlers):
         count = product(tuple(inside.shape))
         flat = self._native(lambda: values.reshape(count, *values.shape[2:]))
         mask, places = self._selection(("padded", self._number_of(inside)), lambda: inside.reshape(count))
-        self.recorder.program.replace(value, lambda: index_select.of(flat, places, dim=0))
+        self.recorder.interpreter.replace(value, lambda: index_select.of(flat, places, dim=0))
         rows = self._rows[id(value)] = RaggedRows(value, flat, mask, places, value, value._version, padded=(lengths, inside))
         return rows
 
@@ -165,7 +165,7 @@ class RaggedHandlers(Handlers):
             return
         if rows.slice is not None:
             del self._rows[id(tensor)]
-            self.recorder.program.replace(tensor, rows.slice)
+            self.recorder.interpreter.replace(tensor, rows.slice)
         elif id(rows.places) not in self._seen:
             self._seen.add(id(rows.places))
             self._native(lambda: nonzero(rows.inside))
@@ -186,7 +186,7 @@ class RaggedHandlers(Handlers):
         """End the recording: tensors that are slices in eager mode become slices."""
         for rows in self._rows.values():
             if rows.view is not None:
-                self.recorder.program.become(rows.tensor, self.recorder.unwatched(rows.view))
+                self.recorder.interpreter.become(rows.tensor, self.recorder.unwatched(rows.view))
                 rows.view = rows.slice = None
 
     def escape(self, tensor: Tensor) -> None:
@@ -251,7 +251,7 @@ class RaggedHandlers(Handlers):
         if not _is_row_major(owner._array) and not _is_row_major(owner._array[mask._array]):
             return ABSENT  # `owner[mask]` keeps the order of dimensions in memory, index_select does not
         number = self._number_of(mask)
-        if number is None or recorder.program.value_of(owner) is None:
+        if number is None or recorder.interpreter.value_of(owner) is None:
             return ABSENT
         selection = self._selection(("mask", number), lambda: mask.reshape(product(tuple(mask.shape))).clone())
         values = self._native(lambda: owner.reshape(selection[0].shape[0], *owner.shape[dims:]))
@@ -271,9 +271,9 @@ class RaggedHandlers(Handlers):
         recorder.inspect(owner)
         number = self._number_of(place)
         values = self._native(lambda: owner[before]) if before else owner
-        if number is None or recorder.program.value_of(values) is None:
+        if number is None or recorder.interpreter.value_of(values) is None:
             return ABSENT
-        size: Any = (recorder.program.symbolic_shape(values) or values._array.shape)[0]
+        size: Any = (recorder.interpreter.symbolic_shape(values) or values._array.shape)[0]
         # Sizes that are equal in this call alone have different keys, so that they do not share a mask.
         key_of_size = type(size), getattr(size, "number", size)
 
@@ -526,7 +526,7 @@ class RaggedHandlers(Handlers):
 
     def _has_some(self, like: RaggedRows) -> bool:
         """Whether any row is selected, guarded by an exit."""
-        return bool(self._native(lambda: self.recorder.program.take(like.inside.any())))
+        return bool(self._native(lambda: self.recorder.interpreter.take(like.inside.any())))
 
     def along_rows(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
         """A function along one dimension, if that is not the dimension of the rows."""
@@ -639,7 +639,7 @@ class RaggedHandlers(Handlers):
         recorder.inspect(owner)
         steps = self._native(lambda: FUNCTIONS["stack"](sizes))
         ends = self._native(lambda: steps.cumsum(0))
-        self._native(lambda: recorder.program.take((ends[-1] == owner.shape[0]) & (steps >= 0).all()))
+        self._native(lambda: recorder.interpreter.take((ends[-1] == owner.shape[0]) & (steps >= 0).all()))
         number = self._number_of(ends)
         return recorder.mark_created(tuple([self._part(owner, number, ends, steps, k) for k in range(len(sizes))]))
 
@@ -667,7 +667,7 @@ class RaggedHandlers(Handlers):
         if function.__name__ == "size":
             return self.size(arguments[0], arguments[1]) if type(arguments[1]) is int else ABSENT
         others = product(like.values._array.shape[1:])
-        has_symbols = self.recorder.program.symbolic_shape(like.values) is not None
+        has_symbols = self.recorder.interpreter.symbolic_shape(like.values) is not None
         return ABSENT if has_symbols else self.recorder.operators.binary("*", self._count(like), others)
 
     def reshaped(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], like: RaggedRows) -> Any:
@@ -682,11 +682,11 @@ class RaggedHandlers(Handlers):
 
     def _number_of(self, tensor: Tensor) -> int | None:
         """The value number of a tensor of the program, which equal computations share; None for one of unknown origin."""
-        value = self.recorder.program.value_of(tensor)
+        value = self.recorder.interpreter.value_of(tensor)
         return None if value is None else self._number(value)
 
     def _number(self, value: int) -> int:
-        program = self.recorder.program
+        program = self.recorder.interpreter
         if program.is_written(value):
             return self._own_number(object())
         number = self._by_value.get(value)

@@ -97,7 +97,7 @@ _BITS = 2048
 class Recorder(Origins):
     """Values from outside, guards, and the state shared by all handlers."""
 
-    program: RecordingProtocol
+    interpreter: RecordingProtocol
     """The interpreter of the recording, which assigns itself here."""
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ class Recorder(Origins):
     def branch(self, outcome: Any, is_fixed: bool = False) -> None:
         """Note that a value has decided a branch.  The recording stops if it is long and a loop branches differently from step to
         step.  is_fixed: whether the value is from outside and is not a random number."""
-        hindrance = self.branches.note(outcome, len(self.program.nodes), is_fixed)
+        hindrance = self.branches.note(outcome, len(self.interpreter.nodes), is_fixed)
         if hindrance:
             self.stop("branching_loop", hindrance)
 
@@ -553,7 +553,7 @@ class Recorder(Origins):
 
     # -- tensors
     def is_saved_output(self, tensor: Tensor) -> bool:
-        return self.program.value_of(tensor) is not None
+        return self.interpreter.value_of(tensor) is not None
 
     def outside_tensor(self, tensor: Tensor, expression: Expr) -> None:
         """Register `tensor` as one from outside: the prologue of each call creates it by `expression`."""
@@ -564,7 +564,7 @@ class Recorder(Origins):
 
     def inspect(self, tensor: Any) -> None:
         """Note that Python may have looked at the metadata of `tensor`, so that they are guarded."""
-        self.program.demand(tensor)
+        self.interpreter.demand(tensor)
         self.ragged.guard_size(tensor)
         source = self.tensors.get(id(tensor))
         if source is not None and not source.inspected:

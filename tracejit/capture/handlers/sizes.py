@@ -140,10 +140,10 @@ class SizeHandlers(Handlers):
         return self.env is not None and self.env.is_noting
 
     def _shape(self, tensor: Tensor) -> tuple[int, ...] | None:
-        return self.recorder.program.symbolic_shape(tensor) if self.are_noted else None
+        return self.recorder.interpreter.symbolic_shape(tensor) if self.are_noted else None
 
     def _strides(self, tensor: Tensor, exact: bool = True) -> tuple[int, ...] | None:
-        program = self.recorder.program
+        program = self.recorder.interpreter
         if not self.are_noted or (not exact and program.is_row_major(tensor)):
             return None
         return program.symbolic_strides(tensor, exact=exact)
