@@ -93,3 +93,20 @@ def test_kernels_as_wide_as_the_input_agree_with_torch_and_with_programs(
     cotangent = torch.arange(out.numel(), dtype=torch.float64).reshape(out.shape) / 7 - 3
     for one, other in zip([out.detach(), *torch.autograd.grad((out * cotangent).sum(), theirs)], expected, strict=True):
         np.testing.assert_allclose(other.numpy(), one.numpy(), rtol=1e-11, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "weight", "message"),
+    [
+        ("conv_transpose2d", (1, 4, 3, 2), (4, 2, 2, 0), "kernel size should be greater than zero"),
+        ("conv2d", (1, 4, 3, 2), (2, 4, 0, 1), "kernel size should be greater than zero"),
+        ("conv_transpose2d", (4, 0, 1), (4, 0, 2, 1), "only zero batch or zero channel"),
+        ("conv1d", (1, 4, 0), (2, 4, 1), "only zero batch or zero channel"),
+        ("conv3d", (1, 1, 0, 2, 2), (2, 1, 1, 1, 1), "only zero batch or zero channel"),
+    ],
+)
+def test_sizes_of_zero_are_refused_eagerly_and_compiled(name: str, shape: Any, weight: Any, message: str) -> None:
+    function = getattr(T.nn.functional, name)
+    for call in (function, T.compile(function)):
+        with pytest.raises(RuntimeError, match=message):
+            call(T.zeros(shape), T.zeros(weight))

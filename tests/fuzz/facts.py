@@ -22,7 +22,7 @@ import tracejit
 
 __all__ = ["Facts", "facts"]
 
-NODE = re.compile(r"grad_fn=<[^<>]*>")  # names of nodes are no contract (docs/equality.md)
+NODE = re.compile(r"\s*grad_fn=<[^<>]*>")  # names of nodes are no contract (docs/equality.md)
 ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|nan\b|inf\b)")
 FRAMEWORK = re.compile(r"\b(tracejit|torch)\.")
@@ -56,7 +56,7 @@ class _Viewer:
     def text(self, path: str, text: str) -> str:
         for i, match in enumerate(NUMBER.findall(text)):
             self.number(f"{path}.number{i}", float(match))
-        shown = NODE.sub("grad_fn=<node>", ADDRESS.sub("0x", NUMBER.sub("#", text)))
+        shown = NODE.sub(" grad_fn=<node>", ADDRESS.sub("0x", NUMBER.sub("#", text)))
         return " ".join(FRAMEWORK.sub("T.", shown).split()) if self.for_torch else shown
 
     def of(self, path: str, value: Any, depth: int = DEPTH) -> Any:

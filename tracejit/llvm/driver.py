@@ -585,7 +585,7 @@ def _found_or_compiled(key: str, text: str, writer: _ProgramWriter) -> tuple[Cal
 
 
 def compile_program(spec: ProgramSpec, target: Target | None = None, variant: SizeVariant | None = None) -> CompiledProgram:
-    """Compile, or find by content an identical program of this process or an earlier one.  kin: of programs of other sizes.
+    """Compile, or find by content an identical program of this process or an earlier one.  variant: which numbers are data (family.py).
 
     Raises ValueError for steps that refer to slots that do not exist, RuntimeError where the memory layout of arrays is unknown."""
     started = time.perf_counter()

@@ -65,6 +65,8 @@ def _check(name: str, rank: int, x: Any, weight: Any, bias: Any, channels: int, 
         )
     if weight.ndim != rank + 2:
         raise RuntimeError(f"{name}(): expected a weight of {rank + 2} dimensions, got shape {list(weight.shape)}")
+    if any(size < 1 for size in weight.shape[2:]):
+        raise RuntimeError(f"{name}(): kernel size should be greater than zero, got a weight of shape {list(weight.shape)}")
     if x.dtype is not weight.dtype or (bias is not None and bias.dtype is not x.dtype):
         raise RuntimeError(
             f"{name}(): input, weight and bias must have one dtype, got {x.dtype.name} and {weight.dtype.name}; convert one with .to()"
@@ -76,6 +78,8 @@ def _check(name: str, rank: int, x: Any, weight: Any, bias: Any, channels: int, 
             f"{name}(): given groups={groups} and weight of size {list(weight.shape)}, expected {channels} input channels, "
             f"got input of size {list(x.shape)}"
         )
+    if any(size == 0 for size in x.shape[-rank:]) and all(size != 0 for size in x.shape[:-rank]):
+        raise RuntimeError(f"{name}(): only zero batch or zero channel inputs are supported, got input of size {list(x.shape)}")
     if outputs % groups or channels % groups:
         raise RuntimeError(f"{name}(): channels must be divisible by groups={groups}, got {channels} in and {outputs} out")
     if bias is not None and tuple(bias.shape) != (outputs,):
