@@ -21,7 +21,7 @@ from capture_programs import PROGRAMS, run
 import tracejit as T
 from tests import loop_programs
 from tracejit.capture import defects, frame, reasons
-from tracejit.capture.handlers import iteration, locking, outside_calls
+from tracejit.capture.handlers import iteration, locking, outside_calls, ragged
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.origins import Origins
 from tracejit.capture.handlers.recorder import Recorder
@@ -260,6 +260,7 @@ PROGRAMS_THAT_TELL = {"warning_with_its_place", "keywords_that_are_no_texts"}
 """One records all warnings, that of the defect among them; one hands C code keywords that Python's own call refuses."""
 
 
+ragged._rules()  # a table that is made on the first call, of the methods that there are then
 _TABLES = defaultdict(list)
 for _module in [m for name, m in sys.modules.items() if name.startswith("tracejit.capture")]:
     for _table in [t for t in vars(_module).values() if type(t) is dict]:
