@@ -104,6 +104,7 @@ def test_comparisons_are_noted_unless_they_come_out_the_same_for_all_sizes_from_
         lambda n: math.comb(n, 2),
         lambda n: format(n, ",d"),
         lambda n: n.bit_length(),
+        lambda n: pow(n, 2, 5),
         lambda n: np.zeros(n).shape[0],
         lambda n: np.float32(2.5) * n,
         lambda n: n - np.float32(2.5),

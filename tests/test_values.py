@@ -125,7 +125,7 @@ def own_context() -> Iterator[None]:
         yield
 
 
-def made(text: str) -> Any:
+def evaluated(text: str) -> Any:
     return eval(text, NAMES)
 
 
@@ -135,7 +135,7 @@ def samples(kind: type) -> list[str]:
 
 def function(expression: str, value: str = "holder", before: str = "") -> Callable[..., Any]:
     source = f"def f(x, holder, other):\n    v = {value}\n    return x + 1, {expression}\n"
-    names = dict(NAMES, before=made(before) if before else None)
+    names = dict(NAMES, before=evaluated(before) if before else None)
     exec(source, names)
     return tracejit.compile(names["f"], source=source)  # type: ignore[no-any-return]
 
@@ -155,8 +155,8 @@ def test_every_model_has_samples_here() -> None:
 def test_values_that_a_program_can_tell_apart_have_other_keys(kind: type) -> None:
     key = MODELS[kind].key or (lambda value: None)
     for one, other in itertools.product(samples(kind), repeat=2):
-        keys = key(made(one)), key(made(other))
-        told = repr(made(one)) != repr(made(other))
+        keys = key(evaluated(one)), key(evaluated(other))
+        told = repr(evaluated(one)) != repr(evaluated(other))
         assert None in keys or told == (keys[0] != keys[1]), (one, other)
         assert all(type(part) in (int, str, type(None), zoneinfo.ZoneInfo, tuple) for part in keys[0] or ())
 
@@ -176,7 +176,7 @@ def test_compiled_calls_give_what_eager_ones_give_for_each_value(kind: type, pla
     for expression in (*EVERY, *KINDS[kind][1]) if place == "holder" else ("v", "f'{v}'", *KINDS[kind][1][:3]):
         compiled = function(expression, place)
         for value, other in (*zip(texts, texts[1:] + texts[:1], strict=True), *[(texts[0], texts[0])] * 2, (texts[0], texts[1])):
-            arguments = x, hold(made(value)), made(other)
+            arguments = x, hold(evaluated(value)), evaluated(other)
             expected = outcome(compiled.__wrapped__, *arguments)  # type: ignore[attr-defined]
             assert outcome(compiled, *arguments) == expected, (expression, value, other)
 
@@ -187,7 +187,7 @@ def test_another_object_of_the_same_value_finds_the_recording(kind: type) -> Non
     for expression in EVERY[:10]:
         compiled = function(expression)
         for _ in range(4):
-            compiled(tensor([1.0]), made(text), made(samples(kind)[1]))
+            compiled(tensor([1.0]), evaluated(text), evaluated(samples(kind)[1]))
         assert compiled.stats.compiled_calls >= 2, (expression, compiled.explain())  # type: ignore[attr-defined]
 
 

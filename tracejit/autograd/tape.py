@@ -400,8 +400,6 @@ class OpNode(Node):
         storages = iter([s for s, _ in self.storages])
         inputs = tuple([with_contents(next(tensors), a) if isinstance(a, ndarray) else a for a in self.inputs])
         outputs = tuple([None if a is None else make_tensor(a, (self, i), next(storages)) for i, a in enumerate(self.outputs)])
-        if "reads numbers alone" in self.op.traits:  # through which no gradients flow
-            outputs = tuple([None if x is None else detach.of(x) for x in outputs])
         return VjpContext(inputs, outputs, self.needs, self.avals, self.attributes, self.accumulated)
 
     def saved_values(self) -> dict[str, Any]:
@@ -430,7 +428,7 @@ class OpNode(Node):
         return [*super().__dir__(), *(() if self.freed else self.saved_values())]
 
     def release(self) -> None:
-        if (self.saved or self.storages) and "reads numbers alone" not in self.op.traits:
+        if self.saved or self.storages:
             self.freed = True
             self.inputs = self.outputs = ()
             self.saved = self.storages = ()
@@ -455,8 +453,25 @@ class AccumulatingNode(OpNode):
             self._accumulated = ()
 
 
+class NumberReadingNode(AccumulatingNode):
+    """A loop whose vjp reads nothing but what eager mode has as numbers of Python: no gradients flow through these, and no pass frees
+    them."""
+
+    __slots__ = ()
+
+    def tensor_context(self) -> VjpContext:
+        context = super().tensor_context()
+        context.outputs = tuple([None if x is None else detach.of(x) for x in context.outputs])
+        return context
+
+    def release(self) -> None:
+        """A second pass may go through it."""
+
+
 def class_of(op: Op) -> type[OpNode]:
     """The class of the nodes of a primitive."""
+    if "reads numbers alone" in op.traits:
+        return NumberReadingNode
     return AccumulatingNode if "accumulates" in op.traits else OpNode
 
 

@@ -51,9 +51,8 @@ def backward_is_indivisible(body: Graph, carried: int) -> bool:
        through the loop; or nothing is saved, neither by the steps nor by the loop."""
     marked, inputs = body.requires_grad, body.inputs
     nodes = [node for node in body.nodes if gradient_operands(node, marked) and not marked.isdisjoint(node.outputs)]
-    reached = {
-        v: 1 << k for k, v in enumerate(inputs[:carried])
-    }  # value -> the carried values that gradients reach from it, as bits
+    # Value -> the carried values that gradients reach from it, as bits.
+    reached = {v: 1 << k for k, v in enumerate(inputs[:carried])}
     for node in nodes:
         bits = 0
         for x in gradient_operands(node, marked):

@@ -241,9 +241,8 @@ class LoopRecogniser:
         """The variables that tell steps apart."""
         names = self._names
         others = {*self._cells, *self.counters.names, *names.ignored, *(() if names.unpacked else names.targets)}
-        took_gradients = (
-            self._interpreter.gradients > 0
-        )  # what these were of may be there still, where nobody looks at it any more
+        # What these were of may be there still, where nobody looks at it any more.
+        took_gradients = self._interpreter.gradients > 0
         others.update(
             name
             for name in names.renewed

@@ -68,9 +68,8 @@ class SlicedInput(NamedTuple):
             views.append(permute.of(views[-1], dims=(self.dim, *dims)))
         if reverse is not None and (self.distance < 0) is not reverse:
             views.append(flip.of(views[-1], dims=(0,)))
-        if (
-            self.sequence is not None and views[-1].requires_grad
-        ):  # a backward pass adds up cotangents of `base` in the order of these numbers
+        if self.sequence is not None and views[-1].requires_grad:
+            # A backward pass adds up cotangents of `base` in the order of these numbers; those of the next slice begin at `sequence` + 1.
             for k, x in enumerate(views, 1):
-                x._node.sequence = self.sequence + k / 8
+                x._node.sequence = self.sequence + k / (len(views) + 1)
         return views[-1]  # type: ignore[no-any-return]

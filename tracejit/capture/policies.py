@@ -269,9 +269,8 @@ def is_changeable(cls: type) -> bool:
     return is_heap_type(cls) and not cls.__flags__ & _IMMUTABLE_TYPE
 
 
-_written_in_python: dict[
-    int, tuple[weakref.ref[type], bool]
-] = {}  # by id; the callback of the reference drops a dead class without running Python code
+# By id; the callback of the reference drops a dead class without running Python code.
+_written_in_python: dict[int, tuple[weakref.ref[type], bool]] = {}
 
 
 def is_python_class(cls: type) -> bool:

@@ -87,9 +87,8 @@ class Session(Recorder):
         self.is_watching = False
         self._hold = hold
         self._releases_late = False
-        self._missing: dict[tuple[str, str | None], Expr] = (
-            self.journal.dictionary()
-        )  # imports in progress or failed, by (module, attribute) -> the condition under which they would succeed
+        # Imports in progress or failed, by (module, attribute) -> the condition under which they would succeed.
+        self._missing: dict[tuple[str, str | None], Expr] = self.journal.dictionary()
 
     def stop(self, code: str, detail: str, *, in_handler: bool = False) -> None:
         """Stop the recording for a reason.  in_handler: whether code that interrupted a handler is the cause.  The handler still

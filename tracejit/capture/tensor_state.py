@@ -86,9 +86,8 @@ class StateRecorder(Interpreter):
         self.first_sequence = first_sequence
         self.states: set[int] = journal.set()  # ids of tensors that are states of generators
         self.uncounted: set[int] = journal.set()  # values of writes through `.data`, which do not change the tensor's version
-        self.switched: dict[int, tuple[Tensor, int, int]] = (
-            journal.dictionary()
-        )  # outside leaves whose requires_grad was changed; value ids before and after
+        # Outside leaves whose requires_grad was changed; value ids before and after.
+        self.switched: dict[int, tuple[Tensor, int, int]] = journal.dictionary()
         self._makers = _WrittenCache()
         # Outside tensors whose .data was assigned, the value id of each before (None: not read yet) and the number of nodes then.
         self.rebound: dict[int, tuple[Tensor, int | None, int]] = journal.dictionary()

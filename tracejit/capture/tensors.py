@@ -159,9 +159,8 @@ class RecordingInterpreter(StateRecorder):
             return self._evaluated(op, operands, *settled_operands, attributes)
         late: dict[int, int] = {}  # id of a post-program number -> the value that stands for it
         kinds = set(map(type, operands))
-        all_tensors = kinds <= _TENSORS or all(
-            map(issubclass, kinds, repeat(Tensor))
-        )  # the usual case, in which all that concerns numbers is skipped
+        # The usual case, in which all that concerns numbers is skipped.
+        all_tensors = kinds <= _TENSORS or all(map(issubclass, kinds, repeat(Tensor)))
         all_plain = all_tensors or kinds <= _PLAIN  # no symbolic numbers and no numbers of NumPy
         if not all_plain:
             if any(map(is_post_program, operands)):
@@ -727,16 +726,12 @@ class RecordingInterpreter(StateRecorder):
         recorder, tensor = self.recorder, generator.state()
         value = None if recorder.stopped else self.value_of(tensor)
         attributes = {k: _attribute(v) for k, v in attributes.items()}
-        env = recorder.sizes.env
         recorder.native_depth += 1
         try:
             state.top = state.base
-            if env is not None:
-                env.pause()
-            result = state.base.draw(generator, op, attributes, without_symbols(count))
+            with recorder.sizes.paused():
+                result = state.base.draw(generator, op, attributes, without_symbols(count))
         finally:
-            if env is not None:
-                env.resume()
             state.top = self
             recorder.native_depth -= 1
         recorder.performed.append((op, result))

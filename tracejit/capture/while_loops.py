@@ -95,9 +95,8 @@ def record_while_loop(
         test = tested(carried)
         steps += 1
         now = start()
-        for first in dict.fromkeys(
-            (begin, last)
-        ):  # the step may continue the run of equal steps since `begin`, or begin a new one
+        # The step may continue the run of equal steps since `begin`, or begin a new one.
+        for first in dict.fromkeys((begin, last)):
             latest: LoopStep | None = None
             body = None
             if (

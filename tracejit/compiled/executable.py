@@ -137,12 +137,8 @@ class Executable:
         self._patience = patience
         self._watcher = watcher
         observe = None if watcher is None else partial(watcher.after_pass, _FORWARD)
-        self.counter = [
-            0,
-            0,
-            0,
-            0,
-        ]  # calls served; exits; misses by arrays that did not fit; calls of machine code in backward passes
+        # Calls served; exits; misses by arrays that did not fit; calls of machine code in backward passes.
+        self.counter = [0, 0, 0, 0]
         self.exits_taken: dict[int, int] = {}  # number of an exit -> how often it was taken
         # Outputs that are views of other memory are not computed by the program: the entry creates the views again.
         self._computed = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is None])
@@ -799,5 +795,6 @@ def _fresh(tensor: Tensor) -> Storage:
 
 def _member(family: Family, recording: Recording) -> Member:
     """The member of the function's family for a recording, with the sizes of its inputs that the user has marked as static."""
-    marked = [(i, d, facts.shape[d], on) for i, facts in enumerate(recording.tensor_inputs) for d, on in facts.marks.items()]
-    return Member(family, tuple(sorted((i, d, size) for i, d, size, is_dynamic in marked if not is_dynamic)))
+    inputs = enumerate(recording.tensor_inputs)
+    static = [(i, d, facts.shape[d]) for i, facts in inputs for d, is_dynamic in facts.marks.items() if not is_dynamic]
+    return Member(family, tuple(sorted(static)))

@@ -95,9 +95,8 @@ class Entry:
         if log is not None:
             log.entry(recording.text(body))
         self.bridges: dict[int, Entry] = {}  # number of an exit, 0 for a miss -> the entry that served the last such call
-        self.eager_exits: dict[
-            int, list[int]
-        ] = {}  # exits after which eager mode takes a path that is recorded already: [eager calls since, how many to wait for]
+        # Exits after which eager mode takes a path that is recorded already: [eager calls since, how many to wait for].
+        self.eager_exits: dict[int, list[int]] = {}
         self.unbridged = [0, 0]  # exits without a bridge since the last vain search of all entries, how many skip the next search
         self.sizes: Shapes = ()  # of the arguments of the recorded call
         self.is_sized = False  # whether it serves only calls of these sizes

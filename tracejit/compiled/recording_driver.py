@@ -165,9 +165,8 @@ class RecordingDriver:
             except Exception as error:
                 policy.note_error(error)
                 raise
-            sizes = table.symbolic.note_shapes(
-                recording, sizes, integers
-            )  # from now on the sizes of calls include the integers that this recording guards
+            # From now on the sizes of calls include the integers that this recording guards.
+            sizes = table.symbolic.note_shapes(recording, sizes, integers)
             recording, path = table.symbolic.note_recording(recording, sizes, dynamic)
             self._compile(recording, miss, sizes, path)
         finally:

@@ -75,7 +75,7 @@ class Region:
 
     def is_for(self, sizes: list[int]) -> bool:
         """Whether these sizes are in the region."""
-        return self._numbers(sizes) is not None
+        return self.env.evaluated(sizes) is not None
 
     def at(self, recording: Recording, sizes: list[int]) -> Executable | None:
         """The programs of the recording for these sizes; None where they are not in the region."""

@@ -249,7 +249,7 @@ def integer(operation: str, argument: str, value: Any) -> int:
 def operand(operation: str, argument: str, value: Any) -> int:
     """`integer` of what is computed with: one that is being recorded stays what it is, and may be another one in later calls."""
     if type(value) is int or (isinstance(value, RecordedNumber) and value.__class__ is int):
-        return value
+        return settled(value)  # type: ignore[no-any-return]
     return integer(operation, argument, value)
 
 

@@ -24,7 +24,8 @@ import functools
 import math
 import operator
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from tracejit.core.recorded_number import ARITHMETIC, COMPARISONS, RecordedNumber, with_operators
@@ -129,6 +130,15 @@ class ShapeEnv:
 
     def resume(self) -> None:
         self._paused -= 1
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Take no notes while it is entered."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
 
     # -- numbers
     def size(self, hint: int, name: str = "") -> SymInt:
@@ -526,10 +536,11 @@ def _replaced(terms: Polynomial, number: int, instead: Polynomial) -> Polynomial
 def _binary(symbol: str, swapped: bool) -> Callable[..., Any]:
     plain, is_followed = ARITHMETIC[symbol], symbol in BINARY
 
-    def method(self: Any, other: Any, *modulus: int) -> Any:
+    def method(self: Any, other: Any, *modulus: Any) -> Any:
         if not is_followed or type(other) in _SEQUENCES or modulus:
             left, right = (other, self) if swapped else (self, other)
-            return pow(concretise(left), concretise(right), *modulus) if modulus else plain(concretise(left), concretise(right))
+            given = [concretise(left), concretise(right)]
+            return pow(*given, *map(concretise, modulus)) if modulus else plain(*given)
         if type(other) not in _NUMBERS:
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)

@@ -232,7 +232,7 @@ def rrelu(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: 
     """input where positive, slope * input elsewhere; slopes drawn from U(lower, upper) in training, their mean otherwise."""
     lower, upper = settled(lower), settled(upper)
     if not training:
-        return leaky_relu(input, (lower - -upper) / 2, inplace)  # half of their sum
+        return leaky_relu(input, (lower + upper) / 2, inplace)
     slope = rand(tuple(input.shape), dtype=input.dtype) * (upper - lower) + lower
     return placed(input, where(input > 0, input, input * slope), inplace)
 

@@ -217,11 +217,13 @@ def build(
     like, segments = skeleton(graph), itertools.count()
     arena = None if member is None else member.family.arena
 
-    def made(lowered: Lowered, resident: Sequence[int] = (), variant: SizeVariant | None = None) -> Program | RenderedProgram:
+    def program_of(
+        lowered: Lowered, resident: Sequence[int] = (), variant: SizeVariant | None = None
+    ) -> Program | RenderedProgram:
         return Program.made(lowered, resident, variant, arena) if backend == "llvm" else RenderedProgram(lowered, backend, why)
 
     def segment(lowered: Lowered) -> Program | RenderedProgram:
-        return made(lowered, variant=None if member is None else member.size_variant((like, next(segments))))
+        return program_of(lowered, variant=None if member is None else member.size_variant((like, next(segments))))
 
     variant = None if member is None or inherited else member.size_variant(like)
     general, numbers = graph, dict[int, int | float]()
@@ -238,7 +240,7 @@ def build(
         return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, segment)
     elsewhere = {*slab_inputs, *[v for memory in inherited for v in memory.places]}
     tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in elsewhere]
-    return made(lowered, [i for i, v in enumerate(tensors) if v in resident], variant)
+    return program_of(lowered, [i for i, v in enumerate(tensors) if v in resident], variant)
 
 
 def _constant(array: Any) -> np.ndarray[Any, Any]:

@@ -39,9 +39,8 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         self.array_stores: list[SymbolicNumber] = journal.list()
         self._errors = np.geterr()  # NumPy's error handling around the call
         self.outside_arrays: list[np.ndarray[Any, Any]] = journal.list()
-        self._bases: dict[int, np.ndarray[Any, Any]] = (
-            journal.dictionary()
-        )  # arrays from outside, by their ids and the ids of views of them
+        # Arrays from outside, by their ids and the ids of views of them.
+        self._bases: dict[int, np.ndarray[Any, Any]] = journal.dictionary()
 
     def read_after_program(self, array: Any) -> bool:
         """Have `array`, from outside, read after the program from now on.  False if its class or dtype does not allow that."""

@@ -179,9 +179,8 @@ class ArrayHandlers(Handlers):
         journal = recorder.journal
         self.left: dict[int, SymbolicNumber] = journal.dictionary()
         self._fixed: set[int] = journal.set()  # ids of fixed arrays
-        self._placed: dict[Any, Any] = (
-            journal.dictionary()
-        )  # (function, code, line) -> the function with its warnings at that line
+        # (function, code, line) -> the function with its warnings at that line.
+        self._placed: dict[Any, Any] = journal.dictionary()
 
     # -- kinds of arrays
     def define_array(self, tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -62,9 +62,7 @@ _OPERATORS = {function: (symbol, False) for symbol, function in BINARY.items()}
 _OPERATORS.update({function: (symbol, True) for symbol, function in IN_PLACE.items()})
 _UNARY_OPERATORS = {function: name for name, function in UNARY.items()}
 _CONTAINER_TYPES: tuple[type, ...] = (list, dict, set, collections.deque, array.array)
-_VALUE_TYPES: tuple[type, ...] = (
-    *PRIMITIVE_TYPES, tuple, frozenset, slice, np.generic, *(model.type for model in MODELS.values() if model.has_pure_methods),
-)  # fmt: skip
+_VALUE_TYPES: tuple[type, ...] = (*PRIMITIVE_TYPES, tuple, frozenset, slice, np.generic, *MODELS)
 _WITH_METHODS: tuple[type, ...] = (list, dict, set, tuple, str, int, float, frozenset, bytes, collections.OrderedDict)
 _OF_EXCEPTIONS = frozenset({"__init__", "add_note", "with_traceback", "__str__", "__repr__"})
 """Methods of exceptions that may run as they are."""
@@ -243,9 +241,8 @@ class BuiltinCallHandlers(Handlers):
                 message, prefix = str(error), f"{type(owner).__qualname__}.{name}() "
                 if is_foreign(error) or cls is type(owner) or not message.startswith(prefix):
                     raise
-            raise TypeError(
-                f"{cls.__qualname__}.{name}() {message.removeprefix(prefix)}"
-            )  # as Python words it for an unbound method
+            # As Python words it for an unbound method.
+            raise TypeError(f"{cls.__qualname__}.{name}() {message.removeprefix(prefix)}")
         elif cls is weakref.ref and name == "__call__" and count == 1 and not keywords:
             return recorder.attributes.referent(owner)
         else:

@@ -578,9 +578,8 @@ class CallHandlers(Handlers):
                 return self.recorder.perform(lambda: cls(*arguments, **keywords))  # which raises Python's error
             instance = recorder.mark_created(object.__new__(cls))
             if is_a(instance, Tensor):
-                recorder.created[id(instance)] = fill(
-                    instance, np.empty(0)
-                )  # handlers look at it before `__init__` gives it contents
+                # Handlers look at it before `__init__` gives it contents.
+                recorder.created[id(instance)] = fill(instance, np.empty(0))
         elif issubclass(base, BaseException) and type(create) is BuiltinFunctionType:
             arguments, keywords = self._plain_arguments(arguments, keywords)
             instance = create(cls, *arguments, **keywords)

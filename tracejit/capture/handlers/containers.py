@@ -758,9 +758,8 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         is_left_end = recorder.sequences.end_place(owner, name, arguments)
         if name == "insert":
-            if (
-                is_left_end is None or recorder.sequences.is_written(owner) or getattr(owner, "maxlen", None) is not None
-            ):  # `insert` raises for a full deque
+            # `insert` raises for a full deque.
+            if is_left_end is None or recorder.sequences.is_written(owner) or getattr(owner, "maxlen", None) is not None:
                 recorder.contents.read_elements(owner)
             return self.change(owner, name, *arguments)
         item = ABSENT if is_left_end is None else recorder.sequences.item_to_pop(owner, is_left_end)

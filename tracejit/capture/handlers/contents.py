@@ -178,9 +178,8 @@ class ContentHandlers(Handlers):
         self.views: dict[int, tuple[Any, Any]] = {}  # id of a view of an outside dictionary -> the view, the dictionary
         self.reordered: set[int] = journal.set()  # ids of lists that are sorted after the program
         self.limited: set[int] = journal.set()  # ids of lists and deques whose length the program has compared with something
-        self.ends: dict[int, SequenceEnds] = (
-            journal.dictionary()
-        )  # by id: lists and deques of which the run has read and changed the ends only
+        # By id: lists and deques of which the run has read and changed the ends only.
+        self.ends: dict[int, SequenceEnds] = journal.dictionary()
         self._empty: set[int] = journal.set()  # ids of outside objects that have no content to guard
 
     # -- keys
@@ -189,9 +188,8 @@ class ContentHandlers(Handlers):
         recorder = self.recorder
         if type(key) in _SIMPLE_KEYS:
             return recorder.number_expression(key) if type(key) is int else Constant(key)
-        if (
-            type(key) is float and key == key and key not in (0.0, math.inf, -math.inf)
-        ):  # 0.0 equals -0.0, NaN equals nothing, infinities have no literal
+        # 0.0 equals -0.0, NaN equals nothing, infinities have no literal.
+        if type(key) is float and key == key and key not in (0.0, math.inf, -math.inf):
             return recorder.number_expression(key)
         if (type(key) is frozenset and all(type(part) in (str, int, bytes) for part in key)) or key_of(key) is not None:
             return recorder.constant(key)

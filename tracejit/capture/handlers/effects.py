@@ -219,16 +219,14 @@ class EffectHandlers(Handlers):
         self.written: dict[EffectTarget, None] = journal.dictionary()
         # Stand-ins that this run has stored: later reads of these places get them instead of the plain values there.
         self.stored: dict[EffectTarget, Any] = journal.dictionary()
-        self.numbered: dict[int, dict[EffectTarget, None]] = journal.dictionary(
-            Topic.INDEX
-        )  # the places in `stored`, by the ids of their containers
+        # The places in `stored`, by the ids of their containers.
+        self.numbered: dict[int, dict[EffectTarget, None]] = journal.dictionary(Topic.INDEX)
         # ids of created named tuples and instances with places in `stored`, and of the dictionaries of such instances
         self.of_objects: set[int] = set()
         self.opened: set[int] = set()  # ids of dictionaries of created instances to which the program refers
         self.content_guarded: set[int] = journal.set()  # ids of containers whose whole content is guarded
-        self.originals: dict[int, Any] = (
-            journal.dictionary()
-        )  # by id: the contents that other containers had before they were changed, as a list or dictionary
+        # By id: the contents that other containers had before they were changed, as a list or dictionary.
+        self.originals: dict[int, Any] = journal.dictionary()
         self.cells: dict[int, Expr] = journal.dictionary()  # outside closure cells
         self._latest: dict[EffectTarget, int] = journal.dictionary(Topic.INDEX)  # place -> position of its store in `in_order`
         self.changed: dict[int, Any] = journal.dictionary()  # by id: objects of C code and queues that deferred calls change

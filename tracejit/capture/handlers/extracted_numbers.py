@@ -30,12 +30,13 @@ from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.in_program import CHOOSING, TO_INTEGERS, WORD
 from tracejit.capture.handlers.post_program import Access, PostProgramValue, is_deferred_call_result, is_post_program
 from tracejit.capture.handlers.stand_ins import plain
-from tracejit.capture.handlers.symbols import COMPARISONS, SymbolicNumber, concrete, is_symbolic
+from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
 from tracejit.capture.policies import SPECIAL_NAMES
 from tracejit.capture.recording.journal import Topic
 from tracejit.core.dtypes import FROM_NUMPY, bool_
 from tracejit.core.numbers import plain_number
 from tracejit.core.op import REGISTRY
+from tracejit.core.recorded_number import COMPARISONS
 from tracejit.replay.ir import And, Arithmetic, Compare, Define, Expr, Not, tuple_of
 from tracejit.tensor import Tensor
 from tracejit.tensor.representation import remark, shown

@@ -130,9 +130,8 @@ class NumberCallHandlers(Handlers):
             if is_empty or recorder.operators.truth(recorder.operators.binary(symbol, value_key, best_key)):
                 is_empty, best, best_key = False, value, value_key
         if is_empty:
-            return (
-                keywords["default"] if "default" in keywords else recorder.perform(lambda: function(()))
-            )  # raises Python's error
+            # Raises Python's error.
+            return keywords["default"] if "default" in keywords else recorder.perform(lambda: function(()))
         return best
 
     def total(self, values: Any, start: Any = 0) -> Any:

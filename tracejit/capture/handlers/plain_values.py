@@ -30,9 +30,8 @@ class PlainValueHandlers(Handlers):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self._states: dict[
-            tuple[Any, ...], tuple[Any, ...]
-        ] = {}  # of environments: one object for equal ones, so that guards are one
+        # Of environments: one object for equal ones, so that guards are one.
+        self._states: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def read(self, value: Any, expression: Expr, called: str) -> bool:
         """Guard that `expression` is a value like `value`; False, and no guard, where nothing but its identity says which it is."""

@@ -143,15 +143,12 @@ class Recorder(Origins):
         self._variables_of: dict[Expr, Name] = {}  # variables of computed numbers, by their definitions
         self._once: set[Hashable] = set()
         self._guarded: set[Expr] = set()  # the conditions of guards
-        self.class_reads: dict[
-            tuple[type, str], tuple[Any, Expr]
-        ] = {}  # functions, descriptors, types and None in classes -> the value and its expression
-        self.class_misses: dict[
-            tuple[type, str], tuple[tuple[type, ...], list[Any], list[tuple[int, str]]]
-        ] = {}  # names that no class of an MRO has -> the MRO, the dictionaries of its classes, the places of the name in them
-        self.plain_classes: dict[
-            type, tuple[type, ...]
-        ] = {}  # classes whose instances have Python's own attribute lookup -> their MRO
+        # Functions, descriptors, types and None in classes -> the value and its expression.
+        self.class_reads: dict[tuple[type, str], tuple[Any, Expr]] = {}
+        # Names that no class of an MRO has -> the MRO, the dictionaries of its classes, the places of the name in them.
+        self.class_misses: dict[tuple[type, str], tuple[tuple[type, ...], list[Any], list[tuple[int, str]]]] = {}
+        # Classes whose instances have Python's own attribute lookup -> their MRO.
+        self.plain_classes: dict[type, tuple[type, ...]] = {}
         self._variables = 0
         self.sizes = SizeHandlers(self)
         self.in_program = InProgramHandlers(self)

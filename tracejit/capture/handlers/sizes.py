@@ -11,8 +11,8 @@ Without an environment, as in the first recording of a function, all methods her
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.call_sites import user_line
@@ -123,16 +123,9 @@ class SizeHandlers(Handlers):
             shape_of.clear()
             strides_of.clear()
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """While it is entered, nothing guards sizes: what runs decides nothing."""
-        if self.env is not None:
-            self.env.pause()
-        try:
-            yield
-        finally:
-            if self.env is not None:
-                self.env.resume()
+        return nullcontext() if self.env is None else self.env.paused()
 
     @property
     def are_noted(self) -> bool:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = [
-    "COMPARISONS",
     "MethodOf",
     "ObjectIdentity",
     "RecordedCallback",
@@ -51,7 +50,8 @@ def _binary(symbol: str, swapped: bool) -> Callable[..., Any]:
 
     def method(self: SymbolicNumber, other: Any, *modulus: Any) -> Any:
         if modulus:
-            return pow(concrete(self), concrete(other), *map(concrete, modulus))
+            left, right = (other, self) if swapped else (self, other)
+            return pow(*map(concrete, (left, right, *modulus)))
         other = self._recorder.sizes.from_library(other) if type(other) in SYMBOLIC else other
         if type(other) is not SymbolicNumber and type(other) not in (int, float, bool):
             return NotImplemented

@@ -386,9 +386,8 @@ def _written_inputs(recorder: Recorder, interpreter: RecordingInterpreter, views
     roots = views.written()
     writes = [node.outputs[0] for _, node in views.writes]
     counted = {views.root(value)[0] for value in writes if value not in interpreter.uncounted}
-    placed = (
-        set()
-    )  # roots of differentiable writes: these give the target, and the tensor that it is a view of, new places on the tape
+    # Roots of differentiable writes: these give the target, and the tensor that it is a view of, new places on the tape.
+    placed = set()
     for value in writes:
         root, chain = views.root(value)
         if value in interpreter.requires_grad and not any(_ends_gradients(view.op) for view in chain):

@@ -70,11 +70,8 @@ class SymbolicRecording:
         from now on, and nothing of what the recording itself relies on."""
         sizes = [env.size(n, name) for n, name in zip(self.sizes(shapes), self.env.names, strict=True)]
         values = self.env.values(sizes)
-        env.pause()  # putting them in their places is no question about them
-        try:
+        with env.paused():  # putting them in their places is no question about them
             return replace(self._recording, **Substitution(self.env, values).fields(self._recording, self._holders))
-        finally:
-            env.resume()
 
     def sizes(self, shapes: Shapes) -> list[int]:
         """Those of the variables; none of other arguments."""

@@ -352,9 +352,8 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
     Other uses of a counter are: one position of a subscript, to which it is added once, or both bounds of a slice there; one side
     of a comparison; a statement of the body that adds a number to it; an error that ends the loop."""
     body = [statement for statement in body if _added_to(name, statement) is None]
-    counted = {
-        id(x) for part in _ends(body) for x in name_uses(name, part)
-    }  # uses as a position, or compared, or of what comes last
+    # Uses as a position, or compared, or of what comes last.
+    counted = {id(x) for part in _ends(body) for x in name_uses(name, part)}
     inside: set[int] = set()  # of subscripts, but for positions that come again
     operands: list[ast.Name] = []
     for part in (part for statement in body for part in _own_parts(statement)):

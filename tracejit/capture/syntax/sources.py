@@ -26,9 +26,8 @@ from typing import Any, Final
 
 __all__ = ["describe_missing", "give_source", "given_sources", "last_line", "lines_of", "nested_codes", "sources"]
 
-_COMMAND: Final = re.compile(
-    r"-[a-zA-Z]*?c(.*)", re.DOTALL
-)  # `-c`, also with other flags before it, and with its text in the same argument or the next
+# `-c`, also with other flags before it, and with its text in the same argument or the next.
+_COMMAND: Final = re.compile(r"-[a-zA-Z]*?c(.*)", re.DOTALL)
 _UNPICKLED: Final = "<dynamic-code"  # prefix of the file name that cloudpickle gives to code
 _TYPED: Final = ("<stdin>", "<console>")
 _HISTORY: Final = 5000  # lines of the history that are searched

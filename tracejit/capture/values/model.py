@@ -22,7 +22,7 @@ class ValueModel:
         same object; so are all values where there is no function.
     operators: the symbols of operators, `bool` for the truth, whose results depend on the operands and `environment` alone, and that
         change nothing else.  Operands of other types have to say so, too.
-    has_pure_methods, impure_methods: whether the same holds of all methods but these.
+    impure_methods: the methods of which the same does not hold.
     is_pure_format: whether it holds of `format(value, specification)`, for a specification that is not empty.
     environment: what operators, methods and texts depend on besides, guarded to be as a computation leaves it: one that is done again
         has to give the same, and to leave it as it is.  It has the same kind of elements as a key.
@@ -32,7 +32,6 @@ class ValueModel:
     type: type
     key: Callable[[Any], tuple[Any, ...] | None] | None = None
     operators: frozenset[str] = frozenset()
-    has_pure_methods: bool = True
     impure_methods: frozenset[str] = frozenset()
     is_pure_format: Callable[[str], bool] = lambda specification: True
     environment: Callable[[], tuple[Any, ...]] | None = None

@@ -231,7 +231,7 @@ def logit(input: Any, eps: float | None = None) -> Any:
     """log(x / (1 - x)); `eps` clamps x to [eps, 1 - eps] first."""
     x = as_floating(input)
     if eps is not None:
-        x = clamp(x, eps, (1.0 - eps))
+        x = clamp(x, eps, 1.0 - eps)
     return logarithmic.logit(x)
 
 

@@ -17,7 +17,6 @@ from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import plain_number, settled
 from tracejit.core.recorded_number import RecordedNumber
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product, slice_of
-from tracejit.core.symbolic import SymInt, active
 from tracejit.ops import indexing
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import cast
@@ -121,8 +120,8 @@ def _slice(x: Any, key: slice, dim: int) -> Any:
 
 def _position(k: Any) -> int:
     """The position that an index stands for.  Raises TypeError for what is no integer; a number that is being recorded says so itself."""
-    if type(k) is int or (type(k) is SymInt and active(k)) or (isinstance(k, RecordedNumber) and k.__class__ is int):
-        return k  # type: ignore[no-any-return]
+    if type(k) is int or (isinstance(k, RecordedNumber) and k.__class__ is int):
+        return settled(k)  # type: ignore[no-any-return]
     try:
         return k.__index__()  # type: ignore[no-any-return]
     except (AttributeError, TypeError) as error:
