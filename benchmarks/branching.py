@@ -143,7 +143,7 @@ def _rejection(transform: Transform) -> Callable[[int], Any]:
 
 
 def _newton(transform: Transform) -> Callable[[int], Any]:
-    """Minimises a valley that bends, from many places, by damped steps of Newton's method; steps are halved until they lead down."""
+    """Minimises a valley that bends, from many positions, by damped steps of Newton's method; steps are halved until they lead down."""
 
     def value(x: Any) -> Any:
         return (1.0 - x[0]) ** 2 + 100.0 * (x[1] - x[0] * x[0]) ** 2
@@ -190,7 +190,7 @@ PROGRAMS = (
     Program("heun", "steps of Heun's method whose size a tolerance decides", _heun),
     Program("ball", "1,000 steps of a ball that bounces", _ball),
     Program("rejection", "300 numbers by rejection", _rejection),
-    Program("newton", "Newton's method with a line search from 20 places", _newton),
+    Program("newton", "Newton's method with a line search from 20 positions", _newton),
 )
 
 

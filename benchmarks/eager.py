@@ -97,7 +97,7 @@ CASES = {
     "fill_": "z.fill_(1.0)",
     "full": "t.full((n,), 1.5)",
     "full_like": "t.full_like(x, 1.5)",
-    "gather": "t.gather(m, 1, places)",
+    "gather": "t.gather(m, 1, positions)",
     "gelu": "F.gelu(x)",
     "ger": "t.ger(x[:100], y[:100])",
     "getitem mask": "x[b]",
@@ -151,8 +151,8 @@ CASES = {
     "reshape": "t.reshape(x, (-1, 1))",
     "roll": "t.roll(x, 3)",
     "rot90": "t.rot90(m)",
-    "scatter": "t.scatter(m, 1, places, m)",
-    "scatter_add": "t.scatter_add(m, 1, places, m)",
+    "scatter": "t.scatter(m, 1, positions, m)",
+    "scatter_add": "t.scatter_add(m, 1, positions, m)",
     "searchsorted": "t.searchsorted(edges, x)",
     "select_scatter": "t.select_scatter(m, m[0], 0, 0)",
     "setitem": "z.__setitem__(slice(1, 5), 0.0)",
@@ -165,7 +165,7 @@ CASES = {
     "swapaxes": "t.swapaxes(m, 0, 1)",
     "swapdims": "t.swapdims(m, 0, 1)",
     "take": "t.take(x, i)",
-    "take_along_dim": "t.take_along_dim(m, places, 1)",
+    "take_along_dim": "t.take_along_dim(m, positions, 1)",
     "tensor_split": "t.tensor_split(x, 4)",
     "tensordot": "t.tensordot(s, s, 1)",
     "tile": "t.tile(x, (2,))",
@@ -196,7 +196,7 @@ CASES = {
     "binary_cross_entropy": "F.binary_cross_entropy(p, q)",
     "rms_norm": "F.rms_norm(m, m.shape[1:])",
     "instance_norm": "F.instance_norm(images)",
-    "scatter_reduce": "t.scatter_reduce(m, 1, places, m, 'amax')",
+    "scatter_reduce": "t.scatter_reduce(m, 1, positions, m, 'amax')",
     "renorm": "t.renorm(m, 2, 0, 1.0)",
     "split_with_sizes": "t.split_with_sizes(x, [n - 5, 5])",
     "put": "x.put(i, y)",
@@ -278,7 +278,7 @@ def names(n: int, library: Any) -> dict[str, Any]:
         "d": truths(),
         "m": floats(count, width),
         "rows": integers(count, count),
-        "places": integers(width, count, width),
+        "positions": integers(width, count, width),
         "classes": integers(width, count),
         "s": tensor(square @ square.T / side + np.eye(side, dtype=np.float32)),
         "parts": [floats(max(n // 64, 1)) for _ in range(64)],
@@ -308,13 +308,13 @@ def expressions(libraries: Sequence[Any], wanted: Sequence[str] = ()) -> tuple[d
     """(name -> expression of every public function and method that all libraries have, those of which no expression fits).  wanted: only
     these names."""
     functional = tracejit.nn.functional
-    places = {name: f"x.{name}" for name in METHODS}
-    places |= {name: f"F.{name}" for name in functional.__all__ if callable(getattr(functional, name))}
-    places |= {name: f"t.{name}" for name in FUNCTIONS}
+    positions = {name: f"x.{name}" for name in METHODS}
+    positions |= {name: f"F.{name}" for name in functional.__all__ if callable(getattr(functional, name))}
+    positions |= {name: f"t.{name}" for name in FUNCTIONS}
     worlds = [names(10, library) for library in libraries]
     found: dict[str, str] = {}
     missing = []
-    for name in sorted({*places, *CASES}):
+    for name in sorted({*positions, *CASES}):
         if name in UNTIMED or (wanted and name not in wanted):
             continue
         if name in CASES:
@@ -323,8 +323,12 @@ def expressions(libraries: Sequence[Any], wanted: Sequence[str] = ()) -> tuple[d
             else:
                 missing.append(name)
             continue
-        place = places[name]
-        usual = (f"{place}()", f"{place}(y)", f"{place}(2)") if place.startswith("x.") else [u.format(f=place) for u in USUAL]
+        position = positions[name]
+        usual = (
+            (f"{position}()", f"{position}(y)", f"{position}(2)")
+            if position.startswith("x.")
+            else [u.format(f=position) for u in USUAL]
+        )
         if name.endswith("_"):  # what it changes time and again is no operand of other rows
             usual = [u.replace("(x", "(z").replace("(m", "(z") for u in usual]
         fitting = next((e for e in usual if _runs(e, worlds)), None)

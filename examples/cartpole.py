@@ -23,7 +23,7 @@ class CartPole:
         self.random = random.Random(seed)
 
     def reset(self) -> list[float]:
-        """A state near the upright one: place, speed, angle, angular speed."""
+        """A state near the upright one: position, speed, angle, angular speed."""
         self.state = [self.random.uniform(-0.05, 0.05) for _ in range(4)]
         return self.state
 

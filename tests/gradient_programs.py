@@ -323,7 +323,8 @@ class _Run:
 
     def do_change(self) -> None:
         """Someone writes to an input or a result in place."""
-        # A result that is a view of another value gets a new place on eager's tape by this, without its hooks; a compiled one is no view.
+        # A result that is a view of another value gets a new position on eager's tape by this, without its hooks; a compiled one is no
+        # view.
         target = self.random.choice([*self.leaves, *[o for o in self.outputs if o is not self.hooked and o is not self.retained]])
         graded = self.random.random() < 0.3 and not target.is_leaf
 

@@ -202,15 +202,15 @@ def a_generator_that_the_call_makes():
 
 
 @program()
-def the_place_in_the_stream_is_kept_and_taken_up_again():
+def the_position_in_the_stream_is_kept_and_taken_up_again():
     def fn(a, seed):
         with T.random.fork_rng():
             T.manual_seed(seed)
             inner = T.rand(3)
-        place = T.get_rng_state()
+        position = T.get_rng_state()
         drawn = T.rand(2)
-        T.set_rng_state(place)
-        return inner * a, drawn, T.rand(2), place
+        T.set_rng_state(position)
+        return inner * a, drawn, T.rand(2), position
 
     return fn, [over_seeds(1, 2, -3)] * 2, T.get_rng_state
 

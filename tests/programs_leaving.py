@@ -266,7 +266,7 @@ def stride_storage_and_flags():
 
 
 @program(reason="tensor_state")
-def place_in_the_storage():
+def position_in_the_storage():
     def fn(a):
         return a * 1, a.storage_offset()
 

@@ -45,7 +45,7 @@ WRITES = {
 }
 
 
-def written(view, write, place):
+def written(view, write, position):
     def maker():
         s = Box(t=base(), u=None)
 
@@ -68,11 +68,11 @@ def written(view, write, place):
             write(v, a)
             return w, v, v.sum() + w.sum()
 
-        fn = {"argument": on_argument, "state": on_state, "local": on_local}[place]
+        fn = {"argument": on_argument, "state": on_state, "local": on_local}[position]
 
         def go(f, t):
             r = f(x(1, 2), t)
-            if place == "state":
+            if position == "state":
                 s.u.zero_()
             return r, t
 

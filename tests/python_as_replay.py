@@ -141,9 +141,9 @@ def _statement(statement: ast.stmt, missed: str) -> list[Statement]:
         case ast.Assign(targets=[ast.Tuple() as target], value=value):
             return [Unpack(_targets(target), _expr(value))]
         case ast.AugAssign(target=target, op=ast.Add(), value=ast.Constant(value=int() as amount)):
-            place = _expr(target)
-            if isinstance(place, Item):
-                return [Increment(place, amount)]
+            location = _expr(target)
+            if isinstance(location, Item):
+                return [Increment(location, amount)]
         case ast.Return(value=value):
             return [Return(Constant(None) if value is None else _expr(value))]
         case ast.Delete(targets=[ast.Subscript(value=owner, slice=key)]):

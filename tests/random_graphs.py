@@ -133,7 +133,7 @@ def moving_window(m: Maker, x: Any) -> dict[str, int]:
     return {"dim": dim, "length": m.choose.randint(1, x.shape[dim])} if x.shape[dim] else {}
 
 
-def a_place(m: Maker, x: Any, dim: int, length: int) -> Any:
+def a_position(m: Maker, x: Any, dim: int, length: int) -> Any:
     """A number, or a tensor that the program computes."""
     k = m.choose.randint(0, x.shape[dim] - length)
     return k if m.choose.random() < 0.5 else op("full", k, shape=(), dtype=dtypes.int64)
@@ -141,15 +141,15 @@ def a_place(m: Maker, x: Any, dim: int, length: int) -> Any:
 
 def dynamic_slice(m: Maker, x: Any) -> Any:
     where = moving_window(m, x)
-    return op("dynamic_slice", x, a_place(m, x, **where), **where) if where else None
+    return op("dynamic_slice", x, a_position(m, x, **where), **where) if where else None
 
 
 def dynamic_slice_scatter(m: Maker, x: Any) -> Any:
     where = moving_window(m, x)
     if not where:
         return None
-    part = op("dynamic_slice", op("flip", x, dims=(where["dim"],)), a_place(m, x, **where), **where)
-    return op("dynamic_slice_scatter", x, part, a_place(m, x, **where), **where)
+    part = op("dynamic_slice", op("flip", x, dims=(where["dim"],)), a_position(m, x, **where), **where)
+    return op("dynamic_slice_scatter", x, part, a_position(m, x, **where), **where)
 
 
 def select(m: Maker, x: Any) -> Any:

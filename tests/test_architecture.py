@@ -71,7 +71,7 @@ def test_the_document_names_every_folder_and_only_files_that_exist() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     words = set(re.findall(r"\w+", re.sub(r"^```\w+ stage=.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)))
     folders = {path.name for path in PACKAGES if path.parent == PACKAGE}
-    assert folders <= words, f"without a place in the document: {folders - words}"
+    assert folders <= words, f"without a position in the document: {folders - words}"
     files = re.findall(r"`([\w/]+(?:\.py|/))`", text)
     assert len(files) > 20
     assert [name for name in files if not any((root / name).exists() for root in (PACKAGE, ROOT))] == []

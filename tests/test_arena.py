@@ -16,21 +16,21 @@ from tracejit.lowering.memory import ALIGNMENT
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=30))
-def test_every_place_is_aligned_large_enough_and_kept_alive_by_what_comes_with_it(sizes: list[int]) -> None:
-    arena, places = Arena(), list[tuple[int, int, Any]]()
+def test_every_block_is_aligned_large_enough_and_kept_alive_by_what_comes_with_it(sizes: list[int]) -> None:
+    arena, blocks = Arena(), list[tuple[int, int, Any]]()
     for nbytes in sizes:
-        places.append((nbytes, *arena.place(nbytes)))
-    for nbytes, address, memory in places:
+        blocks.append((nbytes, *arena.allocate(nbytes)))
+    for nbytes, address, memory in blocks:
         start = memory.__array_interface__["data"][0]
         assert address % ALIGNMENT == 0 and start <= address and address + nbytes <= start + memory.nbytes
-    together = sum({id(memory): memory.nbytes for _, _, memory in places}.values())
+    together = sum({id(memory): memory.nbytes for _, _, memory in blocks}.values())
     assert together <= 4 * (max(sizes) + 2 * ALIGNMENT)
 
 
 def test_an_arena_stays_where_it_is_while_it_is_large_enough() -> None:
     arena = Arena()
-    address, _ = arena.place(1000)
-    assert [arena.place(n)[0] for n in (1, 1000, 500)] == [address] * 3
+    address, _ = arena.allocate(1000)
+    assert [arena.allocate(n)[0] for n in (1, 1000, 500)] == [address] * 3
 
 
 def step(x: Any) -> Any:

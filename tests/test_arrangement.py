@@ -43,7 +43,7 @@ def test_a_view_that_does_not_lie_over_itself_is_written_through() -> None:
         assert compiled(tracejit.arange(5.0)).tolist() == [[0, 2, 4], [2, 4, 6], [4, 6, 8]]
 
 
-def test_places_outside_and_tensors_that_are_not_contiguous_are_errors() -> None:
+def test_positions_outside_and_tensors_that_are_not_contiguous_are_errors() -> None:
     x = tracejit.ones(3, 4)
     for arguments, what in (
         (((3,), (6,)), "elements 0 to 12 of 12"), (((2,), (1,), 11), "elements 11 to 12 of 12"), (((3,), (2, 1)), "mismatch in length"),

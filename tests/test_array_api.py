@@ -63,7 +63,7 @@ def test_arrays_without_dimensions_promote_like_all_others() -> None:
         xp.add(xp.asarray([1, 2]), 0.5)
 
 
-def test_what_is_unique_is_found_with_places_and_counts() -> None:
+def test_what_is_unique_is_found_with_positions_and_counts() -> None:
     found = xp.unique_all(xp.asarray([[3, 1], [3, 2]]))
     assert [part.tolist() for part in found] == [[1, 2, 3], [1, 3, 0], [[2, 0], [2, 1]], [1, 1, 2]]
 

@@ -21,7 +21,7 @@ def rows(i: int) -> tuple[Any, ...]:
     return (T.ones(3) * i,)
 
 
-def places(i: int) -> tuple[Any, ...]:
+def positions(i: int) -> tuple[Any, ...]:
     return i % 3, i % 4, T.ones(3) * i
 
 
@@ -83,7 +83,7 @@ def whole_contents() -> Any:
     return f, h
 
 
-@program(places)
+@program(positions)
 def rows_and_columns() -> Any:
     h = np.zeros((3, 4))
 

@@ -37,8 +37,8 @@ OPERANDS: dict[str, Callable[[int], tuple[Any, ...]]] = {
     "a list with a tensor": lambda k: ([1.0, T.tensor(1.0 * k)], T.tensor(1.0)),
     "a tensor": lambda k: (T.tensor(k),),
     "an array": lambda k: (np.array([1.0, k]),),
-    "a place and a value": lambda k: (T.arange(3.0), k % 3, 5.0),
-    "a place of an array": lambda k: (np.arange(3.0), k % 3, 5.0),
+    "a position and a value": lambda k: (T.arange(3.0), k % 3, 5.0),
+    "a position of an array": lambda k: (np.arange(3.0), k % 3, 5.0),
 }
 
 

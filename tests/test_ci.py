@@ -55,9 +55,9 @@ def interpreters(directory: Path, here: str, pyenv: str = "", **environment: str
     text = RUN.read_text(encoding="utf-8")
     lists = re.findall(r"^VERIFIED=.*$", text, re.M)
     assert lists == ["VERIFIED=(3.11 3.12 3.13)"]
-    places = {directory / f"python{version}": version for version in here.split()}
-    places |= {directory / "versions" / f"{version}.1" / "bin" / "python": version for version in pyenv.split()}
-    for path, version in {**places, directory / "python3": "3.11", directory / "pypy": "3.13 pypy"}.items():
+    directories = {directory / f"python{version}": version for version in here.split()}
+    directories |= {directory / "versions" / f"{version}.1" / "bin" / "python": version for version in pyenv.split()}
+    for path, version in {**directories, directory / "python3": "3.11", directory / "pypy": "3.13 pypy"}.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         minor, _, kind = version.partition(" ")
         said = f'"{kind or "cpython"} {minor}"'

@@ -126,9 +126,9 @@ def test_a_new_extreme_passes_nan_on_and_finds_the_first_one(name: str, dtype: D
     out = Buffer("out", result.dtype)
     reduce = Reduce(i, 70, ((result, name, Load(X, Index(((i, 1),)))),))
     nest = Nest(f"own_{name}", (X, out), (), (), (reduce, Store(out, Index(), result)))
-    for places in ([], [69], [3, 40], [64]):
+    for positions in ([], [69], [3, 40], [64]):
         x = np.random.default_rng(1).integers(-2, 3, 70).astype(dtype.numpy)  # ties
-        x[places] = np.nan
+        x[positions] = np.nan
         found = assert_renderings_agree(nest, (x, np.zeros(1, out.dtype.numpy)))[1]
         np.testing.assert_array_equal(found[0], NUMPY[name][1](x))
 

@@ -533,7 +533,7 @@ def test_results_lie_in_memory_as_eagers_do() -> None:
         assert compiled.stats.compiled_calls == 2
 
 
-def test_a_differentiable_write_to_an_argument_gives_it_a_new_place_on_the_tape() -> None:
+def test_a_differentiable_write_to_an_argument_gives_it_a_new_position_on_the_tape() -> None:
     """Whatever the function returns."""
 
     def whole(h: T.Tensor) -> None:
@@ -697,7 +697,7 @@ def test_the_hidden_state_of_a_module_is_written_to_with_gradients() -> None:
 
 
 def test_a_differentiable_write_to_a_view_from_outside_runs_eagerly() -> None:
-    """Its base gets a new place on the tape, which is not the program's to give."""
+    """Its base gets a new position on the tape, which is not the program's to give."""
 
     def run(function: Any) -> list[Any]:
         w = leaf(1.0, 2.0)

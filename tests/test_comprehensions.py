@@ -39,8 +39,8 @@ def found(source: str) -> Any:
     ],
 )  # fmt: skip
 def test_what_a_statement_evaluates_first_may_be_done_before_it(source: str, before: list[str]) -> None:
-    place = found(source)
-    assert place is not None and [ast.unparse(expression_at(x)) for x in place.before] == before
+    position = found(source)
+    assert position is not None and [ast.unparse(expression_at(x)) for x in position.before] == before
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Views at places that the program computes, `table[s, a]`: results of a call, what it stores, and what loops carry on."""
+"""Views at positions that the program computes, `table[s, a]`: results of a call, what it stores, and what loops carry on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def from_the_end(s: Any, a: Any) -> Any:
     return ROWS[s - 9], ROWS[-1 - a]
 
 
-def before_the_place_was_changed(s: Any, a: Any) -> Any:
+def before_the_position_was_changed(s: Any, a: Any) -> Any:
     found = ROWS[s]
     s.add_(1)
     return found, s
@@ -53,7 +53,7 @@ def twice(s: Any, a: Any) -> Any:
 
 
 RESULTS = (
-    element, of_a_row, of_what_was_found, from_the_end, before_the_place_was_changed, with_a_gradient, of_what_the_call_made, twice,
+    element, of_a_row, of_what_was_found, from_the_end, before_the_position_was_changed, with_a_gradient, of_what_the_call_made, twice,
 )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def test_such_views_may_be_stored() -> None:
     assert compiled.stats.traces <= 2 and compiled.stats.compiled_calls >= 28, compiled.explain()
 
 
-def test_places_that_are_not_there_raise_what_they_raise_eagerly() -> None:
+def test_positions_that_are_not_there_raise_what_they_raise_eagerly() -> None:
     compiled = tj.compile(element)
     for s, a in ((1, 2), (8, 0), (9, 1), (2, 3), (-9, 1), (-10, 1), (3, 1)):
         outcomes = []

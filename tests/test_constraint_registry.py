@@ -29,7 +29,7 @@ CASES: dict[str, tuple[Any, tuple[int, ...]]] = {
     "positive semidefinite": (lambda c, t: c.positive_semidefinite, (3, 3)),
     "positive vectors": (lambda c, t: c.independent(c.positive, 1), (2, 3)),
     "parts": (lambda c, t: c.cat([c.positive, c.interval(0.0, 4.0)], -1, [1, 2]), (2, 3)),
-    "places": (lambda c, t: c.stack([c.positive, c.real, c.unit_interval], -1), (2, 3)),
+    "positions": (lambda c, t: c.stack([c.positive, c.real, c.unit_interval], -1), (2, 3)),
 }
 NOT_BIJECTIVE = ("lower cholesky", "positive definite", "positive semidefinite")
 

@@ -24,7 +24,7 @@ def objects() -> SimpleNamespace:
     fixed.flags.writeable = False
     return SimpleNamespace(
         row=np.arange(3, dtype="f4"), offsets=np.array((0, 3, 5)), memory=memory, fixed=fixed, swapped=np.arange(3).astype(">f8"),
-        rows=[np.ones(3, "f4"), np.zeros(3, "f4")], places=[0, 1, 2],
+        rows=[np.ones(3, "f4"), np.zeros(3, "f4")], positions=[0, 1, 2],
     )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ PROGRAMS: dict[str, Callable[[SimpleNamespace, T.Tensor], Any]] = {
     "new_tensor with options": lambda o, x: x + x.new_tensor(o.row, dtype=T.float64, device=x.device),
     "new": lambda o, x: x + x.new(o.row),
     "tensor on a device": lambda o, x: x + T.tensor(o.row, device="cpu"),
-    "as_tensor on a device, dtype by place": lambda o, x: x + T.as_tensor(o.offsets, T.float32, x.device),
+    "as_tensor on a device, dtype by position": lambda o, x: x + T.as_tensor(o.offsets, T.float32, x.device),
     "asarray": lambda o, x: x + T.asarray(o.row) + T.asarray(o.offsets, copy=True),
     "an array that is read-only": lambda o, x: x + T.tensor(o.fixed) + T.as_tensor(o.fixed),
     "bytes in another order": lambda o, x: x + T.tensor(o.swapped, dtype=T.float32),

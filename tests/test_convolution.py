@@ -53,7 +53,7 @@ def test_both_layouts_give_the_same_results_and_gradients(case: Any, seed: int) 
     arguments = {"padding": tuple(s[2] for s in spatial), "dilation": tuple(s[3] for s in spatial), "groups": groups}
     found = []
     choose = convolution._layout_of
-    for kind in (convolution._Layout, convolution._Places):
+    for kind in (convolution._Layout, convolution._Windows):
 
         def layout(shape: Any, weight_shape: Any, *a: Any, kind: Any = kind, **k: Any) -> Any:
             return kind(Aval(shape, float32), Aval(weight_shape, float32), *a, **k)

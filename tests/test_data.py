@@ -207,7 +207,7 @@ def test_iterable_datasets_are_batched_and_chained() -> None:
         iter(data.IterableDataset())
 
 
-def test_datasets_are_stacked_by_place_or_by_name() -> None:
+def test_datasets_are_stacked_by_position_or_by_name() -> None:
     assert data.StackDataset(Squares(), pairs(5))[2][0] == 4
     named = data.StackDataset(square=Squares(), pair=pairs(5))
     batch = next(iter(data.DataLoader(named, batch_size=3)))
@@ -285,12 +285,12 @@ def test_a_list_of_positions_that_leave_indexes_as_the_tensor_of_them_does() -> 
 
     def fn(x: tracejit.Tensor, n: int) -> Any:
         order = tracejit.randperm(6).tolist()
-        places = x.long().tolist()
+        positions = x.long().tolist()
         return (
             table[order[:4]],
             table[order[::2]],
-            table[places],
-            table[[places[0], 1]],
+            table[positions],
+            table[[positions[0], 1]],
             table[[n, 0, n + 1]],
             table[[-1, n]],
             order,

@@ -318,15 +318,15 @@ def injected(target, error, after=False, raises=True):
         new = defects._guarded_context(name, names["entry"])
     else:
         new = names["injected"]
-    places = [(table, key, table[key]) for table, key in _TABLES.get(known, ())]
+    locations = [(table, key, table[key]) for table, key in _TABLES.get(known, ())]
     setattr(cls, name, new)
-    for table, key, value in places:
+    for table, key, value in locations:
         table[key] = (new, *value[1:]) if type(value) is tuple else new
     try:
         yield calls
     finally:
         setattr(cls, name, known)
-        for table, key, value in places:
+        for table, key, value in locations:
             table[key] = value
 
 
@@ -426,7 +426,7 @@ def test_a_defect_is_told_by_explain_and_by_one_warning(failing):
     assert "the code that records has failed" in function.explain()
 
 
-def test_a_defect_is_raised_with_its_place_where_the_library_verifies_itself(failing):
+def test_a_defect_is_raised_with_its_location_where_the_library_verifies_itself(failing):
     function, _ = failing
     with (
         override(verify=True),

@@ -83,7 +83,7 @@ print(found > 0, object_cache.counts.evicted, object_cache.counts.refused, objec
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache directory of the test's own, that does not exist yet; nothing is remembered within the process."""
     monkeypatch.setattr(driver, "_known", type(driver._known)())
     monkeypatch.setattr(object_cache, "counts", object_cache.Counts())
@@ -91,8 +91,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path / "cache"
 
 
-def start(script: Path, place: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    settings = {**os.environ, "TRACEJIT_CACHE": "1", "TRACEJIT_CACHE_DIR": str(place), "PYTHONPATH": os.pathsep.join(sys.path)}
+def start(script: Path, directory: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    settings = {
+        **os.environ,
+        "TRACEJIT_CACHE": "1",
+        "TRACEJIT_CACHE_DIR": str(directory),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
     command = [sys.executable, str(script), *arguments]
     return subprocess.Popen(
         command, env={**settings, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=script.parent
@@ -141,57 +146,57 @@ def run(factor: float = 3.0) -> cache.CacheInfo:
     return cache.info()
 
 
-def programs(place: Path) -> list[Path]:
-    return sorted(place.glob("*" + object_cache.SUFFIX))
+def programs(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*" + object_cache.SUFFIX))
 
 
 # --- between processes
 
 
-def test_a_second_process_compiles_nothing(script: Path, place: Path) -> None:
-    first = finish(start(script, place))
-    second = finish(start(script, place))
+def test_a_second_process_compiles_nothing(script: Path, directory: Path) -> None:
+    first = finish(start(script, directory))
+    second = finish(start(script, directory))
     assert_compiled_and_stored(first)
     assert_found(second, first)
 
 
-def test_eight_processes_at_once_agree(script: Path, place: Path) -> None:
-    processes = [start(script, place) for _ in range(8)]
+def test_eight_processes_at_once_agree(script: Path, directory: Path) -> None:
+    processes = [start(script, directory) for _ in range(8)]
     results = [finish(process) for process in processes]
     assert {(calls, result) for calls, *_, result in results} == {("1", results[0][-1])}
-    assert_found(finish(start(script, place)), results[0])
-    assert programs(place) == sorted(place.iterdir())
+    assert_found(finish(start(script, directory)), results[0])
+    assert programs(directory) == sorted(directory.iterdir())
 
 
-def test_processes_that_store_read_and_make_room_at_once_do_not_hinder_each_other(place: Path, tmp_path: Path) -> None:
+def test_processes_that_store_read_and_make_room_at_once_do_not_hinder_each_other(directory: Path, tmp_path: Path) -> None:
     script = tmp_path / "busy.py"
     script.write_text(BUSY)
-    processes = [start(script, place, str(number), TRACEJIT_CACHE_SIZE="1") for number in range(8)]
+    processes = [start(script, directory, str(number), TRACEJIT_CACHE_SIZE="1") for number in range(8)]
     said = [finish(process) for process in processes]
     assert sum(int(evicted) for _, evicted, _, _ in said) > 0
     assert {(found, refused, failed) for found, _, refused, failed in said} == {("True", "0", "0")}
-    assert 0 < cache.info().size <= cache.info().limit and not list(place.glob("*.tmp"))
+    assert 0 < cache.info().size <= cache.info().limit and not list(directory.glob("*.tmp"))
 
 
 @pytest.mark.parametrize("when", KILLED)
-def test_a_process_killed_while_it_stores_leaves_nothing_that_is_read(script: Path, place: Path, when: str) -> None:
+def test_a_process_killed_while_it_stores_leaves_nothing_that_is_read(script: Path, directory: Path, when: str) -> None:
     dying = script.with_name("dying.py")
     dying.write_text(STOP + KILLED[when] + SCRIPT)
-    process = start(dying, place)
+    process = start(dying, directory)
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
-    (left,) = place.iterdir()
+    (left,) = directory.iterdir()
     assert left.suffix == ".tmp" and left.stat().st_size > 0
-    first = finish(start(script, place))
+    first = finish(start(script, directory))
     assert_compiled_and_stored(first)
-    assert_found(finish(start(script, place)), first)
+    assert_found(finish(start(script, directory)), first)
 
 
-def test_a_process_whose_files_may_not_grow_computes_without_the_cache(script: Path, place: Path) -> None:
+def test_a_process_whose_files_may_not_grow_computes_without_the_cache(script: Path, directory: Path) -> None:
     limited = script.with_name("limited.py")
     limited.write_text(LIMITED + SCRIPT)
-    assert finish(start(limited, place))[:5] == ["1", "1", "0", "0", "0"]
-    assert list(place.iterdir()) == []
+    assert finish(start(limited, directory))[:5] == ["1", "1", "0", "0", "0"]
+    assert list(directory.iterdir()) == []
 
 
 def test_an_unwritable_home_is_no_obstacle(script: Path, tmp_path: Path) -> None:
@@ -201,15 +206,15 @@ def test_an_unwritable_home_is_no_obstacle(script: Path, tmp_path: Path) -> None
     assert result[:5] == ["1", "1", "0", "0", "0"]
 
 
-def test_the_cache_can_be_switched_off(script: Path, place: Path) -> None:
-    assert finish(start(script, place, TRACEJIT_CACHE="0"))[:5] == ["1", "1", "0", "0", "0"]
-    assert not place.exists()
+def test_the_cache_can_be_switched_off(script: Path, directory: Path) -> None:
+    assert finish(start(script, directory, TRACEJIT_CACHE="0"))[:5] == ["1", "1", "0", "0", "0"]
+    assert not directory.exists()
 
 
 # --- within one
 
 
-def test_the_process_that_compiles_runs_the_very_bytes_that_it_stores(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_that_compiles_runs_the_very_bytes_that_it_stores(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load, loaded = program_code.load, []
     with override(cache=False):
         run(3.0)  # what a process compiles once
@@ -220,7 +225,7 @@ def test_the_process_that_compiles_runs_the_very_bytes_that_it_stores(place: Pat
 
     monkeypatch.setattr(program_code, "load", listen)
     assert run().compiled and run().hits == 1
-    (file,) = programs(place)
+    (file,) = programs(directory)
     assert loaded[0] == loaded[1] and file.read_bytes().endswith(loaded[0])
 
 
@@ -231,9 +236,9 @@ def test_a_program_is_found_again_and_another_one_is_not() -> None:
 
 
 @pytest.mark.parametrize("part", ["empty", "header cut", "content cut", "longer"])
-def test_a_file_of_another_length_is_refused(place: Path, part: str) -> None:
+def test_a_file_of_another_length_is_refused(directory: Path, part: str) -> None:
     run()
-    (file,) = programs(place)
+    (file,) = programs(directory)
     data = file.read_bytes()
     file.write_bytes({"empty": b"", "header cut": data[:40], "content cut": data[:-1], "longer": data + b"\0"}[part])
     info = run()
@@ -241,9 +246,9 @@ def test_a_file_of_another_length_is_refused(place: Path, part: str) -> None:
     assert file.read_bytes() == data and run().hits == 1
 
 
-def test_no_flipped_bit_reaches_llvm(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_flipped_bit_reaches_llvm(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     object_cache.keep(KEYS[1], b"machine code" * 9)
-    (file,) = programs(place)
+    (file,) = programs(directory)
     data = bytearray(file.read_bytes())
     for position in range(len(data)):
         changed = bytearray(data)
@@ -254,27 +259,27 @@ def test_no_flipped_bit_reaches_llvm(place: Path, monkeypatch: pytest.MonkeyPatc
     assert object_cache.counts.refused == len(data)
 
 
-def test_a_flipped_bit_in_machine_code_means_compiling(place: Path) -> None:
+def test_a_flipped_bit_in_machine_code_means_compiling(directory: Path) -> None:
     run()
-    (file,) = programs(place)
+    (file,) = programs(directory)
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 4
     file.write_bytes(data)
     assert run().refused == 1 and run().hits == 1
 
 
-def test_another_programs_file_under_this_name_is_refused(place: Path) -> None:
+def test_another_programs_file_under_this_name_is_refused(directory: Path) -> None:
     run()
-    (mine,) = programs(place)
+    (mine,) = programs(directory)
     run(5.0)
-    (other,) = set(programs(place)) - {mine}
+    (other,) = set(programs(directory)) - {mine}
     mine.write_bytes(other.read_bytes())
     assert run().refused == 1
 
 
-def test_whole_bytes_that_are_no_object_code_are_refused(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_whole_bytes_that_are_no_object_code_are_refused(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run()
-    (file,) = programs(place)
+    (file,) = programs(directory)
     object_cache.keep(file.stem, b"no object code")
     info = run()
     assert (info.hits, info.refused) == (0, 1)
@@ -282,35 +287,35 @@ def test_whole_bytes_that_are_no_object_code_are_refused(place: Path, capfd: pyt
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_symbol_that_is_not_there_means_compiling(place: Path) -> None:
+def test_a_symbol_that_is_not_there_means_compiling(directory: Path) -> None:
     run()
-    (file,) = programs(place)
+    (file,) = programs(directory)
     text = "declare void @no_such_function()\ndefine internal i64 @tracejit_program(i64 %a, i64 %b) noinline {\n"
     object_cache.keep(file.stem, program_code.compile_text(text + "call void @no_such_function()\nret i64 0\n}"))
     assert run().refused == 1 and run().hits == 1
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
-def test_a_directory_that_others_can_write_to_is_not_used(place: Path, mode: int) -> None:
+def test_a_directory_that_others_can_write_to_is_not_used(directory: Path, mode: int) -> None:
     run()
-    place.chmod(mode)
+    directory.chmod(mode)
     info = run()
     assert (info.hits, info.failed) == (0, 2) and f"mode {mode:o}" in info.problem
     with pytest.raises(RuntimeError, match="can be written to by others"):
         cache.clear()
-    place.chmod(0o700)
+    directory.chmod(0o700)
     assert run().hits == 1
 
 
-def test_a_file_that_others_can_write_to_is_refused(place: Path) -> None:
+def test_a_file_that_others_can_write_to_is_refused(directory: Path) -> None:
     run()
-    (file,) = programs(place)
+    (file,) = programs(directory)
     file.chmod(0o620)
     assert run().refused == 1
     assert stat.S_IMODE(file.stat().st_mode) == 0o600 and run().hits == 1
 
 
-def test_what_belongs_to_someone_else_is_not_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_belongs_to_someone_else_is_not_used(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run()
     with monkeypatch.context() as patch:
         patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
@@ -319,23 +324,23 @@ def test_what_belongs_to_someone_else_is_not_used(place: Path, monkeypatch: pyte
     assert run().hits == 1
 
 
-def test_symbolic_links_are_not_followed(place: Path, tmp_path: Path) -> None:
+def test_symbolic_links_are_not_followed(directory: Path, tmp_path: Path) -> None:
     run()
-    (file,) = programs(place)
+    (file,) = programs(directory)
     elsewhere = tmp_path / "elsewhere"
     file.rename(elsewhere)
     file.symlink_to(elsewhere)
     assert run().hits == 0 and not file.is_symlink()  # the link was replaced
-    place.rename(tmp_path / "moved")
-    place.symlink_to(tmp_path / "moved")
+    directory.rename(tmp_path / "moved")
+    directory.symlink_to(tmp_path / "moved")
     info = run()
     assert info.hits == 0 and info.problem
 
 
 @pytest.mark.parametrize("made", ["directory", "pipe"])
-def test_what_is_no_regular_file_is_no_obstacle(place: Path, made: str) -> None:
+def test_what_is_no_regular_file_is_no_obstacle(directory: Path, made: str) -> None:
     run()
-    (file,) = programs(place)
+    (file,) = programs(directory)
     file.unlink()
     if made == "directory":
         file.mkdir()
@@ -345,7 +350,7 @@ def test_what_is_no_regular_file_is_no_obstacle(place: Path, made: str) -> None:
 
 
 @pytest.mark.parametrize("error", [errno.EACCES, errno.EROFS])
-def test_a_read_only_directory_is_read(place: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+def test_a_read_only_directory_is_read(directory: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
     run()
     opened = os.open
 
@@ -366,7 +371,7 @@ def test_a_read_only_directory_is_read(place: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("function", ["write", "replace"])
 def test_a_full_disk_leaves_nothing_behind(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], function: str
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], function: str
 ) -> None:
     def refuse(*_: Any, **__: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -374,37 +379,37 @@ def test_a_full_disk_leaves_nothing_behind(
     monkeypatch.setattr(os, function, of_the_library(refuse))
     with override(debug=1):
         info = run()
-    assert (info.stored, info.failed) == (0, 1) and list(place.iterdir()) == []
+    assert (info.stored, info.failed) == (0, 1) and list(directory.iterdir()) == []
     assert os.strerror(errno.ENOSPC) in capsys.readouterr().err
 
 
-def test_a_write_in_pieces_is_whole(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_in_pieces_is_whole(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:7]))
     object_cache.keep(KEYS[1], b"machine code" * 20)
     assert object_cache.take(KEYS[1]) == b"machine code" * 20
 
 
-def test_what_a_killed_writer_left_is_not_read_and_goes_in_time(place: Path) -> None:
+def test_what_a_killed_writer_left_is_not_read_and_goes_in_time(directory: Path) -> None:
     object_cache.keep(KEYS[1], b"machine code")
-    new, old = place / "new.tmp", place / "old.tmp"
+    new, old = directory / "new.tmp", directory / "old.tmp"
     for file in (new, old):
-        file.write_bytes(programs(place)[0].read_bytes()[:20])
+        file.write_bytes(programs(directory)[0].read_bytes()[:20])
     os.utime(old, (1, 1))
     assert cache.info().files == 1
     object_cache.keep(KEYS[2], b"machine code")
     assert new.exists() and not old.exists()  # someone may still be writing the new one
-    assert cache.clear() == 2 and list(place.iterdir()) == []
+    assert cache.clear() == 2 and list(directory.iterdir()) == []
 
 
-def test_what_was_used_longest_ago_makes_room(place: Path) -> None:
+def test_what_was_used_longest_ago_makes_room(directory: Path) -> None:
     content = bytes(300_000)
     for k in range(3):
         object_cache.keep(KEYS[k], content)
-        os.utime(place / (KEYS[k] + object_cache.SUFFIX), (k + 1, k + 1))
+        os.utime(directory / (KEYS[k] + object_cache.SUFFIX), (k + 1, k + 1))
     assert object_cache.take(KEYS[0]) == content  # now the one used last
     object_cache.keep(KEYS[3], content)
-    assert [file.stem for file in programs(place)] == [KEYS[0], KEYS[2], KEYS[3]]
+    assert [file.stem for file in programs(directory)] == [KEYS[0], KEYS[2], KEYS[3]]
     info = cache.info()
     assert (info.evicted, info.files) == (1, 3) and info.size <= info.limit == 1 << 20
 
@@ -436,17 +441,17 @@ def test_another_machine_or_version_is_another_name(monkeypatch: pytest.MonkeyPa
     assert (run().hits, cache.info().files) == (0, 2)
 
 
-def test_clear_removes_programs_and_nothing_else(place: Path) -> None:
+def test_clear_removes_programs_and_nothing_else(directory: Path) -> None:
     assert (cache.clear(), cache.info().files) == (0, 0)
     run()
-    (place / "notes").write_text("the user's")
-    assert T.cache.clear() == 1 and [file.name for file in place.iterdir()] == ["notes"]
+    (directory / "notes").write_text("the user's")
+    assert T.cache.clear() == 1 and [file.name for file in directory.iterdir()] == ["notes"]
     assert run().hits == 0
 
 
-def test_the_directory_is_the_users_own(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_directory_is_the_users_own(directory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run()
-    assert stat.S_IMODE(place.stat().st_mode) == 0o700 and cache.info().directory == str(place)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700 and cache.info().directory == str(directory)
     with override(cache_dir=""):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         assert cache.info().directory == str(tmp_path / "tracejit")

@@ -302,16 +302,16 @@ def test_gradients_pass_through_draws(name: str, options: dict[str, Any], value:
         if key in ("covariance_matrix", "precision_matrix"):
             continue  # symmetric: one element cannot be moved alone
         gradient = parameters[key].grad.numpy()
-        for place in np.ndindex(array.shape):
-            if key == "scale_tril" and place[0] < place[1]:
+        for position in np.ndindex(array.shape):
+            if key == "scale_tril" and position[0] < position[1]:
                 continue
             step = 1e-5
             ends = []
             for sign in (1, -1):
                 moved = {k: v.copy() for k, v in base.items()}
-                moved[key][place] += sign * step
+                moved[key][position] += sign * step
                 ends.append((drawn(moved)[0].detach().numpy() * weights).sum())
-            assert gradient[place] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=2e-4, abs=1e-6)
+            assert gradient[position] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=2e-4, abs=1e-6)
 
 
 def test_draws_follow_the_seed_and_the_dtype() -> None:
@@ -499,7 +499,7 @@ TRANSFORMS: dict[str, tuple[Any, list[float]]] = {
     "parts of vectors": (
         lambda t: t.CatTransform([t.AffineTransform(1.0, 2.0, event_dim=1), t.ExpTransform()], -1, [2, 1]), [-0.5, 1.5, 0.2],
     ),
-    "places": (lambda t: t.StackTransform([t.ExpTransform(), t.TanhTransform(), t.identity_transform], -1), [-0.5, 1.5, 0.2]),
+    "positions": (lambda t: t.StackTransform([t.ExpTransform(), t.TanhTransform(), t.identity_transform], -1), [-0.5, 1.5, 0.2]),
     "sigmoid": (lambda t: t.SigmoidTransform(), [-0.5, 1.5, 0.2]),
     "softmax": (lambda t: t.SoftmaxTransform(), [-0.5, 1.5, 0.2]),
     "softplus": (lambda t: t.SoftplusTransform(), [-0.5, 1.5, 0.2]),
@@ -541,8 +541,8 @@ def test_the_determinants_of_transforms_are_those_of_their_jacobians(name: str) 
     x = tracejit.tensor(values, dtype=tracejit.float64)
     y = transform(x)
     # of a simplex one element follows from the others, of correlations the diagonal and what is above it
-    places = [3, 6, 7] if name == "correlations" else [0, 1, 2]
-    jacobian = tracejit.func.jacrev(lambda v: transform(v).reshape(-1)[places])(x)
+    positions = [3, 6, 7] if name == "correlations" else [0, 1, 2]
+    jacobian = tracejit.func.jacrev(lambda v: transform(v).reshape(-1)[positions])(x)
     wanted = np.log(abs(np.linalg.det(jacobian.numpy())))
     if name != "composition for vectors":  # whose values are not on a simplex, but on what a sigmoid makes of it
         assert transform.log_abs_det_jacobian(x, y).sum().item() == pytest.approx(wanted)

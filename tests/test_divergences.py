@@ -1,4 +1,5 @@
-"""report/divergences.py and capture/recording/facts.py: the guard that keeps recordings apart is named, with its place and its values."""
+"""report/divergences.py and capture/recording/facts.py: the guard that keeps recordings apart is named, with its position and its
+values."""
 
 from __future__ import annotations
 

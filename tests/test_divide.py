@@ -392,6 +392,6 @@ def test_nests_whose_iterations_reach_what_others_write_stay_whole() -> None:
         Store(OUT, at, Load(OUT, dynamic)),
     ):
         assert divide.divide(Nest("kernel", (X, OUT), (), (), (For(i, 100, (store,)),)), {}, {}, {}) is None
-    place = Var("place", dtypes.int64)
-    extreme = Reduce(i, 100, ((place, "argmax", Load(X, at)),))
+    position = Var("position", dtypes.int64)
+    extreme = Reduce(i, 100, ((position, "argmax", Load(X, at)),))
     assert divide.divide(Nest("kernel", (X,), (), (), (extreme,)), {}, {}, {}) is None

@@ -308,9 +308,9 @@ def test_draws_beside_steps_of_the_host_are_replayed_while_there_are_other_threa
 
 
 def _seeded_after_two_draws(x: Any) -> Any:
-    place, noise = T.randperm(3), T.randn(3)
+    position, noise = T.randperm(3), T.randn(3)
     T.manual_seed(0)
-    return x[place] + noise
+    return x[position] + noise
 
 
 def _put_back(x: Any) -> Any:

@@ -135,7 +135,7 @@ def test_a_hook_on_a_result_changes_what_flows_on_inside() -> None:
 @pytest.mark.parametrize(
     "view", [lambda h: h[1:], lambda h: h.reshape(2, 2).t(), lambda h: h.view(2, 2).diagonal(), lambda h: h[:]]
 )
-def test_a_view_that_was_written_to_has_a_new_place_behind_its_base(view: Function, under_no_grad: bool) -> None:
+def test_a_view_that_was_written_to_has_a_new_node_behind_its_base(view: Function, under_no_grad: bool) -> None:
     """So what was computed from either of them before is no part of its gradient, nor what is computed from the base afterwards."""
 
     def function(x: T.Tensor) -> tuple[T.Tensor, ...]:
@@ -186,7 +186,7 @@ def test_hooks_of_several_results_run_in_the_order_of_the_steps_that_made_them()
     assert same(function, steps, leaf(1.0, 2.0))[0][0] == ["c", "b", "a", "c", "b"]
 
 
-def test_a_result_that_is_a_view_of_another_value_has_its_place_among_the_nodes_inside() -> None:
+def test_a_result_that_is_a_view_of_another_value_has_its_position_among_the_nodes_inside() -> None:
     def of_an_input(x: T.Tensor) -> tuple[T.Tensor, T.Tensor]:
         v = x.reshape(2, 2).t()
         return v, (v * v).sum()
@@ -663,9 +663,9 @@ def test_nodes_are_numbered_between_those_made_before_and_after_the_call() -> No
     after = h * 2
     h.register_hook(lambda g: None)
     T.autograd.grad(after.sum(), x, create_graph=True)
-    place = h.grad_fn.place(0)[0]
-    assert before.grad_fn.sequence < place.sequence < h.grad_fn.sequence < after.grad_fn.sequence
-    assert h.grad_fn.next_functions[0][0] is place
+    output_edge = h.grad_fn.output_edge(0)[0]
+    assert before.grad_fn.sequence < output_edge.sequence < h.grad_fn.sequence < after.grad_fn.sequence
+    assert h.grad_fn.next_functions[0][0] is output_edge
 
 
 def test_a_pass_to_chosen_values_does_not_enter_a_call_by_a_result_that_leads_elsewhere() -> None:

@@ -362,8 +362,8 @@ def described(error):
     if isinstance(error, RecursionError):
         return "RecursionError"
     frames = [(frame.f_code.co_filename, frame.f_code.co_name, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    assert not [place for place in frames if place[0].startswith(COMPILER)]
-    own = [place for place in frames if place[0].startswith("<wrong") or place[0] in (str(WORLD), __file__)]
+    assert not [code_of for code_of in frames if code_of[0].startswith(COMPILER)]
+    own = [code_of for code_of in frames if code_of[0].startswith("<wrong") or code_of[0] in (str(WORLD), __file__)]
     notes, chain = (
         getattr(error, "__notes__", None),
         (error.__suppress_context__, described(error.__cause__), described(error.__context__)),

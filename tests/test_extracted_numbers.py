@@ -511,7 +511,7 @@ LOOKED_UP: dict[str, Callable[[T.Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("name", LOOKED_UP)
-def test_an_item_at_a_place_that_leaves_is_looked_up_in_each_call(name: str) -> None:
+def test_an_item_at_a_position_that_leaves_is_looked_up_in_each_call(name: str) -> None:
     function, recordings = LOOKED_UP[name], 0
     compiled = T.compile(function)
     for i in range(9):
@@ -521,7 +521,7 @@ def test_an_item_at_a_place_that_leaves_is_looked_up_in_each_call(name: str) -> 
     assert recordings == 1, compiled.explain()
 
 
-def test_a_place_beyond_the_end_raises_and_one_from_the_end_is_another_path() -> None:
+def test_a_position_beyond_the_end_raises_and_one_from_the_end_is_another_path() -> None:
     compiled = T.compile(lambda x: LABELS[int(x.sum().item())])
     for value in (0.0, 2.0, 1.0, -1.0, -3.0, 0.0):
         assert compiled(T.tensor([value])) == LABELS[int(value)]
@@ -875,7 +875,7 @@ def test_expanded_nodes_have_the_number_as_eager_nodes_have_it() -> None:
         for _ in range(3):
             result = call(w := leaf(), T.tensor([1.5]))
         T.autograd.grad(result.sum(), w, create_graph=True)  # one program cannot do that
-        found.append(result.grad_fn.place(0)[0])
+        found.append(result.grad_fn.output_edge(0)[0])
     other, node = found
     assert node._saved_other == other._saved_other == 1.5 * 0.1
     assert node.next_functions[1] == other.next_functions[1] == (None, 0)

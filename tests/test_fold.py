@@ -1,4 +1,4 @@
-"""Windows added up at their places, and the gradients of convolutions that are made of them."""
+"""Windows added up at their positions, and the gradients of convolutions that are made of them."""
 
 from __future__ import annotations
 
@@ -108,5 +108,5 @@ def test_a_chain_of_folds_becomes_one() -> None:
 
 
 def test_windows_that_reach_past_the_end_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"3 windows of 3 elements reach over 7 places .* its length, 6"):
+    with pytest.raises(ValueError, match=r"3 windows of 3 elements reach over 7 positions .* its length, 6"):
         views.fold(tracejit.ones(3, 3), dims=(0,), lengths=(6,), steps=(2,), dilations=(1,))

@@ -27,19 +27,20 @@ KINDS = ("constant", "tensor")
 
 
 def random_graph(steps: list[tuple[bool, str, int]], views: bool = False) -> tuple[Any, list[Any]]:
-    """Writes of rows, and reads, at places that are constants or tensors; the reads, or views of them, come out.  With arguments for it."""
+    """Writes of rows, and reads, at positions that are constants or tensors; the reads, or views of them, come out.  With arguments for
+    it."""
     builder, random = GraphBuilder(), np.random.default_rng(len(steps))
     table = builder.input(Aval((ROWS, 2), float64))
-    places = [builder.input(Aval((), int64)) for _ in range(COUNT)]
+    positions = [builder.input(Aval((), int64)) for _ in range(COUNT)]
     row = builder.input(Aval((2,), float64))
     found = []
     for writes, kind, k in steps:
-        place = Literal(k) if kind == "constant" else places[k]
+        position = Literal(k) if kind == "constant" else positions[k]
         if writes:
             (row,) = builder.add(REGISTRY["add"], (row, Literal(1.0)), {})
-            (table,) = builder.add(SCATTER, (table, row, place), {"dim": 0})
+            (table,) = builder.add(SCATTER, (table, row, position), {"dim": 0})
         else:
-            (read,) = builder.add(SELECT, (table, place), {"dim": 0})
+            (read,) = builder.add(SELECT, (table, position), {"dim": 0})
             double = REGISTRY["mul"], (read, Literal(2.0)), {}
             found += builder.add(REGISTRY["reshape"], (read,), {"shape": (1, 2)}) if views else builder.add(*double)
     numbers = [np.array(k) for k in random.integers(0, COUNT, COUNT)]

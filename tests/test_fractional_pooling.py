@@ -1,4 +1,4 @@
-"""Pooling over windows at random places: given the numbers that are drawn, PyTorch's values, places and gradients."""
+"""Pooling over windows at random positions: given the numbers that are drawn, PyTorch's values, positions and gradients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pooled(library: Any, rank: int, x: Any, window: Any, keywords: dict[str, Any
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_values_places_and_gradients_are_those_of_pytorch_and_compiled_ones_are_eager_ones(name: str) -> None:
+def test_values_positions_and_gradients_are_those_of_pytorch_and_compiled_ones_are_eager_ones(name: str) -> None:
     rank, shape, window, keywords = CASES[name]
     a = numbers(*shape)
     samples = np.random.default_rng(1).uniform(0, 1, (*shape[:2], rank))
@@ -37,24 +37,24 @@ def test_values_places_and_gradients_are_those_of_pytorch_and_compiled_ones_are_
         *([(tracejit, compiled)] * 3),
     ):
         x = library.tensor(a, requires_grad=True)
-        values, places = function(x, library.tensor(samples))
+        values, positions = function(x, library.tensor(samples))
         (values * library.arange(1.0, values.numel() + 1, dtype=library.float64).reshape(values.shape)).sum().backward()
-        results.append((values.detach().numpy(), places.numpy(), x.grad.numpy()))
+        results.append((values.detach().numpy(), positions.numpy(), x.grad.numpy()))
     for found in results[1:]:
         for ours, theirs in zip(found, results[0], strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     assert compiled.stats.compiled_calls, compiled.explain()
 
 
-def test_modules_draw_their_places_from_the_generator() -> None:
+def test_modules_draw_their_positions_from_the_generator() -> None:
     tracejit.manual_seed(0)
     x = tracejit.tensor(numbers(2, 3, 9, 9))
     pool = tracejit.nn.FractionalMaxPool2d(2, output_ratio=0.5)
     assert pool(x).shape == (2, 3, 4, 4)
-    values, places = tracejit.nn.FractionalMaxPool3d(2, output_size=2, return_indices=True)(
+    values, positions = tracejit.nn.FractionalMaxPool3d(2, output_size=2, return_indices=True)(
         tracejit.tensor(numbers(1, 2, 5, 5, 5))
     )
-    assert values.shape == places.shape == (1, 2, 2, 2, 2)
+    assert values.shape == positions.shape == (1, 2, 2, 2, 2)
     assert any((pool(x) != pool(x)).any().item() for _ in range(5))
 
 

@@ -131,7 +131,7 @@ def test_inputs_changed_in_place_take_the_place_of_the_output() -> None:
     both(program, numbers(3))
 
 
-def test_an_input_returned_as_it_is_gets_a_place_of_its_own() -> None:
+def test_an_input_returned_as_it_is_gets_a_node_of_its_own() -> None:
     def program(f: Any, x: Any) -> list[Any]:
         class Reverse(f.autograd.Function):
             @staticmethod

@@ -338,7 +338,7 @@ def test_functional_is_found_under_both_names() -> None:
     assert set(F.__all__) <= set(dir(tracejit.nn.functional))
 
 
-def test_images_are_sampled_at_places_as_torch_does() -> None:
+def test_images_are_sampled_at_positions_as_torch_does() -> None:
     theta = numbers(2, 2, 3, seed=3)
     for align in (True, False):
         agree("affine_grid", theta, (2, 1, 3, 4), align_corners=align)

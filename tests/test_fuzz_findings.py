@@ -252,7 +252,7 @@ FINDINGS = {
             values = [math.nan, math.inf, -math.inf, 1e-310, -1e-310, 0.0, -0.0, -1.0, 1e-45]
             return f(T.tensor(values, dtype=T.float64)), f(T.tensor(values))
     """,
-    "a view argument written under no_grad has a new place on the tape": """
+    "a view argument written under no_grad has a new position on the tape": """
         def target(a, b):
             with T.no_grad():
                 a *= 0.5
@@ -262,7 +262,7 @@ FINDINGS = {
             b = made('float32', (3, 2), 2).requires_grad_()
             return T.autograd.grad(total(f(a, b)), [a, b], allow_unused=True)
     """,
-    "a result that was written under no_grad keeps its place": """
+    "a result that was written under no_grad keeps its position": """
         def target(a, b):
             with T.no_grad():
                 a *= 0.5
@@ -419,7 +419,7 @@ FINDINGS = {
                     errors.append(str(error))
             return errors
     """,
-    "numbers that are read one by one while their places are overwritten in turns": """
+    "numbers that are read one by one while their positions are overwritten in turns": """
         def target(a):
             seen = []
             for _ in a:

@@ -29,7 +29,7 @@ def seeded() -> None:
     np.random.seed(5)
     generator.bit_generator.state = np.random.default_rng(7).bit_generator.state
     own.seed(2)
-    places[:] = range(6)
+    positions[:] = range(6)
     pairs[:] = [(T.ones(2) * k, k % 2 == 0) for k in range(3)]
     memory.clear()
     memory.extend((np.full(3, i, "f4"), i, float(i)) for i in range(20))
@@ -96,7 +96,7 @@ def made_by_the_call(x: T.Tensor) -> Any:
 memory: deque[Any] = deque((np.full(3, i, "f4"), i, float(i)) for i in range(20))
 table = [0.5, 1.5, 3.0]
 names = ["a", "b"]
-places: list[int] = []
+positions: list[int] = []
 pairs: list[Any] = []
 
 
@@ -128,14 +128,14 @@ def seen_before_it_is_shuffled(x: T.Tensor) -> Any:
 
 
 def shuffled_in_each_epoch(x: T.Tensor) -> Any:
-    order, places, batches = np.arange(6), list(range(6)), []
+    order, positions, batches = np.arange(6), list(range(6)), []
     weight = x * 0
     for epoch in range(2):
         np.random.shuffle(order)
-        random.shuffle(places)
+        random.shuffle(positions)
         for start in range(0, 6, 2):
             rows = order[start : start + 2]
-            batches.append(x[rows % 3] * (epoch + 1) - x[[k % 3 for k in places[start : start + 2]]])
+            batches.append(x[rows % 3] * (epoch + 1) - x[[k % 3 for k in positions[start : start + 2]]])
             weight[T.tensor(rows) % 3] += 1
     return batches, weight, T.tensor(order), order, order[0], T.tensor(order, dtype=T.float32) * x[0]
 
@@ -157,13 +157,13 @@ def shuffled_after_a_decision(x: T.Tensor) -> Any:
 
 
 def a_list_from_outside_is_shuffled(x: T.Tensor) -> Any:
-    random.shuffle(places)
-    first = x[[k % 3 for k in places[:2]]]
-    own.shuffle(places)
-    places[0] += 1
+    random.shuffle(positions)
+    first = x[[k % 3 for k in positions[:2]]]
+    own.shuffle(positions)
+    positions[0] += 1
     random.shuffle(pairs)
     done = T.tensor([flag for _, flag in pairs])
-    return first, x * places[1], len(places), list(places), done, [tensor * 2 for tensor, _ in pairs]
+    return first, x * positions[1], len(positions), list(positions), done, [tensor * 2 for tensor, _ in pairs]
 
 
 def shared_with_a_tensor_and_shuffled(x: T.Tensor) -> Any:
@@ -199,10 +199,10 @@ def scalars_of_numpy(x: T.Tensor) -> Any:
         generator.integers(5, dtype=np.int32),
         np.random.choice([1.5, 2.5]),
     )
-    place, share = drawn[:2]
+    position, share = drawn[:2]
     return (
-        x[place] * share, x + place, drawn, [drawn[2] for _ in range(2)], f"{place} {share:.2f}", int(place), table[place],
-        place + drawn[2], -share * x, place in (0, 7, 9),
+        x[position] * share, x + position, drawn, [drawn[2] for _ in range(2)], f"{position} {share:.2f}", int(position), table[position],
+        position + drawn[2], -share * x, position in (0, 7, 9),
     )  # fmt: skip
 
 
@@ -368,7 +368,7 @@ def test_a_generator_that_the_call_makes_and_returns_goes_on_from_where_it_is() 
     assert (compiled.stats.traces, compiled.stats.compiled_calls) == (1, 5), compiled.reasons
 
 
-def test_another_generator_at_the_same_place_is_asked() -> None:
+def test_another_generator_at_the_same_address_is_asked() -> None:
     holder = {"rng": random.Random(1)}
     compiled = T.compile(lambda x: x * holder["rng"].random())
     for seed in (1, 2, 3, 2):

@@ -175,7 +175,7 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> lis
 PLACES = [(numba_codegen, "compile_module"), (programs, "load"), (machine_code, "assemble"), (machine_code, "link")]
 
 
-@pytest.mark.parametrize(("module", "name"), PLACES, ids=lambda place: place if isinstance(place, str) else "")
+@pytest.mark.parametrize(("module", "name"), PLACES, ids=lambda where: where if isinstance(where, str) else "")
 def test_the_exception_of_a_handler_while_code_is_made_is_the_programs(
     monkeypatch: pytest.MonkeyPatch, module: Any, name: str
 ) -> None:

@@ -62,7 +62,7 @@ def in_zeros(x: Any, i: int, dim: int, shape: tuple[int, ...]) -> Any:
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("step", [1, -1])
 @pytest.mark.parametrize("count", [COUNT, 3 * MOST_PARTS])
-def test_additions_of_slices_put_into_zeros_are_a_sum_at_places(dim: int, step: int, count: int) -> None:
+def test_additions_of_slices_put_into_zeros_are_a_sum_at_positions(dim: int, step: int, count: int) -> None:
     shape = (count, 3) if dim == 0 else (3, count)
 
     def function(x: Any) -> Any:

@@ -126,7 +126,7 @@ def test_a_layout_that_fails_the_self_test_is_not_used_and_said_to_be_wrong() ->
 
 
 @on_tested
-def test_a_wrong_place_turns_off_what_reads_it_and_nothing_else() -> None:
+def test_a_wrong_offset_turns_off_what_reads_it_and_nothing_else() -> None:
     found = child("layouts.LAYOUTS[VERSION] = replace(own, frame_globals=40, keys=16)")
     states = found["facts"]["interpreter"]
     assert set(states) - used(found) == {
@@ -138,7 +138,7 @@ def test_a_wrong_place_turns_off_what_reads_it_and_nothing_else() -> None:
 
 
 @on_tested
-def test_any_place_that_is_wrong_is_found_and_ends_no_process() -> None:
+def test_any_offset_that_is_wrong_is_found_and_ends_no_process() -> None:
     """Each field of the table in one process: the self-tests of a wrong row fail, and read nothing that ends it."""
     code = """
 import sys

@@ -1,4 +1,5 @@
-"""Warnings of the library: a compiled call gives those of an eager one, with the same place, and raises where filters make them errors."""
+"""Warnings of the library: a compiled call gives those of an eager one, with the same position, and raises where filters make them
+errors."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_integers_that_have_no_64_bits_stay_literals() -> None:
 @given(st.sets(st.integers(0, 2)))
 def test_a_graph_with_literals_as_inputs_means_the_same(numbers: set[int]) -> None:
     graph = trace(scaled, (f32(5),))
-    chosen = [place for k, place in enumerate(literals(graph)) if k in numbers]
+    chosen = [position for k, position in enumerate(literals(graph)) if k in numbers]
     general, values = as_inputs(graph, chosen)
     verify(general)
     given = [values[v] for v in general.inputs if isinstance(general.avals[v], ScalarAval)]

@@ -27,9 +27,9 @@ from tracejit.runtime.program import Program, build
 machine_code = pytest.mark.skipif(not c_api.supported(), reason="entries are interpreted on this Python")
 
 
-def array_at(memory: Any, place: ValueLocation, aval: Any) -> Any:
-    strides = [step * aval.dtype.itemsize for step in place.strides]
-    return np.ndarray(aval.shape, aval.dtype.numpy, memory, place.offset, strides)
+def array_at(memory: Any, location: ValueLocation, aval: Any) -> Any:
+    strides = [step * aval.dtype.itemsize for step in location.strides]
+    return np.ndarray(aval.shape, aval.dtype.numpy, memory, location.offset, strides)
 
 
 def left_early(graph: Graph, choose: random.Random) -> Graph | None:
@@ -46,8 +46,8 @@ def left_early(graph: Graph, choose: random.Random) -> Graph | None:
         attributes = (("dims", tuple(range(len(aval.shape)))), ("keepdim", False))
         nodes_of_guard.append(Node(REGISTRY["amax"], (v,), attributes, (first,)))
     nodes_of_guard.append(Node(REGISTRY["guard"], (number,), (("expected", Literal(1234.5)),), ()))
-    place = choose.randint(usual[v] + 1, len(nodes))
-    return rebuild(graph, [*nodes[:place], *nodes_of_guard, *nodes[place:]], avals=avals)
+    location = choose.randint(usual[v] + 1, len(nodes))
+    return rebuild(graph, [*nodes[:location], *nodes_of_guard, *nodes[location:]], avals=avals)
 
 
 @settings(max_examples=40, deadline=None)
@@ -72,12 +72,12 @@ def test_values_that_are_live_at_an_exit_are_in_memory_then(seed: int) -> None:
         return
     (frame,) = program._code._free
     memory = frame.temporary(program.lowered.arena_bytes)
-    for v, place in program.lowered.live.at(number).items():
+    for v, location in program.lowered.live.at(number).items():
         aval = graph.avals[v]
         (expected,) = interpret(
             replace(plain, outputs=(v,), writes=()), [x.copy() if isinstance(x, np.ndarray) else x for x in inputs]
         )
-        np.testing.assert_allclose(array_at(memory, place, aval), expected, rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(array_at(memory, location, aval), expected, rtol=2e-5, atol=2e-5)
 
 
 def test_what_was_computed_before_an_exit_is_live_there_and_what_comes_later_is_not() -> None:
@@ -102,14 +102,14 @@ def test_a_program_reads_what_it_inherits_where_that_lies() -> None:
     memory = np.zeros(1024, np.uint8)
     generator = np.random.default_rng(0)
     given_x, given_y = (generator.normal(size=shape).astype(np.float32) for shape in ((3, 4), (4, 5)))
-    places = {y: ValueLocation(64, (1, 8))}  # a column after the other
-    array_at(memory, places[y], graph.avals[y])[...] = given_y
-    program = build(graph, {}, inherited=[Inherited(memory.size, places)])
+    locations = {y: ValueLocation(64, (1, 8))}  # a column after the other
+    array_at(memory, locations[y], graph.avals[y])[...] = given_y
+    program = build(graph, {}, inherited=[Inherited(memory.size, locations)])
     product, more = program.run((given_x, memory), ())  # type: ignore[misc]
     np.testing.assert_allclose(product, given_x @ given_y, rtol=1e-5)
     np.testing.assert_array_equal(more, given_y + 1)
     assert program.run((given_x, memory[:-1]), ()) == 0  # a memory of another size
-    assert x not in places
+    assert x not in locations
 
 
 @pytest.mark.parametrize("backend", ["interpret", "reference", "numba"])

@@ -290,25 +290,25 @@ def test_memory_is_read_and_written_backwards_in_vectors_of_reversed_lanes(dtype
 
 def test_gathers_and_scatters_follow_dynamic_indices() -> None:
     n = 45
-    table, places = np.arange(60, dtype=np.float64), np.random.default_rng(0).permutation(60)[:n]
+    table, positions = np.arange(60, dtype=np.float64), np.random.default_rng(0).permutation(60)[:n]
     T, P, R, S = (
         Buffer("table", dtypes.float64),
-        Buffer("places", dtypes.int64),
+        Buffer("positions", dtypes.int64),
         Buffer("out", dtypes.float64),
         Buffer("spread", dtypes.float64),
     )
     i, at = (axis := Axis("i")), Index(((axis, 1),))
-    place = Load(P, at)
-    gather = For(i, n, (Store(R, at, Load(T, Index((), 0, place))), Store(S, Index(((i, 2),)), Load(T, at))), vector=True)
+    position = Load(P, at)
+    gather = For(i, n, (Store(R, at, Load(T, Index((), 0, position))), Store(S, Index(((i, 2),)), Load(T, at))), vector=True)
     j = Axis("j")
     scatter = For(
         j, n, (Store(T, Index((), 0, Load(P, Index(((j, 1),)))), b.const(-1.0, dtypes.float64), accumulate=True),), vector=True
     )
-    nest = Nest("places", (T, P, R, S), (), (), (gather, scatter))
-    result = assert_renderings_agree(nest, (table, places, np.zeros(n), np.zeros(2 * n)))
-    np.testing.assert_array_equal(result[2], places.astype(np.float64))
+    nest = Nest("positions", (T, P, R, S), (), (), (gather, scatter))
+    result = assert_renderings_agree(nest, (table, positions, np.zeros(n), np.zeros(2 * n)))
+    np.testing.assert_array_equal(result[2], positions.astype(np.float64))
     np.testing.assert_array_equal(result[3][::2], np.arange(n))
-    np.testing.assert_array_equal(np.flatnonzero(result[0] != np.arange(60)), np.sort(places))
+    np.testing.assert_array_equal(np.flatnonzero(result[0] != np.arange(60)), np.sort(positions))
 
 
 def test_a_dynamic_index_may_also_move_with_the_loop() -> None:
@@ -331,13 +331,13 @@ def test_a_dynamic_index_may_also_move_with_the_loop() -> None:
     np.testing.assert_array_equal(result[2], expected.ravel())
 
 
-def test_scattered_additions_to_one_place_are_all_counted() -> None:
-    places = np.array([3, 1, 3, 3, 0, 1, 3] * 5)
-    P, R, i = Buffer("places", dtypes.int64), Buffer("count", dtypes.int32), Axis("i")
+def test_scattered_additions_to_one_element_are_all_counted() -> None:
+    positions = np.array([3, 1, 3, 3, 0, 1, 3] * 5)
+    P, R, i = Buffer("positions", dtypes.int64), Buffer("count", dtypes.int32), Axis("i")
     store = Store(R, Index((), 0, Load(P, Index(((i, 1),)))), b.const(1, dtypes.int32), accumulate=True)
-    nest = Nest("histogram", (P, R), (), (), (For(i, places.size, (store,), vector=True),))
-    result = assert_renderings_agree(nest, (places, np.zeros(4, np.int32)))
-    np.testing.assert_array_equal(result[1], np.bincount(places))
+    nest = Nest("histogram", (P, R), (), (), (For(i, positions.size, (store,), vector=True),))
+    result = assert_renderings_agree(nest, (positions, np.zeros(4, np.int32)))
+    np.testing.assert_array_equal(result[1], np.bincount(positions))
 
 
 def test_a_load_after_a_store_to_the_same_buffer_sees_the_new_value() -> None:
@@ -402,19 +402,19 @@ def test_an_exit_is_taken_if_any_element_asks_for_it(position: int | None) -> No
         vector=True,
     )
     nest = Nest("checked", (P, R), (), (code,), (check, second))
-    places = np.arange(n)
-    assert_renderings_agree(nest, (places, np.zeros(n, np.int64)), (), (9,))
+    positions = np.arange(n)
+    assert_renderings_agree(nest, (positions, np.zeros(n, np.int64)), (), (9,))
     if position is not None:
-        places[position] = -1
-        assert run_compiled(nest, (places, np.zeros(n, np.int64)), (), (9,)) == 3
-        places[position] = 49
-        assert run_compiled(nest, (places, np.zeros(n, np.int64)), (), (9,)) == 9
+        positions[position] = -1
+        assert run_compiled(nest, (positions, np.zeros(n, np.int64)), (), (9,)) == 3
+        positions[position] = 49
+        assert run_compiled(nest, (positions, np.zeros(n, np.int64)), (), (9,)) == 9
 
 
 def test_an_unchecked_index_is_not_read_before_its_exit() -> None:
-    T, P, R, i = Buffer("table", dtypes.float32), Buffer("place", dtypes.int64), Buffer("out", dtypes.float32), Axis("i")
-    place = Load(P, Index())
-    body = (Exit((place < 0) | (place >= 4), 5), Store(R, Index(((i, 1),)), Load(T, Index((), 0, place))))
+    T, P, R, i = Buffer("table", dtypes.float32), Buffer("position", dtypes.int64), Buffer("out", dtypes.float32), Axis("i")
+    position = Load(P, Index())
+    body = (Exit((position < 0) | (position >= 4), 5), Store(R, Index(((i, 1),)), Load(T, Index((), 0, position))))
     nest = Nest("unchecked", (T, P, R), (), (), (For(i, 20, body, vector=True),))
     table = np.arange(4, dtype=np.float32)
     result = assert_renderings_agree(nest, (table, np.array([3]), np.zeros(20, np.float32)))

@@ -17,7 +17,7 @@ from tracejit.loops.target import Target
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
 def test_reductions_of_floats_follow_the_fixed_tree(dtype: DType) -> None:
-    X, R, P, i, n = Buffer("x", dtype), Buffer("out", dtype), Buffer("place", dtypes.int64), Axis("i"), Size("n")
+    X, R, P, i, n = Buffer("x", dtype), Buffer("out", dtype), Buffer("position", dtypes.int64), Axis("i"), Size("n")
     load = Load(X, Index(((i, 1),)))
     names = ["sum", "prod", "max", "min"]
     results = [Var(name, dtype) for name in names] + [Var("largest", dtypes.int64), Var("smallest", dtypes.int64)]
@@ -45,7 +45,7 @@ def test_reductions_of_floats_follow_the_fixed_tree(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", [*FLOATS, dtypes.bool_, dtypes.uint8, dtypes.int32, dtypes.int64], ids=lambda d: d.name)
 @pytest.mark.parametrize("position", [dtypes.int32, dtypes.int64], ids=lambda d: d.name)
 def test_positions_of_extremes_are_the_first_ones_and_those_of_nan_first_of_all(dtype: DType, position: DType) -> None:
-    X, P, i, n = Buffer("x", dtype), Buffer("place", position), Axis("i"), Size("n")
+    X, P, i, n = Buffer("x", dtype), Buffer("position", position), Axis("i"), Size("n")
     load = Load(X, Index(((i, 1),)))
     items = tuple((Var(name, position), name, load) for name in ("argmax", "argmin"))
     stores = [Store(P, Index((), k), var) for k, (var, _, _) in enumerate(items)]
@@ -56,9 +56,9 @@ def test_positions_of_extremes_are_the_first_ones_and_those_of_nan_first_of_all(
         cases = [few, np.zeros_like(few), np.ones_like(few), np.sort(values(dtype, count, count))]
         if dtype.is_floating_point:
             cases += [np.full_like(few, np.inf), np.full_like(few, -np.inf)]
-            for places in ([0], [count - 1], [count // 2, count - 1], range(count), range(count // 3, count)):
+            for positions in ([0], [count - 1], [count // 2, count - 1], range(count), range(count // 3, count)):
                 cases.append(few.copy())
-                cases[-1][list(places)] = np.nan
+                cases[-1][list(positions)] = np.nan
         for x in cases:
             result = assert_renderings_agree(nest, (x, np.zeros(2, position.numpy)), (count,))
             assert tuple(result[1]) == (x.argmax(), x.argmin()), x
@@ -66,11 +66,11 @@ def test_positions_of_extremes_are_the_first_ones_and_those_of_nan_first_of_all(
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: str(t.bits))
 def test_a_position_within_a_row_is_kept_in_no_more_bits_than_it_needs(target: Target) -> None:
-    X, P, i = Buffer("x", dtypes.float32), Buffer("place", dtypes.int64), Axis("i")
-    place = Var("place", dtypes.int32)
-    reduce = Reduce(i, 160, ((place, "argmax", Load(X, Index(((i, 1),)))),))
+    X, P, i = Buffer("x", dtypes.float32), Buffer("position", dtypes.int64), Axis("i")
+    position = Var("position", dtypes.int32)
+    reduce = Reduce(i, 160, ((position, "argmax", Load(X, Index(((i, 1),)))),))
     text = Emitter(
-        Nest("position", (X, P), (), (), (reduce, Store(P, Index(), b.cast(place, dtypes.int64)))), "nest", target
+        Nest("position", (X, P), (), (), (reduce, Store(P, Index(), b.cast(position, dtypes.int64)))), "nest", target
     ).text()
     assert "x i64>" not in text
     assert text.count("= phi <16 x ") == 3  # the extreme, its group, the first NaN's group
@@ -96,7 +96,7 @@ def test_reductions_of_integers_and_bools_agree(dtype: DType) -> None:
     whole = [
         (Var("sum", dtypes.int64), "sum", wide),
         (Var("prod", dtypes.int64), "prod", wide | 1),
-        (Var("place", dtypes.int64), "argmax", load),
+        (Var("position", dtypes.int64), "argmax", load),
     ]
     whole += [(Var("max", dtype), "max", load), (Var("min", dtype), "min", load)]
     truth = [

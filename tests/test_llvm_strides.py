@@ -42,7 +42,7 @@ def columns(dtype: DType, count: int) -> Nest:
 
 @pytest.mark.parametrize("dtype", SOME, ids=lambda d: d.name)
 @pytest.mark.parametrize("step", [2, 3, 4])
-def test_elements_some_places_apart_are_read_exactly(dtype: DType, step: int) -> None:
+def test_elements_some_positions_apart_are_read_exactly(dtype: DType, step: int) -> None:
     for count in (0, 1, 2, 7, 16, 33):
         x = numbers(dtype, max(1 + (count - 1) * step + 1, 2))
         result = assert_renderings_agree(every(dtype, step), (x, np.zeros(count + 1, dtype.numpy)), (count,))[1]

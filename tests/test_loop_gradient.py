@@ -193,8 +193,8 @@ def test_a_loop_that_has_kept_nothing_says_that_it_has_no_gradient() -> None:
         loop(0).of(h, body=body, carried=1, sliced=0, count=2, reverse=False)[0].sum().backward()
 
 
-def places(state: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
-    """What is carried reaches further places step by step; steps collect what was carried before them."""
+def positions(state: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
+    """What is carried reaches further positions step by step; steps collect what was carried before them."""
     h, k, total = state
     return (h * h * x, h + x, total * 0.5 + k * k), h
 
@@ -215,12 +215,12 @@ def handed_on(state: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
     return (h * x, h * h, k * x + total * 0.25), k * 2
 
 
-ENDLESS = [places, overwritten, in_turns, handed_on]
+ENDLESS = [positions, overwritten, in_turns, handed_on]
 READ = [(0,), (1,), (2,), (3,), (0, 1), (2, 3), (0, 1, 2, 3)]
 
 
 def planted(count: int, *at: int) -> Any:
-    """Small numbers, whose products and sums are exact; of one column, infinities and NaN at these places."""
+    """Small numbers, whose products and sums are exact; of one column, infinities and NaN at these positions."""
     xs = np.random.default_rng(count).integers(-2, 3, (count, 2)) / 2
     for k, i in enumerate(at):
         xs[i, 1] = (np.inf, np.nan)[k % 2]

@@ -108,7 +108,7 @@ def test_a_parameter_is_updated_in_place_by_the_nest_that_computes_it() -> None:
     ("function", "reason"),
     [
         (lambda p, g: (p - g * 0.1, p * 2.0), "the old contents are read later or beside"),
-        (lambda p, g: p - op("flip", p, dims=(0,)), "elements are read at other places"),
+        (lambda p, g: p - op("flip", p, dims=(0,)), "elements are read at other positions"),
         (lambda p, g: p * total(p), "the old contents are read after a reduction"),
         (lambda p, g: (y := p - g, y), "the new contents are an output too"),
     ],

@@ -33,14 +33,14 @@ long_programs = st.lists(st.tuples(st.sampled_from((0, 64, 100, 256)), st.intege
 @given(long_programs)
 def test_each_request_is_at_the_lowest_offset_that_is_free_for_its_whole_life(asked: list[Request]) -> None:
     offsets, _ = plan(asked)
-    placed: list[tuple[int, int, Request]] = []
+    allocated: list[tuple[int, int, Request]] = []
     for r in sorted(asked, key=lambda r: (-r.nbytes, r.first)):
         size, offset = aligned(r.nbytes), 0
-        for start, stop, other in sorted(placed, key=lambda place: place[:2]):
+        for start, stop, other in sorted(allocated, key=lambda position: position[:2]):
             if other.first <= r.last and r.first <= other.last and offset + size > start:
                 offset = max(offset, stop)
         assert offsets[r.key] == offset
-        placed += [(offset, offset + size, r)] if size else []
+        allocated += [(offset, offset + size, r)] if size else []
 
 
 def test_a_chain_of_temporaries_needs_two_buffers() -> None:

@@ -14,10 +14,10 @@ from tracejit.cpython.memory_reads import CheckedMemory, Unreadable, word
 
 def test_words_are_those_that_a_plain_read_finds() -> None:
     key = bytes(range(16))
-    place = id(key) + bytes.__basicsize__ - 1
+    position = id(key) + bytes.__basicsize__ - 1
     with CheckedMemory() as memory:
-        assert memory.word(place) == word(place) == int.from_bytes(key[:8], sys.byteorder)
-        assert memory.bytes(place + 3, 5) == key[3:8]
+        assert memory.word(position) == word(position) == int.from_bytes(key[:8], sys.byteorder)
+        assert memory.bytes(position + 3, 5) == key[3:8]
 
 
 @pytest.mark.skipif(not os.path.exists(memory_reads._MEMORY), reason="this system shows no process its memory")

@@ -1,4 +1,4 @@
-"""Slices of a fixed length that begin elsewhere in each call, `x[i : i + 32]`, are one recording (`ContainerHandlers.place_of_slice`)."""
+"""Slices of a fixed length that begin elsewhere in each call, `x[i : i + 32]`, are one recording (`ContainerHandlers.varying_slice`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_where_a_slice_begins_is_no_other_recording(function: Callable[[int], An
     assert compiled.stats.compiled_calls >= 6
 
 
-def test_a_slice_is_a_view_at_its_place_in_each_call() -> None:
+def test_a_slice_is_a_view_at_its_position_in_each_call() -> None:
     data = tj.zeros(20, 2)
 
     @tj.compile
@@ -130,7 +130,7 @@ def test_a_slice_that_never_moved_stays_one() -> None:
     assert "dynamic_slice" not in compiled.explain(verbose=True)
 
 
-def test_what_is_written_at_a_moving_place_is_one_recording() -> None:
+def test_what_is_written_at_a_moving_position_is_one_recording() -> None:
     def added(data: Any, i: int) -> Any:
         part = data[i : i + 2]
         part *= 2.0
@@ -188,11 +188,11 @@ def test_writes_to_other_memory_pin_no_slice() -> None:
 
 def batch(data: Any, count: int, length: int) -> Any:
     """A batch of parts of a text, as language models are trained with."""
-    places = tj.randint(len(data) - length, (count,))
-    return tj.stack([data[i : i + length] for i in places]), tj.stack([data[i + 1 : i + 1 + length] for i in places])
+    positions = tj.randint(len(data) - length, (count,))
+    return tj.stack([data[i : i + length] for i in positions]), tj.stack([data[i + 1 : i + 1 + length] for i in positions])
 
 
-def test_a_batch_of_parts_at_drawn_places_is_recorded_once() -> None:
+def test_a_batch_of_parts_at_drawn_positions_is_recorded_once() -> None:
     compiled, text = tj.compile(batch), tj.randint(65, (400,))
     for seed in range(8):
         tj.manual_seed(seed)
@@ -222,13 +222,13 @@ AT_COMPUTED_PLACES: dict[str, Callable[[dict[str, Any], Any], Any]] = {
     "two dimensions": lambda table, i: table["rows"][i % 3 : i % 3 + 1, i : i + 3] * table["rows"].t()[i : i + 3, 2],
     "beside a position": lambda table, i: (table["rows"][i % 3, i : i + 2], table["rows"][..., i - 1 : i + 1]),
     "a part of a part": lambda table, i: table["row"][i : i + 8][i % 2 : i % 2 + 3],
-    "places in another dtype": lambda table, i: table["row"][i.int() : i.int() + 2] + table["row"][i.view(1) : i.view(1) + 2],
+    "positions in another dtype": lambda table, i: table["row"][i.int() : i.int() + 2] + table["row"][i.view(1) : i.view(1) + 2],
     "a gradient": weighted,
 }
 
 
 @pytest.mark.parametrize("name", AT_COMPUTED_PLACES)
-def test_a_part_at_a_place_that_the_program_computes_is_that_of_the_call(name: str) -> None:
+def test_a_part_at_a_position_that_the_program_computes_is_that_of_the_call(name: str) -> None:
     program = AT_COMPUTED_PLACES[name]
     tables = [{"row": tj.arange(40.0), "rows": tj.arange(60.0).view(3, 20)} for _ in range(2)]
     compiled, kept = tj.compile(program), []
@@ -242,7 +242,7 @@ def test_a_part_at_a_place_that_the_program_computes_is_that_of_the_call(name: s
     assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == 7, compiled.explain()
 
 
-def test_a_computed_place_that_is_negative_or_beyond_the_end_gives_what_python_gives() -> None:
+def test_a_computed_position_that_is_negative_or_beyond_the_end_gives_what_python_gives() -> None:
     def part(x: Any, i: Any) -> Any:
         return x[i : i + 3] * 2
 
@@ -252,7 +252,7 @@ def test_a_computed_place_that_is_negative_or_beyond_the_end_gives_what_python_g
     assert compiled.stats.compiled_calls >= 5
 
 
-def test_what_is_written_at_computed_places_is_one_recording() -> None:
+def test_what_is_written_at_computed_positions_is_one_recording() -> None:
     def added(data: Any, i: Any) -> Any:
         part = data[i : i + 2]
         part *= 2.0
@@ -265,7 +265,7 @@ def test_what_is_written_at_computed_places_is_one_recording() -> None:
     assert compiled.stats.traces == 1 and compiled.stats.compiled_calls == 23, compiled.explain()
 
 
-def test_parts_at_computed_places_are_shadowed_as_they_were_recorded() -> None:
+def test_parts_at_computed_positions_are_shadowed_as_they_were_recorded() -> None:
     def part(x: Any, i: Any) -> Any:
         return x[i : i + 3].sin()
 
@@ -278,7 +278,7 @@ def test_parts_at_computed_places_are_shadowed_as_they_were_recorded() -> None:
 
 
 @pytest.mark.parametrize("number", [lambda i: i.item(), int, lambda i: i.reshape(()).item()])
-def test_a_place_may_be_the_number_in_a_tensor_of_any_shape(number: Any) -> None:
+def test_a_position_may_be_the_number_in_a_tensor_of_any_shape(number: Any) -> None:
     data = tj.arange(20.0)
 
     def part(i: Any) -> Any:
@@ -293,9 +293,9 @@ def test_a_place_may_be_the_number_in_a_tensor_of_any_shape(number: Any) -> None
         assert compiled.stats.compiled_calls >= 4, compiled.explain()
 
 
-def test_a_place_may_count_from_the_end_and_a_slice_may_have_a_step() -> None:
-    def parts(i: int, place: Any) -> Any:
-        k = place.item()
+def test_a_position_may_count_from_the_end_and_a_slice_may_have_a_step() -> None:
+    def parts(i: int, position: Any) -> Any:
+        k = position.item()
         return (
             DATA[-i - 6 : -i - 2] * 2,
             DATA[i : i + 7 : 3],
@@ -328,25 +328,25 @@ def test_nodes_of_moving_slices_are_called_as_those_of_slices() -> None:
 
 @pytest.mark.parametrize("backend", ["interpret", "reference", "llvm"])
 def test_a_ring_buffer_is_written_where_it_lies(backend: str) -> None:
-    """Rows of a batch at a place that a counter tells; the last of them go over the end once in a round, where a slice is shorter."""
+    """Rows of a batch at a position that a counter tells; the last of them go over the end once in a round, where a slice is shorter."""
 
     def stored(memory: dict[str, Any], batch: Any) -> Any:
-        p = memory["place"]
+        p = memory["position"]
         memory["rows"][p : p + 4] = batch
-        memory["place"] = (p + 4) % 4000
+        memory["position"] = (p + 4) % 4000
         return memory["rows"][p : p + 4].sum(0), memory["rows"][0] + p
 
-    memories = [{"place": 0, "rows": tj.zeros(4000, 3)} for _ in range(2)]
+    memories = [{"position": 0, "rows": tj.zeros(4000, 3)} for _ in range(2)]
     with tj.config.override(backend=backend):
         compiled = tj.compile(stored, wait=True)
         for k in range(30):
             if k == 20:
                 for memory in memories:
-                    memory["place"] = 3980
+                    memory["position"] = 3980
             batch = tj.full((4, 3), float(k))
             for a, b in zip(compiled(memories[0], batch), stored(memories[1], batch), strict=True):
                 assert tj.equal(a, b)
-    assert memories[0]["place"] == memories[1]["place"] and tj.equal(memories[0]["rows"], memories[1]["rows"])
+    assert memories[0]["position"] == memories[1]["position"] and tj.equal(memories[0]["rows"], memories[1]["rows"])
     assert compiled.stats.traces <= 4 and compiled.stats.compiled_calls >= 26, compiled.explain()
     commits = [line for line in compiled.explain(verbose=True).splitlines() if "commit" in line]
     assert backend == "interpret" or (commits and all("48000" not in line for line in commits))
@@ -420,11 +420,11 @@ def taken_step(step: Step, p: int, q: int, buffer: Any, weight: Any, hidden: Any
     return hidden
 
 
-def composed(steps: list[Step], buffer: Any, weight: Any, places: list[Any]) -> Any:
+def composed(steps: list[Step], buffer: Any, weight: Any, positions: list[Any]) -> Any:
     found: list[Any] = []
     hidden = weight * 2
     for step in steps:
-        p, q = places[step[1]], places[step[1] + 1]
+        p, q = positions[step[1]], positions[step[1] + 1]
         p, q = (x.item() if isinstance(x, tj.Tensor) else x for x in (p, q))
         hidden = taken_step(step, p, q, buffer, weight, hidden, found)
     (slope,) = tj.autograd.grad((hidden * hidden).sum(), weight)
@@ -452,10 +452,10 @@ def test_programs_of_moving_slices_are_those_of_eager_mode(backend: str, example
             results = []
             for function, world in zip((compiled, composed), worlds, strict=True):
                 buffer, weight = world
-                places = [tj.tensor(x) if computed and k % 2 else x for k, x in enumerate(numbers)]
+                positions = [tj.tensor(x) if computed and k % 2 else x for k, x in enumerate(numbers)]
                 try:
                     with np.errstate(all="ignore"):
-                        results.append(function(steps, buffer, weight.clone().requires_grad_(), places))
+                        results.append(function(steps, buffer, weight.clone().requires_grad_(), positions))
                 except (RuntimeError, IndexError) as error:
                     results.append(str(error))
                 buffer.remainder_(7)
@@ -476,7 +476,7 @@ def test_programs_of_moving_slices_are_those_of_eager_mode(backend: str, example
 
 
 @pytest.mark.parametrize("length", [None, 3])
-def test_a_drawn_place_that_is_of_no_other_use_is_kept_for_the_write(length: int | None) -> None:
+def test_a_drawn_position_that_is_of_no_other_use_is_kept_for_the_write(length: int | None) -> None:
     buffers = [tj.zeros(50, 4) for _ in range(2)]
 
     def written(buffer: Any) -> Any:

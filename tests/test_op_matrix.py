@@ -255,8 +255,8 @@ def test_what_a_scatter_put_somewhere_is_what_its_region_reads(op: Op) -> None:
     for operands, attributes in samples(op):
         others = [x for k, x in enumerate(operands) if k not in (0, op.source)]
         own = {key: value for key, value in attributes.items() if key != "accumulate"}
-        zeros, place = np.zeros_like(operands[0]), np.zeros_like(operands[0])
-        shape = region.evaluate(place, *others, **own).shape
+        zeros, position = np.zeros_like(operands[0]), np.zeros_like(operands[0])
+        shape = region.evaluate(position, *others, **own).shape
         source = np.ones_like(operands[op.source])
         ordered: list[Any] = [zeros, *others]
         ordered.insert(op.source, source)

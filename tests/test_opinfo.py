@@ -121,17 +121,17 @@ def compare(op: Any, sample: Any) -> None:
     given = list(
         zip(leaves(everything, tracejit.Tensor), leaves([sample.input, sample.args, sample.kwargs], torch.Tensor), strict=True)
     )
-    places = [i for i, (a, w) in enumerate(zip(actual, wanted, strict=True)) if a.requires_grad and w.requires_grad]
+    positions = [i for i, (a, w) in enumerate(zip(actual, wanted, strict=True)) if a.requires_grad and w.requires_grad]
     inputs = [pair for pair in given if pair[1].requires_grad]
-    if not places or not inputs:
+    if not positions or not inputs:
         return
     random = np.random.default_rng(0)
-    cotangents = [random.standard_normal(tuple(wanted[i].shape)).astype(wanted[i].detach().numpy().dtype) for i in places]
+    cotangents = [random.standard_normal(tuple(wanted[i].shape)).astype(wanted[i].detach().numpy().dtype) for i in positions]
     ours = tracejit.autograd.grad(
-        [actual[i] for i in places], [a for a, _ in inputs], [tracejit.tensor(c) for c in cotangents], allow_unused=True
+        [actual[i] for i in positions], [a for a, _ in inputs], [tracejit.tensor(c) for c in cotangents], allow_unused=True
     )
     theirs = torch.autograd.grad(
-        [wanted[i] for i in places], [w for _, w in inputs], list(map(torch.from_numpy, cotangents)), allow_unused=True
+        [wanted[i] for i in positions], [w for _, w in inputs], list(map(torch.from_numpy, cotangents)), allow_unused=True
     )
     for i, (a, w) in enumerate(zip(ours, theirs, strict=True)):
         if a is not None and w is not None:
@@ -177,8 +177,8 @@ EVERYTHING = [
 
 def shared(result: Any, inputs: list[Any]) -> list[int]:
     """Which inputs have the memory of a result."""
-    place = result.untyped_storage().data_ptr()
-    return [i for i, x in enumerate(inputs) if x.numel() and x.untyped_storage().data_ptr() == place]
+    position = result.untyped_storage().data_ptr()
+    return [i for i, x in enumerate(inputs) if x.numel() and x.untyped_storage().data_ptr() == position]
 
 
 @pytest.mark.parametrize("op", EVERYTHING, ids=identify)

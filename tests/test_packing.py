@@ -109,8 +109,8 @@ def data_and_state(tokens: T.Tensor, lengths: Any) -> Any:
 
 
 def taken_apart(tokens: T.Tensor, lengths: Any) -> Any:
-    data, sizes, order, places = packed(tokens, lengths)
-    return data * 2, sizes, order, places, T.zeros_like(data), T.zeros(len(sizes))
+    data, sizes, order, positions = packed(tokens, lengths)
+    return data * 2, sizes, order, positions, T.zeros_like(data), T.zeros(len(sizes))
 
 
 def returned(tokens: T.Tensor, lengths: Any) -> Any:
@@ -205,9 +205,9 @@ def test_errors_are_those_of_eager_mode() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.one_of(st.lists(st.integers(1, 6), min_size=1, max_size=20), st.just([k * 7 % 11 for k in range(600)])))
 def test_the_order_by_length_is_the_stable_one(lengths: list[int]) -> None:
-    order, places = packing.descending(T.tensor(lengths))
+    order, positions = packing.descending(T.tensor(lengths))
     assert order.tolist() == np.argsort(-np.array(lengths), kind="stable").tolist()
-    assert places.tolist() == np.argsort(order.numpy()).tolist()
+    assert positions.tolist() == np.argsort(order.numpy()).tolist()
 
 
 def test_sequences_of_integers_are_integers_again() -> None:

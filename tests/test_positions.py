@@ -1,4 +1,4 @@
-"""Rows at places that the program itself computes: `x[t]`, `x[t.item()]`, `x[scores.argmax()]` of tensors are positions of its views, so
+"""Rows at positions that the program itself computes: `x[t]`, `x[t.item()]`, `x[scores.argmax()]` of tensors are positions of its views, so
 one recording serves all of them."""
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ def written_through_a_view(x: Any, t: Any) -> Any:
 
 def changed_meanwhile(x: Any, t: Any) -> Any:
     y, k = x * 1, t.clone()
-    row, place = y[k[0]], k[1]
+    row, position = y[k[0]], k[1]
     k.fill_(0)
     y.mul_(3)
-    return row * 1, y[place] * 1, y[k[2]] * 1
+    return row * 1, y[position] * 1, y[k[2]] * 1
 
 
 def outside_written(x: Any, t: Any) -> Any:
@@ -181,14 +181,14 @@ def differences(function: Callable[..., Any], compiled: Callable[..., Any], call
 
 
 @pytest.mark.parametrize("function", PROGRAMS)
-def test_one_recording_serves_all_places(function: Callable[..., Any]) -> None:
+def test_one_recording_serves_all_positions(function: Callable[..., Any]) -> None:
     compiled = T.compile(function)
     differences(function, compiled, 12)
     assert compiled.stats.compiled_calls >= 10, compiled.explain()
 
 
 @pytest.mark.parametrize("function", [views_that_leave, arithmetic, gradient_of_writes])
-def test_views_that_leave_are_views_and_places_of_several_kinds_are_right(function: Callable[..., Any]) -> None:
+def test_views_that_leave_are_views_and_positions_of_several_kinds_are_right(function: Callable[..., Any]) -> None:
     differences(function, T.compile(function), 12)
 
 
@@ -203,7 +203,7 @@ def test_a_view_that_leaves_shares_the_memory_of_its_base() -> None:
         assert row._base is x and other._base is y
 
 
-def test_a_place_outside_raises_what_it_raises_eagerly() -> None:
+def test_a_position_outside_raises_what_it_raises_eagerly() -> None:
     def function(x: Any, t: Any) -> Any:
         return x[t[0]] * 2
 
@@ -221,7 +221,7 @@ def test_a_place_outside_raises_what_it_raises_eagerly() -> None:
     assert compiled(x, t).equal(function(x, t)) and compiled.stats.compiled_calls > 2
 
 
-def test_the_backward_pass_of_a_compiled_call_finds_the_place_of_that_call() -> None:
+def test_the_backward_pass_of_a_compiled_call_finds_the_position_of_that_call() -> None:
     compiled = T.compile(lambda x, t: (TABLE[t[0]] * x[t[1]]).sum())
     kept = [(compiled(*arguments(k)), k) for k in range(6)]
     for found, k in reversed(kept):
@@ -320,7 +320,7 @@ def test_a_list_that_is_read_at_a_number_is_one_recording_whatever_the_number(pr
     numbers = [0, 1, 2, 3, 4, 5, 6, 2, 2, 9, 11, 3, 17, 8, 20, 21, 22, 23]
     for n in numbers:
         for t in (ours, theirs):
-            if n == 9:  # two places have one list
+            if n == 9:  # two positions have one list
                 t["buffers"][2] = t["buffers"][1]
             if n == 17:
                 t["buffers"][1] = t["buffers"][1][:]

@@ -287,7 +287,7 @@ def test_a_warning_that_is_an_error_is_raised_where_the_program_handles_it() -> 
     assert {reason.code for reason in compiled.reasons} == {"impure_call"}
 
 
-def test_a_warning_is_told_once_for_each_place() -> None:
+def test_a_warning_is_told_once_for_each_line() -> None:
     compiled = T.compile(fn := lambda x: (warnings.warn("once"), x * 2)[1])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
@@ -357,7 +357,7 @@ def test_progress_bars_move_in_each_call() -> None:
     assert told[0].count("loss=") >= CALLS
 
 
-def places_of(make: Callable[[logging.Logger], Any], compiled: bool) -> list[Any]:
+def lines_of(make: Callable[[logging.Logger], Any], compiled: bool) -> list[Any]:
     """Who has told what, of each call of a function of `make`, by the records of its logger and by warnings."""
     records: list[Any] = []
 
@@ -365,7 +365,7 @@ def places_of(make: Callable[[logging.Logger], Any], compiled: bool) -> list[Any
         def emit(self, record: logging.LogRecord) -> None:
             records.append((record.getMessage(), record.pathname, record.lineno, record.funcName, record.levelname))
 
-    logger = logging.Logger("places")
+    logger = logging.Logger("positions")
     logger.addHandler(Kept())
     function = make(logger)
     call = T.compile(function) if compiled else function
@@ -406,9 +406,9 @@ PLACES: dict[str, Callable[..., Any]] = {
     "beyond the stack": lambda logger, x: logger.info("a", stacklevel=500),
     "an adapter": lambda logger, x: logging.LoggerAdapter(logger, {"more": 1}).warning("a %s", x.sum().item()),
     "a deprecated name": lambda logger, x: logger.warn("a") if hasattr(logger, "warn") else None,
-    "warning of a level by place": lambda logger, x: warnings.warn("a", UserWarning, 2),
+    "warning of a level by position": lambda logger, x: warnings.warn("a", UserWarning, 2),
     "warning of a level by name": lambda logger, x: warnings.warn("a", stacklevel=3),
-    "warning of level one by place": lambda logger, x: warnings.warn("a", None, 1),
+    "warning of level one by position": lambda logger, x: warnings.warn("a", None, 1),
     "warning that is an object": lambda logger, x: warnings.warn(DeprecationWarning("a")),
     "warning of a source": lambda logger, x: warnings.warn("a", RuntimeWarning, 1, x),
     "warning of two levels": lambda logger, x: warnings.warn("a", UserWarning, 1, stacklevel=2),
@@ -417,9 +417,9 @@ PLACES: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_what_a_recorded_call_tells_names_the_place_in_the_program(name: str) -> None:
+def test_what_a_recorded_call_tells_names_the_line_in_the_program(name: str) -> None:
     make = passed_to_a_helper(PLACES[name])
-    assert places_of(make, True) == places_of(make, False)
+    assert lines_of(make, True) == lines_of(make, False)
 
 
 def test_a_progress_bar_is_given_a_dictionary() -> None:

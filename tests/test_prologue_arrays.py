@@ -149,7 +149,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int | str]] = {  # and how many re
         ),
         1,
     ),
-    "places in a list": (lambda x, n: (data[changing].sum() * x, data[(changing[0],)], np.asarray(pair) * 2), 1),
+    "positions in a list": (lambda x, n: (data[changing].sum() * x, data[(changing[0],)], np.asarray(pair) * 2), 1),
     "an array that is drawn": (lambda x, n: T.from_numpy(np.random.randn(3).astype("f4")) * x, 1),
     "a generator of the call": (lambda x, n: T.from_numpy(np.random.default_rng(n).normal(size=3).astype("f4")) * x, 1),
     "a window": (window, 1),
@@ -189,7 +189,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], int | str]] = {  # and how many re
     "changed before": (changed_before, "read_after_change"),
     "changed after": (changed_after, 1),
     "read with results, and changed": (read_with_results_and_changed, "read_after_change"),
-    "a place that a tensor tells": (
+    "a position that a tensor tells": (
         lambda x, n: T.stack([T.from_numpy(tokens[i : i + 8].astype(np.int64)) for i in T.randint(30, (4,))]),
         "tensor_contents",
     ),
@@ -244,7 +244,7 @@ def test_lists_of_other_numbers_make_arrays_of_other_dtypes() -> None:
     assert compiled.stats.compiled_calls >= 2
 
 
-def test_arrays_of_other_dtypes_and_ranks_at_the_same_place_are_computed_with_anew() -> None:
+def test_arrays_of_other_dtypes_and_ranks_in_the_same_argument_are_computed_with_anew() -> None:
     holder: dict[str, Any] = {}
 
     def fn(x: T.Tensor, n: int) -> Any:

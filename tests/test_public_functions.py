@@ -101,11 +101,11 @@ CASES: dict[str, Case] = {
     "windows with parameters": (lambda t, a: t.hamming_window(4, True, 0.6, 0.3) * t.kaiser_window(4, False, 5.0) + a.sum(), (A,)),
     "gradient": (lambda t, a: t.stack(t.gradient(a)), (A,)),
     "gradient along one dimension": (lambda t, a: t.gradient(a, spacing=0.5, dim=-1, edge_order=2)[0], (A,)),
-    "gradient of two places": (lambda t, a: t.gradient(a[:2], dim=0)[0], (A,)),
+    "gradient of two positions": (lambda t, a: t.gradient(a[:2], dim=0)[0], (A,)),
     "gradient with spacings": (lambda t, a: t.stack(t.gradient(a, spacing=[2.0, 0.25], dim=(1, 0), edge_order=2)), (A,)),
     "gradient of integers": (lambda t, a: t.gradient(t.tensor([1, 4, 9, 16]))[0] + a.sum(), (A,)),
     **{
-        f"gradient at places, edge_order {order}": (
+        f"gradient at positions, edge_order {order}": (
             lambda t, a, order=order: t.stack(
                 t.gradient(a, spacing=[t.tensor(x, dtype=t.float64) for x in ([0, 1, 3], [0, 0.5, 2, 7])], edge_order=order)
             ), (A,),
@@ -186,7 +186,7 @@ CASES: dict[str, Case] = {
 
 
 def values_and_gradients(library: Any, function: Callable[..., Any], arrays: tuple[Any, ...]) -> list[Any]:
-    """What the function gives, and the gradients of its elements weighed by their places."""
+    """What the function gives, and the gradients of its elements weighed by their positions."""
     given = [library.tensor(a, requires_grad=True) for a in arrays]
     out = function(library, *given)
     found = [out.detach().numpy().copy()]
@@ -241,7 +241,7 @@ def test_windows_and_grids_that_there_are_not_are_refused() -> None:
         tracejit.gradient(tracejit.ones(2), edge_order=2)
     with pytest.raises(RuntimeError, match="expected spacing"):
         tracejit.gradient(tracejit.ones(3, 3), spacing=[1.0])
-    with pytest.raises(RuntimeError, match="expected 3 places"):
+    with pytest.raises(RuntimeError, match="expected 3 positions"):
         tracejit.gradient(tracejit.ones(3), spacing=[tracejit.ones(2)])
     assert tracejit.hann_window(4, requires_grad=True).requires_grad
 

@@ -36,8 +36,8 @@ def test_at_least_fifty_programs_are_named_each_with_its_commit() -> None:
 @pytest.mark.skipif(not CHECKOUTS, reason="TRACEJIT_PROGRAMS names no directory with checkouts of public programs")
 @pytest.mark.parametrize("line", programs())
 def test_a_public_program_runs_unchanged(line: str, tmp_path: Path) -> None:
-    place, arguments, files = (*line.split(" | "), "", "")[:3]
-    repository, _, path = place.split(" ", 2)
+    where, arguments, files = (*line.split(" | "), "", "")[:3]
+    repository, _, path = where.split(" ", 2)
     checkout = Path(CHECKOUTS) / repository
     if not (checkout / path).is_file():
         pytest.skip(f"{checkout / path} is not there")

@@ -156,8 +156,8 @@ def other_layers(tokens: T.Tensor, lengths: T.Tensor) -> Any:
 
 def positions(tokens: T.Tensor, lengths: T.Tensor) -> Any:
     flat = embedding(tokens).flatten(0, 1)
-    places = (tokens.flatten() != 0).nonzero().squeeze(1)
-    chosen = flat[places] * scale
+    positions = (tokens.flatten() != 0).nonzero().squeeze(1)
+    chosen = flat[positions] * scale
     return chosen.sum() + T.masked_select(flat.sum(1), tokens.flatten() != 0).exp().mean(), chosen.unsqueeze(1).mean(0)
 
 

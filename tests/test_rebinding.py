@@ -142,7 +142,7 @@ def test_a_shielded_tensor_is_out_of_reach_of_the_owner_of_its_memory():
 
 def test_contents_are_marked_as_written_in_one_place():
     """Elsewhere `version += 1` would leave out the number that nodes compare."""
-    places = {
+    positions = {
         (path.name, function.name)
         for path in SOURCE.rglob("*.py")
         if re.search(r"\.(version|written)\b", text := path.read_text())
@@ -153,7 +153,7 @@ def test_contents_are_marked_as_written_in_one_place():
         and isinstance(node.target, ast.Attribute)
         and node.target.attr in ("version", "written")
     }
-    assert places == {("tape.py", "mark_written")}
+    assert positions == {("tape.py", "mark_written")}
 
 
 def test_changes_and_nodes_are_numbered_together():

@@ -1,4 +1,4 @@
-"""Tensors added up at places of their own in zeros, and the gradients of slices that are made of them."""
+"""Tensors added up at positions of their own in zeros, and the gradients of slices that are made of them."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_tuples_of_what_loops_have_made_are_what_they_were(drawn: list[tuple[str
     for k in range(60):
         guards += [Define(f"v{k}", X.at(k)), Miss(Name(f"v{k}").is_same(None))]
     for k in range(30):
-        guards += [Define(f"{letter}{k}", Y.at(3 * k + place)) for place, letter in enumerate("abc")]
+        guards += [Define(f"{letter}{k}", Y.at(3 * k + position)) for position, letter in enumerate("abc")]
     if is_redefined:
         guards.append(If(X, (If(Y, (Define("v7", Constant("new")), Define("b9", Constant("new")))),)))
     elements = [element for one in drawn for element in sequence(*one)]

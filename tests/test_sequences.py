@@ -1,4 +1,4 @@
-"""Lists and deques from outside that calls add to and take from: read by fixed places from their ends, whatever their lengths are."""
+"""Lists and deques from outside that calls add to and take from: read by fixed positions from their ends, whatever their lengths are."""
 
 from __future__ import annotations
 
@@ -388,9 +388,9 @@ def random_program(seed):
 
     def f(x, n, items):
         found = []
-        for name, place in steps:
+        for name, position in steps:
             try:
-                found.append(OPERATIONS[name](items, x.sum().item() if name == "append late" else n, place))
+                found.append(OPERATIONS[name](items, x.sum().item() if name == "append late" else n, position))
             except IndexError:
                 found.append("no such item")
         return x * 2, found

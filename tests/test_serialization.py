@@ -241,8 +241,8 @@ def safetensors_file(header: Any, data: bytes = b"", length: int | None = None) 
     return struct.pack("<Q", len(text) if length is None else length) + text + data
 
 
-def entry(dtype: Any = "F32", shape: Any = (1,), place: Any = (0, 4)) -> dict[str, Any]:
-    return {"dtype": dtype, "shape": list(shape) if isinstance(shape, tuple) else shape, "data_offsets": list(place)}
+def entry(dtype: Any = "F32", shape: Any = (1,), span: Any = (0, 4)) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": list(shape) if isinstance(shape, tuple) else shape, "data_offsets": list(span)}
 
 
 STRUCTURE = {"format": "pt", "tracejit.structure": ""}
@@ -252,9 +252,9 @@ WRONG_SAFETENSORS = {
     "no_utf8": safetensors_file(b"\xff\xfe"), "list": safetensors_file([]), "deep": safetensors_file(b"[" * 100_000),
     "twice": safetensors_file(b"{" + b",".join([b'"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'] * 2) + b"}"),
     "dtype": safetensors_file({"a": entry("F7")}, b"1234"), "negative": safetensors_file({"a": entry(shape=(-1,))}, b"1234"),
-    "wrong_size": safetensors_file({"a": entry(shape=(2,))}, b"1234"), "outside": safetensors_file({"a": entry(place=(4, 8))},
+    "wrong_size": safetensors_file({"a": entry(shape=(2,))}, b"1234"), "outside": safetensors_file({"a": entry(span=(4, 8))},
     b"1234"),
-    "overlap": safetensors_file({"a": entry(), "b": entry()}, b"1234"), "gap": safetensors_file({"a": entry(place=(4, 8))},
+    "overlap": safetensors_file({"a": entry(), "b": entry()}, b"1234"), "gap": safetensors_file({"a": entry(span=(4, 8))},
     b"12345678"),
     "rest": safetensors_file({"a": entry()}, b"12345678"), "huge": safetensors_file({"a": entry(shape=(1 << 40, 1 << 40))},
     b"1234"),
@@ -262,7 +262,7 @@ WRONG_SAFETENSORS = {
     "bool_shape": safetensors_file({"a": entry(shape=[True])}, b"1234"),
     "no_entry": safetensors_file({"a": 3}), "missing": safetensors_file({"a": {"dtype": "F32"}}),
     "bools": safetensors_file({"a": entry("BOOL", (4,))}, b"1234"),
-    "metadata": safetensors_file({"__metadata__": {"a": 1}}), "backwards": safetensors_file({"a": entry(place=(4, 0))}, b"1234"),
+    "metadata": safetensors_file({"__metadata__": {"a": 1}}), "backwards": safetensors_file({"a": entry(span=(4, 0))}, b"1234"),
     **{
         f"structure_{i}": safetensors_file({"__metadata__": {"tracejit.structure": text}, "a": entry()}, b"1234")
         for i, text in enumerate([

@@ -178,7 +178,7 @@ def test_a_side_trace_refuses_memory_that_its_own_call_has_not_left() -> None:
     with T.no_grad():
         x = next(x for x in some if isinstance(root(x), Exit))
         other = next(y for y in some if not isinstance(root(y), Exit))
-        answers = [f(x) for f in (root, side)]  # one place of one frame: the same call as far as the mark can tell
+        answers = [f(x) for f in (root, side)]  # one position of one frame: the same call as far as the mark can tell
         assert answers[0].number == number
         np.testing.assert_allclose(answers[1].item(), loss(x).item(), rtol=1e-5)
         root(x)

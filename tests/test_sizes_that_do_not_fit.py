@@ -131,18 +131,18 @@ def test_a_call_with_sizes_that_do_not_fit_does_what_eager_does(name: str) -> No
 
 def symbolic(operands: Any, attributes: Any, name: str) -> tuple[ShapeEnv, list[int], list[tuple[int, int]]]:
     """What the shape rule of a primitive asks where each size is another variable; the sizes, and whose they are."""
-    env, sizes, places = ShapeEnv(), [], []
+    env, sizes, positions = ShapeEnv(), [], []
     with env:
         given: list[Any] = []
         for i, x in enumerate(operands):
             if not isinstance(x, np.ndarray):
                 given.append(x)
                 continue
-            places += [(i, d) for d, size in enumerate(x.shape) if size > 1]
+            positions += [(i, d) for d, size in enumerate(x.shape) if size > 1]
             sizes += [size for size in x.shape if size > 1]
             given.append(Aval(tuple([env.size(s) if s > 1 else s for s in x.shape]), from_numpy_dtype(x.dtype)))
         REGISTRY[name].infer(*given, **attributes)
-    return env, sizes, places
+    return env, sizes, positions
 
 
 PRIMITIVES = [
@@ -159,8 +159,8 @@ def test_a_shape_rule_asks_for_all_sizes_that_its_primitive_needs(name: str) -> 
     for operands, attributes in op.samples():
         if sum(isinstance(x, np.ndarray) for x in operands) < 2:
             continue
-        env, sizes, places = symbolic(operands, attributes, name)
-        for k, (i, d) in enumerate(places):
+        env, sizes, positions = symbolic(operands, attributes, name)
+        for k, (i, d) in enumerate(positions):
             for change in (1, -1):
                 others = [*sizes[:k], sizes[k] + change, *sizes[k + 1 :]]
                 if others[k] < 2 or env.evaluated(others) is None:

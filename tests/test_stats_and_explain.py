@@ -89,10 +89,10 @@ def test_explain_tells_how_often_a_path_was_left_where_and_for_which_other() -> 
     for first, second in [(1, 1), (-1, 1), (-1, 1), (-1, -1), (1, -1), (1, -1), (1, -1)]:
         compiled(T.tensor([first, second]))
     paths = compiled.explain(verbose=True).split("\npath ")[1:]
-    place = f"goes on only if the value at {__file__}:"
-    assert f"{place}{line} is True: left 3 times, then on to path 1" in paths[0]
-    assert f"{place}{line + 1} is True: left 3 times, then on to path 3" in paths[0]
-    assert f"{place}{line + 1} is True: left 1 time, then on to path 2" in paths[1]
+    position = f"goes on only if the value at {__file__}:"
+    assert f"{position}{line} is True: left 3 times, then on to path 1" in paths[0]
+    assert f"{position}{line + 1} is True: left 3 times, then on to path 3" in paths[0]
+    assert f"{position}{line + 1} is True: left 1 time, then on to path 2" in paths[1]
 
 
 def test_explain_tells_in_which_sizes_paths_differ() -> None:
@@ -219,8 +219,10 @@ def test_explain_says_in_a_sentence_why_a_function_runs_eagerly_and_what_to_do()
         compiled(T.ones(1))
     sentence = " ".join(line.strip() for line in compiled.explain().splitlines()[:3])
     line = step.__code__.co_firstlineno + 1
-    place = f"(line {line} of test_stats_and_explain.py, `sys.getsizeof(print)`)"
-    assert f"step: runs eagerly: nothing is known about the C function sys.getsizeof() {place}. Move the call out of" in sentence
+    position = f"(line {line} of test_stats_and_explain.py, `sys.getsizeof(print)`)"
+    assert (
+        f"step: runs eagerly: nothing is known about the C function sys.getsizeof() {position}. Move the call out of" in sentence
+    )
 
 
 @pytest.mark.filterwarnings("ignore::tracejit.compiler.PerformanceWarning")

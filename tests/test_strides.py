@@ -51,7 +51,7 @@ WRONG: dict[str, tuple[Statement, ...]] = {
     "one missing": (column(0), column(1)),
     "another order": (column(1), column(0), column(2)),
     "another buffer": (column(0), column(1, buffer=Y), column(2)),
-    "places from memory": tuple(Store(OUT, Index(((ROW, 3),), k, FROM_MEMORY), x) for k in range(3)),
+    "positions from memory": tuple(Store(OUT, Index(((ROW, 3),), k, FROM_MEMORY), x) for k in range(3)),
     "sums": (column(0), column(1, accumulate=True), column(2)),
     "one that reads": (column(0), column(1, Load(OUT, Index(((ROW, 3),)))), column(2)),
     "a wide table": tuple(column(k, width=5) for k in range(5)),

@@ -64,7 +64,7 @@ def filled(x: T.Tensor) -> T.Tensor:
     return out
 
 
-def at_constant_places(x: T.Tensor) -> T.Tensor:
+def at_constant_positions(x: T.Tensor) -> T.Tensor:
     n = x.shape[0]
     last = n - 1
     first, offset = last - (n - 1), n - (n - 2)
@@ -138,7 +138,7 @@ PROGRAMS: dict[str, Callable[[T.Tensor], Any]] = {
     "bools as bounds": lambda x: x[False : x.shape[0] - 1].sum(0) + x[True:3].sum(0),
     "turned": lambda x: x.flip(0)[1:],
     "attributes over methods": with_own_attributes,
-    "places that come to constants": at_constant_places,
+    "positions that come to constants": at_constant_positions,
     "causal": causal,
     "a shape and more": lambda x: x.reshape(*x.shape[:-1], 2, 2).sum((1, 2)),
     "view of a size": lambda x: x.view(x.size()).t().contiguous(),
@@ -286,7 +286,7 @@ def test_loops_of_the_library_are_recorded_twice_whatever_their_lengths(name: st
     assert compiled.stats.traces == 2 and compiled.stats.instances == len(LONG) - 2, compiled.explain()
 
 
-def test_the_places_of_the_last_steps_are_symbolic_in_gradients_too() -> None:
+def test_the_positions_of_the_last_steps_are_symbolic_in_gradients_too() -> None:
     compiled = with_rows(read_by_the_last_steps, (20, 31, 44, 57, 23, 80), rtol=2e-5, atol=1e-6)
     assert compiled.stats.traces == 2 and compiled.stats.instances == 4, compiled.explain()
 
@@ -1520,7 +1520,7 @@ def test_draws_of_python_and_numpy_are_no_reason_to_record_each_size() -> None:
     assert compiled.stats.traces <= 3, compiled.explain()
 
 
-def test_integers_and_matrices_at_one_place_are_kept_apart() -> None:
+def test_integers_and_matrices_at_one_position_are_kept_apart() -> None:
     def either(value: Any) -> T.Tensor:
         return T.zeros(value) + 1 if isinstance(value, int) else value * 2
 

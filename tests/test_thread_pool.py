@@ -41,12 +41,12 @@ sleep:
   br label %count
 count:
   %at = add i64 %k, 1
-  %place = getelementptr i64, ptr %block, i64 %at
-  %old = load i64, ptr %place
+  %position = getelementptr i64, ptr %block, i64 %at
+  %old = load i64, ptr %position
   %new = add i64 %old, 1
-  store i64 %new, ptr %place
+  store i64 %new, ptr %position
   %self = call ptr @pthread_self()
-  %who = getelementptr i64, ptr %place, i64 100
+  %who = getelementptr i64, ptr %position, i64 100
   store ptr %self, ptr %who
   ret i64 0
 }
@@ -252,8 +252,8 @@ def test_workers_compute_under_the_callers_floating_point_control_word() -> None
     define internal i64 @inner(ptr %block, i64 %k) {{
       %ignored = call i32 @usleep(i32 1000)
       %control = call i64 @read_control()
-      %place = getelementptr i64, ptr %block, i64 %k
-      store i64 %control, ptr %place
+      %position = getelementptr i64, ptr %block, i64 %k
+      store i64 %control, ptr %position
       ret i64 0
     }}
     define i64 @chunk(ptr %block) {{

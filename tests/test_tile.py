@@ -47,7 +47,7 @@ def test_nothing_is_cut_where_nothing_is_read_across() -> None:
 
 
 def test_loops_whose_iterations_depend_on_each_other_keep_their_order() -> None:
-    assert tiles(Store(OUT, Index(((COLUMN, 1),)), LOAD, accumulate=True)) is None  # one place for all rows
+    assert tiles(Store(OUT, Index(((COLUMN, 1),)), LOAD, accumulate=True)) is None  # one position for all rows
     assert tiles(Store(OUT, Index(((COLUMN, 1),)), LOAD)) is None
     before = Load(OUT, Index(((ROW, 40), (COLUMN, 1)), 40))
     assert tiles(Store(OUT, PLACE, LOAD + before)) is None  # the next row's
@@ -87,9 +87,9 @@ def nests(draw: st.DrawFn) -> tuple[Nest, tuple[np.ndarray, ...]]:
     x, y, out = Buffer("x", dtype), Buffer("y", dtype), Buffer("out", dtype)
     row, between = Var("row", dtype), Var("between", dtype)
     across = Load(x, Index(((ROW, 1), (MIDDLE, rows), (COLUMN, rows * middle))))
-    place = Index(((ROW, middle * columns), (MIDDLE, columns), (COLUMN, 1)))
+    element = Index(((ROW, middle * columns), (MIDDLE, columns), (COLUMN, 1)))
     factors: list[Expr] = [
-        Load(y, place),
+        Load(y, element),
         row,
         between,
         builder.cast(AxisValue(ROW), dtype),
@@ -97,8 +97,8 @@ def nests(draw: st.DrawFn) -> tuple[Nest, tuple[np.ndarray, ...]]:
     ]
     value = across + draw(st.sampled_from(factors)) * draw(st.sampled_from(factors))
     if draw(st.booleans()):
-        value = value - Load(out, place)
-    inner = For(COLUMN, columns, (Store(out, place, value),), vector=True)
+        value = value - Load(out, element)
+    inner = For(COLUMN, columns, (Store(out, element, value),), vector=True)
     named = Let(between, Load(y, Index(((MIDDLE, 1), (ROW, 1)))))
     loop = For(ROW, rows, (Let(row, Load(y, Index(((ROW, 1),)))), For(MIDDLE, middle, (named, inner))))
     count, generator = rows * middle * columns, np.random.default_rng(draw(st.integers(0, 99)))

@@ -69,7 +69,7 @@ def test_the_traceback_of_a_compiled_call_is_the_eager_one(fail, served, hot_cal
                 with pytest.raises(Exception) as caught:
                     model.forward(*arguments, **keywords)
                 error = caught.value
-                program = [place for place in lines(error) if place[0] == __file__]
+                program = [where for where in lines(error) if where[0] == __file__]
                 assert lines(error)[: len(program)] == program and not [p for p in lines(error) if p[0].startswith(COMPILER)]
                 found.append((type(error), str(error).replace("Compiled.", ""), program))
     assert found[:3] == found[3:] and found[0] == found[1] == found[2]

@@ -102,7 +102,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "options": lambda v: (X.sum(0, keepdim=v[0]), X.max(1, keepdim=v[1])[0], T.zeros(v[0] + 1, 2), list(range(v[1] + 1))),
     "choices": lambda v: (X, 1 if v[0] and v[1] else 2, 1.5 if v[0] else 2, 1.5 if v[0] == v[1] else 2.5, X if v[0] else 1),
     "bits": lambda v: (X, v[0] & v[1], v[0] ^ v[1], v[0] | 2, v[0].bit_length(), divmod(v[0], 2), round(v[1])),
-    "identity": by_identity, "patterns": matched, "kept": kept, "state of tensors": state_of_tensors, "places": stored,
+    "identity": by_identity, "patterns": matched, "kept": kept, "state of tensors": state_of_tensors, "positions": stored,
 }  # fmt: skip
 
 
@@ -191,8 +191,8 @@ def test_batches_from_a_buffer_of_steps(function: Callable[[Any], Any], made: An
     (steps, eager), (other_steps, compiled) = learner(), learner()
     compiled = T.compile(compiled)
     for k in range(12):
-        for place in (steps, other_steps):
-            place.append(made((T.ones(3) * -k, k, 0.5, k % 2 == 0)))
+        for position in (steps, other_steps):
+            position.append(made((T.ones(3) * -k, k, 0.5, k % 2 == 0)))
         random.seed(k)
         expected = repr(eager())
         random.seed(k)

@@ -83,7 +83,7 @@ def test_a_loop_with_lanes_reads_as_groups_of_iterations() -> None:
 
 @st.composite
 def nests(draw: st.DrawFn) -> tuple[Nest, tuple[np.ndarray, ...]]:
-    """Rows of a table, with values of rows, columns and places from memory, stored and added to in several ways."""
+    """Rows of a table, with values of rows, columns and positions from memory, stored and added to in several ways."""
     dtype = draw(st.sampled_from((F32, F64, dtypes.int32, dtypes.uint8)))
     rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 40))
     x, p, out, r = Buffer("x", dtype), Buffer("p", dtypes.int64), Buffer("out", dtype), Axis("r")

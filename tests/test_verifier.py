@@ -1,4 +1,4 @@
-"""The verifier refuses each way in which a graph can be wrong, and names the place."""
+"""The verifier refuses each way in which a graph can be wrong, and names the position."""
 
 from __future__ import annotations
 

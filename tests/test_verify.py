@@ -87,7 +87,10 @@ ILL_FORMED: dict[str, tuple[Nest, str]] = {
         inside(Interleaved(tuple(Store(X, Index(((ROW, 2),), k), Load(X, Index(((ROW, 2),), 1 - k))) for k in (0, 1)))),
         "do not fill a table",
     ),
-    "lanes that store to one place": (nest(For(ROW, N, (Store(OUT, Index(), x),), vector=True, lanes=4)), "are not independent"),
+    "lanes that store to one position": (
+        nest(For(ROW, N, (Store(OUT, Index(), x),), vector=True, lanes=4)),
+        "are not independent",
+    ),
     "lanes that add up": (nest(For(ROW, N, (Store(OUT, Index(((ROW, 1),), 0, p), x, True),), lanes=4)), "are not independent"),
     "lanes around a loop": (nest(For(ROW, N, (For(OTHER, N, (Store(OUT, AT, x),)),), lanes=4)), "are not independent"),
 }

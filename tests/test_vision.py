@@ -147,7 +147,7 @@ def test_colours_are_changed_within_their_bounds() -> None:
     np.testing.assert_allclose(F.gaussian_blur(tracejit.ones(3, 5, 5), (3, 5), 1.0).numpy(), np.ones((3, 5, 5)), atol=1e-6)
 
 
-def test_random_changes_of_colours_and_places_follow_the_seed() -> None:
+def test_random_changes_of_colours_and_positions_follow_the_seed() -> None:
     pipeline = transforms.Compose([
         transforms.ColorJitter(0.4, 0.4, 0.4, 0.1), transforms.RandomRotation(20), transforms.RandomAffine(5, (0.2, 0.2), (0.9, 1.1), 5),
         transforms.RandomGrayscale(0.3), transforms.RandomInvert(0.3),

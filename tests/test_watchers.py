@@ -52,12 +52,12 @@ def test_dictionaries_are_watched_from_3_12_on() -> None:
 )  # fmt: skip
 def test_the_word_of_a_dictionary_moves_before_it_changes_and_not_else(change: Callable[[dict[str, int]], Any]) -> None:
     for dictionary in ({"a": 1, "b": 2}, vars(thing(a=1, b=2)), {"a": 1, "b": 2, 3: 4}):
-        place = watchers.watch(id(dictionary))
-        number = word(place)
-        assert number > 0 and dictionary["a"] == 1 and list(dictionary) and word(place) == number
-        assert watchers.watch(id(dictionary)) == place and word(place) == number
+        address = watchers.watch(id(dictionary))
+        number = word(address)
+        assert number > 0 and dictionary["a"] == 1 and list(dictionary) and word(address) == number
+        assert watchers.watch(id(dictionary)) == address and word(address) == number
         change(dictionary)
-        assert word(place) == 0
+        assert word(address) == 0
         again = watchers.watch(id(dictionary))
         assert word(again) > number
 
@@ -65,30 +65,30 @@ def test_the_word_of_a_dictionary_moves_before_it_changes_and_not_else(change: C
 @watched
 def test_a_watch_ends_with_the_first_change() -> None:
     dictionary, other = {"a": 1}, {"b": 1}
-    place = watchers.watch(id(dictionary))
+    address = watchers.watch(id(dictionary))
     dictionary["a"] = 2
-    assert watchers.watch(id(other)) == place  # the slot is used again
-    number = word(place)
+    assert watchers.watch(id(other)) == address  # the slot is used again
+    number = word(address)
     dictionary["a"] = 3
-    assert word(place) == number
+    assert word(address) == number
 
 
 @watched
 def test_watched_dictionaries_that_come_and_go_leave_nothing() -> None:
-    places = set()
+    addresses = set()
     for i in range(200_000):
         dictionary = {"a": i}
-        places.add(watchers.watch(id(dictionary)))
-    assert len(places) < 1000
+        addresses.add(watchers.watch(id(dictionary)))
+    assert len(addresses) < 1000
 
 
 @watched
 def test_watching_keeps_nothing_alive_and_a_dictionary_at_the_same_address_is_another_one() -> None:
     dictionary = {"a": 1}
-    place = watchers.watch(id(dictionary))
-    number = word(place)
+    address = watchers.watch(id(dictionary))
+    number = word(address)
     del dictionary
-    assert word(place) == 0
+    assert word(address) == 0
     others = [{"a": 1} for _ in range(100)]
     assert number not in [word(watchers.watch(id(other))) for other in others]
 
@@ -100,12 +100,12 @@ def test_an_instance_keeps_its_dictionary_and_the_order_of_its_attributes() -> N
     del made.a
     made.a = 4
     before = list(dictionary.items())
-    place = watchers.watch(id(dictionary))
-    assert place and vars(made) is dictionary and list(dictionary.items()) == before == [("b", 1), ("c", 3), ("a", 4)]
+    address = watchers.watch(id(dictionary))
+    assert address and vars(made) is dictionary and list(dictionary.items()) == before == [("b", 1), ("c", 3), ("a", 4)]
     for name, _ in before:
-        place = watchers.watch(id(dictionary))
+        address = watchers.watch(id(dictionary))
         setattr(made, name, 5)
-        assert word(place) == 0 and getattr(made, name) == 5
+        assert word(address) == 0 and getattr(made, name) == 5
 
 
 @watched
@@ -122,25 +122,25 @@ def test_an_iteration_over_the_attributes_goes_on_while_their_dictionary_is_watc
 def test_changes_of_a_class_and_of_a_module_move_their_words() -> None:
     proxy = Thing.__dict__
     for _ in range(3):
-        place = watchers.watch(word(id(proxy) + MAPPING))
+        address = watchers.watch(word(id(proxy) + MAPPING))
         Thing.mark = object()  # type: ignore[attr-defined]
-        assert word(place) == 0
-    place = watchers.watch(id(globals()))
+        assert word(address) == 0
+    address = watchers.watch(id(globals()))
     exec("global watched_number\nwatched_number = 1", globals())
-    assert word(place) == 0
+    assert word(address) == 0
 
 
 @watched
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_notices_its_own_changes() -> None:
     made = thing(a=1)
-    place = watchers.watch(id(vars(made)))
-    number = word(place)
+    address = watchers.watch(id(vars(made)))
+    number = word(address)
     child = os.fork()
     if child == 0:
         made.a = 2
-        os._exit(0 if word(place) == 0 else 1)
-    assert os.waitpid(child, 0)[1] == 0 and word(place) == number
+        os._exit(0 if word(address) == 0 else 1)
+    assert os.waitpid(child, 0)[1] == 0 and word(address) == number
 
 
 @watched

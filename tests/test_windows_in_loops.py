@@ -213,7 +213,7 @@ def parts_of_four(xs: Any) -> Any:
     return h
 
 
-def parts_from_a_place_on(xs: Any) -> Any:
+def parts_from_a_position_on(xs: Any) -> Any:
     h, series = zeros(), xs.detach()
     for k in range(xs.shape[0] // 4):
         h = cell(h, series[4 * k + 1 : 4 * k + 3].sum(0))
@@ -260,7 +260,7 @@ def of_a_number_that_is_kept(xs: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        parts_of_four, parts_from_a_place_on, in_pairs, in_pairs_from_the_end, every_other_row_written, in_loops,
+        parts_of_four, parts_from_a_position_on, in_pairs, in_pairs_from_the_end, every_other_row_written, in_loops,
         of_a_number_that_is_kept,
     ],
 )  # fmt: skip

@@ -33,8 +33,8 @@ def checked(graph: Graph) -> Graph:
     return found
 
 
-def put(table: Any, row: Any, place: int, dim: int = 0) -> Any:
-    return op("select_scatter", table, row, place, dim=dim)
+def put(table: Any, row: Any, position: int, dim: int = 0) -> Any:
+    return op("select_scatter", table, row, position, dim=dim)
 
 
 def put_part(table: Any, part: Any, start: int, stop: int, dim: int = 0) -> Any:
@@ -145,19 +145,19 @@ Steps = st.lists(
 def test_random_writes_and_reads_keep_their_bits(steps: list[tuple[str, int, int]], is_row_grid: bool, dim: int) -> None:
     def function(table: Any, x: Any) -> Any:
         found = []
-        for what, place, length in steps:
-            start = place if is_row_grid else place // length * length
+        for what, position, length in steps:
+            start = position if is_row_grid else position // length * length
             stop = min(start + (1 if is_row_grid else length), SIZE)
             part = {"dim": dim, "start": start, "stop": stop, "step": 1}
             if what == "row":
                 x = op("sin", x)
-                table = put(table, x, place, dim)
+                table = put(table, x, position, dim)
             elif what == "part":
                 shape = (stop - start, WIDTH) if dim == 0 else (WIDTH, stop - start)
                 row = op("reshape", x, shape=(1, WIDTH) if dim == 0 else (WIDTH, 1))
                 table = op("slice_scatter", table, op("expand", row, shape=shape), **part)
             elif what == "read row":
-                found.append(op("select", table, place, dim=dim))
+                found.append(op("select", table, position, dim=dim))
                 x = op("add", x, found[-1])
             else:
                 read = op("slice", table, **part)
@@ -225,14 +225,14 @@ def test_programs_that_fill_a_tensor_have_eagers_values_and_gradients(function: 
     assert compiled.stats.compiled_calls == 3, compiled.explain()
 
 
-def test_hundreds_of_rows_written_at_places_that_are_computed_are_compiled() -> None:
-    places = tj.arange(300)
+def test_hundreds_of_rows_written_at_positions_that_are_computed_are_compiled() -> None:
+    positions = tj.arange(300)
 
     def function(x: Any) -> Any:
         out = tj.zeros(300, 2)
         for t in range(300):
             x = x * 0.99
-            out[places[t]] = x
+            out[positions[t]] = x
         return out.sum()
 
     compiled = tj.compile(function)

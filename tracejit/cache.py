@@ -17,7 +17,7 @@ __all__ = ["CacheInfo", "clear", "info"]
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """directory: where files are ("" if there is no place); problem: why they are not used ("" if they are); files and size: programs
+    """directory: where files are ("" if there is none); problem: why they are not used ("" if they are); files and size: programs
     kept there by all processes, and their bytes, of at most `limit`.
 
     In this process: compiled by LLVM; hits (found in files) and misses; stored; refused (files that were not what they should be,

@@ -5,7 +5,7 @@ between its segments, on the arrays that it is given (`explain()` names it).  It
 of the program that recordings do not look into.  It must be a function of its arguments alone: it is called whenever the program runs,
 and again where that leaves for eager mode.
 
-What the body sees are tensors without a place on the tape, which share memory with its arguments.
+What the body sees are tensors without a position on the tape, which share memory with its arguments.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class CustomOpDef:
         given = _described(self._qualname, (args, tuple(sorted(kwargs.items()))), tensors)
         changed = self._positions(args, kwargs) if self._changed else ()
         outputs = self._op(*tensors, given=given)
-        for place, value in zip(changed, outputs[len(outputs) - len(changed) :], strict=True):
-            tensors[place].copy_(value)
+        for position, value in zip(changed, outputs[len(outputs) - len(changed) :], strict=True):
+            tensors[position].copy_(value)
         return _built(self._results, outputs)
 
     # ---- what may be told about it ------------------------------------------------------------------------------------

@@ -84,13 +84,13 @@ def _difference_of_leaves(actual: Any, expected: Any, where: str, options: dict[
         )
     numbers = not (hasattr(actual, "shape") or hasattr(expected, "shape"))
     a, e = (as_tensor(value).detach() for value in (actual, expected))
-    place = f" (item{where})" if where else ""
+    where = f" (item{where})" if where else ""
     if a.shape != e.shape:
-        return f"The values for attribute 'shape' do not match: {a.shape} != {e.shape}.{place}"
+        return f"The values for attribute 'shape' do not match: {a.shape} != {e.shape}.{where}"
     if options["check_dtype"] and a.dtype is not e.dtype and not numbers:
-        return f"The values for attribute 'dtype' do not match: {a.dtype} != {e.dtype}.{place}"
+        return f"The values for attribute 'dtype' do not match: {a.dtype} != {e.dtype}.{where}"
     if options["check_stride"] and a.stride() != e.stride():
-        return f"The values for attribute 'stride()' do not match: {a.stride()} != {e.stride()}.{place}"
+        return f"The values for attribute 'stride()' do not match: {a.stride()} != {e.stride()}.{where}"
     rtol, atol = options["rtol"], options["atol"]
     if rtol is None:
         rtol, atol = (max(limits) for limits in zip(_tolerances(a.dtype), _tolerances(e.dtype), strict=True))
@@ -106,13 +106,13 @@ def _difference_of_leaves(actual: Any, expected: Any, where: str, options: dict[
         relative = distance / np.abs(e.numpy().astype(np.float64))
     if numbers or a.ndim == 0:
         return (
-            f"Scalars are not close!{place}\n\nExpected {e.item()} but got {a.item()}.\n"
+            f"Scalars are not close!{where}\n\nExpected {e.item()} but got {a.item()}.\n"
             f"Absolute difference: {distance.item()} (up to {atol} allowed)\nRelative difference: {relative.item()} (up to {rtol} allowed)"
         )
     return (
-        f"Tensor-likes are not close!{place}\n\nMismatched elements: {wrong} / {a.numel()} ({100 * wrong / a.numel():.1f}%)\n"
-        f"Greatest absolute difference: {distance.max()} at index {_place(distance)} (up to {atol} allowed)\n"
-        f"Greatest relative difference: {relative.max()} at index {_place(relative)} (up to {rtol} allowed)"
+        f"Tensor-likes are not close!{where}\n\nMismatched elements: {wrong} / {a.numel()} ({100 * wrong / a.numel():.1f}%)\n"
+        f"Greatest absolute difference: {distance.max()} at index {_index_of_most(distance)} (up to {atol} allowed)\n"
+        f"Greatest relative difference: {relative.max()} at index {_index_of_most(relative)} (up to {rtol} allowed)"
     )
 
 
@@ -120,7 +120,7 @@ def _tolerances(dtype: Any) -> tuple[float, float]:
     return _TOLERANCES.get(dtype.name, (0.0, 0.0))
 
 
-def _place(array: np.ndarray) -> tuple[int, ...]:
+def _index_of_most(array: np.ndarray) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(array.argmax()), array.shape))
 
 

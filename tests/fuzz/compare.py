@@ -116,7 +116,7 @@ def _explained(eager: Facts, other: Facts, noisy: list[Facts]) -> str | None:
 
 def _alike(eager: Facts, noisy: list[Facts]) -> list[Facts]:
     """The runs that differ from eager in numbers alone.  Roundings do not keep strides that no element sees.  Where each run has decided
-    something otherwise (the log grows with each call), those that have the same numbers in the same places."""
+    something otherwise (the log grows with each call), those that have the same numbers in the same positions."""
     skeleton = seen_strides(eager.skeleton)
     alike = [run for run in noisy if seen_strides(run.skeleton) == skeleton]
     return alike or [run for run in noisy if run.paths == eager.paths and _kinds(run) == _kinds(eager)]

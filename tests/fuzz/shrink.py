@@ -1,8 +1,8 @@
 """Makes a failing program small: reductions of its syntax tree, each kept if the program still fails the same way.
 
-Passes go from coarse to fine: calls, statements, what is around blocks, parameters, expressions, numbers.  Each pass walks over the places
-where it applies; after a success the same place is tried again, and passes repeat until none helps.  What a reduction makes need not be
-a program: it is simply tried.
+Passes go from coarse to fine: calls, statements, what is around blocks, parameters, expressions, numbers.  Each pass walks over the
+positions where it applies; after a success the same position is tried again, and passes repeat until none helps.  What a reduction makes
+need not be a program: it is simply tried.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _without_parameter(tree: ast.Module, function: ast.FunctionDef, i: int, offs
             node.keywords = [k for k in node.keywords if k.arg != name]
 
 
-def _places(tree: ast.AST) -> Iterator[tuple[Any, str, int | None, ast.expr]]:
+def _locations(tree: ast.AST) -> Iterator[tuple[Any, str, int | None, ast.expr]]:
     """(owner, field, index, expression) of all expressions."""
     for node in ast.walk(tree):
         for name, value in ast.iter_fields(node):
@@ -161,7 +161,7 @@ def _put(owner: Any, name: str, index: int | None, value: ast.expr) -> None:
 
 def expressions(tree: ast.Module) -> Iterator[Callable[[], None]]:
     """A part of an expression instead of it."""
-    for owner, name, index, value in _places(tree):
+    for owner, name, index, value in _locations(tree):
         if isinstance(getattr(value, "ctx", None), ast.Store | ast.Del) or name in (
             "targets",
             "target",
@@ -277,7 +277,9 @@ def names(tree: ast.Module) -> Iterator[Callable[[], None]]:
                 continue
             name = statement.targets[0].id
             uses = [
-                p for p in _places(function) if isinstance(p[3], ast.Name) and p[3].id == name and isinstance(p[3].ctx, ast.Load)
+                p
+                for p in _locations(function)
+                if isinstance(p[3], ast.Name) and p[3].id == name and isinstance(p[3].ctx, ast.Load)
             ]
             if len(uses) == 1 and name not in ("calls", "target"):
                 yield lambda function=function, i=i, statement=statement, use=uses[0]: (
@@ -288,7 +290,7 @@ def names(tree: ast.Module) -> Iterator[Callable[[], None]]:
 
 def literals(tree: ast.Module) -> Iterator[Callable[[], None]]:
     """Small tensors written out."""
-    for owner, name, index, value in _places(tree):
+    for owner, name, index, value in _locations(tree):
         if isinstance(value, ast.Call) and ast.unparse(value.func) == "made":
             try:
                 values: np.ndarray = array(*map(ast.literal_eval, value.args))

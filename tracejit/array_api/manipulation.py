@@ -36,7 +36,7 @@ def flip(x: Any, /, *, axis: Any = None) -> Any:
 
 
 def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
-    """Axes moved to other places."""
+    """Axes moved to other positions."""
     return F.movedim(x, source, destination)
 
 

@@ -36,7 +36,7 @@ class Watch(Interpreter):
 
     def __init__(self, check_nan: bool) -> None:
         self.check_nan = check_nan
-        self.places: weakref.WeakKeyDictionary[Node, str] = weakref.WeakKeyDictionary()
+        self.created_at: weakref.WeakKeyDictionary[Node, str] = weakref.WeakKeyDictionary()
 
     def bind(self, op: Any, operands: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
         result = state.base.bind(op, operands, attributes)
@@ -46,9 +46,9 @@ class Watch(Interpreter):
 
     def made(self, node: Any) -> None:
         """A node may be new: note where the program is."""
-        if isinstance(node, Node) and node not in self.places:
+        if isinstance(node, Node) and node not in self.created_at:
             frames = [(frame, line) for frame, line in traceback.walk_stack(sys._getframe()) if not is_own_frame(frame)]
-            self.places[node] = "".join(traceback.StackSummary.extract(reversed(frames)).format())
+            self.created_at[node] = "".join(traceback.StackSummary.extract(reversed(frames)).format())
 
     def note(self, event: str, *details: Any) -> None:
         """Nothing that happens is in the way."""
@@ -70,11 +70,11 @@ class Watch(Interpreter):
         return gradients
 
     def _show(self, node: Node) -> None:
-        place = self.places.get(node)
-        if place is None:
+        creation = self.created_at.get(node)
+        if creation is None:
             text = f"Error detected in {node.name()}. No forward pass information available. Enable detect anomaly during forward pass."
         else:
-            text = f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{place}"
+            text = f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{creation}"
         warnings.warn(text, UserWarning, stacklevel=2)
 
 

@@ -163,25 +163,25 @@ def _gradients(root: Any, node: CompiledNode, wanted: tuple[Any, ...], gradient:
     cotangent = _cotangent(root, gradient)
     if cotangent is None or node.hooks:
         return None
-    places: dict[int, int] = {}
+    positions: dict[int, int] = {}
     for i, edge in enumerate(node.edges):
         if edge is not None:
             target = edge[0]
             if isinstance(target, Node) or target._hooks:
                 return None
-            places[id(target)] = i
+            positions[id(target)] = i
     mask, chosen = [False] * len(node.edges), []
     for x in wanted:
-        place = places.get(id(x))
-        if place is None or mask[place] or x._node is not None or x._base is not None or not x._requires_grad:
+        position = positions.get(id(x))
+        if position is None or mask[position] or x._node is not None or x._base is not None or not x._requires_grad:
             return None
-        mask[place] = True
-        chosen.append(place)
+        mask[position] = True
+        chosen.append(position)
     plan, present = node.plan, tuple([i == root._index for i in range(node.count)])
     answers = (plan.calls.get(present) or plan.call(node, present))(node, (cotangent,), True)
     if answers is False:
         return None
-    arrays = [answers[place] for place in chosen]
+    arrays = [answers[position] for position in chosen]
     if any(g is None for g in arrays):
         return None
     if not retain:
@@ -294,7 +294,7 @@ def grad(
         wrap=_WRAP[0],
     )
     results: list[Any] = []
-    for i, (target, index) in enumerate(map(edge_of, wanted)):  # a node that was taken apart has other places now
+    for i, (target, index) in enumerate(map(edge_of, wanted)):  # a node that was taken apart has other positions now
         g = sink.received.get((id(target), index))
         if g is None:
             if not allow_unused:

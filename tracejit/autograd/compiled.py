@@ -96,7 +96,7 @@ class DifferentiablePlan(Protocol):
         mask of present cotangents: it answers with the gradients, an array of its own or None for each edge."""
 
     def tape(self, node: CompiledNode) -> tuple[TapeEdge | None, ...]:
-        """The place of each output on the tape that eager mode would have made for the call of `node`."""
+        """The position of each output on the tape that eager mode would have made for the call of `node`."""
 
 
 class CompiledNode(SelectiveNode):
@@ -126,12 +126,12 @@ class CompiledNode(SelectiveNode):
     def expanded(self) -> bool:
         return self.freed is EXPANDED
 
-    def place(self, index: int) -> TapeEdge:
+    def output_edge(self, index: int) -> TapeEdge:
         if self.freed is not EXPANDED:
             return self, index
-        place = self.edges[index]
-        assert place is not None
-        return place
+        edge = self.edges[index]
+        assert edge is not None
+        return edge
 
     def leading(self, wanted: Mask, results: Iterable[int]) -> frozenset[int]:
         if self.freed is EXPANDED:
@@ -178,16 +178,16 @@ class CompiledNode(SelectiveNode):
         return cotangents
 
     def expand(self) -> None:
-        places = self.plan.tape(self)
+        edges = self.plan.tape(self)
         for index, hooks in (self.hooks or {}).items():
-            place = places[index]
-            assert place is not None
-            node, position = place
+            edge = edges[index]
+            assert edge is not None
+            node, position = edge
             node.hooks = {**(node.hooks or {}), position: hooks}
         if self.freed is not EXPANDED:  # another thread may have been faster: from here on nothing can come in between
             self.edges, self.needs, self.hooks, self.freed = (
-                places,
-                tuple([place is not None for place in places]),
+                edges,
+                tuple([edge is not None for edge in edges]),
                 None,
                 EXPANDED,
             )
@@ -216,7 +216,7 @@ def _as_array(g: Any) -> Any:
 
 
 class ConsumedNode(Node):
-    """The place of a tensor whose graph a backward pass inside the program has used up.  Entries make it without `__init__`, and give it
+    """The position of a tensor whose graph a backward pass inside the program has used up.  Entries make it without `__init__`, and give it
     `edges` to the inputs that this graph led to, so that passes to these enter it, `needs`, `hooks` and `sequence`."""
 
     __slots__ = ()

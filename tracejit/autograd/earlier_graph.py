@@ -41,18 +41,18 @@ def propagate_from(tensors: Iterable[Any], cotangents: Sequence[Any], retain_gra
     propagate(list(map(edge_of, tensors)), cotangents, retain_graph)
 
 
-def propagate(places: Sequence[TapeEdge], cotangents: Sequence[Any], retain_graph: bool) -> None:
+def propagate(edges: Sequence[TapeEdge], cotangents: Sequence[Any], retain_graph: bool) -> None:
     """The same from places of the tape."""
-    run_backward(places, cotangents, GradientSink(accumulate), retain_graph=retain_graph, create_graph=False, wrap=new_tensor)
+    run_backward(edges, cotangents, GradientSink(accumulate), retain_graph=retain_graph, create_graph=False, wrap=new_tensor)
 
 
-def dependences(places: Iterable[TapeEdge]) -> Dependences | None:
-    """What a backward pass from these places of the tape depends on.  None for one that would raise, or run code of the program, and for
+def dependences(edges: Iterable[TapeEdge]) -> Dependences | None:
+    """What a backward pass from these edges of the tape depends on.  None for one that would raise, or run code of the program, and for
     one through more than 1,000 nodes."""
     leaves: set[int] = set()
     memory: set[int] = set()
     seen: set[int] = set()
-    stack: list[Any] = [target for target, _ in places]
+    stack: list[Any] = [target for target, _ in edges]
     while stack:
         target = stack.pop()
         if id(target) in seen:

@@ -32,7 +32,7 @@ TapeEdge = tuple[Any, int]
 
 
 class GradientSink:
-    """What happens to gradients that arrive: at leaves (`leaf`), at places asked for by autograd.grad (`wanted`).
+    """What happens to gradients that arrive: at leaves (`leaf`), at edges asked for by autograd.grad (`wanted`).
 
     handed: arrays that others may hold, the given cotangents and what hooks were shown, by their ids.  `leaf` is called with a leaf, its
     gradient and `handed`, and so need not hold the sink: what a pass held is gone with it, whether the garbage collector runs or not."""
@@ -67,7 +67,7 @@ class _Pass:
     off it, all later nodes, hence all its consumers that take part, are done.
 
     allowed: the nodes on a path from the roots to a wanted value; None for a pass to all leaves.  leading: for those that stand for several
-    steps, the outputs from which there is one.  hooked: places whose hooks have run, of
+    steps, the outputs from which there is one.  hooked: edges whose hooks have run, of
     nodes that were taken apart afterwards.  errors: NumPy's error state outside the pass.  boundary: nodes that the pass does not enter;
     what they have received is in `left`."""
 
@@ -136,7 +136,7 @@ class _Pass:
         ((target, index),) = roots
         if isinstance(target, SelectiveNode) and not target.expanded and target.hooks and target.hooks.get(index):
             self.take_apart(target)
-            return [target.place(index)]
+            return [target.output_edge(index)]
         return roots
 
     def ways(self, roots: Sequence[TapeEdge]) -> tuple[set[Node], set[Node]]:
@@ -173,7 +173,7 @@ class _Pass:
         )
 
     def take(self, target: Any, index: int) -> Any:
-        """What a place has received so far; from now on it has received nothing."""
+        """What a edge has received so far; from now on it has received nothing."""
         slots = self.pending.get(target) if isinstance(target, Node) else self.leaves.get(id(target))
         if slots is None:
             return None
@@ -196,10 +196,10 @@ class _Pass:
         """Go on in the nodes that `node` stands for."""
         node.expand()
         wanted = self.sink.wanted
-        for index, place in enumerate(node.edges):
-            if place is not None and (id(node), index) in wanted:
+        for index, target_edge in enumerate(node.edges):
+            if target_edge is not None and (id(node), index) in wanted:
                 wanted.remove((id(node), index))
-                wanted.add((id(place[0]), place[1]))
+                wanted.add((id(target_edge[0]), target_edge[1]))
         if self.allowed is not None:
             self.allow([*sorted(_reachable(filter(None, node.edges), node.sequence - 1), key=_sequence), node])
 
@@ -266,7 +266,7 @@ class _Pass:
         self.arrive()
 
     def receive(self, node: Node, slots: Sequence[Any]) -> None:
-        """Keep what has arrived at places that were asked for."""
+        """Keep what has arrived at edges that were asked for."""
         sink = self.sink
         for index, g in enumerate(slots):
             if g is not None and (id(node), index) in sink.wanted:
@@ -304,17 +304,19 @@ class _Pass:
     def run_hooks(self, node: Node, slots: list[Any]) -> None:
         """Call the hooks of the outputs of `node` that have received something."""
         assert node.hooks is not None
-        called, places = [], list(node.hooks.items())
-        if len(places) > 1 and isinstance(node, SelectiveNode) and not node.expanded:
-            places = [(index, node.hooks[index]) for index in node.latest_first(node.hooks)]
-        for index, hooks in places:
+        called, hooked = [], list(node.hooks.items())
+        if len(hooked) > 1 and isinstance(node, SelectiveNode) and not node.expanded:
+            hooked = [(index, node.hooks[index]) for index in node.latest_first(node.hooks)]
+        for index, hooks in hooked:
             if hooks and slots[index] is not None and (id(node), index) not in self.hooked:
                 slots[index] = self.hooked_value(hooks, slots[index])
                 called.append(index)
         if called and isinstance(node, SelectiveNode) and (node.expanded or not self.is_whole(node, slots)):
             if not node.expanded:  # the hooks have gone through the same graph
                 self.take_apart(node)
-            self.hooked.update([(id(place[0]), place[1]) for index in called if (place := node.edges[index]) is not None])
+            self.hooked.update(
+                [(id(target_edge[0]), target_edge[1]) for index in called if (target_edge := node.edges[index]) is not None]
+            )
 
     def hooked_value(self, hooks: Mapping[int, Callable[[Any], Any]], g: Any) -> Any:
         """The gradient `g` after the hooks, which see Tensors, whatever the mode; one that returns a value replaces it.

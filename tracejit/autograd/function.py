@@ -25,7 +25,7 @@ __all__ = ["Function", "FunctionCtx", "FunctionNode", "InplaceFunction", "Nested
 
 
 class FunctionNode(Node):
-    """The context of one application: what forward leaves for backward, and the place on the tape.
+    """The context of one application: what forward leaves for backward, and the position on the tape.
 
     Programs set attributes of their own on it."""
 
@@ -154,7 +154,7 @@ def _expands(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 class _TwiceNode(Node):
-    """The place on the tape of gradients that must not be differentiated again."""
+    """The position on the tape of gradients that must not be differentiated again."""
 
     __slots__ = ()
 
@@ -242,11 +242,11 @@ class Function:
                 result = state.top.call_method(cls, "forward", *args)
                 state.top.call_method(cls, "setup_context", node, args, result)
         outputs = result if isinstance(result, tuple) else (result,)
-        placed = _placed(node, args, outputs, recorded)
+        results = _with_edges(node, args, outputs, recorded)
         watched = watch()
         if watched is not None:
             watched.made(node)
-        return placed if isinstance(result, tuple) else placed[0]
+        return results if isinstance(result, tuple) else results[0]
 
 
 Function.vjp = Function.backward  # type: ignore[attr-defined]
@@ -260,8 +260,8 @@ class NestedIOFunction(Function):
     """Function, under the name of those that took nested inputs."""
 
 
-def _placed(node: FunctionNode, inputs: tuple[Any, ...], outputs: tuple[Any, ...], recorded: bool) -> tuple[Any, ...]:
-    """The outputs at their places on the tape."""
+def _with_edges(node: FunctionNode, inputs: tuple[Any, ...], outputs: tuple[Any, ...], recorded: bool) -> tuple[Any, ...]:
+    """The outputs at their positions on the tape."""
     dirty, constant = {id(x) for x in node._dirty}, {id(y) for y in node._non_differentiable}
     if dirty - {id(y) for y in outputs}:
         raise RuntimeError(
@@ -275,13 +275,13 @@ def _placed(node: FunctionNode, inputs: tuple[Any, ...], outputs: tuple[Any, ...
             found.append(y)
         elif id(y) in dirty:
             if recorded:
-                y._place(node, i, written=True)
+                y._put_on_tape(node, i, written=True)
             found.append(y)
         else:
             if id(y) in given or y._base is not None or y.requires_grad:
-                y = detach(y)  # another tensor of the same memory: an input keeps its own place
+                y = detach(y)  # another tensor of the same memory: an input keeps its own position
             if recorded and id(outputs[i]) not in constant and y.dtype.is_floating_point:
-                y._place(node, i, written=False)
+                y._put_on_tape(node, i, written=False)
             found.append(y)
     if recorded:
         by_identity = {id(old): new for old, new in zip(outputs, found, strict=True) if id(old) not in given or id(old) in dirty}

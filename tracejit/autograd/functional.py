@@ -27,8 +27,8 @@ def _tensors(name: str, what: str, values: Any) -> tuple[bool, tuple[Any, ...]]:
     found = tuple(values) if several else (values,)
     for i, value in enumerate(found):
         if not is_tensor(value):
-            place = f" at index {i}" if several else ""
-            raise TypeError(f"The {what} given to {name} must be either a Tensor or a tuple of Tensors but the value{place} has type "
+            where = f" at index {i}" if several else ""
+            raise TypeError(f"The {what} given to {name} must be either a Tensor or a tuple of Tensors but the value{where} has type "
                             f"{type(value)}.")  # fmt: skip
     return several, found
 
@@ -39,7 +39,7 @@ def _inputs(values: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]:
 
 
 def _linked(x: Any) -> Any:
-    """The same contents at a place on the tape of their own."""
+    """The same contents at a position on the tape of their own."""
     return clone(x)
 
 

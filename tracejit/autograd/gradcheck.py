@@ -104,22 +104,22 @@ def gradcheck(
     if check_forward_ad:
         raise NotImplementedError("gradcheck(): check_forward_ad=True is not supported; there is no forward mode")
     arguments = list(_as_tuple(inputs))
-    places = [i for i, x in enumerate(arguments) if _is_differentiable(x)]
-    if not places:
+    positions = [i for i, x in enumerate(arguments) if _is_differentiable(x)]
+    if not positions:
         raise ValueError(
             "gradcheck(): expects at least one input tensor to require gradient, but none of them have requires_grad=True"
         )
-    for i in places:
+    for i in positions:
         array = np.array(arguments[i].detach().numpy())
         arguments[i] = _fresh(array)
     outputs = _outputs(func, arguments)
-    expected = {i: _numerical(func, arguments, i, np.array(arguments[i].detach().numpy()), eps) for i in places}
+    expected = {i: _numerical(func, arguments, i, np.array(arguments[i].detach().numpy()), eps) for i in positions}
     for k, y in enumerate(outputs):
         if not check_backward_ad:
             break
-        wanted_places = [arguments[i] for i in places]
-        actual = _analytical(outputs, wanted_places, k)
-        again = _analytical(outputs, wanted_places, k)
+        differentiable = [arguments[i] for i in positions]
+        actual = _analytical(outputs, differentiable, k)
+        again = _analytical(outputs, differentiable, k)
         if any(not np.allclose(a, b, rtol=0.0, atol=nondet_tol, equal_nan=True) for a, b in zip(actual, again, strict=True)):
             if not raise_exception:
                 return False
@@ -127,7 +127,7 @@ def gradcheck(
                 "gradcheck(): Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
                 f"different values, although analytical gradient matches numerical gradient. The tolerance was {nondet_tol}."
             )
-        for i, matrix in zip(places, actual, strict=True):
+        for i, matrix in zip(positions, actual, strict=True):
             if not arguments[i].numel() or not y.numel():
                 continue
             wanted = expected[i][k]
@@ -170,7 +170,7 @@ def gradgradcheck(
     if not check_rev_over_rev:
         return True
     arguments = list(_as_tuple(inputs))
-    places = [i for i, x in enumerate(arguments) if _is_differentiable(x)]
+    positions = [i for i, x in enumerate(arguments) if _is_differentiable(x)]
     outputs = _outputs(func, arguments)
     if grad_outputs is None:
         random = np.random.default_rng(0)
@@ -182,7 +182,7 @@ def gradgradcheck(
         own, given = values[: len(arguments)], values[len(arguments) :]
         ys = _outputs(func, own)
         linked = [(y, g) for y, g in zip(ys, given, strict=True) if y.requires_grad]
-        wanted = [own[i] for i in places]
+        wanted = [own[i] for i in positions]
         gradients = grad([y for y, _ in linked], wanted, [g for _, g in linked], create_graph=True, allow_unused=True)
         return tuple(g for g in gradients if g is not None)
 

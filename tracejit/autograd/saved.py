@@ -27,20 +27,20 @@ active_hooks = _Active()
 class SavedTensor:
     """One saved tensor, None included.  An output of the node that saves it (`index`) is made anew: the node does not hold itself."""
 
-    __slots__ = ("_contents", "_memory", "_packed", "_packing", "_place", "_position", "_tensor", "_version")
+    __slots__ = ("_contents", "_edge", "_memory", "_packed", "_packing", "_position", "_tensor", "_version")
 
     def __init__(self, tensor: Any, index: int | None) -> None:
         self._packing = active_hooks.hooks[-1] if active_hooks.hooks and tensor is not None else None
         self._position = index
         self._tensor: Any = None
         self._contents: Any = None
-        self._memory = self._packed = self._place = None
+        self._memory = self._packed = self._edge = None
         if tensor is None:
             return
         self._memory = tensor._storage
         self._version = 0 if self._memory is None else self._memory.version
         if self._packing is not None:
-            self._place = edge_of(tensor) if tensor.requires_grad and index is None else None
+            self._edge = edge_of(tensor) if tensor.requires_grad and index is None else None
             self._packed = self._packing[0](tensor.detach())
             self._memory = None
         elif index is None:
@@ -54,9 +54,9 @@ class SavedTensor:
             value = self._packing[1](self._packed)
             if self._position is not None:
                 return make_tensor(value._array, (node, self._position), value._storage)
-            if self._place is None:
+            if self._edge is None:
                 return value
-            target, index = self._place
+            target, index = self._edge
             if isinstance(target, Node):
                 return make_tensor(value._array, (target, index), value._storage)
             return with_contents(target, value._array)

@@ -34,13 +34,13 @@ __all__ = [
     "Storage",
     "class_of",
     "edge_of",
+    "edges_behind_freed",
     "install",
     "is_tensor",
     "leads_elsewhere",
     "make_tensor",
     "mark_written",
     "move_retained",
-    "places_behind_freed",
     "shown",
     "with_contents",
 ]  # fmt: skip
@@ -89,21 +89,21 @@ def mark_written(storages: Iterable[Storage]) -> None:
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether `x` may have a place on the tape."""
+    """Whether `x` may have a position on the tape."""
     return hasattr(x, "_requires_grad") and hasattr(x, "_node")
 
 
 def edge_of(tensor: Any) -> tuple[Any, int]:
     """Where the gradient of `tensor` goes: (node, output position), or (leaf tensor, 0)."""
     node = tensor._node
-    return (tensor, 0) if node is None else node.place(tensor._index)
+    return (tensor, 0) if node is None else node.output_edge(tensor._index)
 
 
 def move_retained(before: Node | None, position: int, node: Node, index: int = 0) -> None:
     """A tensor that was output `position` of `before`, if that is a node, becomes output `index` of `node`, which is new, since its
     contents were changed in place: what keeps its gradient goes with it."""
     if before is not None:
-        before, position = before.place(position)
+        before, position = before.output_edge(position)
         keep = (before.hooks or {}).get(position, {}).pop(RETAIN, None)
         if keep is not None:
             node.hooks = {**(node.hooks or {}), index: {RETAIN: keep}}
@@ -153,7 +153,7 @@ class Node:
         (double backward, recording)."""
         raise NotImplementedError(type(self).__name__)
 
-    def place(self, index: int) -> tuple[Node, int]:
+    def output_edge(self, index: int) -> tuple[Node, int]:
         """Where the gradient of output `index` is added up."""
         return self, index
 
@@ -167,7 +167,7 @@ class Node:
 class SelectiveNode(Node):
     """A node that stands for several steps of eager mode's tape, of which a pass enters some.  A pass goes through it in one step
     where that does what those would do.  Where it does not, the node is expanded: from then on it hands what arrives at output i on
-    to `edges[i]`, a place on a tape of those steps."""
+    to `edges[i]`, a position on a tape of those steps."""
 
     __slots__ = ()
     is_selective = True
@@ -241,12 +241,12 @@ def leads_elsewhere(tensor: Any, leaves: Sequence[Any]) -> bool:
     return False
 
 
-def places_behind_freed(tensor: Any, since: int) -> set[tuple[int, int]] | None:
+def edges_behind_freed(tensor: Any, since: int) -> set[tuple[int, int]] | None:
     """Where a backward pass from `tensor` would go on to behind the nodes that were made since sequence number `since`, as (id of the node
     or leaf, position), if it would meet one whose saved values were freed; else None."""
     stack = [tensor._node] if tensor._node is not None and tensor._node.sequence >= since else []
     seen: set[Node] = set()
-    places: set[tuple[int, int]] = set()
+    edges: set[tuple[int, int]] = set()
     freed = False
     while stack:
         node = stack.pop()
@@ -258,8 +258,8 @@ def places_behind_freed(tensor: Any, since: int) -> set[tuple[int, int]] | None:
             if isinstance(target, Node) and target.sequence >= since:
                 stack.append(target)
             else:
-                places.add((id(target), index))
-    return places if freed else None
+                edges.add((id(target), index))
+    return edges if freed else None
 
 
 FREED = (
@@ -394,7 +394,7 @@ class OpNode(Node):
         """The context over Tensors, through which gradients flow again."""
         if any(
             t._node is not None and not self._holds(t._array) for t, _ in self.saved
-        ):  # of another shape now, and at another place
+        ):  # of another shape now, and at another position
             raise changed_in_place(self.op.title, self.out_meta[0])
         tensors = iter([t for t, _ in self.saved])
         storages = iter([s for s, _ in self.storages])
@@ -494,16 +494,16 @@ def with_contents(tensor: Any, array: Any) -> Any:
     """`tensor` with the contents that it had when it was saved: itself, unless other memory was put in their place."""
     if tensor._array is array:
         return tensor
-    place = (OpNode(clone, (tensor,), (array,), {}, (True,), (array,)), 0) if tensor._requires_grad else None
-    return make_tensor(array, place, None)
+    edge = (OpNode(clone, (tensor,), (array,), {}, (True,), (array,)), 0) if tensor._requires_grad else None
+    return make_tensor(array, edge, None)
 
 
 _MAKE: list[Callable[[Any, tuple[Node | None, int] | None, Storage | None], Any]] = []
 
 
-def make_tensor(array: Any, place: tuple[Node | None, int] | None, storage: Storage | None) -> Any:
-    """A Tensor of `array`, at its place on the tape; (None, 0) is that of a leaf, None no place."""
-    return _MAKE[0](array, place, storage)
+def make_tensor(array: Any, edge: tuple[Node | None, int] | None, storage: Storage | None) -> Any:
+    """A Tensor of `array`, at its position on the tape; (None, 0) is that of a leaf, None no position."""
+    return _MAKE[0](array, edge, storage)
 
 
 def install(make: Callable[[Any, tuple[Node | None, int] | None, Storage | None], Any]) -> None:

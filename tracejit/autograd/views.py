@@ -1,7 +1,7 @@
 """Writes through views, on the tape.
 
-Writing `value` into a view of a root gives the root a new place on the tape: `ViewWriteNode`.  Its backward hands the part of
-the cotangent that lies under the view to `value`, and the rest, with zeros there, to the root's previous place.
+Writing `value` into a view of a root gives the root a new position on the tape: `ViewWriteNode`.  Its backward hands the part of
+the cotangent that lies under the view to `value`, and the rest, with zeros there, to the root's previous position.
 `put_back` is the functional inverse of a chain of view operations.
 """
 

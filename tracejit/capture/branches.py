@@ -74,7 +74,7 @@ class Branch:
 
     @classmethod
     def at(cls, where: str) -> Branch:
-        """A branch of which only the place, "file:line", is known."""
+        """A branch of which only the line, "file:line", is known."""
         file, _, line = where.rpartition(":")
         return cls((Site(None, file, int(line or 0)),))
 

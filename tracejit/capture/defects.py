@@ -9,7 +9,7 @@ Exception in three steps:
    if a handler has raised it by a `raise` statement, as Python does (`max([])`), if an operation of user code has raised it
    (`Recorder.performed` says so), or if Python raises an error of the same class for the same operation.  Then it passes on
    unchanged.
-2. Otherwise stop the recording with the reason "recording_defect", which names the error and its place.  With `config.verify`,
+2. Otherwise stop the recording with the reason "recording_defect", which names the error and its location.  With `config.verify`,
    raise `InternalError`.
 3. Continue the call as in eager mode.  If nothing has been done yet, Python does the operation.  Operations that must not be done
    twice (a call of a user function, a call of C code, a change of a container, a write, a draw) are in `Recorder.performed` with
@@ -49,9 +49,25 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = [
-    "BEGUN", "CONSUMED", "EAGER", "RAISED", "InternalError", "Performed", "does_as_python", "guarded_call", "guarded_context",
-    "guarded_entries", "guarded_function", "guarded_interpreter", "guarded_question", "is_defect", "note_raised", "place_of",
-    "resumed", "resumed_call", "stop_for_defect",
+    "BEGUN",
+    "CONSUMED",
+    "EAGER",
+    "RAISED",
+    "InternalError",
+    "Performed",
+    "does_as_python",
+    "guarded_call",
+    "guarded_context",
+    "guarded_entries",
+    "guarded_function",
+    "guarded_interpreter",
+    "guarded_question",
+    "is_defect",
+    "location_of",
+    "note_raised",
+    "resumed",
+    "resumed_call",
+    "stop_for_defect",
 ]  # fmt: skip
 
 
@@ -62,7 +78,7 @@ may be repeated."""
 
 
 class InternalError(Exception):
-    """A defect of tracejit: recording code has raised an error.  The message names the place; the error is the cause of this one.
+    """A defect of tracejit: recording code has raised an error.  The message names the location; the error is the cause of this one.
 
     It is raised if `config.verify` is on, and if the call cannot continue because only a part of an operation has been done."""
 
@@ -170,7 +186,7 @@ def does_as_python(function: F) -> F:
     return function
 
 
-def place_of(error: BaseException) -> str:
+def location_of(error: BaseException) -> str:
     """ "tracejit/file:line" of the recording code that raised an error; "" if user code raised it."""
     last = _last_step(error)
     if last is None:
@@ -183,12 +199,12 @@ def place_of(error: BaseException) -> str:
 def stop_for_defect(recorder: Recorder, error: BaseException) -> None:
     """Stop the recording for a defect.  Raises InternalError if `config.verify` is on."""
     detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    detail += f" ({place_of(error)})"
+    detail += f" ({location_of(error)})"
     try:
         recorder.stop("recording_defect", detail)
         recorder.interpreter.forget()  # user code may observe when its tensors die
     except Exception as another:  # an error of code that ends recordings: ending it must not fail
-        detail += f", and then {type(another).__name__}: {another} ({place_of(another)})"
+        detail += f", and then {type(another).__name__}: {another} ({location_of(another)})"
         recorder.stopped = True
     recorder.defect = recorder.reason = reasons.make("recording_defect", detail, user_line())
     if config.verify:
@@ -229,7 +245,7 @@ def resumed(
         if outcome is not _UNKNOWN:
             return without_stand_ins(outcome, nested=False)
         raise InternalError(
-            f"a defect of tracejit: {type(error).__name__}: {error} ({place_of(error)}), after a part of an operation of the program "
+            f"a defect of tracejit: {type(error).__name__}: {error} ({location_of(error)}), after a part of an operation of the program "
             f"had been done, which cannot be done again ({user_line()})"
         ) from error
     finally:
@@ -295,7 +311,7 @@ def _evaluate_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], 
         if _is_raised_by_entry(eager_error):
             raise eager_error
         raise InternalError(
-            f"a defect of tracejit: {type(eager_error).__name__}: {eager_error} ({place_of(eager_error)})"
+            f"a defect of tracejit: {type(eager_error).__name__}: {eager_error} ({location_of(eager_error)})"
         ) from eager_error
     finally:
         del error, eager_error  # their tracebacks lead to this frame

@@ -48,14 +48,14 @@ class EarlierGraph:
         return needs is not None and needs.allow([s.tensor for s in self._leaves()], ())
 
     def enter(self, arrived: Sequence[tuple[TapeEdge, Tensor]], retain_graph: bool) -> None:
-        """Run the rest of a pass, and record it as an effect.  arrived: the places on the tape where it has entered earlier
+        """Run the rest of a pass, and record it as an effect.  arrived: the edges on the tape where it has entered earlier
         graphs, with their cotangents."""
         recorder = self._recorder
-        places, cotangents = [place for place, _ in arrived], [wrap(g._array.copy()) for _, g in arrived]
-        sources = [self._source(place) for place in places]
-        needs = None if recorder.stopped else recorder.unwatched(lambda: dependences(places))
+        edges, cotangents = [edge for edge, _ in arrived], [wrap(g._array.copy()) for _, g in arrived]
+        sources = [self._source(edge) for edge in edges]
+        needs = None if recorder.stopped else recorder.unwatched(lambda: dependences(edges))
         if needs is None or None in sources:
-            recorder.stop("outside_graph", places[0][0].name())
+            recorder.stop("outside_graph", edges[0][0].name())
         else:
             starts = [source for source in sources if source is not None]
             self._passes.append((starts, needs))
@@ -64,11 +64,11 @@ class EarlierGraph:
             copies = recorder.mark_created(tuple([recorder.interpreter.copy_of_contents(g) for _, g in arrived]))
             call = FunctionCall(recorder.mark_fixed(propagate_from), (tensors, copies, retain_graph), {})
             recorder.effects.note_hit(call)
-        recorder.unwatched(lambda: propagate(places, cotangents, retain_graph))
+        recorder.unwatched(lambda: propagate(edges, cotangents, retain_graph))
 
-    def _source(self, place: TapeEdge) -> TensorSource | None:
-        """The tensor from outside at a place of the tape, if there is exactly one and it is not a view; else None."""
-        sources = [s for s in self._recorder.tensors.values() if s.requires_grad and s.place == place]
+    def _source(self, edge: TapeEdge) -> TensorSource | None:
+        """The tensor from outside at a edge of the tape, if there is exactly one and it is not a view; else None."""
+        sources = [s for s in self._recorder.tensors.values() if s.requires_grad and s.edge == edge]
         return sources[0] if len(sources) == 1 and not sources[0].is_view else None
 
     def _leaves(self) -> list[TensorSource]:
@@ -85,7 +85,7 @@ class EarlierGraph:
         for sources, needs in self._passes:
             if not needs.allow([s.tensor for s in leaves], [s.tensor for s in changed]):
                 recorder.stop(
-                    "outside_graph", f"{sources[0].place[0].name()}, whose leaves the call uses, or whose saved values it changes"
+                    "outside_graph", f"{sources[0].edge[0].name()}, whose leaves the call uses, or whose saved values it changes"
                 )
             groups: list[Expr] = [TupleOf(tuple([s.variable for s in group])) for group in (sources, leaves, changed)]
             statements.append(Miss(Not(recorder.constant(may_come_later).call(*groups))))

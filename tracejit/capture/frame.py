@@ -372,15 +372,15 @@ class CaptureFrame:
             return items[::-1]
         return reversed_items(items)
 
-    def without_ends(self, items: Any, place: Any, first: int, last: int) -> Any:
-        """`items[place]` of a private list, where `place` is a slice that leaves out the `first` first and the `last` last items:
+    def without_ends(self, items: Any, bounds: Any, first: int, last: int) -> Any:
+        """`items[bounds]` of a private list, where `bounds` is a slice that leaves out the `first` first and the `last` last items:
         `items[1:-1]`."""
         if not has_stacked(items):
-            return self.item(items, place)
+            return self.item(items, bounds)
         end = len(items) - last
         if active() is None or end <= first or any(type(x) is StackedItems for x in (*items[:first], *items[end:])):
             unstack(items)
-            return self.item(items, place)
+            return self.item(items, bounds)
         return items[first:end]
 
     def reverse_items(self, items: Any) -> Any:
@@ -446,11 +446,11 @@ class CaptureFrame:
         if type(owner) is not Tensor:
             is_table = type(owner) in (list, tuple) and set(map(type, owner)) in ({float}, {int})
             loop = _single_recorded(loops) if is_table else None
-            place = None if loop is None else loop.counters.place_in_program(key)
-            if place is None:
+            position = None if loop is None else loop.counters.place_in_program(key)
+            if position is None:
                 _run_all(loops)
             else:
-                key = place
+                key = position
         return self.item(owner, key)
 
     def set_item_along(self, value: Any, owner: Any, key: Any, *loops: LoopRecogniser | None) -> None:
@@ -530,8 +530,8 @@ class CaptureFrame:
         if type(plain(counter)) is type(plain(factor)) is int:
             if (loop := _single_recorded(loops)) is not None:
                 factor = loop.counters.concrete_integer(factor)
-                is_place, size = loop.counters.scaled(counter, factor)
-                if not is_place:
+                is_position, size = loop.counters.scaled(counter, factor)
+                if not is_position:
                     loop.run_remaining_steps()
                 return self.binary("*", counter, factor) if size is None else size
             _run_all(loops)
@@ -638,8 +638,8 @@ class CaptureFrame:
     def match_elements(self, subject: Any, before: int, starred: bool, after: int) -> tuple[Any, ...]:
         return elements_of(*_reading(subject), before, starred, after)
 
-    def match_item(self, subject: Any, place: int) -> Any:
-        return item_of(*_reading(subject), place)
+    def match_item(self, subject: Any, position: int) -> Any:
+        return item_of(*_reading(subject), position)
 
     def match_mapping(self, subject: Any, keys: tuple[Any, ...], rest: bool) -> tuple[Any, ...] | None:
         return matched_mapping(*_reading(subject), keys, rest)

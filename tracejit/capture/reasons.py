@@ -21,8 +21,8 @@ class Reason:
     remedy: str
 
     def __str__(self) -> str:
-        place = f" ({self.where})" if self.where else ""
-        return f"[{self.code}] {self.message}{place}. {self.remedy}"
+        location = f" ({self.where})" if self.where else ""
+        return f"[{self.code}] {self.message}{location}. {self.remedy}"
 
 
 # code -> (message, in which `{}` is replaced by the detail; remedy)

@@ -210,14 +210,14 @@ class Session(Recorder):
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Register the function and read its arguments.  Returns the arguments that the run gets, with stand-ins for numbers."""
         self.root(function)
-        integers, places = self.instances_among(int, args, kwargs, is_shallow)
-        self.await_integers(places)
+        integers, expressions = self.instances_among(int, args, kwargs, is_shallow)
+        self.await_integers(expressions)
         positional, named = self.arguments(args, kwargs)
         if dynamic:
             tensors, names = self.instances_among(Tensor, args, kwargs, is_shallow)
             for tensor, called in zip(tensors, names, strict=True):
                 self.facts.call(tensor, called)
-            named_integers = list(zip(integers, places, strict=True))
+            named_integers = list(zip(integers, expressions, strict=True))
             self.sizes.begin(tensors, list(map(self.facts.name, tensors)), named_integers, dynamic)
         return positional, named
 

@@ -124,7 +124,7 @@ class StateRecorder(Interpreter):
                 del self.values[id(tensor)]
             self.recorder.keep.append(tensor)
         self.requires_grad -= removed
-        self._by_tape = {place: v for place, v in self._by_tape.items() if v not in removed}
+        self._by_tape = {edge: v for edge, v in self._by_tape.items() if v not in removed}
         if removed == {*range(len(self.avals) - len(removed), len(self.avals))}:  # else a value from outside has a later id
             for v in removed:
                 del self.avals[v]
@@ -225,7 +225,7 @@ class StateRecorder(Interpreter):
 
     @staticmethod
     def become(tensor: Tensor, other: Tensor) -> None:
-        """Give a tensor of the call the memory and the place on the tape of another one."""
+        """Give a tensor of the call the memory and the position on the tape of another one."""
         for name in _CONTENTS if other._base is None else (*_CONTENTS, *_OF_VIEWS):
             setattr(tensor, name, getattr(other, name))
 
@@ -375,7 +375,7 @@ class StateRecorder(Interpreter):
         given = tuple([a if isinstance(a, Tensor) else recorder.mark_created(a) for a in arguments])
         return recorder.contents.concrete_contents(recorder.calls.call(recorder.attributes.get_attribute(owner, name), given, {}))
 
-    def _place(self, node: Any, outputs: tuple[Any, ...]) -> None:
+    def _note_function_outputs(self, node: Any, outputs: tuple[Any, ...]) -> None:
         """The outputs of a user-defined Function have been placed at its node of the tape."""
         for index, output in enumerate(outputs):
             value = self.values.get(id(output))
@@ -420,7 +420,7 @@ class StateRecorder(Interpreter):
             if recorder.is_created(details[0]):
                 recorder.mark_created(details[0]._node_class())
         elif event == "placed":
-            self._place(*details)
+            self._note_function_outputs(*details)
         elif event == "hooks of a leaf run":
             self._read_hooks(*details)
         elif event == "hook registered" and id(details[0]) in self.values and id(details[0]) not in recorder.tensors:

@@ -41,7 +41,7 @@ from tracejit.ir.graph import Literal, Node, Operand, operand_aval
 from tracejit.ir.interpreter import StepFailed
 from tracejit.ir.layouts import Strided, strided_view
 from tracejit.ops.creation import ArrayConstant
-from tracejit.ops.indexing import row_places
+from tracejit.ops.indexing import row_indices
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, select
 from tracejit.ops.public.random import default_generator
@@ -298,7 +298,7 @@ class RecordingInterpreter(StateRecorder):
 
         Such a value is a tensor of the program, in elementwise primitives that one NumPy function evaluates, since that treats a
         number and a tensor alike.  The tape gets the number itself, as in eager mode.  Positions of views stay symbolic."""
-        if "place operand" in (op.region or op).traits:
+        if "position operand" in (op.region or op).traits:
             known = [concrete(x) if is_post_program(x) and not self.recorder.in_program.is_position(x) else x for x in operands]
             return tuple(known), {}
         promoted = operands[1:] if "condition first" in op.traits else operands
@@ -419,8 +419,8 @@ class RecordingInterpreter(StateRecorder):
             # The node of the tape may also have saved outputs that do not require grad, such as positions and masks.
             self._by_tape.update([((id(tape_node), k), v) for k, v in enumerate(values) if outputs[k]._node is None])
         if shapes is not None:
-            self._place_sizes(op, recorded, values, tape_node)
-        if "dynamic shape" in op.traits and op is not row_places:
+            self._set_symbolic_shapes(op, recorded, values, tape_node)
+        if "dynamic shape" in op.traits and op is not row_indices:
             self.recorder.branch([x._array.shape for x in outputs])
         if self._watch is not None:
             self._watch(node, outputs)
@@ -443,7 +443,7 @@ class RecordingInterpreter(StateRecorder):
         attribute has symbolic sizes, or the rule fails."""
         if not any(type(x) is int and x in self.sized for x in recorded) and not any(has_sizes(value) for _, value in attributes):
             return None
-        if op is row_places:
+        if op is row_indices:
             return None
         sizes = self.recorder.sizes
         plain_operands = [Literal(without_symbols(x.value)) if isinstance(x, Literal) else x for x in recorded]
@@ -469,7 +469,7 @@ class RecordingInterpreter(StateRecorder):
             equal(product(self.avals[recorded[0]].shape), product(inferred[0].shape))  # type: ignore[union-attr]
         return shapes
 
-    def _place_sizes(self, op: Op, recorded: tuple[Operand, ...], values: tuple[int, ...], node: Any) -> None:
+    def _set_symbolic_shapes(self, op: Op, recorded: tuple[Operand, ...], values: tuple[int, ...], node: Any) -> None:
         """Put symbolic shapes into a node of the tape, for a recorded backward pass that reads them."""
         if not isinstance(node, OpNode) or node.op is not op or len(node.needs) != len(recorded):
             return
@@ -652,8 +652,8 @@ class RecordingInterpreter(StateRecorder):
             self._kept(operand, tensor, int64 if array.dtype.kind in "iu" else float64)
         )
 
-    def place_of_slice(self, tensor: Tensor, dim: int, start: Any, stop: Any, length: Any = None) -> tuple[Any, Any] | None:
-        return self.recorder.containers.place_of_slice(tensor, dim, start, stop, length)
+    def varying_slice(self, tensor: Tensor, dim: int, start: Any, stop: Any, length: Any = None) -> tuple[Any, Any] | None:
+        return self.recorder.containers.varying_slice(tensor, dim, start, stop, length)
 
     def take_array(self, tensor: Tensor) -> Any:
         self.recorder.sizes.pin(tensor)

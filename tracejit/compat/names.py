@@ -48,7 +48,7 @@ SHADOWED: Final = {
 
 
 def is_alias(name: str) -> bool:
-    """Whether a module of PyTorch's has another place here."""
+    """Whether a module of PyTorch's has another module here."""
     return name in _MODULES
 
 

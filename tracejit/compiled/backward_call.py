@@ -167,9 +167,9 @@ def make(
 def _leaves(node: CompiledNode) -> list[Statement]:
     """Statements that define the leaves `l<edge>` and check that neither the node nor a leaf has hooks.  Guards of entries
     require that the leaves are different tensors."""
-    places = tuple(["_" if edge is None else (f"l{i}", "_") for i, edge in enumerate(node.edges)])
+    arrays = tuple(["_" if edge is None else (f"l{i}", "_") for i, edge in enumerate(node.edges)])
     leaves = [Name(f"l{i}") for i, edge in enumerate(node.edges) if edge is not None]
-    unpacked = Unpack(places, _NODE.get("edges"))
+    unpacked = Unpack(arrays, _NODE.get("edges"))
     return [Miss(_NODE.get("hooks")), unpacked, *[Miss(leaf.get("_hooks")) for leaf in leaves]]
 
 
@@ -186,9 +186,9 @@ def _unchanged(node: CompiledNode) -> list[Statement]:
 
 def _operands(work: Pass, node: CompiledNode) -> list[Statement]:
     """Statements that define the program's operands.  The parts of `node.arrays` have the same lengths in all nodes of a plan."""
-    places = [Name("arrays").at(p).at(k) for p, part in enumerate(node.arrays) for k in range(len(part))]
+    arrays = [Name("arrays").at(p).at(k) for p, part in enumerate(node.arrays) for k in range(len(part))]
     statements = [Define("arrays", _NODE.get("arrays"))] if work.picks else []
-    statements += [Define(f"a{i}", places[i]) for i in work.picks]
+    statements += [Define(f"a{i}", arrays[i]) for i in work.picks]
     statements += [Define(f"c{k}", Name("cotangents").at(k)) for k in range(work.cotangents)]
     statements += [Define("scalars", _NODE.get("scalars"))] if work.numbers else []
     return [*statements, *([Define("slab", _NODE.get("slab"))] if work.reads_slab else [])]

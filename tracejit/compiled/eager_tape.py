@@ -2,7 +2,7 @@
 
 It is needed for backward passes that no backward program can do.  The pure graph has all operations; a call stores residuals, and
 the inputs that its backward programs read.  `EagerTape.make` creates the tape's nodes for one call.  Their saved values are
-computed from what the call has stored; their edges lead to the places of the inputs; each checks and frees what the node of eager
+computed from what the call has stored; their edges lead to the positions of the inputs; each checks and frees what the node of eager
 mode would.  Nodes that an earlier pass has freed are freed, and nodes whose saved values were written since the call raise.
 
 So no rule reads a value that can no longer be computed: each pass that would reach such a rule meets a node that raises first, as
@@ -61,14 +61,14 @@ class EagerTape:
         self.roots = roots = memory_roots(split.graph)
         self.extracted = extracted_numbers(split.graph)
         # Values that own memory which code outside can write -> the key of the storage, as in `DifferentiablePlan.saved`.
-        results = split.graph.outputs[: len(split.graph.outputs) - split.placed]
+        results = split.graph.outputs[: len(split.graph.outputs) - split.hidden_outputs]
         self.keys = {roots.get(v, v): ~i for i, v in enumerate(results) if type(v) is int}
         self.keys.update((roots.get(v, v), positions[target]) for target, v in split.graph.writes)
         self.keys.update(positions)
         self._contents: dict[frozenset[int], tuple[tuple[int, ...], Graph]] = {}
 
     def make(self, call: CompiledNode) -> tuple[TapeEdge | None, ...]:
-        """The places of the outputs on the tape of a call."""
+        """The positions of the outputs on the tape of a call."""
         return _TapeBuilder(self, call).run()
 
     def contents(self, freed: frozenset[int]) -> tuple[tuple[int, ...], Graph]:
@@ -88,7 +88,7 @@ class EagerTape:
 class _TapeBuilder:
     """Creates the tape of one call.
 
-    arrays: the contents of values.  places: the edges to which the gradients of values go.  tensors: values as nodes save
+    arrays: the contents of values.  edges: those to which the gradients of values go.  tensors: values as nodes save
     them."""
 
     def __init__(self, tape: EagerTape, call: CompiledNode) -> None:
@@ -98,7 +98,7 @@ class _TapeBuilder:
         self.numbers = dict(zip(numbers, call.scalars, strict=True))
         keys = (*call.plan.kept, *call.plan.saved)
         self.storages = dict(zip(keys, (*call.storages, *call.saved), strict=True))
-        self.places: dict[int, TapeEdge] = {v: edge for v, edge in zip(tape.edges, call.edges, strict=True) if edge is not None}
+        self.edges: dict[int, TapeEdge] = {v: edge for v, edge in zip(tape.edges, call.edges, strict=True) if edge is not None}
         self.tensors: dict[int, Any] = {}
         self.arrays = self._contents()
 
@@ -106,14 +106,14 @@ class _TapeBuilder:
         graph = self.graph
         for step in self.tape.split.paths.steps:
             outputs = graph.nodes[step.position].outputs
-            same = self.tape.split.places.get(outputs[0])
-            if same is not None:  # no node of its own: a new version of a tensor that keeps its place
-                self.places[outputs[0]] = self._place(same)
+            same = self.tape.split.tape_values.get(outputs[0])
+            if same is not None:  # no node of its own: a new version of a tensor that keeps its position
+                self.edges[outputs[0]] = self._edge(same)
                 continue
             node = self._node(step, self.call.sequence + sequence_offset(graph, step.position))
-            self.places.update((x, (node, k)) for k, x in enumerate(outputs) if x in graph.requires_grad)
+            self.edges.update((x, (node, k)) for k, x in enumerate(outputs) if x in graph.requires_grad)
         differentiable = self.tape.split.differentiable
-        return tuple([self._place(v) if d else None for v, d in zip(graph.outputs, differentiable, strict=True)])
+        return tuple([self._edge(v) if d else None for v, d in zip(graph.outputs, differentiable, strict=True)])
 
     def _contents(self) -> dict[int, Any]:
         """The contents of the values that rules of nodes which are not freed may read."""
@@ -142,13 +142,13 @@ class _TapeBuilder:
         """The tensor that a node saves for a value."""
         tensor = self.tensors.get(v)
         if tensor is None:
-            position, place = self.tape.positions.get(v), self.places.get(v)
+            position, edge = self.tape.positions.get(v), self.edges.get(v)
             if position is not None:
                 tensor = self.inputs[position]
-            elif place is not None and not isinstance(place[0], Node):
-                tensor = place[0]
+            elif edge is not None and not isinstance(edge[0], Node):
+                tensor = edge[0]
             else:
-                tensor = make_tensor(self.arrays[v], place, self._storage(v)[0])
+                tensor = make_tensor(self.arrays[v], edge, self._storage(v)[0])
             self.tensors[v] = tensor
         return tensor
 
@@ -161,7 +161,7 @@ class _TapeBuilder:
         node.count = len(recorded.outputs)
         operands = gradient_operands(recorded, graph.requires_grad)
         node.needs = tuple([type(x) is int and x in operands for x in recorded.operands])
-        node.edges = tuple([self._place(x) if need else None for x, need in zip(recorded.operands, node.needs, strict=True)])
+        node.edges = tuple([self._edge(x) if need else None for x, need in zip(recorded.operands, node.needs, strict=True)])
         extracted = self.tape.extracted.keys()
         node.meta = tuple([None if x in extracted else _meta(graph, x) for x in recorded.operands])
         out_meta = _meta(graph, recorded.outputs[0])
@@ -190,12 +190,12 @@ class _TapeBuilder:
         node.storages = tuple([self._storage(v) for v in memory])  # type: ignore[arg-type]
         return node
 
-    def _place(self, x: Any) -> TapeEdge:
+    def _edge(self, x: Any) -> TapeEdge:
         """The edge to which the gradient of a value goes."""
-        place = self.places.get(x)
-        if place is None:  # a leaf that did not escape, or the target of a write of a number
-            place = self.places[x] = _LeafEdge(), 0
-        return place
+        edge = self.edges.get(x)
+        if edge is None:  # a leaf that did not escape, or the target of a write of a number
+            edge = self.edges[x] = _LeafEdge(), 0
+        return edge
 
     def _number(self, x: Any) -> Any:
         """A number among operands; None for a tensor, or a number that no rule reads."""

@@ -28,7 +28,7 @@ from tracejit.capture.recording.runs import Runs
 from tracejit.compiled import backward_call
 from tracejit.compiled.eager_tape import EagerTape, sequence_offset
 from tracejit.compiled.side_trace import Remainder
-from tracejit.compiled.tape_edges import consumed, edge, new_object, new_tensor, places_of_inputs, view_maker
+from tracejit.compiled.tape_edges import consumed, edge, edges_of_written_inputs, new_object, new_tensor, view_maker
 from tracejit.core.aval import Aval
 from tracejit.core.deferred import deferred
 from tracejit.core.op import REGISTRY, Kind
@@ -38,7 +38,7 @@ from tracejit.core.uninterrupted import Work, start_work, uninterrupted_result
 from tracejit.ir.graph import Graph, Node, Operand
 from tracejit.llvm.driver import INTERRUPTED as LEFT_FOR_SIGNAL
 from tracejit.llvm.family import Family, Member
-from tracejit.passes.backward import active_values, tape_places
+from tracejit.passes.backward import active_values, tape_values
 from tracejit.passes.partition import Partition, partition
 from tracejit.passes.pipeline import Observe, optimise, prepare
 from tracejit.passes.residual_stacks import SlabContents, stack_residuals
@@ -146,19 +146,19 @@ class Executable:
         self._layouts = {facts.value: facts.strides for facts in self.inputs}
         for written in recording.written_inputs:
             facts = self.inputs[written.index]
-            if not written.placed and (written.requires_grad, written.is_leaf) != (facts.requires_grad, facts.is_leaf):
+            if not written.has_new_edge and (written.requires_grad, written.is_leaf) != (facts.requires_grad, facts.is_leaf):
                 raise UnsupportedProgram(make("differentiable_write", f"of shape {list(facts.shape)}"))
-        # Written inputs whose new place on the tape is an output of the call's node.
-        self._changed = tuple([w for w in recording.written_inputs if w.placed and w.consumed is None])
-        # Output views whose place on the tape is an output of the call's node: all differentiable ones, if there is such a node
+        # Written inputs whose new position on the tape is an output of the call's node.
+        self._changed = tuple([w for w in recording.written_inputs if w.has_new_edge and w.consumed is None])
+        # Output views whose position on the tape is an output of the call's node: all differentiable ones, if there is such a node
         # for other reasons, or if the gradient of one passes through another.
         linked = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is not None and _is_differentiable(facts)])
         joined = bool(self._changed) or any(map(_is_differentiable, self.outputs))
         self._origin: Origin | None = None
         self._general: Executable | None = None
         self._numbers: Substitution | None = None
-        self._placed = linked if joined or (linked and self._depend(linked)) else ()
-        self.pure = self._prepare(self._placed, observe)
+        self._linked = linked if joined or (linked and self._depend(linked)) else ()
+        self.pure = self._prepare(self._linked, observe)
         self.partition = None
         self._live: tuple[tuple[int, int], ...] = ()  # (residual, input whose contents it is), for writes through .data
         self.in_slab = SlabContents((), ())
@@ -171,7 +171,7 @@ class Executable:
         self.interpreted_for: dict[str, None] = {}  # why some of these calls are not machine code
         self._positions = {facts.value: i for i, facts in enumerate(self.inputs)}
         self.everything: frozenset[int] = frozenset()  # the nodes of eager's tape that a pass from all outputs frees
-        without_result = len(self._placed) + len(self._changed)
+        without_result = len(self._linked) + len(self._changed)
         self._differentiable: Mask = (*map(_is_differentiable, self.outputs), *[True] * without_result)
         structural = frozenset(() if recording.structure is None else recording.structure.tensors)
         self._resident = resident = frozenset([facts.value for facts in self.inputs if facts.expression.name in structural])
@@ -310,7 +310,7 @@ class Executable:
 
     def _prepare(self, linked: Sequence[int], observe: Observe | None = None) -> Graph:
         """The pure graph.  Its outputs are the computed outputs, then the output views at the positions `linked`, then the
-        written inputs with a new place on the tape."""
+        written inputs with a new position on the tape."""
         recorded = self.recording
         assert recorded.graph is not None
         values = [facts.value for facts in (*self.outputs, *[recorded.outputs[i] for i in linked])]
@@ -320,13 +320,13 @@ class Executable:
     def _depend(self, linked: Sequence[int]) -> bool:
         """Whether the gradient of one of these output views passes through another."""
         graph = self._prepare(linked)
-        values, shared = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int], tape_places(graph)
+        values, shared = [v for v in graph.outputs[len(self.outputs) :] if type(v) is int], tape_values(graph)
         return any(w != v and w in active_values(graph, [shared.get(v, v)]) for v in values for w in values)
 
     def _leaf(self, split: Partition, i: int) -> int | None:
         """The value that output `i` had when it became a leaf that requires grad; None if it is no leaf created in the call."""
-        place = split.place(i) if self.outputs[i].requires_grad and self.outputs[i].is_leaf else None
-        return place if place in split.leaves else None
+        value = split.tape_value(i) if self.outputs[i].requires_grad and self.outputs[i].is_leaf else None
+        return value if value in split.leaves else None
 
     def _in_memory_order(self, graph: Graph) -> Graph:
         """The graph with outputs permuted to the order of dimensions in which eager mode has them in memory; `body` permutes the
@@ -404,7 +404,7 @@ class Executable:
         if written:
             environment["mark_written"] = marks()
             statements += [Evaluate(Name("mark_written").call(part)) for part in runs.split(written, "written", _storage)]
-        freed: list[tuple[str, Operand]] = []  # (node for a graph that was freed inside the call, the value whose place it is)
+        freed: list[tuple[str, Operand]] = []  # (node for a graph that was freed inside the call, the value whose position it is)
         for result, i, facts, differentiable in zip(results, self._computed, self.outputs, self._differentiable, strict=False):
             on_tape = self._is_split and differentiable
             layout = laid_out(facts.shape, facts.strides, facts.dtype)
@@ -424,25 +424,25 @@ class Executable:
                 _index=Constant(self._computed.index(i) if on_tape else 0),
             )
         for fact in recording.written_inputs:
-            if fact.placed and fact.consumed is not None:
+            if fact.has_new_edge and fact.consumed is not None:
                 name = f"used{fact.index}"
                 freed.append((name, dict(self.pure.writes)[self.inputs[fact.index].value]))
                 statements += consumed(name, f"_{name}", fact.consumed, self.inputs, runs, environment)
         if self._is_split:
             statements += plan._node(self._split, tensors, arrays, runs, numbers, results, position)
             statements += self._order(freed, environment)
-        statements += places_of_inputs(recording.written_inputs, self.inputs, len(self.outputs) + len(self._placed))
+        statements += edges_of_written_inputs(recording.written_inputs, self.inputs, len(self.outputs) + len(self._linked))
         scalars = {f.value: k for k, f in enumerate(recording.scalar_inputs)}
         # In the order in which eager mode creates them.
         for i, facts in sorted(enumerate(recording.outputs), key=lambda item: item[1].value):
             if facts.alias is not None:
                 owner = tensors[facts.alias.index] if facts.alias.kind == "input" else Name(f"out{facts.alias.index}")
-                placed, out = i in self._placed, Name(f"out{i}")
-                environment[f"view{i}"] = view_maker(facts.alias, scalars, facts.requires_grad and not placed)
-                places = [Name(f"out{place.output}") for place in facts.alias.places]
-                statements.append(Define(f"out{i}", Name(f"view{i}").call(owner, numbers, *places)))
-                if placed:
-                    index = Constant(len(self.outputs) + self._placed.index(i))
+                has_new_edge, out = i in self._linked, Name(f"out{i}")
+                environment[f"view{i}"] = view_maker(facts.alias, scalars, facts.requires_grad and not has_new_edge)
+                computed = [Name(f"out{x.output}") for x in facts.alias.computed_positions]
+                statements.append(Define(f"out{i}", Name(f"view{i}").call(owner, numbers, *computed)))
+                if has_new_edge:
+                    index = Constant(len(self.outputs) + self._linked.index(i))
                     statements += [SetAttribute(out, "_node", Name("n")), SetAttribute(out, "_index", index)]
                     statements.append(SetAttribute(out, "_requires_grad", Constant(True)))
         return Body(tuple(statements), environment, runs.cached, self.counter)
@@ -494,7 +494,7 @@ class Executable:
         none, node = Constant(None), Name("n")
         edges = [edge(facts, t) if facts.requires_grad else none for facts, t in zip(self.inputs, tensors, strict=True)]
         edge_tuple = runs.whole(edges, "edges")
-        # The node does not store a written input whose new place is at this node, which would be a cycle.  No rule needs its
+        # The node does not store a written input whose new position is at this node, which would be a cycle.  No rule needs its
         # former contents: if one has saved them, the pass raises.
         changed = {fact.index for fact in self._changed}
         stored = [none if i in changed else t for i, t in enumerate(tensors)]

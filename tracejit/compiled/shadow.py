@@ -58,8 +58,8 @@ class Difference:
     detail: str
 
     def __str__(self) -> str:
-        place = f" at {self.operation} ({self.where})" if self.operation else ""
-        return f"{self.function}: the compiled call differs from the eager one{place}: {self.detail} [{self.kind}]"
+        where = f" at {self.operation} ({self.where})" if self.operation else ""
+        return f"{self.function}: the compiled call differs from the eager one{where}: {self.detail} [{self.kind}]"
 
 
 class shadow:  # noqa: N801  (named like no_grad)
@@ -342,9 +342,9 @@ def _difference_of_arrays(actual: Array, expected: Array) -> str:
     same = (actual == expected) | ((actual != actual) & (expected != expected))
     with np.errstate(all="ignore"):
         distance = np.where(same, 0.0, np.abs(actual.astype(np.float64) - expected.astype(np.float64)))
-    place = np.unravel_index(int(np.argmax(np.where(np.isnan(distance), np.inf, distance))), actual.shape)
+    where = np.unravel_index(int(np.argmax(np.where(np.isnan(distance), np.inf, distance))), actual.shape)
     count = int((~same).sum())
-    at = list(map(int, place))
+    at = list(map(int, where))
     return (
-        f"{count} of {actual.size} elements differ, most at {at}: {actual[place].item()!r}, eager has {expected[place].item()!r}"
+        f"{count} of {actual.size} elements differ, most at {at}: {actual[where].item()!r}, eager has {expected[where].item()!r}"
     )

@@ -43,7 +43,7 @@ Where = tuple[Remains, ValueLocation]
 class Trace:
     """Machine code of a recorded path, or of the rest of it (a side trace).
 
-    inherited: values of the path's graph that are computed when the trace begins, with their places in memory.  held: id() of the
+    inherited: values of the path's graph that are computed when the trace begins, with their positions in memory.  held: id() of the
     guard nodes that are known to hold then.  sides: (exit, path that goes on there) -> the side trace; None while it is compiled;
     a text that says why there is none.  crossed: number of an exit -> number of calls that went on from there without Python.
     entries: those of the traces that lead to this one, and its own."""
@@ -99,7 +99,7 @@ class Remainder:
     """The part of a path that a side trace computes.
 
     graph: its last inputs are the inherited values.  codes: id() of a node -> number of its exit in the path.  memories: where
-    the inherited values are; inherited: the places in each of these.  known, held: `Trace.inherited` and `Trace.held` of the side
+    the inherited values are; inherited: the positions in each of these.  known, held: `Trace.inherited` and `Trace.held` of the side
     trace.  saved: nodes of the path that it does not compute."""
 
     graph: Graph
@@ -122,14 +122,14 @@ def remainder(source: Trace, number: int, target: Executable) -> Remainder | str
         return "the program left is not machine code"
     live = source.program.lowered.live
     values: dict[int, Where] = dict(source.inherited)
-    values.update({v: (remains, place) for v, place in live.at(node_code(number)).items()})
+    values.update({v: (remains, location) for v, location in live.at(node_code(number)).items()})
     codes = exit_codes(first)
     passed = live.before(node_code(number))
     held = [node for node in first.nodes if codes[id(node)] in passed or id(node) in source.held]
 
     table = ValueNumbers()
-    theirs, their_nodes = table.of(first, _places(source.executable.recording, table))
-    ours, our_nodes = table.of(graph, _places(target.recording, table))
+    theirs, their_nodes = table.of(first, _input_keys(source.executable.recording, table))
+    ours, our_nodes = table.of(graph, _input_keys(target.recording, table))
     if not _draw_alike(source.executable, target, theirs, ours):
         return "random numbers come from more than one generator"
     known_numbers = {theirs[v]: where for v, where in values.items() if v in theirs}  # value numbers that `source` has computed
@@ -152,7 +152,7 @@ def remainder(source: Trace, number: int, target: Executable) -> Remainder | str
     return Remainder(rest, exit_codes(graph), memories, inherited, known, known_held, saved)
 
 
-def _places(recording: Recording, table: ValueNumbers) -> dict[int, Hashable]:
+def _input_keys(recording: Recording, table: ValueNumbers) -> dict[int, Hashable]:
     """Keys for the inputs of a recording's graph: the expressions by which guards reach them, with value numbers in place of
     variables, so that inputs of two recordings with equal keys are the same."""
     known: dict[str, Name] = {}  # variable or constant -> a name that contains its value number
@@ -160,7 +160,7 @@ def _places(recording: Recording, table: ValueNumbers) -> dict[int, Hashable]:
     for name in {name for node in walk(recording.guards) for name in defined(node)}:
         known[name] = Name(f"#{table.unique()}")  # equal to no other, until its definition is reached below
 
-    def place(name: Name) -> Expr:
+    def source(name: Name) -> Expr:
         number = known.get(name.name)
         if number is None and name.name in recording.namespace:
             number = known[name.name] = Name(f"@{id(recording.namespace[name.name])}")
@@ -169,15 +169,15 @@ def _places(recording: Recording, table: ValueNumbers) -> dict[int, Hashable]:
     for statement in recording.guards:
         definitions: dict[str, Expr] = {}
         if isinstance(statement, Define):
-            definitions[statement.name] = renamed(statement.value, place)
+            definitions[statement.name] = renamed(statement.value, source)
         elif isinstance(statement, Unpack):
-            value = renamed(statement.value, place)
+            value = renamed(statement.value, source)
             definitions.update({name: value.at(k) for k, name in enumerate(statement.names) if isinstance(name, str)})
         known.update({name: Name(f"#{table.number(value)}") for name, value in definitions.items() if name not in doubtful})
     keys: dict[int, Hashable] = {
-        facts.value: ("tensor", place(facts.expression), facts.shape, facts.dtype) for facts in recording.tensor_inputs
+        facts.value: ("tensor", source(facts.expression), facts.shape, facts.dtype) for facts in recording.tensor_inputs
     }
-    keys.update({facts.value: ("number", renamed(facts.expression, place)) for facts in recording.scalar_inputs})
+    keys.update({facts.value: ("number", renamed(facts.expression, source)) for facts in recording.scalar_inputs})
     return keys
 
 

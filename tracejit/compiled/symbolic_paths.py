@@ -294,10 +294,10 @@ def _pinned_sizes(env: ShapeEnv) -> list[Fact]:
     """The sizes that are one in all calls, for who compares recordings."""
     found = []
     for pin in env.pins():
-        relation, _, place = pin.partition(" at ")
+        relation, _, line = pin.partition(" at ")
         name, sign, value = relation.partition(" == ")
         if sign:
-            found.append(Fact("size", name, place, value))
+            found.append(Fact("size", name, line, value))
     return found
 
 

@@ -1,8 +1,8 @@
-"""Statements of an entry that give tensors their places on the tape: written inputs, tensors whose graph a backward pass inside
+"""Statements of an entry that give tensors their positions on the tape: written inputs, tensors whose graph a backward pass inside
 the call has freed, and output views.
 
-Executable creates the node of the call itself, `n`.  A place is (node, index of its output).  Edges are expressions of places;
-they are evaluated before any tensor gets a new place.
+Executable creates the node of the call itself, `n`.  A position is (node, index of its output).  Edges are expressions of positions;
+they are evaluated before any tensor gets a new position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tracejit.ir.graph import Literal
 from tracejit.ops.movement.views import detach
 from tracejit.replay.ir import Constant, Define, Evaluate, Expr, Name, SetAttribute, Statement, tuple_of
 
-__all__ = ["consumed", "edge", "new_object", "new_tensor", "places_of_inputs", "view_maker"]
+__all__ = ["consumed", "edge", "edges_of_written_inputs", "new_object", "new_tensor", "view_maker"]
 
 _NONE = Constant(None)
 _DEFAULTS: dict[str, Expr] = {
@@ -70,15 +70,15 @@ def new_tensor(name: str, array: Expr, **others: Expr) -> list[Statement]:
     return new_object(name, "Tensor", _array=array, **(_DEFAULTS | others))
 
 
-def places_of_inputs(written: Sequence[WrittenInput], inputs: Sequence[TensorInput], first: int) -> list[Statement]:
-    """Statements that give inputs with a differentiable write their new places: outputs of `n` from number `first` on, or the
+def edges_of_written_inputs(written: Sequence[WrittenInput], inputs: Sequence[TensorInput], first: int) -> list[Statement]:
+    """Statements that give inputs with a differentiable write their new positions: outputs of `n` from number `first` on, or the
     node `used<position>` if their graph was freed inside the call."""
-    changed = [fact for fact in written if fact.placed and fact.consumed is None]
-    places = [(fact, "n", first + k) for k, fact in enumerate(changed)]
-    places += [(fact, f"used{fact.index}", 0) for fact in written if fact.placed and fact.consumed is not None]
+    changed = [fact for fact in written if fact.has_new_edge and fact.consumed is None]
+    edges = [(fact, "n", first + k) for k, fact in enumerate(changed)]
+    edges += [(fact, f"used{fact.index}", 0) for fact in written if fact.has_new_edge and fact.consumed is not None]
     before: list[Statement] = []
     after: list[Statement] = []
-    for fact, node, index in places:
+    for fact, node, index in edges:
         k, t = fact.index, inputs[fact.index].expression
         if inputs[k].requires_grad:
             before += [Define(f"former{k}", t.get("_node")), Define(f"position{k}", t.get("_index"))]
@@ -86,7 +86,7 @@ def places_of_inputs(written: Sequence[WrittenInput], inputs: Sequence[TensorInp
             after.append(Evaluate(moved))
         before += [SetAttribute(t, "_node", Name(node)), SetAttribute(t, "_index", Constant(index))]
         before.append(SetAttribute(t, "_requires_grad", Constant(True)))
-    return [*before, Evaluate(Name("rebound").call()), *after] if places else []
+    return [*before, Evaluate(Name("rebound").call()), *after] if edges else []
 
 
 def view_maker(alias: Alias, scalars: Mapping[int, int], on_tape: bool) -> Callable[..., Any]:
@@ -94,8 +94,8 @@ def view_maker(alias: Alias, scalars: Mapping[int, int], on_tape: bool) -> Calla
     that the program has computed).  scalars: value of a scalar input -> its position.  on_tape: whether the views are recorded on
     the tape."""
 
-    def make(owner: Any, numbers: tuple[Any, ...], *places: Any) -> Any:
-        computed = iter(places)
+    def make(owner: Any, numbers: tuple[Any, ...], *positions: Any) -> Any:
+        computed = iter(positions)
 
         def given(x: Any) -> Any:
             if isinstance(x, ViewPosition):

@@ -334,7 +334,7 @@ class TierPolicy:
         """Compile the bodies of the loops around `branches`, and nothing else, from now on.  Returns False if that is not
         possible.  parting: the branch to name to the user."""
         self._may_split = False
-        why = f"{parting.name}{parting.place()} changes ({parting.some()})"
+        why = f"{parting.name}{parting.location()} changes ({parting.some()})"
         try:
             pieces = compile_in_pieces(self._function, branches, why, self._compile_piece)
         except Exception as error:  # a defect, which must not reach the caller: the call itself has its result

@@ -66,9 +66,9 @@ class Interpreter:
         """The elements of a tensor as nested lists of Python's numbers."""
         return tensor._array.tolist()
 
-    def place_of_slice(self, tensor: Any, dim: int, start: Any, stop: Any, length: Any = None) -> tuple[Any, Any] | None:
+    def varying_slice(self, tensor: Any, dim: int, start: Any, stop: Any, length: Any = None) -> tuple[Any, Any] | None:
         """(the operand that tells where a slice begins, its length) of `start:stop` in a dimension, or of `length` elements from `start`
-        on, where the place need not be the same number in later calls.  None: the ends are what `int` makes of them."""
+        on, where the start need not be the same number in later calls.  None: the ends are what `int` makes of them."""
         return None
 
     def take_array(self, tensor: Any) -> Any:

@@ -46,7 +46,7 @@ class Kind(enum.Enum):
     REDUCTION = "reduction"  # attributes: dims (sorted tuple), keepdim; `reducer` names the combination
     SCAN = "scan"  # cumulative along attribute `dim`
     VIEW = "view"  # the output shares the memory of operand 0
-    MOVEMENT = "movement"  # copies elements to other places: cat, flip, clone ...
+    MOVEMENT = "movement"  # copies elements to other positions: cat, flip, clone ...
     CONTRACTION = "contraction"  # matrix products
     GATHER = "gather"  # reads operand 0 at integer positions given by a tensor
     SCATTER = "scatter"  # writes or adds at positions given by a tensor, or by attributes (fold)
@@ -126,8 +126,8 @@ class Op:
     "casts" (computes no numbers, or converts them), "not differentiable", "no derivative", "straight through" (gradients flow to operand
     0 whatever the contents), "exact" (correctly rounded: the same bits now and at run time), "uniform" (all elements are operand 0),
     "arranges" (elements of operand 0, in some order; "copies": as they are; "reshapes", "permutes": as these words say; "one position":
-    those at operand 1 of a dimension; "positions": those of a range of it), "place operand" (operand 1 tells where those are), "joins"
-    (operands side by side), "adds at places" (operands in zeros), "broadcasts" (operand 0 as elementwise primitives see it anyway),
+    those at operand 1 of a dimension; "positions": those of a range of it), "position operand" (operand 1 tells where those are), "joins"
+    (operands side by side), "adds at positions" (operands in zeros), "broadcasts" (operand 0 as elementwise primitives see it anyway),
     "adds" (the sum of its operands, or elements; of a scatter, adds to what is there), "no negative integers" (raises for one that is a
     number), "accumulates" (its vjp goes on from the cotangents that operands have had so far, and answers with what they come to: the order
     in which it adds is its own), "number" (eager mode has a number of Python in its place, which the tape does not save), "reads numbers

@@ -492,8 +492,8 @@ class ShapeEnv:
     def pins(self) -> list[str]:
         """The relations that pin variables to one size, with the lines that made them."""
         return [
-            f"{self._said(*relation)}{f' at {place}' if place else ''}"
-            for relation, place in self.relations.items()
+            f"{self._said(*relation)}{f' at {line}' if line else ''}"
+            for relation, line in self.relations.items()
             if self._pinned_by(relation) is not None
         ]
 

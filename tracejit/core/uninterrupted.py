@@ -111,13 +111,13 @@ class Work(Generic[T]):
         action, self._action = self._action, None
         if action is None:
             return None
-        _place.work = self
+        _current.work = self
         _running.add(self)
         self._thread = threading.get_ident()
         with room(_FRAMES):
             self.answer = Outcome(action)
             del action
-        _place.work = None
+        _current.work = None
         return self.close()
 
     def close(self) -> _thread.LockType | None:
@@ -215,7 +215,7 @@ class _CurrentWork(threading.local):
     work: Work[Any] | None = None
 
 
-_place = _CurrentWork()
+_current = _CurrentWork()
 _running: set[Work[Any]] = set()
 _behind: list[Work[Any]] = []  # in the background, in the order of their turns
 _forks = [0]
@@ -260,7 +260,7 @@ def begin_next() -> None:
 
 def leave_where_the_process_ends() -> None:
     """Between two stretches of work that nothing interrupts.  Raises SystemExit in a thread that does work, when the process ends."""
-    if _ending[0] and _place.work is not None:
+    if _ending[0] and _current.work is not None:
         raise SystemExit
 
 
@@ -274,7 +274,7 @@ def start_work(action: Callable[[], T], seconds: float, when_lost: Callable[[], 
     the action raised: that is in the answer.  when_lost: called in a forked child that has not got its thread, unless
     it goes on waiting there: then it does the work."""
     work = Work(action, when_lost)
-    if (outer := _place.work) is not None:
+    if (outer := _current.work) is not None:
         outer.enter_inner_work()
         try:
             work.do_in_this_thread(action)
@@ -312,7 +312,7 @@ def uninterrupted_result(action: Callable[[], T]) -> T:
 
 def _forked() -> None:
     _forks[0] += 1
-    _place.work = None
+    _current.work = None
     known = dict.fromkeys([*_behind, *_running])
     _running.clear()
     _behind.clear()

@@ -23,7 +23,7 @@ def entry_text(symbol: str, function: str, pointers: int, integers: int, loops: 
     count = pointers + integers
     lines = [f"%few = icmp ne i64 %count, {count}", "br i1 %few, label %bad, label %convert", "convert:"]
     for i in range(count):
-        lines += [f"%place{i} = getelementptr ptr, ptr %arguments, i64 {i}", f"%object{i} = load ptr, ptr %place{i}"]
+        lines += [f"%offset{i} = getelementptr ptr, ptr %arguments, i64 {i}", f"%object{i} = load ptr, ptr %offset{i}"]
     for i in range(pointers):
         lines += [f"%field{i} = getelementptr i8, ptr %object{i}, i64 {arrays.DATA}", f"%a{i} = load ptr, ptr %field{i}"]
     doubt = "false"

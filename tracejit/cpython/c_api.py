@@ -181,12 +181,12 @@ _OWN: Final = {"tracejit_new_array": new_array, "tracejit_new_object": address_o
 
 @cache
 def mro_offset() -> int:
-    """Where a type object keeps its method resolution order.  Raises RuntimeError where no place holds it for several types."""
+    """Where a type object keeps its method resolution order.  Raises RuntimeError where no offset holds it for several types."""
     samples: list[Any] = [int, _Probe, MappingProxyType]
-    places = [i for i in range(0, _TYPE_SIZE, 8) if all(word(id(t) + i) == id(t.__mro__) for t in samples)]
-    if len(places) != 1:
-        raise RuntimeError(f"type.__mro__: found at offsets {places}, expected one place")
-    return places[0]
+    offsets = [i for i in range(0, _TYPE_SIZE, 8) if all(word(id(t) + i) == id(t.__mro__) for t in samples)]
+    if len(offsets) != 1:
+        raise RuntimeError(f"type.__mro__: found at offsets {offsets}, expected one offset")
+    return offsets[0]
 
 
 class _Probe:
@@ -201,7 +201,7 @@ class _Slotted:
 
 @cache
 def profiler_offset() -> int:
-    """Where the state of a thread keeps what sys.getprofile() says.  Raises RuntimeError where no place, or more than one, does."""
+    """Where the state of a thread keeps what sys.getprofile() says.  Raises RuntimeError where no offset, or more than one, does."""
     address, present = _thread_state(), sys.getprofile()
 
     def profile(*_: object) -> None:
@@ -211,21 +211,21 @@ def profiler_offset() -> int:
         if present is None:
             sys.setprofile(profile)
         looked_for = id(profile if present is None else present)
-        places = [i for i in range(0, _THREAD_SIZE, 8) if word(address + i) == looked_for]
+        offsets = [i for i in range(0, _THREAD_SIZE, 8) if word(address + i) == looked_for]
     finally:
         if present is None:
             sys.setprofile(None)
     if present is not None and present is sys.gettrace():  # the same object for both: that of the trace function comes after it
-        places = places[:1]
-    if len(places) != 1:
-        raise RuntimeError(f"the profile function of a thread: found at offsets {places}, expected one place")
-    return places[0]
+        offsets = offsets[:1]
+    if len(offsets) != 1:
+        raise RuntimeError(f"the profile function of a thread: found at offsets {offsets}, expected one offset")
+    return offsets[0]
 
 
 @cache
 def tool_offset() -> int | None:
     """Where the state of a thread has a 32-bit number that is not 0 while a trace or profile function runs, or what sys.monitoring calls.
-    None where no place, or more than one, is like that, or a trace function is on now."""
+    None where no offset, or more than one, is like that, or a trace function is on now."""
     if sys.gettrace() is not None:
         return None
     address, inside = _thread_state(), []
@@ -247,8 +247,8 @@ def tool_offset() -> int | None:
     finally:
         sys.settrace(None)
     after = numbers()
-    places = [4 * i for i in range(len(before)) if before[i] == after[i] == 0 and all(found[i] == 1 for found in inside)]
-    return places[0] if inside and len(places) == 1 else None
+    offsets = [4 * i for i in range(len(before)) if before[i] == after[i] == 0 and all(found[i] == 1 for found in inside)]
+    return offsets[0] if inside and len(offsets) == 1 else None
 
 
 def number_of_thread(offset: int) -> int:
@@ -354,8 +354,8 @@ def _numbers(peek: CheckedMemory) -> bool:
 def _slots(peek: CheckedMemory) -> bool:
     slotted, marker = _Slotted(), object()
     slotted.second = marker
-    places = _slot_offsets(_Slotted, peek.word)
-    return sorted(places) == ["first", "second"] and [peek.word(id(slotted) + places[name]) for name in sorted(places)] == [
+    offsets = _slot_offsets(_Slotted, peek.word)
+    return sorted(offsets) == ["first", "second"] and [peek.word(id(slotted) + offsets[name]) for name in sorted(offsets)] == [
         0, id(marker),
     ]  # fmt: skip
 

@@ -48,9 +48,9 @@ _THREADS: Final = 1 << 10  # that may be watched at the same time
 _SETUP, _BEGIN, _END, _FORKED, _COUNT = range(5)  # what the machine code is asked to do
 _lasting: dict[int, CodeType] = {}  # allowed code, by address
 _passing: dict[int, CodeType] = {}  # the same, until it is forgotten
-_table = np.zeros(_SIZE, np.int64)  # their addresses: from the place that an address says on, none is empty before it
+_table = np.zeros(_SIZE, np.int64)  # their addresses: from the index that an address says on, none is empty before it
 _lasting_table = np.zeros(_SIZE, np.int64)  # those of lasting ones
-_changed: list[int] = []  # places of the table that have been filled since it was the same as that of lasting ones
+_changed: list[int] = []  # indices of the table that have been filled since it was the same as that of lasting ones
 
 _CALLED: Final = (
     "PyErr_Fetch", "PyErr_Restore", "PyEval_SetProfile", "PyInterpreterState_Get", "PyObject_IsTrue", "PyObject_Vectorcall",
@@ -73,14 +73,14 @@ entry:
   %count = load i64, ptr @count
   br label %scan
 scan:
-  %place = phi i64 [ 0, %entry ], [ %following, %compare ]
-  %is.end = icmp eq i64 %place, %count
+  %index = phi i64 [ 0, %entry ], [ %following, %compare ]
+  %is.end = icmp eq i64 %index, %count
   br i1 %is.end, label %none, label %compare
 compare:
-  %at = getelementptr { i64, ptr }, ptr @watched, i64 %place
+  %at = getelementptr { i64, ptr }, ptr @watched, i64 %index
   %found = load i64, ptr %at
   %same = icmp eq i64 %found, %thread
-  %following = add i64 %place, 1
+  %following = add i64 %index, 1
   br i1 %same, label %done, label %scan
 done:
   ret ptr %at
@@ -198,11 +198,11 @@ entry:
   %first = lshr i64 %address, 4
   br label %probe
 probe:
-  %place = phi i64 [ %first, %entry ], [ %following, %differs ]
-  %within = and i64 %place, {_SIZE - 1}
+  %index = phi i64 [ %first, %entry ], [ %following, %differs ]
+  %within = and i64 %index, {_SIZE - 1}
   %entry.at = getelementptr i64, ptr %table, i64 %within
   %found = load i64, ptr %entry.at
-  %following = add i64 %place, 1
+  %following = add i64 %index, 1
   %same = icmp eq i64 %found, %address
   br i1 %same, label %done, label %differs
 differs:
@@ -365,19 +365,19 @@ def is_allowed(code: CodeType) -> bool:
 
 
 def _enter(table: np.ndarray[Any, Any], address: int) -> int:
-    """Put an address into a table; its place there."""
-    place = (address >> 4) % _SIZE
-    while table[place]:
-        place = (place + 1) % _SIZE
-    table[place] = address
-    return place
+    """Put an address into a table; its index there."""
+    index = (address >> 4) % _SIZE
+    while table[index]:
+        index = (index + 1) % _SIZE
+    table[index] = address
+    return index
 
 
 def forget() -> None:
     """What was allowed for a while is to be checked again."""
-    places = _changed.copy()
-    _table[places] = _lasting_table[places]
-    del _changed[: len(places)]
+    indices = _changed.copy()
+    _table[indices] = _lasting_table[indices]
+    del _changed[: len(indices)]
     _passing.clear()
 
 

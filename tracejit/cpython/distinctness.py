@@ -34,8 +34,8 @@ entry:
   br label %probe
 probe:
   %h = phi i64 [ %hash, %entry ], [ %h1, %other ]
-  %place = and i64 %h, %mask
-  %at = getelementptr ptr, ptr %table, i64 %place
+  %index = and i64 %h, %mask
+  %at = getelementptr ptr, ptr %table, i64 %index
   %there = load ptr, ptr %at
   %free = icmp eq ptr %there, null
   br i1 %free, label %found, label %taken
@@ -109,9 +109,9 @@ unknown:
 among:
   %zeros = call i64 @llvm.ctlz.i64(i64 %rest, i1 false)
   %shift = sub i64 65, %zeros
-  %places = shl i64 1, %shift
-  %own.mask = sub i64 %places, 1
-  %space = alloca ptr, i64 %places
+  %capacity = shl i64 1, %shift
+  %own.mask = sub i64 %capacity, 1
+  %space = alloca ptr, i64 %capacity
   %different = call i1 @distinct(ptr %objects, i64 %rest, ptr %space, i64 %own.mask)
   br label %answer
 answer:
@@ -128,14 +128,14 @@ declare i64 @llvm.ctlz.i64(i64, i1)
 
 def table(objects: Sequence[Any]) -> bytes:
     """A table of objects, which must differ."""
-    places = 1 << (2 * len(objects)).bit_length()
-    row = [0] * places
+    capacity = 1 << (2 * len(objects)).bit_length()
+    row = [0] * capacity
     for address in map(id, objects):
-        place = ((address >> 4) * _FACTOR % 2**64 >> 32) % places
-        while row[place]:
-            place = (place + 1) % places
-        row[place] = address
-    return struct.pack(f"={1 + places}q", places - 1, *row)
+        index = ((address >> 4) * _FACTOR % 2**64 >> 32) % capacity
+        while row[index]:
+            index = (index + 1) % capacity
+        row[index] = address
+    return struct.pack(f"={1 + capacity}q", capacity - 1, *row)
 
 
 @cache

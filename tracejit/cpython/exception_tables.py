@@ -60,7 +60,7 @@ def cover_entry(function: FunctionType) -> bool:
     start, at = _number(table, 0)
     size, at = _number(table, at)
     _, after = _number(table, at)
-    state, _ = _number(table, after)  # values on the stack, doubled, and whether the place of the exception is kept
+    state, _ = _number(table, after)  # values on the stack, doubled, and whether the position of the exception is kept
     if state:
         return False
     numbers = bytes([*_parts(0, _FIRST), *_parts(start + size, 0)])
@@ -178,7 +178,7 @@ def _runs_at_entry() -> bool:
 
 
 def _number(table: bytes, at: int) -> tuple[int, int]:
-    """The number at a place of the table, and the place after it."""
+    """The number at a position of the table, and the position after it."""
     value = table[at] & 0x3F
     while table[at] & _MORE:
         at += 1

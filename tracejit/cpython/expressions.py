@@ -96,10 +96,10 @@ class Expressions:
             return
         if variable is None:
             variable = self.variables[name] = _Variable(self.out.new_slot(), None)
-        place = self.out.slot(variable.slot)
-        old = self.code.op(f"load ptr, ptr {place}")
+        address = self.out.slot(variable.slot)
+        old = self.code.op(f"load ptr, ptr {address}")
         self.out.incref(value.text)
-        self.code.lines.append(f"store ptr {value.text}, ptr {place}")
+        self.code.lines.append(f"store ptr {value.text}, ptr {address}")
         self.out.xdecref(old)
 
     # -- values
@@ -286,20 +286,20 @@ class Expressions:
         remembered = self.out.space(3)  # where the version is, the version, what was found with it
         version_at, content_at = self.out.at(remembered, 8), self.out.at(remembered, 16)
         there, changed, join = self.code.label("there"), self.code.label("changed"), self.code.label("join")
-        place = self.code.op(f"load ptr, ptr {remembered}") if versions is None else self.out.at(dictionary, versions)
-        self.out.branch(self.code.op(f"icmp eq ptr {place}, null"), changed, there)
+        address = self.code.op(f"load ptr, ptr {remembered}") if versions is None else self.out.at(dictionary, versions)
+        self.out.branch(self.code.op(f"icmp eq ptr {address}, null"), changed, there)
         self.code.begin(there)
-        now, then = self.code.op(f"load i64, ptr {place}"), self.code.op(f"load i64, ptr {version_at}")
+        now, then = self.code.op(f"load i64, ptr {address}"), self.code.op(f"load i64, ptr {version_at}")
         before = self.code.op(f"load ptr, ptr {content_at}")
         came = self.code.block
         self.out.branch(self.code.op(f"icmp eq i64 {now}, {then}"), join, changed)
         self.code.begin(changed)
         if versions is None:  # a watch ends with the first change
-            place = self.out.call(watchers.WATCH, dictionary)
-        is_watched = self.code.op(f"icmp ne ptr {place}, null")
-        now = self.code.op(f"load i64, ptr {self.code.op(f'select i1 {is_watched}, ptr {place}, ptr {remembered}')}")
+            address = self.out.call(watchers.WATCH, dictionary)
+        is_watched = self.code.op(f"icmp ne ptr {address}, null")
+        now = self.code.op(f"load i64, ptr {self.code.op(f'select i1 {is_watched}, ptr {address}, ptr {remembered}')}")
         found = self._search(dictionary, key)
-        stored = ((f"ptr {place}", remembered), (f"i64 {now}", version_at), (f"ptr {found}", content_at))
+        stored = ((f"ptr {address}", remembered), (f"i64 {now}", version_at), (f"ptr {found}", content_at))
         self.code.lines += [f"store {value}, ptr {at}" for value, at in stored]
         searched = self.code.block
         self.out.jump(join)
@@ -453,8 +453,8 @@ class Expressions:
             self.out.jump(yes)
             return
         row = self.out.array([v.text for v in values])
-        places = 1 << (2 * len(values) - 1).bit_length()
+        capacity = 1 << (2 * len(values) - 1).bit_length()
         different = self.code.op(
-            f"call i1 @distinct(ptr {row}, i64 {len(values)}, ptr {self.out.space(places)}, i64 {places - 1})"
+            f"call i1 @distinct(ptr {row}, i64 {len(values)}, ptr {self.out.space(capacity)}, i64 {capacity - 1})"
         )
         self.out.branch(different, yes, no)

@@ -232,7 +232,7 @@ entry:
   %slots = getelementptr i64, ptr %frame, i64 1
   br label %sort
 sort:
-  %k = phi i64 [ 0, %entry ], [ %k1, %placed ]
+  %k = phi i64 [ 0, %entry ], [ %k1, %inserted ]
   %order.k = call ptr @{CHECK}_order(ptr %entries, i64 %k)
   %e = load i64, ptr %order.k
   %begin = call i64 @{CHECK}_bound(ptr %slots, ptr %entries, i64 %e, i64 1)
@@ -242,25 +242,25 @@ sink:
   %j1 = sub i64 %j, 1
   %order.j = call ptr @{CHECK}_order(ptr %entries, i64 %j)
   %bottom = icmp eq i64 %j, 0
-  br i1 %bottom, label %placed, label %compare
+  br i1 %bottom, label %inserted, label %compare
 compare:
   %order.below = call ptr @{CHECK}_order(ptr %entries, i64 %j1)
   %below = load i64, ptr %order.below
   %begin.below = call i64 @{CHECK}_bound(ptr %slots, ptr %entries, i64 %below, i64 1)
   %sunk = icmp ule i64 %begin.below, %begin
-  br i1 %sunk, label %placed, label %move
+  br i1 %sunk, label %inserted, label %move
 move:
   store i64 %below, ptr %order.j
   br label %sink
-placed:
+inserted:
   store i64 %e, ptr %order.j
   %k1 = add i64 %k, 1
   %unsorted = icmp slt i64 %k1, %pairs
   br i1 %unsorted, label %sort, label %sweep
 sweep:
-  %m = phi i64 [ 0, %placed ], [ %m1, %apart ]
-  %all = phi i64 [ 0, %placed ], [ %all.next, %apart ]
-  %stores = phi i64 [ 0, %placed ], [ %stores.next, %apart ]
+  %m = phi i64 [ 0, %inserted ], [ %m1, %apart ]
+  %all = phi i64 [ 0, %inserted ], [ %all.next, %apart ]
+  %stores = phi i64 [ 0, %inserted ], [ %stores.next, %apart ]
   %order.m = call ptr @{CHECK}_order(ptr %entries, i64 %m)
   %f = load i64, ptr %order.m
   %from = call i64 @{CHECK}_bound(ptr %slots, ptr %entries, i64 %f, i64 1)
@@ -289,8 +289,8 @@ expected:
 }}
 define internal ptr @{CHECK}_order(ptr %entries, i64 %k) alwaysinline nounwind {{
   %word = mul i64 %k, 6
-  %place = add i64 %word, 4
-  %at = getelementptr i64, ptr %entries, i64 %place
+  %position = add i64 %word, 4
+  %at = getelementptr i64, ptr %entries, i64 %position
   ret ptr %at
 }}
 define internal i64 @{CHECK}_bound(ptr %slots, ptr %entries, i64 %entry, i64 %which) alwaysinline nounwind {{

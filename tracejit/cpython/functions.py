@@ -65,7 +65,7 @@ def translate(
     """The LLVM text of `function`, as a function `symbol` that is called with positional arguments (METH_FASTCALL | METH_KEYWORDS), and
     the constants that its `self` must begin with.
 
-    slotted: classes of which slots are read and written at their places.  Raises Untranslatable."""
+    slotted: classes of which slots are read and written at their offsets.  Raises Untranslatable."""
     translator = _Translator(constants, slotted)
     translator.function(function)
     return translator.out.text(symbol), (*translator.out.constants(), *translator.owners)
@@ -141,17 +141,17 @@ class _Translator(Expressions):
                 self.out.set_attribute(self._value(owner), name, found)
             case SetItem(owner, key, value):
                 found = self.out.secured(self._value(value))
-                container, place = self._value(owner), self._value(key)
+                container, index_or_key = self._value(owner), self._value(key)
                 symbol = "PyDict_SetItem" if container.known is dict else "PyObject_SetItem"
-                self.out.call_for_number(symbol, container.text, place.text, found.text)
+                self.out.call_for_number(symbol, container.text, index_or_key.text, found.text)
             case DeleteItem(owner, key):
-                container, place = self._all([owner, key])
-                self.out.call_for_number("PyObject_DelItem", container.text, place.text)
+                container, index_or_key = self._all([owner, key])
+                self.out.call_for_number("PyObject_DelItem", container.text, index_or_key.text)
             case Increment(Item(owner, key), amount):
-                container, place = self._all([owner, key])
-                old = self.out.call_for_object("PyObject_GetItem", container.text, place.text)
+                container, index_or_key = self._all([owner, key])
+                old = self.out.call_for_object("PyObject_GetItem", container.text, index_or_key.text)
                 summed = self.out.call_for_object("PyNumber_Add", old.text, self.out.constant(amount).text)
-                self.out.call_for_number("PyObject_SetItem", container.text, place.text, summed.text)
+                self.out.call_for_number("PyObject_SetItem", container.text, index_or_key.text, summed.text)
             case Return(value):
                 self.out.leave(self._value(value))
             case RunProgram():
@@ -227,18 +227,18 @@ class _Translator(Expressions):
         for inherited, has_drawn in run.marks:
             self._inherit(inherited, state if has_drawn else None, refused)
         for slot, python_type, value in numbers:
-            place = out.at(frame, 8 * slot)
+            index_or_key = out.at(frame, 8 * slot)
             if python_type is float:
                 if value.known is float:
                     number = code.op(f"load double, ptr {out.at(value.text, NUMBER)}")
                 else:
                     number = out.call("PyFloat_AsDouble", value.text)
                     self._converted(code.op(f"fcmp oeq double {number}, -1.0"), refused)
-                code.lines.append(f"store double {number}, ptr {place}")
+                code.lines.append(f"store double {number}, ptr {index_or_key}")
             else:
                 number = out.call("PyLong_AsLongLong", value.text)
                 self._converted(code.op(f"icmp eq i64 {number}, -1"), refused)
-                code.lines.append(f"store i64 {number}, ptr {place}")
+                code.lines.append(f"store i64 {number}, ptr {index_or_key}")
         row = out.array([array.text for array in arrays])  # machine code finds them where a tuple has its items
         code.lines.append(f"store ptr %arguments, ptr {mark}")
         function = code.op(f"inttoptr i64 {out.word(machine.program)} to ptr")

@@ -2,7 +2,7 @@
 
 Their own methods make numbers of a state, 625 of a Mersenne twister; its memory is copied in a tenth of a microsecond.  Places are those of
 structs of CPython and NumPy.  Before a kind of generator is used for the first time they are verified on live ones: what is copied from one
-to another must give that the same state.  Where the kind is not known, or a place is not the expected one, there is no answer.
+to another must give that the same state.  Where the kind is not known, or a position is not the expected one, there is no answer.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def state_memory(generator: Any) -> tuple[Any, ...] | None:
     kind: Any = type(generator)
     of_bits: Any = type(bits)
     known = kind in _KINDS and (kind is random.Random or of_bits in _BITS) and supported()
-    return _places(generator, bits) if known and _verified(kind, of_bits) else None
+    return _state_parts(generator, bits) if known and _verified(kind, of_bits) else None
 
 
-def _places(generator: Any, bits: Any) -> tuple[Any, ...]:
+def _state_parts(generator: Any, bits: Any) -> tuple[Any, ...]:
     if bits is None:
         return (_memory(id(generator) + object.__basicsize__, _TWISTER),)
-    places = _BITS[type(bits)](bits.ctypes.state_address)
+    offsets = _BITS[type(bits)](bits.ctypes.state_address)
     kept = _kept_draw() if type(generator) is np.random.RandomState else None
-    return places if kept is None else (*places, _memory(id(generator) + kept - 8, 16))  # with whether there is one
+    return offsets if kept is None else (*offsets, _memory(id(generator) + kept - 8, 16))  # with whether there is one
 
 
 def _memory(address: int, size: int) -> Any:
@@ -53,20 +53,20 @@ def _memory(address: int, size: int) -> Any:
 
 @cache
 def _kept_draw() -> int | None:
-    """Where a RandomState keeps the second of two normal draws; None where no place holds it for several values, or several do."""
+    """Where a RandomState keeps the second of two normal draws; None where no offset holds it for several values, or several do."""
     generator = np.random.RandomState(1)
-    places = set(range(24, np.random.RandomState.__basicsize__ - 7, 8))
+    offsets = set(range(24, np.random.RandomState.__basicsize__ - 7, 8))
     for value in (0.6180339887, -1.4142135623):
         generator.set_state({**generator.get_state(legacy=False), "has_gauss": 1, "gauss": value})
-        places = {place for place in places if ctypes.c_double.from_address(id(generator) + place).value == value}
-    return places.pop() if len(places) == 1 else None
+        offsets = {offset for offset in offsets if ctypes.c_double.from_address(id(generator) + offset).value == value}
+    return offsets.pop() if len(offsets) == 1 else None
 
 
 _BITS: Final[dict[type, Callable[[int], tuple[Any, ...]]]] = {
     np.random.MT19937: lambda address: (_memory(address, _TWISTER),),
     np.random.PCG64: lambda address: (_memory(word(address), _PCG), _memory(address + 8, _HALF)),
 }
-"""The places of the states of bit generators, from their addresses."""
+"""The addresses of the states of bit generators, from their addresses."""
 _KINDS: Final[dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     random.Random: (lambda made: made.random(), lambda made: made.getstate()[1]),
     np.random.Generator: (lambda made: made.integers(9, dtype=np.int32), lambda made: str(made.bit_generator.state)),
@@ -87,7 +87,9 @@ def _verified(kind: Any, of_bits: Any) -> bool:
             draw(source)
         draw(target)
         before = state(source)
-        for to, copied in zip(_places(target, bit_generator(target)), _places(source, bit_generator(source)), strict=True):
+        for to, copied in zip(
+            _state_parts(target, bit_generator(target)), _state_parts(source, bit_generator(source)), strict=True
+        ):
             to.raw = copied.raw
         if state(target) != before or state(source) != before or draw(target) != draw(source) or state(target) != state(source):
             return False

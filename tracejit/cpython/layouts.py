@@ -1,7 +1,7 @@
 """Where objects of CPython keep what, as data: one table, a row for each version.
 
 The rows come from CPython's headers (Include/, Include/cpython/, Include/internal/).  Nothing uses a row because of its number: what
-reads an object at one of these places first compares what it finds in living objects with what Python says of them (c_api.py,
+reads an object at one of these offsets first compares what it finds in living objects with what Python says of them (c_api.py,
 call_hook.py, words.py, watchers.py), and is off where that differs.  TESTED lists the versions on which the tests run as well.
 
 An interpreter with another kind of objects (`obstacle`) is not looked at: another implementation, a version without a row, a debug or a

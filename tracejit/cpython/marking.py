@@ -41,8 +41,8 @@ loop:
   br i1 %more, label %item, label %end
 item:
   %offset = mul i64 %i, 8
-  %place = add i64 %offset, {ITEMS}
-  %from = getelementptr i8, ptr %storages, i64 %place
+  %item.offset = add i64 %offset, {ITEMS}
+  %from = getelementptr i8, ptr %storages, i64 %item.offset
   %storage = load ptr, ptr %from
   %version.at = getelementptr i8, ptr %storage, i64 {version}
   %version = load ptr, ptr %version.at

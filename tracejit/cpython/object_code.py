@@ -69,8 +69,8 @@ loop:
 next:
   %from = getelementptr ptr, ptr %items, i64 %i
   %o = load ptr, ptr %from
-  %place = add i64 %start, %i
-  %at = getelementptr ptr, ptr %to, i64 %place
+  %address = add i64 %start, %i
+  %at = getelementptr ptr, ptr %to, i64 %address
   store ptr %o, ptr %at
   call void @incref(ptr %o)
   %i1 = add i64 %i, 1
@@ -95,7 +95,7 @@ class Value:
 class ObjectCode:
     """One function `ptr name(ptr self, ptr arguments, i64 count, ptr keywords)`: the convention METH_FASTCALL | METH_KEYWORDS.
 
-    slotted: classes whose slots are read and written at their places."""
+    slotted: classes whose slots are read and written at their offsets."""
 
     def __init__(self, slotted: Iterable[type]) -> None:
         self.code = FunctionText()
@@ -220,9 +220,9 @@ class ObjectCode:
     def clear_unless_traced(self, label: str) -> None:
         """Forget the exception that is set; but if it has a traceback, because it came through a Python function, go to `label` with it."""
         parts = self.array(["null"] * 3)
-        places = [self.at(parts, 8 * k) for k in range(3)]
-        self.call("PyErr_Fetch", *places)
-        kind, value, traceback = (self.code.op(f"load ptr, ptr {place}") for place in places)
+        offsets = [self.at(parts, 8 * k) for k in range(3)]
+        self.call("PyErr_Fetch", *offsets)
+        kind, value, traceback = (self.code.op(f"load ptr, ptr {address}") for address in offsets)
         traced, plain = self.code.label("traced"), self.code.label("plain")
         self.branch(self.code.op(f"icmp eq ptr {traceback}, null"), plain, traced)
         self.code.begin(traced)
@@ -273,20 +273,20 @@ class ObjectCode:
 
     def _fast(self, value: Value, name: str, slow: str) -> int | None:
         """The offset of a slot; goes to `slow` if the object has none.  None where no class has such a slot."""
-        places = {cls: found[name] for cls, found in self._slot_offsets.items() if name in found}
+        offsets = {cls: found[name] for cls, found in self._slot_offsets.items() if name in found}
         if value.known is not None:
-            return places.get(value.known)
-        if not places or len(set(places.values())) != 1:
+            return offsets.get(value.known)
+        if not offsets or len(set(offsets.values())) != 1:
             return None
         kind = self.type_of(value)
         hit = self.code.label("hit")
-        for cls in places:
+        for cls in offsets:
             following = self.code.label("other")
             self.branch(self.code.op(f"icmp eq ptr {kind}, {self.constant(cls).text}"), hit, following)
             self.code.begin(following)
         self.jump(slow)
         self.code.begin(hit)
-        return next(iter(places.values()))
+        return next(iter(offsets.values()))
 
     def attribute(self, value: Value, name: str) -> Value:
         """value.name"""
@@ -311,10 +311,10 @@ class ObjectCode:
         key = self.constant(name).text
         offset = self._fast(owner, name, slow)
         if offset is not None:
-            place = self.at(owner.text, offset)
-            old = self.code.op(f"load ptr, ptr {place}")
+            address = self.at(owner.text, offset)
+            old = self.code.op(f"load ptr, ptr {address}")
             self.incref(value.text)
-            self.code.lines.append(f"store ptr {value.text}, ptr {place}")
+            self.code.lines.append(f"store ptr {value.text}, ptr {address}")
             self.xdecref(old)
             if owner.known is not None:
                 return
@@ -370,11 +370,13 @@ class ObjectCode:
 
     def fill(self, items: str, parts: list[tuple[Value, bool]]) -> None:
         """Store values from `items` on, with a reference each."""
-        place = "0"
+        address = "0"
         for value, starred in parts:
             if starred:
-                place = self.code.op(f"call i64 @copy_items(ptr {items}, i64 {place}, ptr {value.text})")
+                address = self.code.op(f"call i64 @copy_items(ptr {items}, i64 {address}, ptr {value.text})")
                 continue
             self.incref(value.text)
-            self.code.lines.append(f"store ptr {value.text}, ptr {self.code.op(f'getelementptr ptr, ptr {items}, i64 {place}')}")
-            place = str(int(place) + 1) if place.isdigit() else self.code.op(f"add i64 {place}, 1")
+            self.code.lines.append(
+                f"store ptr {value.text}, ptr {self.code.op(f'getelementptr ptr, ptr {items}, i64 {address}')}"
+            )
+            address = str(int(address) + 1) if address.isdigit() else self.code.op(f"add i64 {address}, 1")

@@ -58,8 +58,8 @@ refuse:
   %asked = icmp eq i64 %count, 0
   br i1 %asked, label %where, label %bad
 where:
-  %place = ptrtoint ptr @{PROGRAM} to i64
-  %address = call ptr @PyLong_FromLongLong(i64 %place)
+  %number = ptrtoint ptr @{PROGRAM} to i64
+  %address = call ptr @PyLong_FromLongLong(i64 %number)
   ret ptr %address
 bad:
   %ignored = call i32 @PyErr_BadArgument()

@@ -52,12 +52,12 @@ def _replace(owner: Any, old: Any, new: Any) -> bool:
         return False
     count = sum(x is old for x in gc.get_referents(owner))
     words = (ctypes.c_void_p * ((object.__sizeof__(owner) - _HEADER) // _WORD)).from_address(id(owner) + _HEADER)
-    places = [k for k, word in enumerate(words) if word == id(old)]
-    if not places or len(places) != count:
+    positions = [k for k, word in enumerate(words) if word == id(old)]
+    if not positions or len(positions) != count:
         return False
-    for place in places:
+    for position in positions:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(new))
-        words[place] = id(new)
-    for _ in places:
+        words[position] = id(new)
+    for _ in positions:
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(old))
     return True

@@ -41,7 +41,7 @@ LOOK: Final = "look_up"
 """`ptr look_up(ptr table, ptr type, ptr arguments, i64 count)`: an item of the table's list, or null.  It keeps no reference."""
 _FACTOR: Final = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: Knuth, The Art of Computer Programming, volume 3, 6.4
 _WORD: Final = (1 << 64) - 1
-_FEWEST: Final = 16  # places
+_FEWEST: Final = 16  # slots
 _MOST: Final = 256  # objects of a call that are looked at, and of those that attributes lead to
 _DEEPEST: Final = 4  # containers and objects in each other
 _CONTAINERS: Final = TUPLES | LISTS | DICTIONARIES
@@ -116,20 +116,20 @@ class SizeTable:
 
     def put(self, shapes: Shapes, found: Any) -> None:
         """From now on `found` is found for these shapes."""
-        places, items = self._known
-        place = places.get(shapes)
-        if place is not None:
-            items[place] = found
+        indices, items = self._known
+        index = indices.get(shapes)
+        if index is not None:
+            items[index] = found
             return
-        places, items = {**places, shapes: len(items)}, [*items, found]
-        self._known, self.items = (places, items), (_words(places), items)
+        indices, items = {**indices, shapes: len(items)}, [*items, found]
+        self._known, self.items = (indices, items), (_words(indices), items)
 
 
-def _words(places: dict[Shapes, int]) -> bytes:
-    """One less than the number of places, then pairs (hash, index): from its hash on, the first place with it or with index -1."""
-    count = max(_FEWEST, 1 << (2 * len(places)).bit_length())
+def _words(indices: dict[Shapes, int]) -> bytes:
+    """One less than the number of slots, then pairs (hash, index): from its hash on, the first place with it or with index -1."""
+    count = max(_FEWEST, 1 << (2 * len(indices)).bit_length())
     table: list[tuple[int, int]] = [(0, -1)] * count
-    for shapes, index in places.items():
+    for shapes, index in indices.items():
         at = _hash(shapes)
         while table[at % count][1] >= 0:
             at += 1
@@ -307,8 +307,8 @@ find:
   br label %probe
 probe:
   %p = phi i64 [ %wanted, %find ], [ %p1, %other ]
-  %place = and i64 %p, %mask
-  %offset = mul i64 %place, 16
+  %slot = and i64 %p, %mask
+  %offset = mul i64 %slot, 16
   %pair = getelementptr i8, ptr %pairs, i64 %offset
   %index.at = getelementptr i8, ptr %pair, i64 8
   %index = load i64, ptr %index.at

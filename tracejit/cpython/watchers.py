@@ -60,8 +60,8 @@ define internal ptr @bucket(ptr %dictionary) nounwind {{
   %found = getelementptr [{1 << _BITS} x ptr], ptr @buckets, i64 0, i64 %index
   ret ptr %found
 }}
-; The place that leads to the slot of a dictionary, or that holds null where there is none.
-define internal ptr @place(ptr %dictionary) nounwind {{
+; The address of the pointer to the slot of a dictionary, or that holds null where there is none.
+define internal ptr @link_of(ptr %dictionary) nounwind {{
 entry:
   %first = call ptr @bucket(ptr %dictionary)
   br label %look
@@ -91,7 +91,7 @@ define internal void @release(ptr %slot) nounwind {{
 }}
 define i32 @tracejit_dictionary_changes(i32 %event, ptr %dictionary, ptr %key, ptr %value) nounwind {{
 entry:
-  %at = call ptr @place(ptr %dictionary)
+  %at = call ptr @link_of(ptr %dictionary)
   %slot = load ptr, ptr %at
   %none = icmp eq ptr %slot, null
   br i1 %none, label %end, label %found
@@ -121,7 +121,7 @@ entry:
   %refused = and i1 %shares, %refuses
   br i1 %refused, label %nothing, label %look
 look:
-  %at = call ptr @place(ptr %dictionary)
+  %at = call ptr @link_of(ptr %dictionary)
   %known = load ptr, ptr %at
   %is.known = icmp ne ptr %known, null
   br i1 %is.known, label %give, label %watch
@@ -301,12 +301,12 @@ def _instances_are_watched(interface: _Interface) -> bool:
                 probe.first = probe.second = 1  # type: ignore[attr-defined]
                 if is_separate:
                     vars(probe).update(zip(map(str, range(40)), range(40), strict=True))
-                place = interface.watch(id(vars(probe)))
-                before = word(place) if place else 0
-                if not before or before != word(place):
+                word_at = interface.watch(id(vars(probe)))
+                before = word(word_at) if word_at else 0
+                if not before or before != word(word_at):
                     return False
                 change(probe)
-                if word(place) == before:
+                if word(word_at) == before:
                     return False
     return True
 
@@ -322,25 +322,25 @@ def _add(x: Any) -> None:
 def _others_are_watched(interface: _Interface) -> bool:
     """The same of the namespace of a class, of a dictionary that dies, and of one that is changed again."""
 
-    def place_of(address: int) -> tuple[int, int]:
-        place = interface.watch(address)
-        return place, word(place)
+    def address_and_word(address: int) -> tuple[int, int]:
+        word_at = interface.watch(address)
+        return word_at, word(word_at)
 
     proxy = _Probe.__dict__
     namespace = word(id(proxy) + MAPPING)
     for name in ("mark", "mark", "other"):
-        place, before = place_of(namespace)
+        word_at, before = address_and_word(namespace)
         setattr(_Probe, name, object())
-        if word(place) == before:
+        if word(word_at) == before:
             return False
     dictionary = {"a": 1}
     for i in range(_WARM):
-        place, before = place_of(id(dictionary))
+        word_at, before = address_and_word(id(dictionary))
         dictionary["a"] = i
-        if word(place) == before:
+        if word(word_at) == before:
             return False
-    place, before = place_of(id(dictionary))
-    if before != word(place):
+    word_at, before = address_and_word(id(dictionary))
+    if before != word(word_at):
         return False
     del dictionary
-    return word(place) != before
+    return word(word_at) != before

@@ -80,16 +80,16 @@ def instance_words(instance: Any, dictionary: Any) -> list[int]:
     address = id(instance)
     if not supported() or not type(instance).__flags__ & _MANAGED or word(address + LAYOUT.instance_dictionary) != id(dictionary):
         return []
-    place = _version(id(dictionary))
-    if not place:
+    key = _version(id(dictionary))
+    if not key:
         return []
-    return [address + TYPE, id(type(instance)), address + LAYOUT.instance_dictionary, id(dictionary), place, word(place)]
+    return [address + TYPE, id(type(instance)), address + LAYOUT.instance_dictionary, id(dictionary), key, word(key)]
 
 
 def namespace_words(proxy: Any) -> list[int]:
     """Pairs that hold while the class dictionary behind a mappingproxy is as it is."""
-    place = _version(namespace_address(proxy))
-    return [place, word(place)]
+    key = _version(namespace_address(proxy))
+    return [key, word(key)]
 
 
 def namespace_address(proxy: Any) -> int:
@@ -103,24 +103,24 @@ def _version(address: int) -> int:
 
 
 def item_words(items: Iterable[tuple[Any, Any, Any]]) -> list[int]:
-    """Pairs that hold while lists and dictionaries hold what they hold: (container, place, item), where place is an index, a key, or None
-    for the length.  Containers, keys and items must be kept alive meanwhile.  Empty where a key is not found."""
+    """Pairs that hold while lists and dictionaries hold what they hold: (container, key, item), where key is an index, a key,
+    or None for the length.  Containers, keys and items must be kept alive meanwhile.  Empty where a key is not found."""
     words: dict[int, int] = {}
-    places: dict[int, dict[int, int]] = {}
-    for container, place, item in items:
+    entries: dict[int, dict[int, int]] = {}
+    for container, key, item in items:
         address = id(container)
-        if place is None:
+        if key is None:
             words[address + SIZE] = len(container)
         elif type(container) is list:
             words[address + SIZE] = len(container)  # a list that gets shorter leaves its items where they were
             elements = words[address + LIST_ITEMS] = word(address + LIST_ITEMS)
-            words[elements + 8 * place] = id(item)
+            words[elements + 8 * key] = id(item)
         else:
             table = words[address + LAYOUT.keys] = word(address + LAYOUT.keys)
             words[table + LAYOUT.key_sizes] = word(table + LAYOUT.key_sizes)  # and kind
-            if address not in places:
-                places[address] = _entries(container)
-            entry = places[address].get(id(_stored_key(container, place)))
+            if address not in entries:
+                entries[address] = _entries(container)
+            entry = entries[address].get(id(_stored_key(container, key)))
             if entry is None:
                 return []
             words[entry], words[entry + 8] = word(entry), id(item)
@@ -203,20 +203,20 @@ def _versions(peek: CheckedMemory) -> bool:
     probe = _Probe()
     probe.first = 1  # type: ignore[attr-defined]
     dictionary, proxy = vars(probe), _Probe.__dict__
-    place, namespace = id(dictionary) + LAYOUT.version, word(id(proxy) + MAPPING) + LAYOUT.version
-    seen = [peek.word(place)]
+    key, namespace = id(dictionary) + LAYOUT.version, word(id(proxy) + MAPPING) + LAYOUT.version
+    seen = [peek.word(key)]
     changes: list[Callable[[], Any]] = [
         lambda: setattr(probe, "first", 2), lambda: setattr(probe, "second", 1), lambda: delattr(probe, "second"),
         lambda: dictionary.update(first=3), lambda: object.__setattr__(probe, "first", 4), dictionary.clear,
     ]  # fmt: skip
     for change in changes:
         change()
-        if peek.word(place) in seen:
+        if peek.word(key) in seen:
             return False
-        seen.append(peek.word(place))
+        seen.append(peek.word(key))
     before = peek.word(namespace)
     _Probe.mark = 1  # type: ignore[attr-defined]
-    return peek.word(namespace) != before and peek.word(place) == seen[-1]
+    return peek.word(namespace) != before and peek.word(key) == seen[-1]
 
 
 def _instance_dictionaries(peek: CheckedMemory) -> bool:
@@ -238,8 +238,8 @@ def _dictionary_items(peek: CheckedMemory) -> bool:
         del dictionary[next(iter(dictionary))]
         entries = _entries(dictionary, peek)
         for key, value in dictionary.items():
-            place = entries.get(id(key))
-            if place is None or peek.word(place) != id(key) or peek.word(place + 8) != id(value):
+            found = entries.get(id(key))
+            if found is None or peek.word(found) != id(key) or peek.word(found + 8) != id(value):
                 return False
     return peek.word(id(named) + SIZE) == 19 and peek.word(id(values) + SIZE) == 20
 
@@ -275,8 +275,8 @@ objects:
 identify:
   %object.at = getelementptr ptr, ptr %arguments, i64 %o
   %object.is = load i64, ptr %object.at
-  %place = mul i64 %o, 8
-  %offset = add i64 %place, {BYTES - 16}
+  %key = mul i64 %o, 8
+  %offset = add i64 %key, {BYTES - 16}
   %expected.at = getelementptr i8, ptr %addresses, i64 %offset
   %expected = load i64, ptr %expected.at
   %known = icmp eq i64 %object.is, %expected

@@ -31,8 +31,8 @@ def digits(test_fraction: float = 0.2, seed: int = 0) -> tuple[TensorDataset, Te
     generator = np.random.default_rng(seed)
     held_out = np.zeros(len(labels), bool)
     for digit in range(10):
-        places = np.flatnonzero(labels == digit)
-        held_out[generator.permutation(places)[: round(len(places) * test_fraction)]] = True
+        positions = np.flatnonzero(labels == digit)
+        held_out[generator.permutation(positions)[: round(len(positions) * test_fraction)]] = True
     train, test = (TensorDataset(tensor(images[part]), tensor(labels[part])) for part in (~held_out, held_out))
     return train, test
 

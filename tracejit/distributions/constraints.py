@@ -310,7 +310,7 @@ class _Cat(Constraint):
 
 
 class _Stack(Constraint):
-    """Constraints of the places along a dimension: what stack() of values satisfies."""
+    """Constraints of the positions along a dimension: what stack() of values satisfies."""
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         self.cseq, self.dim = list(cseq), dim

@@ -713,7 +713,7 @@ class _PartByPart(Transform):
 
 
 class CatTransform(_PartByPart):
-    """Transforms of `lengths` places each (1 by default) along `dim`, as cat() joins them."""
+    """Transforms of `lengths` positions each (1 by default) along `dim`, as cat() joins them."""
 
     def __init__(
         self, tseq: Sequence[Transform], dim: int = 0, lengths: Sequence[int] | None = None, cache_size: int = 0
@@ -730,7 +730,7 @@ class CatTransform(_PartByPart):
 
     @property
     def length(self) -> int:
-        """How many places there are along `dim`."""
+        """How many positions there are along `dim`."""
         return sum(self.lengths)
 
     @property
@@ -759,7 +759,7 @@ class CatTransform(_PartByPart):
 
 
 class StackTransform(_PartByPart):
-    """A transform for each place along `dim`, as stack() joins them."""
+    """A transform for each position along `dim`, as stack() joins them."""
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(tseq, dim, cache_size)

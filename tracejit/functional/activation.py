@@ -12,7 +12,7 @@ from typing import Any
 from tracejit.core.numbers import settled
 from tracejit.core.precision import rounds_once
 from tracejit.core.shapes import normalise_dim
-from tracejit.functional.support import placed
+from tracejit.functional.support import in_place_or_new
 from tracejit.ops.elementwise import mathematics
 from tracejit.ops.elementwise.comparison import minimum, where
 from tracejit.ops.elementwise.mathematics import abs_, exp, expm1, log1p
@@ -38,7 +38,7 @@ _SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
 
 def relu(input: Any, inplace: bool = False) -> Any:
     """max(input, 0)."""
-    return placed(input, mathematics.relu(input), inplace)
+    return in_place_or_new(input, mathematics.relu(input), inplace)
 
 
 @of_tensors
@@ -64,14 +64,14 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
         raise ValueError(f"hardtanh(): min_val must not exceed max_val, got {min_val} and {max_val}")
     if not input.dtype.is_floating_point:
         min_val, max_val = int(min_val), int(max_val)
-    return placed(input, where(input <= min_val, min_val, where(input >= max_val, max_val, input)), inplace)
+    return in_place_or_new(input, where(input <= min_val, min_val, where(input >= max_val, max_val, input)), inplace)
 
 
 @of_tensors
 @rounds_once
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     """input where positive, negative_slope * input elsewhere."""
-    return placed(input, where(input > 0, input, input * negative_slope), inplace)
+    return in_place_or_new(input, where(input > 0, input, input * negative_slope), inplace)
 
 
 @of_tensors
@@ -79,7 +79,7 @@ def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) 
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """input where positive, alpha * (exp(input) - 1) elsewhere."""
     positive = input > 0  # so that NaN takes the curve, and keeps its gradient NaN
-    return placed(input, where(positive, input, expm1(where(positive, 0.0, input)) * alpha), inplace)
+    return in_place_or_new(input, where(positive, input, expm1(where(positive, 0.0, input)) * alpha), inplace)
 
 
 @of_tensors
@@ -88,7 +88,7 @@ def selu(input: Any, inplace: bool = False) -> Any:
     """The self-normalising scaled elu of Klambauer et al. (2017), https://arxiv.org/abs/1706.02515."""
     positive = input > 0
     curve = expm1(where(positive, 0.0, input)) * (_SELU_ALPHA * _SELU_SCALE)
-    return placed(input, where(positive, input * _SELU_SCALE, curve), inplace)
+    return in_place_or_new(input, where(positive, input * _SELU_SCALE, curve), inplace)
 
 
 @of_tensors
@@ -98,7 +98,7 @@ def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     if alpha == 0:
         raise RuntimeError("celu(): alpha must not be 0")
     positive = input > 0
-    return placed(input, where(positive, input, expm1(where(positive, 0.0, input) / alpha) * alpha), inplace)
+    return in_place_or_new(input, where(positive, input, expm1(where(positive, 0.0, input) / alpha) * alpha), inplace)
 
 
 @of_tensors
@@ -119,14 +119,14 @@ def gelu(input: Any, approximate: str = "none") -> Any:
 @rounds_once
 def silu(input: Any, inplace: bool = False) -> Any:
     """input * sigmoid(input), also known as swish."""
-    return placed(input, input * mathematics.sigmoid(input), inplace)
+    return in_place_or_new(input, input * mathematics.sigmoid(input), inplace)
 
 
 @of_tensors
 @rounds_once
 def mish(input: Any, inplace: bool = False) -> Any:
     """input * tanh(softplus(input))."""
-    return placed(input, input * hyperbolic_tangent(softplus(input)), inplace)
+    return in_place_or_new(input, input * hyperbolic_tangent(softplus(input)), inplace)
 
 
 @of_tensors
@@ -156,14 +156,14 @@ def logsigmoid(input: Any) -> Any:
 @rounds_once
 def hardsigmoid(input: Any, inplace: bool = False) -> Any:
     """min(max(input + 3, 0), 6) / 6."""
-    return placed(input, hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+    return in_place_or_new(input, hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
 
 
 @of_tensors
 @rounds_once
 def hardswish(input: Any, inplace: bool = False) -> Any:
     """input * min(max(input + 3, 0), 6) / 6."""
-    return placed(input, input * hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
+    return in_place_or_new(input, input * hardtanh(input + 3.0, 0.0, 6.0) / 6.0, inplace)
 
 
 @of_tensors
@@ -186,7 +186,7 @@ def tanhshrink(input: Any) -> Any:
 @of_tensors
 def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
     """input where it is above `threshold`, `value` elsewhere."""
-    return placed(input, where(input <= threshold, value, input), inplace)
+    return in_place_or_new(input, where(input <= threshold, value, input), inplace)
 
 
 @of_tensors
@@ -234,7 +234,7 @@ def rrelu(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: 
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
     slope = rand(tuple(input.shape), dtype=input.dtype) * (upper - lower) + lower
-    return placed(input, where(input > 0, input, input * slope), inplace)
+    return in_place_or_new(input, where(input > 0, input, input * slope), inplace)
 
 
 @of_tensors
@@ -276,7 +276,7 @@ def hardtanh_(input: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
 @of_tensors
 def threshold_(input: Any, threshold: float, value: float) -> Any:
     """threshold in place."""
-    return placed(input, where(input <= threshold, value, input), True)
+    return in_place_or_new(input, where(input <= threshold, value, input), True)
 
 
 @of_tensors

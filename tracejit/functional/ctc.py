@@ -45,10 +45,10 @@ def _padded_targets(targets: Any, target_lengths: Any, batch: int) -> Any:
     longest = int(primitives.amax(target_lengths, dims=(0,), keepdim=False).item()) if batch else 0
     begins = reshape(cumsum(target_lengths, dim=0) - target_lengths, shape=(batch, 1))
     last = max(targets.shape[0] - 1, 0)
-    places = begins + arange(0, 1, length=longest, dtype=int64)
+    positions = begins + arange(0, 1, length=longest, dtype=int64)
     if not targets.shape[0]:
         return full(0, shape=(batch, longest), dtype=int64)
-    return indexing.index_select(targets, where(places > last, last, places), dim=0)
+    return indexing.index_select(targets, where(positions > last, last, positions), dim=0)
 
 
 def _log_of_sum(terms: list[Any]) -> Any:

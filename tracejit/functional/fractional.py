@@ -1,4 +1,4 @@
-"""Pooling over windows that begin at random places."""
+"""Pooling over windows that begin at random positions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Any = None,
 ) -> Any:
-    """The largest element of each of output_size windows of (N, C, H, W) inputs, that begin at random places; with return_indices also
+    """The largest element of each of output_size windows of (N, C, H, W) inputs, that begin at random positions; with return_indices also
     where it was.  output_ratio: the outputs as a part of the input, in the place of their number.  _random_samples: (N, C, 2) in [0, 1)."""
     name = "fractional_max_pool2d"
     return fractional_max_pool(name, 2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)

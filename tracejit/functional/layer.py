@@ -142,9 +142,9 @@ def embedding_bag(
 ) -> Any:
     """Sums, means or maxima of bags of rows of `weight` (V, D).
 
-    input: (B, N), bags of equal length, or (N,) with `offsets` (B,), the places where the bags begin.  per_sample_weights: factors of the
-    rows, for mode "sum".  padding_idx: indices that count for nothing.  An empty bag gives zeros.  Gradients are dense, whatever `sparse`.
-    Raises ValueError for arguments that do not fit together."""
+    input: (B, N), bags of equal length, or (N,) with `offsets` (B,), the positions where the bags begin.  per_sample_weights: factors of
+    the rows, for mode "sum".  padding_idx: indices that count for nothing.  An empty bag gives zeros.  Gradients are dense, whatever
+    `sparse`. Raises ValueError for arguments that do not fit together."""
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and mode != "sum":
@@ -165,8 +165,8 @@ def embedding_bag(
         if offsets is None or offsets.ndim != 1:
             raise ValueError("offsets has to be a 1D Tensor for an input of one dimension")
         bags = offsets.shape[0] - bool(include_last_offset)
-        places = reshape(arange(0, 1, length=input.shape[0], dtype=int64), shape=(input.shape[0], 1))
-        started = cast(places >= slice_(offsets, dim=0, start=0, stop=bags, step=1), dtype=int64)
+        positions = reshape(arange(0, 1, length=input.shape[0], dtype=int64), shape=(input.shape[0], 1))
+        started = cast(positions >= slice_(offsets, dim=0, start=0, stop=bags, step=1), dtype=int64)
         bag = primitives.sum_(started, dims=(1,), keepdim=False) - 1
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")

@@ -460,12 +460,12 @@ def multilabel_margin_loss(input: Any, target: Any, *, reduction: str = "mean") 
     scores, labels = (input, target) if input.ndim == 2 else (input.unsqueeze(0), target.unsqueeze(0))
     batch, classes = scores.shape
     counts = cumsum(cast(labels == -1, dtype=labels.dtype), dim=1) == 0
-    places = where(counts, labels, 0)
+    positions = where(counts, labels, 0)
     marks = indexing.scatter_add(
-        full(0, shape=(batch, classes), dtype=labels.dtype), places, cast(counts, dtype=labels.dtype), dim=1
+        full(0, shape=(batch, classes), dtype=labels.dtype), positions, cast(counts, dtype=labels.dtype), dim=1
     )
     others = reshape(marks == 0, shape=(batch, 1, classes)) & reshape(counts, shape=(batch, classes, 1))
-    own = reshape(indexing.gather(scores, places, dim=1), shape=(batch, classes, 1))
+    own = reshape(indexing.gather(scores, positions, dim=1), shape=(batch, classes, 1))
     excess = _at_least_zero(1.0 - (own - reshape(scores, shape=(batch, 1, classes))))
     loss = primitives.sum_(where(others, excess, 0.0), dims=(1, 2), keepdim=False) / float(classes)
     return reduced("multilabel_margin_loss", loss if input.ndim == 2 else reshape(loss, shape=()), reduction)

@@ -38,15 +38,15 @@ def filled(values: Any, inside: Any, value: float) -> Any:
 
 
 def descending(lengths: Any) -> tuple[Any, Any]:
-    """(where the longest are, one after the other, those of one length in their order; which place in this each has), int64 (N,)."""
+    """(where the longest are, one after the other, those of one length in their order; which position in this each has), int64 (N,)."""
     count = lengths.shape[0]
     if count > _COMPARED:
         order = lengths.neg().argsort(stable=True)
         return order, order.argsort()
     number, row = arange(count), lengths.unsqueeze(1)
     before = (lengths > row) | ((lengths == row) & (number < number.unsqueeze(1)))
-    places = before.sum(1)
-    return zeros(count, dtype=int64).scatter(0, places, number), places
+    positions = before.sum(1)
+    return zeros(count, dtype=int64).scatter(0, positions, number), positions
 
 
 def pack(values: Any, lengths: Any, inside: Any) -> Any:
@@ -54,8 +54,8 @@ def pack(values: Any, lengths: Any, inside: Any) -> Any:
 
     def elements() -> Any:
         steps, count, *rest = values.shape
-        places = inside.reshape(-1).nonzero().reshape(-1)
-        return values.reshape(product((steps, count)), *rest).index_select(0, places)
+        positions = inside.reshape(-1).nonzero().reshape(-1)
+        return values.reshape(product((steps, count)), *rest).index_select(0, positions)
 
     data = state.top.deferred(elements)
     data._unpacked = values, lengths, inside

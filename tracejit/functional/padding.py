@@ -56,8 +56,8 @@ def _with_borders(x: Any, mode: str, dim: int, before: int, after: int) -> list[
     def part(start: int, stop: int) -> Any:
         return views.slice_(x, dim=dim, start=start, stop=stop, step=1)
 
-    def repeated(place: int, times: int) -> Any:
-        return views.expand(part(place, place + 1), shape=(*x.shape[:dim], times, *x.shape[dim + 1 :]))
+    def repeated(position: int, times: int) -> Any:
+        return views.expand(part(position, position + 1), shape=(*x.shape[:dim], times, *x.shape[dim + 1 :]))
 
     if mode == "replicate":
         borders = repeated(0, before), repeated(size - 1, after)
@@ -103,10 +103,10 @@ def _check_fits(mode: str, size: int, before: int, after: int) -> None:
 
 def _positions(mode: str, size: int, before: int, after: int) -> list[int]:
     """For each element of the padded dimension, where it comes from."""
-    places = size_range(-before, size + after)
+    positions = size_range(-before, size + after)
     if mode == "replicate":
-        return [min(max(p, 0), size - 1) for p in places]
+        return [min(max(p, 0), size - 1) for p in positions]
     if mode == "circular":  # negative sizes crop first
         start, kept = max(0, -before), size + min(0, before) + min(0, after)
         return [start + p % kept for p in size_range(-max(before, 0), kept + max(after, 0))]
-    return [-p if p < 0 else 2 * (size - 1) - p if p >= size else p for p in places]
+    return [-p if p < 0 else 2 * (size - 1) - p if p >= size else p for p in positions]

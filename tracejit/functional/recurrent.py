@@ -161,7 +161,7 @@ def _up_to_ends(mode: str, projected: Any, lengths: Any, state: State, weights: 
     return outputs, state
 
 
-class _Places:
+class _SequenceOrder:
     """Where the elements of padded sequences of these lengths are, along the first of (T, N, ...)."""
 
     def __init__(self, lengths: Any, steps: int, bidirectional: bool) -> None:
@@ -180,8 +180,8 @@ class _Places:
         return select(self._gather_steps(x, self._ends), 0, dim=0)
 
     @staticmethod
-    def _gather_steps(x: Any, places: Any) -> Any:
-        return x.gather(0, places.unsqueeze(2).expand(places.shape[0], *x.shape[1:]))
+    def _gather_steps(x: Any, order: Any) -> Any:
+        return x.gather(0, order.unsqueeze(2).expand(order.shape[0], *x.shape[1:]))
 
 
 def recurrent(
@@ -218,22 +218,22 @@ def _network(
 ) -> tuple[Any, State]:
     last: list[State] = []
     x = input
-    places = None if lengths is None else _Places(lengths, input.shape[0], len(weights[0]) > 1)
+    order = None if lengths is None else _SequenceOrder(lengths, input.shape[0], len(weights[0]) > 1)
     for number, directions in enumerate(weights):
         if number and dropout_p and training:
             x = dropout(x, dropout_p, True)
         parts = []
         for backwards, own in enumerate(directions):
             initial = tuple([select(s, len(last), dim=0) for s in state])
-            if places is not None and not _runs_on(mode, own):
-                outputs, final = _up_to_ends(mode, _projected(mode, places.ordered(x, backwards), own), lengths, initial, own)
-                parts.append(places.ordered(stack(outputs), backwards))
+            if order is not None and not _runs_on(mode, own):
+                outputs, final = _up_to_ends(mode, _projected(mode, order.ordered(x, backwards), own), lengths, initial, own)
+                parts.append(order.ordered(stack(outputs), backwards))
                 last.append(final)
                 continue
-            if places is not None:
-                states = _whole(mode, _projected(mode, places.ordered(x, backwards), own), initial, own, False)
-                parts.append(places.ordered(states[0], backwards))
-                last.append(tuple(map(places.last, states)))
+            if order is not None:
+                states = _whole(mode, _projected(mode, order.ordered(x, backwards), own), initial, own, False)
+                parts.append(order.ordered(states[0], backwards))
+                last.append(tuple(map(order.last, states)))
                 continue
             projected = _projected(mode, x, own)
             if batch_sizes is None and _is_whole(mode, projected, initial, own):

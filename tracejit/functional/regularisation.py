@@ -6,7 +6,7 @@ from typing import Any
 
 from tracejit.core.dtypes import float32
 from tracejit.core.library_warnings import warn
-from tracejit.functional.support import placed
+from tracejit.functional.support import in_place_or_new
 from tracejit.ops.elementwise.arithmetic import cast
 from tracejit.ops.public.keywords import of_tensors
 from tracejit.ops.public.random import rand
@@ -29,9 +29,9 @@ def _dropped(name: str, input: Any, shape: tuple[int, ...], p: float, training: 
     if not training or p == 0.0:
         return input
     if p == 1.0:
-        return placed(input, input * 0.0, inplace)
+        return in_place_or_new(input, input * 0.0, inplace)
     mask = cast(_kept(input, shape, p), dtype=input.dtype)
-    return placed(input, input * (mask * (1.0 / (1.0 - p))), inplace)
+    return in_place_or_new(input, input * (mask * (1.0 / (1.0 - p))), inplace)
 
 
 @of_tensors
@@ -86,10 +86,10 @@ def _alpha_dropped(name: str, input: Any, shape: tuple[int, ...], p: float, trai
     if not training or p == 0.0:
         return input
     if p == 1.0:
-        return placed(input, input * 0.0, inplace)
+        return in_place_or_new(input, input * 0.0, inplace)
     scale = float(((1.0 - p) * (1.0 + p * _SELU_LIMIT * _SELU_LIMIT)) ** -0.5)
     mask = cast(_kept(input, shape, p), dtype=input.dtype)
-    return placed(input, (input * mask + (1.0 - mask) * _SELU_LIMIT) * scale - scale * p * _SELU_LIMIT, inplace)
+    return in_place_or_new(input, (input * mask + (1.0 - mask) * _SELU_LIMIT) * scale - scale * p * _SELU_LIMIT, inplace)
 
 
 @of_tensors

@@ -49,7 +49,7 @@ def interpolate(
 
     mode: "nearest", "nearest-exact", "area" (means of nearly equal parts), "linear", "bilinear", "trilinear" for one, two, three
     dimensions, or "bicubic" for two (Keys, 1981, with -0.75).  align_corners, of the linear modes and "bicubic": the corner elements, not
-    their corners, keep their places.  antialias, of "bilinear" and "bicubic": in a smaller image each element is a mean of
+    their corners, keep their positions.  antialias, of "bilinear" and "bicubic": in a smaller image each element is a mean of
     all that fall to it, weighted as Pillow's resize() does (Keys' cubic with -0.5).
 
     Raises ValueError for wrong combinations, NotImplementedError for other modes."""
@@ -107,7 +107,7 @@ def _each_repeated(x: Any, dim: int, times: int) -> Any:
 
 
 def _averaged(x: Any, dim: int, target: int, step: float, cubic: bool) -> Any:
-    """Means of the elements around each place along one dimension: a product with a matrix of weights."""
+    """Means of the elements around each position along one dimension: a product with a matrix of weights."""
     size = x.shape[dim]
     width = max(step, 1.0)
     reach = (2.0 if cubic else 1.0) * width
@@ -133,7 +133,7 @@ def _linear(x: Any, dim: int, target: int, step: float, align_corners: bool) -> 
     source = _source(size, target, step, align_corners).clamp(0.0)
     low = _positions(source, size)
     weight = views.reshape(cast(source - low, dtype=x.dtype), shape=(target, *(1,) * (x.ndim - 1 - dim)))
-    first, second = (indexing.index_select(x, places, dim=dim) for places in (low, (low + 1).clamp(max=size - 1)))
+    first, second = (indexing.index_select(x, positions, dim=dim) for positions in (low, (low + 1).clamp(max=size - 1)))
     return first * (1 - weight) + second * weight
 
 
@@ -169,7 +169,7 @@ def _source(size: int, target: int, step: float, align_corners: bool) -> Any:
 
 
 def _positions(source: Any, size: int) -> Any:
-    """The elements, of so many, in which places that are not negative lie."""
+    """The elements, of so many, in which positions that are not negative lie."""
     return cast(source, dtype=int64).clamp(max=size - 1)
 
 
@@ -193,7 +193,8 @@ def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, st
 
 @of_tensors
 def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
-    """The adjoint of unfold: columns (N, C * kh * kw, number of patches), or without N, added up at their places in (N, C, *output_size).
+    """The adjoint of unfold: columns (N, C * kh * kw, number of patches), or without N, added up at their positions in (N, C,
+    *output_size).
 
     Raises RuntimeError for sizes that do not fit."""
     if input.ndim not in (2, 3):
@@ -206,15 +207,15 @@ def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padd
     )  # fmt: skip
     columns = input.reshape(1, *input.shape) if input.ndim == 2 else input
     wide = tuple(n + 2 * p for n, p in zip(target, border, strict=True))
-    places = tuple((n - d * (k - 1) - 1) // s + 1 for n, k, d, s in zip(wide, size, spread, step, strict=True))
+    positions = tuple((n - d * (k - 1) - 1) // s + 1 for n, k, d, s in zip(wide, size, spread, step, strict=True))
     area = product(size)
-    if columns.shape[1] % area or min(places) < 1 or columns.shape[2] != product(places):
+    if columns.shape[1] % area or min(positions) < 1 or columns.shape[2] != product(positions):
         raise RuntimeError(
-            f"fold(): expected an input of shape (N, C * {area}, {product(places)}) for output_size {list(target)} and kernel_size "
+            f"fold(): expected an input of shape (N, C * {area}, {product(positions)}) for output_size {list(target)} and kernel_size "
             f"{list(size)}, got {list(input.shape)}"
         )
     batch, channels = columns.shape[0], columns.shape[1] // area
-    patches = permute(columns.reshape(batch, channels, *size, *places), dims=(0, 1, 4, 5, 2, 3))
+    patches = permute(columns.reshape(batch, channels, *size, *positions), dims=(0, 1, 4, 5, 2, 3))
     out = views.fold(patches, dims=(2, 3), lengths=wide, steps=step, dilations=spread)
     for i in range(2):
         if border[i]:

@@ -1,4 +1,4 @@
-"""Sampling: of images at given places (affine_grid, grid_sample), and of categories (gumbel_softmax)."""
+"""Sampling: of images at given positions (affine_grid, grid_sample), and of categories (gumbel_softmax)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float =
 
 @of_tensors
 def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
-    """The places (N, H, W, 2) that the affine maps theta (N, 2, 3) send an image of `size` (N, C, H, W) to; or (N, D, H, W, 3) for three
+    """The positions (N, H, W, 2) that the affine maps theta (N, 2, 3) send an image of `size` (N, C, H, W) to; or (N, D, H, W, 3) for three
     dimensions, theta (N, 3, 4).  Raises ValueError for other shapes."""
     rank = len(size) - 2
     if rank not in (2, 3) or tuple(theta.shape) != (size[0], rank, rank + 1):
@@ -61,16 +61,16 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     for n in map(concretise, size[2:]):
         line = np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(1)
         axes.append(line if align_corners else line * (n - 1) / n)
-    places = np.stack(
+    positions = np.stack(
         [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones([line.size for line in axes])], -1
     )  # the last dimension first
-    base = constant(array=ArrayConstant(np.ascontiguousarray(places.reshape(1, -1, rank + 1).astype(theta.dtype.numpy))))
+    base = constant(array=ArrayConstant(np.ascontiguousarray(positions.reshape(1, -1, rank + 1).astype(theta.dtype.numpy))))
     return reshape(matmul(base, permute(theta, dims=(0, 2, 1))), shape=(size[0], *size[2:], rank))
 
 
-def _unnormalised(place: Any, size: int, align_corners: bool) -> Any:
-    """Positions in elements of places between -1 and 1."""
-    return (place + 1.0) * ((size - 1) / 2.0) if align_corners else ((place + 1.0) * size - 1.0) / 2.0
+def _unnormalised(offset: Any, size: int, align_corners: bool) -> Any:
+    """Positions in elements, of coordinates between -1 and 1."""
+    return (offset + 1.0) * ((size - 1) / 2.0) if align_corners else ((offset + 1.0) * size - 1.0) / 2.0
 
 
 def _reflected(x: Any, low: float, high: float) -> Any:
@@ -96,7 +96,7 @@ def _inside(x: Any, size: int, mode: str, align_corners: bool) -> Any:
 def grid_sample(
     input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Any:
-    """`input` (N, C, H, W) at the places grid (N, h, w, 2), or (N, C, D, H, W) at (N, d, h, w, 3); -1 and 1 are the borders.
+    """`input` (N, C, H, W) at the positions grid (N, h, w, 2), or (N, C, D, H, W) at (N, d, h, w, 3); -1 and 1 are the borders.
 
     mode: "bilinear" or "nearest".  padding_mode: "zeros", "border" or "reflection".  Raises ValueError for other modes and shapes."""
     rank = input.ndim - 2
@@ -114,7 +114,7 @@ def grid_sample(
     first = reshape(arange(0, product(sizes), length=batch, dtype=int64), shape=(batch, 1))
     total = None
     for corner in range(1 if mode == "nearest" else 1 << rank):
-        place: Any = first
+        offset: Any = first
         weight: Any = None
         known: Any = None
         for i, x in enumerate(at):
@@ -127,8 +127,8 @@ def grid_sample(
             ok = (position >= 0) & (position <= sizes[i] - 1)
             known = ok if known is None else known & ok
             step = product(sizes[i + 1 :])
-            place = place + cast(where(ok, position, 0.0), dtype=int64) * step
-        rows = indexing.index_select(flat, place, dim=0)
+            offset = offset + cast(where(ok, position, 0.0), dtype=int64) * step
+        rows = indexing.index_select(flat, offset, dim=0)
         rows = where(known.unsqueeze(-1), rows, 0.0)
         if weight is not None:
             rows = rows * where(known, weight, 0.0).unsqueeze(-1)

@@ -14,12 +14,19 @@ from tracejit.ops import reduce as primitives
 from tracejit.ops.public.keywords import require_tensors
 
 __all__ = [
-    "in_positions", "mean_of_all", "placed", "reduced", "reduction_of", "renamed", "same_dtype", "sum_of_all",
+    "in_place_or_new",
+    "in_positions",
+    "mean_of_all",
+    "reduced",
+    "reduction_of",
+    "renamed",
+    "same_dtype",
+    "sum_of_all",
     "trailing_dims",
 ]  # fmt: skip
 
 
-def placed(input: Any, out: Any, inplace: bool) -> Any:
+def in_place_or_new(input: Any, out: Any, inplace: bool) -> Any:
     """`out`, or `input` overwritten with it."""
     return input.copy_(out) if inplace else out
 

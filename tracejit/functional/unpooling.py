@@ -1,4 +1,4 @@
-"""The inverse of max pooling, as far as there is one: values put back at the places that the pooling gave."""
+"""The inverse of max pooling, as far as there is one: values put back at the positions that the pooling gave."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _unpooled(
     if any(not n - s < t < n + s for n, s, t in zip(least, step, target, strict=True)):
         raise ValueError(f"{name}(): invalid output_size {target}, the default of which is {least} (for stride {list(step)})")
     lead = tuple(input.shape[:-rank])
-    places = product(input.shape[-rank:])
+    positions = product(input.shape[-rank:])
     empty = full(0, shape=(*lead, product(target)), dtype=input.dtype)
-    flat = indexing.scatter(empty, indices.reshape(*lead, places), input.reshape(*lead, places), dim=len(lead))
+    flat = indexing.scatter(empty, indices.reshape(*lead, positions), input.reshape(*lead, positions), dim=len(lead))
     return flat.reshape(*lead, *target)
 
 
@@ -41,7 +41,7 @@ def _unpooled(
 def max_unpool1d(
     input: Any, indices: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Any = None
 ) -> Any:
-    """Values of (N, C, L) inputs at the places `indices` that max_pool1d gave, zeros elsewhere."""
+    """Values of (N, C, L) inputs at the positions `indices` that max_pool1d gave, zeros elsewhere."""
     return _unpooled(1, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -50,7 +50,7 @@ def max_unpool1d(
 def max_unpool2d(
     input: Any, indices: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Any = None
 ) -> Any:
-    """Values of (N, C, H, W) inputs at the places `indices` that max_pool2d gave, zeros elsewhere."""
+    """Values of (N, C, H, W) inputs at the positions `indices` that max_pool2d gave, zeros elsewhere."""
     return _unpooled(2, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -59,5 +59,5 @@ def max_unpool2d(
 def max_unpool3d(
     input: Any, indices: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Any = None
 ) -> Any:
-    """Values of (N, C, D, H, W) inputs at the places `indices` that max_pool3d gave, zeros elsewhere."""
+    """Values of (N, C, D, H, W) inputs at the positions `indices` that max_pool3d gave, zeros elsewhere."""
     return _unpooled(3, input, indices, kernel_size, stride, padding, output_size)

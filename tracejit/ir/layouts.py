@@ -146,7 +146,7 @@ class Source:
 
 @dataclass(slots=True)
 class Affine:
-    """What `Op.element` is given to find places with: see core/op.py."""
+    """What `Op.element` is given to find positions with: see core/op.py."""
 
     extents: Sequence[int]
 
@@ -164,16 +164,16 @@ class Affine:
 
 @dataclass(slots=True)
 class _WithDynamicIndices(Affine):
-    """The same with indices that are not known before the program runs as dynamic parts of positions.  places: (operand, how many positions
-    there are) of each."""
+    """The same with indices that are not known before the program runs as dynamic parts of positions.  positions: (operand, how many
+    positions there are) of each."""
 
-    places: list[tuple[int, int]] = field(default_factory=list)
+    positions: list[tuple[int, int]] = field(default_factory=list)
 
     def position(self, index: Any, size: int) -> Position | int:  # type: ignore[override]
         if isinstance(index, Literal):
             return index.position
-        self.places.append((index, size))
-        return Position(dynamic=((1, len(self.places) - 1),))
+        self.positions.append((index, size))
+        return Position(dynamic=((1, len(self.positions) - 1),))
 
 
 def through_view(node: Node, out: Positions, shape: Shape, extents: Sequence[int]) -> Positions | None:
@@ -203,7 +203,7 @@ def _moved(
 
 
 def is_fixed_view(node: Node) -> bool:
-    """Whether the node is a view of the same places in every call."""
+    """Whether the node is a view of the same positions in every call."""
     if node.op.kind is not Kind.VIEW:
         return False
     return len(node.operands) == 1 or all(isinstance(o, Literal) for o in node.operands[1:])
@@ -280,4 +280,4 @@ def moving_view(
     where = linear(inner, base.strides)
     terms, apart = dict(where.terms), {k: c for c, k in where.dynamic}
     layout = Strided(base.root, base.offset + where.offset, tuple([terms.get(d, 0) for d in range(len(result))]))
-    return layout, tuple([(operand, size, apart.get(k, 0)) for k, (operand, size) in enumerate(affine.places)])
+    return layout, tuple([(operand, size, apart.get(k, 0)) for k, (operand, size) in enumerate(affine.positions)])

@@ -4,7 +4,7 @@ Machine code holds the GIL until it is done and runs no Python, so no two progra
 nothing in an arena outlives one.  A function that has met many sizes would else have as many arenas, and a call find its own out of the
 caches.
 
-An arena that grows is at another place.  Frames made before keep the place that they know, so it grows by doubling: all places together
+An arena that grows is at another address.  Frames made before keep the address that they know, so it grows by doubling: all memory together
 are at most as large again as the last one.
 """
 
@@ -27,7 +27,7 @@ class Arena:
     def __init__(self) -> None:
         self._memory: np.ndarray[Any, Any] = np.empty(0, np.uint8)
 
-    def place(self, nbytes: int) -> tuple[int, np.ndarray[Any, Any]]:
+    def allocate(self, nbytes: int) -> tuple[int, np.ndarray[Any, Any]]:
         """The address of so many bytes, aligned, and what keeps them alive."""
         memory = self._memory
         if memory.size < nbytes + ALIGNMENT:

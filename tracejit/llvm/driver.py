@@ -328,10 +328,11 @@ class _ProgramWriter:
         sizes = ["" if k in differing else self._integer(n) for k, n in enumerate(first.sizes)]
 
         def call(row: str) -> str:
-            places = 2 * len(first.buffers)
-            values = [self._from_row(row, k) for k in range(0, places, 2)]
+            pointers = 2 * len(first.buffers)
+            values = [self._from_row(row, k) for k in range(0, pointers, 2)]
             words = [
-                code.op(f"load i64, ptr {code.op(f'getelementptr i64, ptr {row}, i64 {k}')}") for k in range(places, len(rows[0]))
+                code.op(f"load i64, ptr {code.op(f'getelementptr i64, ptr {row}, i64 {k}')}")
+                for k in range(pointers, len(rows[0]))
             ]
             for k, word in zip(differing, words, strict=False):
                 sizes[k] = word
@@ -378,10 +379,10 @@ class _ProgramWriter:
         """The slots are words of the frame, which a function of the steps reads again each time."""
         code = self.code
         symbol, exits = self._function_of(step.steps)
-        places = {}
+        pointers = {}
         for slot, address, _ in step.pointers:
-            places[slot] = code.op(f"getelementptr i64, ptr %frame, i64 {slot}")
-            code.lines.append(f"store ptr {self._pointer(address)}, ptr {places[slot]}")
+            pointers[slot] = code.op(f"getelementptr i64, ptr %frame, i64 {slot}")
+            code.lines.append(f"store ptr {self._pointer(address)}, ptr {pointers[slot]}")
         count = step.count if isinstance(step.count, Address) else self._integer(step.count)
         go = self._pointer(count) if isinstance(count, Address) else ""
         head, after, index, following = code.label("again"), code.label("over"), code.name(), code.name()
@@ -399,9 +400,9 @@ class _ProgramWriter:
             self._leave_unless_done(self._of_step(status, index))
         for slot, _, advance in step.pointers:
             if advance:
-                moved = code.op(f"load ptr, ptr {places[slot]}")
+                moved = code.op(f"load ptr, ptr {pointers[slot]}")
                 moved = code.op(f"getelementptr i8, ptr {moved}, i64 {self._integer(advance)}")
-                code.lines.append(f"store ptr {moved}, ptr {places[slot]}")
+                code.lines.append(f"store ptr {moved}, ptr {pointers[slot]}")
         code.lines.append(f"{following} = add i64 {index}, 1")
         if go:
             code.lines.append(f"br label %{head}")

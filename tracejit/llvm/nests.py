@@ -220,7 +220,7 @@ class NestEmitter(LoopEmitter):
         pointer = Value(self.pointers[buffer], dtypes.int64, 1, 0)
         pointer = self._advance(pointer, Value(self.extent(index.offset), dtypes.int64, 1, 0), element)
         inner: Extent = 0
-        places: list[Value] = []
+        offsets: list[Value] = []
         for axis, stride in index.terms:
             depth, frame = self._frame(axis)
             if stride == 0:
@@ -228,12 +228,12 @@ class NestEmitter(LoopEmitter):
             if frame.lanes > 1:
                 inner = stride
                 continue
-            places.append(self._scaled(Value(frame.index, dtypes.int64, 1, depth), stride))
+            offsets.append(self._scaled(Value(frame.index, dtypes.int64, 1, depth), stride))
         if index.dynamic is not None:
-            places.append(self._scaled(self.ids[id(index.dynamic)][0], index.dynamic_stride))
-        places.sort(key=lambda v: (v.lanes, v.depth))  # outer ones first, so that their sum is hoisted
-        for place in places:
-            pointer = self._advance(pointer, place, element)
+            offsets.append(self._scaled(self.ids[id(index.dynamic)][0], index.dynamic_stride))
+        offsets.sort(key=lambda v: (v.lanes, v.depth))  # outer ones first, so that their sum is hoisted
+        for offset in offsets:
+            pointer = self._advance(pointer, offset, element)
         if inner == 0:
             return pointer, 0 if pointer.lanes == 1 else None
         frame = self.open_loops[-1]
@@ -272,7 +272,7 @@ class NestEmitter(LoopEmitter):
         order = ", ".join(f"i32 {i}" for i in reversed(range(lanes)))
         return self.code.op(f"shufflevector {kind} {text}, {kind} poison, <{lanes} x i32> <{order}>")
 
-    def _places(self, pointers: Value) -> list[str]:
+    def _addresses(self, pointers: Value) -> list[str]:
         """The elements of a vector of pointers."""
         kind = vector("ptr", pointers.lanes)
         return [self.code.op(f"extractelement {kind} {pointers.text}, i64 {k}") for k in range(pointers.lanes)]
@@ -288,8 +288,8 @@ class NestEmitter(LoopEmitter):
         masked = self._mask(stride, lanes)
         if stride is None and not self.target.gathers and self.open_loops[-1].mask is None:
             result = "poison"
-            for k, place in enumerate(self._places(pointer)):
-                one = code.op(f"load {element}, ptr {place}, align {dtype.itemsize}")
+            for k, offset in enumerate(self._addresses(pointer)):
+                one = code.op(f"load {element}, ptr {offset}, align {dtype.itemsize}")
                 result = code.op(f"insertelement {kind} {result}, {element} {one}, i64 {k}")
         elif stride is None:
             pointers, flags = f"<{lanes} x ptr>", f"<{lanes} x i1>"
@@ -341,9 +341,9 @@ class NestEmitter(LoopEmitter):
             text = self._reversed(text, element, lanes)
         flags, align, masked = f"<{lanes} x i1>", str(dtype.itemsize), self._mask(stride, lanes)
         if stride is None and not self.target.gathers and self.open_loops[-1].mask is None:
-            for k, place in enumerate(self._places(pointer)):
+            for k, offset in enumerate(self._addresses(pointer)):
                 one = code.op(f"extractelement {kind} {text}, i64 {k}")
-                code.lines.append(f"store {element} {one}, ptr {place}, align {align}")
+                code.lines.append(f"store {element} {one}, ptr {offset}, align {align}")
         elif stride is None:
             name = f"llvm.masked.scatter.{suffix(element, lanes)}.v{lanes}p0"
             code.call(name, "void", (kind, text), (f"<{lanes} x ptr>", pointer.text), ("i32", align), (flags, self._all(lanes)))

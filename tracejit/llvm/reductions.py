@@ -248,26 +248,26 @@ class Emitter(TileEmitter):
         def less(n: int, x: str, y: str) -> str:
             return operations.apply(code, "minimum", None, dtype, dtype, n, x, y)
 
-        value, place = carried[0], code.op(f"add {value_type(dtype, lanes)} {carried[1]}, {numbers}")
+        value, position = carried[0], code.op(f"add {value_type(dtype, lanes)} {carried[1]}, {numbers}")
         while lanes > 1:
             low, high = self._halves(lambda n: value_type(item.dtype, n), value, lanes)
-            near, far = self._halves(lambda n: value_type(dtype, n), place, lanes)
+            near, far = self._halves(lambda n: value_type(dtype, n), position, lanes)
             lanes //= 2
             kind, positions, flags = value_type(item.dtype, lanes), value_type(dtype, lanes), vector("i1", lanes)
             takes = self._by(item.combination.beyond, item.dtype, lanes, high, low)
             equal = operations.apply(code, "eq", None, item.dtype, dtypes.bool_, lanes, high, low)
             tied = code.op(f"select {flags} {equal}, {positions} {less(lanes, near, far)}, {positions} {near}")
-            place = code.op(f"select {flags} {takes}, {positions} {far}, {positions} {tied}")
+            position = code.op(f"select {flags} {takes}, {positions} {far}, {positions} {tied}")
             value = code.op(f"select {flags} {takes}, {kind} {high}, {kind} {low}")
         if not item.dtype.is_floating_point:
-            return place
+            return position
         kind, none = value_type(dtype, LANES), splat_constant(str(_none(dtype)), element, LANES)
         seen = code.op(f"icmp ne {kind} {carried[2]}, {none}")
         found = code.op(f"add {kind} {carried[2]}, {numbers}")
         first = code.op(f"select {vector('i1', LANES)} {seen}, {kind} {found}, {kind} {none}")
         nan = code.call(f"llvm.vector.reduce.smin.v{LANES}{element}", element, (kind, first))
         some = code.op(f"icmp ne {element} {nan}, {_none(dtype)}")
-        return code.op(f"select i1 {some}, {element} {nan}, {element} {place}")
+        return code.op(f"select i1 {some}, {element} {nan}, {element} {position}")
 
     # --- after the loop
 

@@ -48,8 +48,8 @@ def with_repetitions(steps: Sequence[ProgramStep], slots: int) -> list[ProgramSt
     labels = np.array([numbers.setdefault(_label(step), len(numbers)) for step in steps])
     found = [
         (period, begin, (end - begin) // period)
-        for period, places in stretches(labels, 2)
-        for begin, end in places
+        for period, merged in stretches(labels, 2)
+        for begin, end in merged
         if period <= LONGEST_PERIOD
     ]
     saving = sorted([(-(count - 1) * period, period, begin, count) for period, begin, count in found])
@@ -98,11 +98,11 @@ def _repetition(periods: Sequence[Sequence[ProgramStep]], first: int) -> Repetit
     columns: dict[tuple[Address, ...], int] = {}
     steps = []
     for alike in zip(*times, strict=True):
-        places = []
-        for place in zip(*[_addresses(step) for step in alike], strict=True):
-            same = all(address == place[0] for address in place)
-            places.append(place[0] if same else Address(first + columns.setdefault(place, len(columns))))
-        steps.append(_at(alike[0], places))
+        merged = []
+        for addresses in zip(*[_addresses(step) for step in alike], strict=True):
+            same = all(address == addresses[0] for address in addresses)
+            merged.append(addresses[0] if same else Address(first + columns.setdefault(addresses, len(columns))))
+        steps.append(_at(alike[0], merged))
     # Where all is in the same memory each time, a row is a word that nothing reads: the loop ends with the table.
     rows = [tuple([word for column in columns for word in _words(column[k])]) or (0,) for k in range(len(times))]
     return Repetition(tuple(steps), first, tuple(rows))
@@ -122,11 +122,11 @@ def _addresses(step: Simple) -> tuple[Address, ...]:
     return step.destination, step.source
 
 
-def _at(step: Simple, places: Sequence[Address]) -> Simple:
+def _at(step: Simple, merged: Sequence[Address]) -> Simple:
     """The step on other memory."""
     match step:
         case NestCall():
-            return replace(step, buffers=tuple(places))
+            return replace(step, buffers=tuple(merged))
         case GemmCall():
-            return replace(step, a=places[0], b=places[1], c=places[2])
-    return replace(step, destination=places[0], source=places[1])
+            return replace(step, a=merged[0], b=merged[1], c=merged[2])
+    return replace(step, destination=merged[0], source=merged[1])

@@ -1,6 +1,6 @@
 """Small strides in LLVM IR: every second, third or fourth element as vectors and an exchange of lanes.
 
-A vector of elements a few places apart is cheaper as the vectors that they lie in than as a gather.  The last of these begins
+A vector of elements a few positions apart is cheaper as the vectors that they lie in than as a gather.  The last of these begins
 early enough to end with the last element that is meant, so nothing beyond that is read.  Interleaved stores (loops/rewrites/strides.py) are
 one store of their lanes.
 
@@ -68,8 +68,8 @@ class StrideEmitter(NestEmitter):
             last = min((start + lanes - 1) // step, lanes - 1) + 1
             if last == len(order):
                 continue
-            place = code.op(f"getelementptr {element}, ptr {first.text}, i64 {start}") if start else first.text
-            part = code.op(f"load {kind}, ptr {place}, align {dtype.itemsize}")
+            access = code.op(f"getelementptr {element}, ptr {first.text}, i64 {start}") if start else first.text
+            part = code.op(f"load {kind}, ptr {access}, align {dtype.itemsize}")
             if not result:
                 result, order = part, [i * step for i in range(last)]
                 continue

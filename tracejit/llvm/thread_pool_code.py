@@ -221,9 +221,9 @@ enter:
   %entered = extractvalue {{ i64, i1 }} %swap, 1
   br i1 %entered, label %work, label %idle
 work:
-  %places = lshr i64 %inside, 16
-  %left.places = and i64 %places, {MOST}
-  call void @rouse(i64 %left.places)
+  %positions = lshr i64 %inside, 16
+  %left.positions = and i64 %positions, {MOST}
+  call void @rouse(i64 %left.positions)
   %control = load i64, ptr {word}
   call void @write_control(i64 %control)
   call void @take()

@@ -38,7 +38,7 @@ class _TiledLoops:
 class _Tile:
     """Where a transposed access finds its vectors: `lanes` rows of as many elements."""
 
-    place: BufferAccess
+    access: BufferAccess
     memory: str
     lanes: int
 
@@ -59,7 +59,7 @@ class TileEmitter(StrideEmitter):
 
     def _in_tiles(self, p: _TiledLoops, cut: Tiles) -> None:
         done, extent, lanes = effects(p.outer.body), p.outer.extent, cut.edge
-        tiles = tuple(_Tile(place, self._reserve(place[0], lanes), lanes) for place in cut.places)
+        tiles = tuple(_Tile(access, self._reserve(access[0], lanes), lanes) for access in cut.accesses)
         block = self.enter(Axis("block"), extent, done)
         full, n = self.full_groups(extent, lanes), self.extent(extent)
         parts = []
@@ -93,7 +93,7 @@ class TileEmitter(StrideEmitter):
         def whole() -> None:
             for tile in tiles:
                 self._transpose(p, tile, block, group)
-                self.transposed[tile.place] = tile, block
+                self.transposed[tile.access] = tile, block
             self._rows(p, lanes, block, lambda inner: self.run(inner, lanes, group.index, n, None, True, None, (), (), columns))
             self.transposed.clear()
 
@@ -138,16 +138,16 @@ class TileEmitter(StrideEmitter):
 
     def _transpose(self, p: _TiledLoops, tile: _Tile, block: OpenLoop, group: OpenLoop) -> None:
         """Fill a tile: vectors along the outer axis are its columns, what is stored are its rows."""
-        code, (buffer, index), lanes = self.code, tile.place, tile.lanes
+        code, (buffer, index), lanes = self.code, tile.access, tile.lanes
         element = memory_type(buffer.dtype)
         kind = vector(element, lanes)
         axes = {id(p.outer.axis): block.axis, id(p.inner.axis): group.axis}
         pointer, _ = self.address(buffer, Index(tuple((axes.get(id(a), a), s) for a, s in index.terms), index.offset))
         step = self.extent(dict(index.terms)[p.inner.axis])
-        rows, place = [], pointer.text
+        rows, access = [], pointer.text
         for k in range(lanes):
-            place = code.op(f"getelementptr {element}, ptr {place}, i64 {step}") if k else place
-            rows.append(code.op(f"load {kind}, ptr {place}, align {buffer.dtype.itemsize}"))
+            access = code.op(f"getelementptr {element}, ptr {access}, i64 {step}") if k else access
+            rows.append(code.op(f"load {kind}, ptr {access}, align {buffer.dtype.itemsize}"))
         distance = 1
         while distance < lanes:
             lows = [i if not i & distance else lanes + i - distance for i in range(lanes)]

@@ -31,8 +31,8 @@ class Combination:
 
     empty(dtype): the total of no values, which changes nothing in a combination.  combine(x, y): one total of two, or of a total and a
     value.  beyond(x, y), of an extreme: whether x is further out than y; of two values that are not equal one is, and NaN (whatever it
-    says) further out than all others.  position: the result is the place of the first extreme instead of its value.  wide: totals of floats
-    are float64.  truth: it combines truth values alone.
+    says) further out than all others.  position: the result is the position of the first extreme instead of its value.  wide: totals of
+    floats are float64.  truth: it combines truth values alone.
 
     Renderings have code of their own for two things.  adds: it is addition (a wide one), so stores accumulate, and floats add up in blocks
     (`Reduce`).  Extremes of floats: machine code compares by `beyond` alone, and remembers on the side that there was a NaN."""

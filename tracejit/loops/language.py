@@ -100,7 +100,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """Stores to all columns of a table, in order (made by rewrites/strides.py): together they fill the places between their elements."""
+    """Stores to all columns of a table, in order (made by rewrites/strides.py): together they fill the accesses between their elements."""
 
     stores: tuple[Store, ...]
 
@@ -116,10 +116,10 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """How a loop runs in tiles: their edge, and the places read in the loops that are worth transposing, a tile at a time."""
+    """How a loop runs in tiles: their edge, and the accesses read in the loops that are worth transposing, a tile at a time."""
 
     edge: int
-    places: tuple[tuple[Buffer, Index], ...]
+    accesses: tuple[tuple[Buffer, Index], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,8 +200,8 @@ class _Renderer(python.Renderer):
         full = f"{name}_{dtype.name}"
         return self.need(full, lambda: _defined(full, dtype, arity, define))
 
-    def accumulate(self, place: str, dtype: DType, value: str) -> None:
-        self.line(f"{place} = {self.operation('add', dtype, (place, value))}")
+    def accumulate(self, target: str, dtype: DType, value: str) -> None:
+        self.line(f"{target} = {self.operation('add', dtype, (target, value))}")
 
     # --- reductions
 
@@ -230,17 +230,17 @@ class _Renderer(python.Renderer):
         self.indent += 2
 
     def take(self, name: str, combine: str, dtype: DType, axis: str, value: Expr) -> None:
-        place, combination = f"{name}[{self.lane}]", COMBINATIONS[combine]
+        target, combination = f"{name}[{self.lane}]", COMBINATIONS[combine]
         if combination.in_blocks(dtype):
-            self.line(f"{place} += {self.expression(value)}")
+            self.line(f"{target} += {self.expression(value)}")
         elif combination.position:
             text, found = self.expression(value), self.fresh("value")
             self.line(f"{found} = {text}")
-            self.line(f"if {self.call('beats', found, place, self.beyond(combination, dtype))}:")
-            self.line(f"    {place} = {found}")
+            self.line(f"if {self.call('beats', found, target, self.beyond(combination, dtype))}:")
+            self.line(f"    {target} = {found}")
             self.line(f"    {name}_positions[{self.lane}] = {axis}")
         else:
-            self.combine(place, combination, builder.cast(value, combination.total(dtype)))
+            self.combine(target, combination, builder.cast(value, combination.total(dtype)))
 
     def taken_all(self, items: Sequence[tuple[str, str, DType]], extent: str) -> None:
         sums = [(name, dtype) for name, combine, dtype in items if COMBINATIONS[combine].in_blocks(dtype)]
@@ -255,9 +255,9 @@ class _Renderer(python.Renderer):
         assert combination.beyond is not None
         return self.defined(f"_{combination.name}_beyond", dtype, 2, combination.beyond)
 
-    def combine(self, place: str, combination: Combination, value: Expr) -> None:
-        total = self.written(place, value.dtype)
-        self.line(f"{place} = {self.expression(combination.combine(total, value))}")
+    def combine(self, target: str, combination: Combination, value: Expr) -> None:
+        total = self.written(target, value.dtype)
+        self.line(f"{target} = {self.expression(combination.combine(total, value))}")
 
     def written(self, text: str, dtype: DType) -> Var:
         """A value that has a text already."""

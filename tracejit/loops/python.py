@@ -279,8 +279,8 @@ class Renderer:
         if index.offset != 0:
             terms.append(self.extent(index.offset))
         if index.dynamic is not None:
-            place = self.names[id(index.dynamic)]
-            terms.append(place if index.dynamic_stride == 1 else f"{place} * {self.extent(index.dynamic_stride)}")
+            target = self.names[id(index.dynamic)]
+            terms.append(target if index.dynamic_stride == 1 else f"{target} * {self.extent(index.dynamic_stride)}")
         for axis, stride in index.terms:
             if stride == 0:
                 continue
@@ -366,11 +366,11 @@ class Renderer:
                 value = self.expression(s.value)
                 if s.index.dynamic is not None:
                     self.names[id(s.index.dynamic)] = self.expression(s.index.dynamic)
-                place = self.element(s.buffer, s.index)
+                target = self.element(s.buffer, s.index)
                 if s.accumulate:
-                    self.accumulate(place, s.buffer.dtype, value)
+                    self.accumulate(target, s.buffer.dtype, value)
                 else:
-                    self.line(f"{place} = {value}")
+                    self.line(f"{target} = {value}")
             elif isinstance(s, Exit):
                 code = self.parameters[s.code] if isinstance(s.code, Scalar) else s.code
                 condition = self.expression(s.condition)
@@ -383,8 +383,8 @@ class Renderer:
             else:
                 self.reduce(s)
 
-    def accumulate(self, place: str, dtype: DType, value: str) -> None:
-        self.line(f"{place} += {value}")
+    def accumulate(self, target: str, dtype: DType, value: str) -> None:
+        self.line(f"{target} += {value}")
 
     def loop(self, s: For) -> None:
         if s.tiles is not None:

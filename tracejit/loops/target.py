@@ -10,7 +10,7 @@ __all__ = ["Target"]
 @dataclass(frozen=True, slots=True)
 class Target:
     """Vectors of the machine: bits of a register, whether masked memory accesses are cheap for every element size, whether an
-    instruction multiplies by powers of two (rounding once), whether one that accesses the elements of a vector at places of their own
+    instruction multiplies by powers of two (rounding once), whether one that accesses the elements of a vector at positions of their own
     is faster than accessing them one by one."""
 
     bits: int = 256

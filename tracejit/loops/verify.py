@@ -4,7 +4,7 @@ Invariants checked: parameters are distinct, and all that the nest uses is among
 statement list that is still open; axes are used inside their loops only, and no loop runs over the axis of one around it; the dtypes of
 expressions agree, of what is stored with the buffer's, of positions with int64; exits are on truth values; reductions combine what they
 can.  A loop that runs in lanes has independent iterations (`independent`), one that runs in tiles such as may change places
-(`interchangeable`), interleaved stores leave no place between their elements (`fill_a_table`).
+(`interchangeable`), interleaved stores leave no position between their elements (`fill_a_table`).
 
 Rewrites (loops/rewrites/) ask the same questions before they decide, and every nest that they make is verified where the library
 verifies itself.  That indices stay within their buffers, for sizes that are known, is proven by bounds.py.  Knows the language alone.
@@ -55,7 +55,7 @@ def verify(nest: Nest) -> Nest:
 
 
 def independent(loop: For) -> bool:
-    """Whether groups of iterations may run a statement at a time: nothing is stored to one place by several of them."""
+    """Whether groups of iterations may run a statement at a time: nothing is stored to one position by several of them."""
     for s in flatten(loop.body):
         if isinstance(s, For | Reduce):
             return False
@@ -67,7 +67,7 @@ def independent(loop: For) -> bool:
 
 
 def interchangeable(outer: For) -> bool:
-    """Whether the loops of a chain may change places: whatever is stored to is touched by one iteration alone, at one place."""
+    """Whether the loops of a chain may change places: whatever is stored to is touched by one iteration alone, at one position."""
     loops, lets = chain(outer)
     if not loops or not all(isinstance(s, Let | Store | Interleaved) for s in loops[-1].body):
         return False

@@ -36,14 +36,14 @@ class Piece:
         # Of chunks the first, the last whole one and the last: the others begin, and so reach, in between.
         for k in (0,) if cut is None else dict.fromkeys((0, cut.count - 2, cut.count - 1)):
             sizes = list(self.sizes)
-            places = [a.offset for a in self.buffers]
+            positions = [a.offset for a in self.buffers]
             if cut is not None:
                 sizes[cut.many] = min(cut.length, cut.extent - k * cut.length)
                 if cut.first is not None:
                     sizes[cut.first] = k * cut.length
-                places = [p + k * n // b.dtype.itemsize for p, n, b in zip(places, cut.advances, buffers, strict=True)]
+                positions = [p + k * n // b.dtype.itemsize for p, n, b in zip(positions, cut.advances, buffers, strict=True)]
             ends = [extent(a.root) for a in self.buffers]
-            elements = {b: (low - p, high - p) for b, p, (low, high) in zip(buffers, places, ends, strict=True)}
+            elements = {b: (low - p, high - p) for b, p, (low, high) in zip(buffers, positions, ends, strict=True)}
             check_reach(self.nest, dict(zip(self.nest.sizes, sizes, strict=True)), elements)
 
 

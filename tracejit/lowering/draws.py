@@ -147,12 +147,12 @@ def _draw(numbers: Callable[[_Names, Sequence[Expr], DType], list[Expr]]) -> Cal
         out, dtype = node.outputs[0], values.aval(node.outputs[0]).dtype
         count = product(values.aval(out).shape)
         each = philox.numbers_in_block(dtype.itemsize > 4)
-        place = values.strided[state]
-        target, source = w.buffer(values.strided[out], dtype, write=True), w.buffer(place, int64)
+        layout = values.strided[state]
+        target, source = w.buffer(values.strided[out], dtype, write=True), w.buffer(layout, int64)
 
         def block(axis: Axis, first: int, stored: int) -> tuple[Statement, ...]:
             name = _Names(w.var)
-            seed, counter = (name(Load(source, Index((), i * place.strides[0]))) for i in range(2))
+            seed, counter = (name(Load(source, Index((), i * layout.strides[0]))) for i in range(2))
             here = name(counter + AxisValue(axis) + w.parameters.number(first))
             made = numbers(name, _words(name, here, seed), dtype)
             begin = first * each
@@ -174,9 +174,9 @@ def random_advance(w: Writer, values: Values, node: Node, code: int) -> None:
     """The state after so many counter values were used."""
     (state,) = node.operands
     assert isinstance(state, int)
-    place = values.strided[state]
-    target, source = w.buffer(values.strided[node.outputs[0]], int64, write=True), w.buffer(place, int64)
-    seed, counter = (Load(source, Index((), i * place.strides[0])) for i in range(2))
+    layout = values.strided[state]
+    target, source = w.buffer(values.strided[node.outputs[0]], int64, write=True), w.buffer(layout, int64)
+    seed, counter = (Load(source, Index((), i * layout.strides[0])) for i in range(2))
     stores = (Store(target, Index((), 0), seed), Store(target, Index((), 1), counter + w.parameters.number(node.attrs["count"])))
     w.body.append(For(w.axis(), 1, stores))
 

@@ -40,9 +40,9 @@ def kernel_of(form: str, dtype: DType) -> Kernel:
 def _elementwise(form: str, dtype: DType) -> Kernel:
     """out[i] = f(x[i]).  Buffers: out, x; size: how many elements they have."""
     out, x, count, axis = Buffer("out", dtype), Buffer("x", dtype), Size("n"), Axis("i")
-    place, lowering = Index(((axis, 1),)), REGISTRY[form].lowering
+    index, lowering = Index(((axis, 1),)), REGISTRY[form].lowering
     assert lowering is not None
-    store = Store(out, place, lowering(builder, Load(x, place)))
+    store = Store(out, index, lowering(builder, Load(x, index)))
     return Kernel(Nest(form, (out, x), (count,), (), (For(axis, count, (store,), vector=True),)), 1)
 
 
@@ -51,19 +51,19 @@ def _normalised_rows(form: str, dtype: DType) -> Kernel:
     many rows, their length.  Sums are those of programs (loops.Reduce)."""
     out, x, rows, length = Buffer("out", dtype), Buffer("x", dtype), Size("rows"), Size("length")
     row, axes = Axis("r"), [Axis(name) for name in "ijk"]
-    places = [Index(((row, length), (axis, 1))) for axis in axes]
+    indices = [Index(((row, length), (axis, 1))) for axis in axes]
     most, total, shift = (Var(name, dtype) for name in ("most", "total", "shift"))
     e = Var("e", dtype)
-    exponential = Let(e, builder.exp(Load(x, places[1]) - most))
-    body: tuple[Statement, ...] = (Reduce(axes[0], length, ((most, "max", Load(x, places[0])),)),)
+    exponential = Let(e, builder.exp(Load(x, indices[1]) - most))
+    body: tuple[Statement, ...] = (Reduce(axes[0], length, ((most, "max", Load(x, indices[0])),)),)
     result: Expr
     if form == _LOGARITHMS:
         body += (Reduce(axes[1], length, ((total, "sum", e),), (exponential,)), Let(shift, builder.log(total)))
-        result = Load(x, places[2]) - most - shift
+        result = Load(x, indices[2]) - most - shift
     else:
-        body += (Reduce(axes[1], length, ((total, "sum", e),), (exponential, Store(out, places[1], e))),)
-        result = Load(out, places[2]) / total
-    body += (For(axes[2], length, (Store(out, places[2], result),), vector=True),)
+        body += (Reduce(axes[1], length, ((total, "sum", e),), (exponential, Store(out, indices[1], e))),)
+        result = Load(out, indices[2]) / total
+    body += (For(axes[2], length, (Store(out, indices[2], result),), vector=True),)
     return Kernel(Nest("rows", (out, x), (rows, length), (), (For(row, rows, body),)), 2)
 
 
@@ -74,11 +74,11 @@ def _added_slices(form: str, dtype: DType) -> Kernel:
     names = ("outer", "count", "width", "slices", "step", "source")
     outer, count, width, slices, step, source = sizes = tuple(map(Size, names))
     o, i, j = (Axis(name) for name in "oij")
-    place = Var("place", dtypes.int64)
+    first = Var("first", dtypes.int64)
     outside, position = bounded(Load(index, Index(((i, 1),))), SizeValue(slices))
-    target = Index(((o, step), (j, 1)), 0, place, width)
+    target = Index(((o, step), (j, 1)), 0, first, width)
     value = Load(out, target) + Load(x, Index(((o, source), (i, width), (j, 1))))
-    inner = (Exit(outside, 1), Let(place, position), For(j, width, (Store(out, target, value),), vector=True))
+    inner = (Exit(outside, 1), Let(first, position), For(j, width, (Store(out, target, value),), vector=True))
     return Kernel(Nest("slices", (out, index, x), sizes, (), (For(o, outer, (For(i, count, inner),)),)), 3)
 
 

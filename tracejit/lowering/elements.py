@@ -294,11 +294,11 @@ class Elements:
         waiting = [(number, at)]
         below: dict[tuple[int, Positions], None] = {}
         while waiting:
-            n, place = waiting.pop()
+            n, position = waiting.pop()
             node = self.values.nodes[n]
             if node.op.kind is not Kind.ELEMENTWISE:
                 continue
-            for k, positions in operand_positions(self.values, node, place, None)[0]:
+            for k, positions in operand_positions(self.values, node, position, None)[0]:
                 source = self._source(node.operands[k], positions)  # type: ignore[arg-type]
                 if source is not None and source not in below and self._find(source) is None:
                     below[source] = None

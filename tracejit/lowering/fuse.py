@@ -1,6 +1,6 @@
 """Which nodes become one nest.
 
-A `Group` is an iteration space (a tuple of axes, none of size 1) and members with a place in it.  `inner` splits the axes: a reduction
+A `Group` is an iteration space (a tuple of axes, none of size 1) and members with a position in it.  `inner` splits the axes: a reduction
 over exactly the axes from `inner` on ends inside the nest, once per iteration of the outer axes, and may be used there again (softmax,
 layer norm).  A reduction that crosses outer axes accumulates in memory and is complete only after the loops (bias gradients, totals):
 it is *late*, and only numbers (*epilogue*) may use it in the same nest.
@@ -66,8 +66,8 @@ class Growth:
     """What becomes of the groups of a program as nodes join them.
 
     Groups go by one number, their *form*, where nodes that are alike (`Values.alike`) have joined them in the same order, each reading the
-    same ones of those before it; they differ in nothing but which nodes these are.  steps: (form, likeness of a node, places in the group
-    of the members that it reads) -> (the member that it is, `inner` of the group, its form) or None where it does not fit."""
+    same ones of those before it; they differ in nothing but which nodes these are.  steps: (form, likeness of a node, positions in the
+    group of the members that it reads) -> (the member that it is, `inner` of the group, its form) or None where it does not fit."""
 
     __slots__ = ("_forms", "steps")
 
@@ -122,8 +122,8 @@ class Group:
 
     def add(self, number: int) -> bool:
         """Take node `number`, which comes after all members, in, if it fits.  A group that returned False is unchanged."""
-        places, steps = self._places, self._growth.steps
-        step = self.form, self.values.alike[number], tuple([places.get(p, -1) for p in self.values.reads[number]])
+        positions, steps = self._places, self._growth.steps
+        step = self.form, self.values.alike[number], tuple([positions.get(p, -1) for p in self.values.reads[number]])
         if step not in steps:
             fit = self._fit(number)
             steps[step] = None if fit is None else (*fit, self._growth.form(step))
@@ -222,7 +222,7 @@ class Group:
         return Member(at, at, frozenset(), EPILOGUE)
 
     def _reachable(self, v: int, at: Positions, budget: int) -> bool:
-        """Whether value v can be had at these positions: loaded, or as a member at its own place, or cheaply again."""
+        """Whether value v can be had at these positions: loaded, or as a member at its own position, or cheaply again."""
         values = self.values
         if values.producer.get(values.root(v), -1) not in self.members:
             return True
@@ -467,7 +467,7 @@ class _Partition:
             raise AssertionError(f"{node.op.name} of {shape} has no group of axes {order}")
         return group
 
-    def place(self, number: int) -> None:
+    def add_to_group(self, number: int) -> None:
         read = self.operand_groups(number)
         if len(read) == 1 and read[0].axes is not None and read[0].add(number):
             self.home[number] = read[0]
@@ -534,7 +534,7 @@ def partition(values: Values, inlined: frozenset[int] = frozenset()) -> list[Gro
         if number in inlined or values.views[number]:
             continue
         if fits:
-            work.place(number)
+            work.add_to_group(number)
         else:
             alone = Group(values, None, work.growth)
             alone.members[number] = Member((), (), frozenset(), INNER)

@@ -40,7 +40,7 @@ def inlined_nodes(values: Values) -> frozenset[int]:
 
 
 def _moves_elements(values: Values, node: Node) -> bool:
-    """Whether places before a reshape need not be affine in those after it; a uniform tensor is the same everywhere."""
+    """Whether positions before a reshape need not be affine in those after it; a uniform tensor is the same everywhere."""
     before, after = (nontrivial(values.shape(v)) for v in (node.operands[0], node.outputs[0]))  # type: ignore[arg-type]
     return before != after
 

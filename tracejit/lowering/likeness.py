@@ -63,7 +63,7 @@ class _Form:
             elif isinstance(s, For):
                 self.found.append(("for", self.axis(s.axis), s.extent, s.vector, s.lanes))
                 if s.tiles is not None:
-                    self.found.append((s.tiles.edge, tuple([(b, self.index(i)) for b, i in s.tiles.places])))
+                    self.found.append((s.tiles.edge, tuple([(b, self.index(i)) for b, i in s.tiles.accesses])))
                 self.statements(s.body)
                 self.found.append("end")
             else:
@@ -151,7 +151,7 @@ class Nests:
 
 
 def group_alike_units(
-    units: Sequence[U], kind: Callable[[U], Any], earliest: Callable[[U], int], placed: Callable[[U, int], None]
+    units: Sequence[U], kind: Callable[[U], Any], earliest: Callable[[U], int], note_run: Callable[[U, int], None]
 ) -> list[U]:
     """The units, each brought to the first run of its kind that it may stand in.  Kinds are compared by identity; None is like nothing.
 
@@ -167,7 +167,7 @@ def group_alike_units(
             mine.append(len(runs))
             runs.append([])
         runs[mine[at]].append(unit)
-        placed(unit, mine[at])
+        note_run(unit, mine[at])
     return [unit for run in runs for unit in run]
 
 

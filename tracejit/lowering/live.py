@@ -33,7 +33,7 @@ class Inherited:
     """`nbytes` of memory with the values of a program that has left."""
 
     nbytes: int
-    places: Mapping[int, ValueLocation]
+    locations: Mapping[int, ValueLocation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class LiveValues:
     def at(self, number: int) -> dict[int, ValueLocation]:
         """The values that are there when the program leaves at this exit."""
         step = self.steps.get(number, -1)
-        return {v: place for v, place, made, lost in self.values if made < step < lost}
+        return {v: location for v, location, made, lost in self.values if made < step < lost}
 
     def before(self, number: int) -> frozenset[int]:
         """The exits that were not taken where this one is."""
@@ -84,5 +84,5 @@ def live(
     found = []
     for root, (made, start, end) in sizes.items():
         lost = next((k for k in range(made + 1, len(written)) if any(a < end and start < b for a, b in written[k])), len(written))
-        found += [(v, place, made, lost) for v, place in homes.get(root, ())]
+        found += [(v, location, made, lost) for v, location in homes.get(root, ())]
     return LiveValues(steps, tuple(found))

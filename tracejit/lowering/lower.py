@@ -131,13 +131,15 @@ class _Lowering:
         self.stages.append(graph)
         count, targets = len(graph.outputs) - kept, [target for target, _ in graph.writes]
         regions = [region for region in self.regions if region is not None]
-        places = list({x: None for region in regions for x in region.places if isinstance(graph.avals[x], Aval)})
-        end = count + kept + len(places)
+        locations = list({x: None for region in regions for x in region.positions if isinstance(graph.avals[x], Aval)})
+        end = count + kept + len(locations)
         own = {v: s for v, s in layouts.items() if v not in slab_inputs}
-        own |= {v: place.strides for memory in inherited for v, place in memory.places.items()}
-        together = replace(graph, outputs=(*graph.outputs, *places, *[v for _, v in graph.writes]), writes=())
+        own |= {v: location.strides for memory in inherited for v, location in memory.locations.items()}
+        together = replace(graph, outputs=(*graph.outputs, *locations, *[v for _, v in graph.writes]), writes=())
         strided: dict[int, Strided] = {}
-        graph = run_passes(together, (partial(copies, layouts=own, kept=kept + len(places), targets=targets, strided=strided),))
+        graph = run_passes(
+            together, (partial(copies, layouts=own, kept=kept + len(locations), targets=targets, strided=strided),)
+        )
         self.stages.append(graph)
         self.layouts, self.codes = layouts, codes
         self.written_later = written
@@ -147,13 +149,15 @@ class _Lowering:
         self.inherited = inherited
         self.results = values.outputs[:count]
         self.residuals = [v for v in values.outputs[count : count + kept] if isinstance(v, int)]
-        self.places: dict[Any, Any] = dict(zip(places, values.outputs[count + kept : end], strict=True))  # tensors, in memory
+        self.locations: dict[Any, Any] = dict(
+            zip(locations, values.outputs[count + kept : end], strict=True)
+        )  # tensors, in memory
         self.writes = [(t, v) for t, v in zip(targets, values.outputs[end:], strict=True) if isinstance(v, int)]
         self.homes: dict[int, Address] = {}
         self.accumulated: dict[int, int] = {}  # a product -> the value that takes over its memory and adds to it, in order
         self.owners: dict[int, int] = {}  # a product -> the last value that does
         self.units: list[_Unit] = []
-        self.saved: dict[int, int] = {}  # a place of the residual slab that is no value's -> its elements
+        self.saved: dict[int, int] = {}  # a position of the residual slab that is no value's -> its elements
         self.nests = Nests()
         self.met_codes: list[int] = []  # exits of the unit that is being built
 
@@ -200,7 +204,7 @@ class _Lowering:
         if region is None:
             return layout, ()
         layout, moving = region.layout(layout)
-        return layout, tuple([replace(step, operand=self.places.get(step.operand, step.operand)) for step in moving])
+        return layout, tuple([replace(step, operand=self.locations.get(step.operand, step.operand)) for step in moving])
 
     def _nest_unit(self, label: str, done: Scheduled, read_bytes: int) -> _Unit:
         parts = self._pieces(done)
@@ -325,7 +329,7 @@ class _Lowering:
             replaced = [read[targets[v]] for v in u.writes if targets.get(v) in read]
             return max([first, *[made[v] for v in u.reads if v in made], *replaced])
 
-        def placed(u: _Unit, number: int) -> None:
+        def note_run(u: _Unit, number: int) -> None:
             nonlocal first, last
             last = max(last, number)
             if u.exits:
@@ -335,7 +339,7 @@ class _Lowering:
                 if read.get(v, -1) < number:
                     read[v] = number
 
-        return group_alike_units(units, kind, earliest, placed)
+        return group_alike_units(units, kind, earliest, note_run)
 
     def _commit(self, tensors: dict[int, int]) -> None:
         """Give written inputs their new contents: in place where that is safe, by copies at the end otherwise."""
@@ -376,7 +380,7 @@ class _Lowering:
 
     def run(self) -> Lowered:
         values, graph = self.values, self.values.graph
-        elsewhere = {*self.slab_inputs, *[v for memory in self.inherited for v in memory.places]}
+        elsewhere = {*self.slab_inputs, *[v for memory in self.inherited for v in memory.locations]}
         tensors: dict[int, int] = {}
         scalars: list[int] = []
         for v in graph.inputs:
@@ -402,7 +406,7 @@ class _Lowering:
             arrays += 1
         for memory in self.inherited:
             specs.append(_bytes_spec(memory.nbytes))
-            self.homes.update({v: Address(array_slot(arrays), place.offset) for v, place in memory.places.items()})
+            self.homes.update({v: Address(array_slot(arrays), location.offset) for v, location in memory.locations.items()})
             arrays += 1
         fresh, outputs = self._outputs(tensors, scalars, arrays)
         specs.extend(ArraySpec.of(a, contiguous(a.shape), True) for a in fresh)
@@ -491,10 +495,10 @@ class _Lowering:
             if root not in self.homes and root in values.producer and is_whole(values.strided[v], values.shape(v), values.avals):
                 self.homes[root] = Address(slot, at)
                 continue
-            place = -1 - len(self.homes)  # a place of its own, known by a number that no value has
-            self.homes[place] = Address(slot, at)
-            self.saved[place] = aval.size
-            copy = Strided(place, 0, contiguous(aval.shape)), values.strided[v], aval
+            location = -1 - len(self.homes)  # a position of its own, known by a number that no value has
+            self.homes[location] = Address(slot, at)
+            self.saved[location] = aval.size
+            copy = Strided(location, 0, contiguous(aval.shape)), values.strided[v], aval
             self.units.append(_Unit("save", frozenset((root,)), frozenset(), copy=copy))
         return size
 
@@ -532,8 +536,8 @@ class _Lowering:
         for k, u in enumerate(self.units[: last + 1]):
             own = {v: extent(v, self.values.nbytes(v)) for v in u.writes}
             rows = [extent(s, s.count * s.dtype.itemsize) for s in u.scratch]
-            written.append([place for place in (*own.values(), *rows) if place is not None])
-            made.update({v: (k, *place) for v, place in own.items() if place is not None})
+            written.append([location for location in (*own.values(), *rows) if location is not None])
+            made.update({v: (k, *location) for v, location in own.items() if location is not None})
         homes: dict[int, list[tuple[int, ValueLocation]]] = {}
         lasting = set.intersection(*map(_defined, self.stages))  # a number that a pass drops may come again
         for v, layout in self.values.strided.items():
@@ -657,10 +661,10 @@ class _Lowering:
         cuts = [s.division if isinstance(s, NestCall) else None for s in steps]
         if not any(cuts):
             return [text_of(*head)]
-        places = ["after" if not any(cuts[k:]) else "between" if any(cuts[:k]) else "before" for k in range(len(cuts))]
+        locations = ["after" if not any(cuts[k:]) else "between" if any(cuts[:k]) else "before" for k in range(len(cuts))]
         return [
-            f"{place} the chunks" if c is None else text_of(*head, ", in ", c.count, " chunks")
-            for c, place in zip(cuts, places, strict=True)
+            f"{location} the chunks" if c is None else text_of(*head, ", in ", c.count, " chunks")
+            for c, location in zip(cuts, locations, strict=True)
         ]
 
 

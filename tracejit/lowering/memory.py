@@ -72,10 +72,10 @@ class _Plan:
                     offset, end = stop, stop + size
             offsets[k] = offset
             if size:
-                place = offset, end, first, last
-                insort(everything, place)
+                allocation = offset, end, first, last
+                insort(everything, allocation)
                 for n in range(begins - 1, ends + 1):
-                    insort(stretches[n], place)
+                    insort(stretches[n], allocation)
             total = max(total, end)
         return [*offsets, total]
 

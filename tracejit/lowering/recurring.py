@@ -1,6 +1,6 @@
 """Groups that recur are scheduled once.
 
-Equal layers of a network, and their backward passes, have equal groups: the same operations, at the same places of the same spaces, on
+Equal layers of a network, and their backward passes, have equal groups: the same operations, at the same positions of the same spaces, on
 values of the same sizes and layouts.  What differs is which nodes and values these are.  So `Schedules` describes a group by its form
 (`fuse.Growth`) and by what else `schedule` reads of it, with values numbered in the order in which it mentions them; where a group has the
 description of an earlier one, the nest is that one's, on other memory.

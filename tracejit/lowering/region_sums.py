@@ -1,4 +1,4 @@
-"""The nest of `sum_at`: tensors added up at places of their own in zeros, as the gradient of a sum of slices is.
+"""The nest of `sum_at`: tensors added up at positions of their own in zeros, as the gradient of a sum of slices is.
 
 The dimensions are walked from the outermost.  One that every tensor fills is a loop; another one is cut where tensors begin and end, so
 that in each piece it is known which of them there are; so is the last one, where what is there is added in registers.  What fits into
@@ -48,7 +48,7 @@ class _Location:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One tensor: where its elements are, its sizes, and its place in the sum."""
+    """One tensor: where its elements are, its sizes, and its position in the sum."""
 
     source: _Location
     shape: Shape
@@ -136,8 +136,8 @@ class _Sum:
             for p in here:
                 element = self.load(p.source)
                 total = element if total is None else builder.add(total, element)
-            place = target.moved(dim, low, axis)
-            found.append(self.loops([axis], (high - low,), Store(place.buffer, self.index(place), total)))
+            location = target.moved(dim, low, axis)
+            found.append(self.loops([axis], (high - low,), Store(location.buffer, self.index(location), total)))
         return found
 
     def cuts(self, dim: int, parts: list[_Part]) -> list[int]:
@@ -173,21 +173,21 @@ class _Sum:
             found.append(self.loops(axes, p.shape[dim:], store))
         return found
 
-    def store(self, dim: int, place: _Location, sizes: Shape, value: Expr) -> Statement:
-        """One number in a region that begins at `place`."""
+    def store(self, dim: int, location: _Location, sizes: Shape, value: Expr) -> Statement:
+        """One number in a region that begins at `location`."""
         axes = [self.w.axis() for _ in sizes]
         for d, axis in enumerate(axes, dim):
-            place = place.moved(d, 0, axis)
-        return self.loops(axes, sizes, Store(place.buffer, self.index(place), value))
+            location = location.moved(d, 0, axis)
+        return self.loops(axes, sizes, Store(location.buffer, self.index(location), value))
 
-    def load(self, place: _Location) -> Load:
-        return Load(place.buffer, self.index(place))
+    def load(self, location: _Location) -> Load:
+        return Load(location.buffer, self.index(location))
 
-    def index(self, place: _Location) -> Index:
+    def index(self, location: _Location) -> Index:
         size, stride = self.w.parameters.size, self.w.parameters.stride
-        innermost = place.terms[-1][0]
-        terms = tuple((axis, stride(n) if axis is innermost else size(n)) for axis, n in place.terms if n)
-        return Index(terms, size(place.offset))
+        innermost = location.terms[-1][0]
+        terms = tuple((axis, stride(n) if axis is innermost else size(n)) for axis, n in location.terms if n)
+        return Index(terms, size(location.offset))
 
     def loops(self, axes: list[Axis], sizes: Shape, store: Store) -> Statement:
         statement: Statement = store

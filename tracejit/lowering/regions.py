@@ -44,7 +44,7 @@ class Region:
     shapes: tuple[Shape, ...]
 
     @property
-    def places(self) -> list[int]:
+    def positions(self) -> list[int]:
         """The positions that are no constants."""
         return [x for node in self.nodes for x in node.operands[2:] if type(x) is int]
 
@@ -56,8 +56,8 @@ class Region:
             view = Node(node.op.region, (base.root, *node.operands[2:]), node.attributes, node.outputs)
             known = moving_view(view, base, shape, part)
             assert known is not None, f"{node.op.name} scatters to what has no layout"
-            base, places = known
-            moving += [Moving(operand, size, stride, node) for operand, size, stride in places]
+            base, positions = known
+            moving += [Moving(operand, size, stride, node) for operand, size, stride in positions]
         return base, tuple(moving)
 
 
@@ -74,8 +74,8 @@ def partial_writes(graph: Graph) -> tuple[Graph, tuple[Region | None, ...]]:
         regions += [region for _, region in parts] or [None]
     if not any(regions):
         return graph, tuple(regions)
-    places = [x for region in regions if region is not None for x in region.places]  # which nothing else may need
-    needed = dce(replace(graph, writes=tuple(writes), outputs=(*graph.outputs, *places)))
+    positions = [x for region in regions if region is not None for x in region.positions]  # which nothing else may need
+    needed = dce(replace(graph, writes=tuple(writes), outputs=(*graph.outputs, *positions)))
     return replace(needed, outputs=graph.outputs), tuple(regions)
 
 

@@ -312,7 +312,7 @@ class _Nest(Elements):
             self._close(loop, vector=k == 0)
 
     def _accumulate(self, number: int, value: Expr) -> None:
-        """Combine a value with the late result at the place of the current iteration."""
+        """Combine a value with the late result at the position of the current iteration."""
         node, m = self.values.nodes[number], self.group.members[number]
         buffer, wide, _ = self.accumulators[number]
         index, _ = self.index(linear(m.out, self._kept_layout(m).strides))
@@ -449,7 +449,7 @@ class _Nest(Elements):
             for root, b in writes.items():
                 (index, *more) = stores[b.name]
                 if not more and product(self.sizes) == self.values.aval(root).size:
-                    in_place[root] = frozenset(r for r in loaded if self._same_place(r, b, index))
+                    in_place[root] = frozenset(r for r in loaded if self._same_element(r, b, index))
         arguments = [Argument(root, offset) for root, offset in p.buffers.values()]
         arguments += [Argument(scratch) for scratch in p.scratch]
         late = {}
@@ -468,7 +468,7 @@ class _Nest(Elements):
             late,
         )
 
-    def _same_place(self, root: int, target: Buffer, index: Index) -> bool:
+    def _same_element(self, root: int, target: Buffer, index: Index) -> bool:
         """Whether every load from `root` is of the element that the store writes, were the memory the same."""
         aval = self.values.aval(root)
         offsets = [offset for r, offset in self.parameters.buffers.values() if r == root]

@@ -45,7 +45,7 @@ def in_memory_order(values: Values, group: Group, stored: frozenset[int], inline
     """The group with its axes in the order of memory, if it reduces nothing, never exits and all its accesses have one order."""
     assert group.axes is not None
     ops = [values.nodes[n].op for n in group.members]
-    outer = {n for n, m in group.members.items() if m.level != INNER}  # may go inside, unless their results have a place
+    outer = {n for n, m in group.members.items() if m.level != INNER}  # may go inside, unless their results have a position
     if outer & stored or any(op.kind in (Kind.REDUCTION, Kind.GUARD) or op.may_exit for op in ops):
         return group
     strides, pinned, _ = accesses(values, group, stored, inlined)
@@ -58,10 +58,10 @@ def in_memory_order(values: Values, group: Group, stored: frozenset[int], inline
         own = [abs(s[a]) for a in order if s.get(a, 0)]
         if own != sorted(own, reverse=True):
             return group
-    place = {a: k for k, a in enumerate(order)}
+    position = {a: k for k, a in enumerate(order)}
 
     def moved(at: Positions) -> Positions:
-        return tuple(replace(p, terms=tuple(sorted((place[a], c) for a, c in p.terms))) if p.terms else p for p in at)
+        return tuple(replace(p, terms=tuple(sorted((position[a], c) for a, c in p.terms))) if p.terms else p for p in at)
 
     made = Group(values, tuple(group.axes[a] for a in order), Growth())
     made.members = {n: replace(m, at=moved(m.at), out=moved(m.out), level=INNER) for n, m in group.members.items()}

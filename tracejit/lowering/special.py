@@ -47,7 +47,7 @@ def copy_nest(
 def check_nest(values: Values, moving: Moving, code: int, name: str) -> Scheduled:
     """A nest that leaves by `code` where a position is none."""
     writer = Writer(values)
-    outside, _ = bounded(writer.place(moving), writer.parameters.number(moving.size))
+    outside, _ = bounded(writer.moving_position(moving), writer.parameters.number(moving.size))
     writer.body.append(For(writer.axis(), 1, (Exit(outside, code),)))
     writer.exits = True
     return writer.finish(name)
@@ -110,7 +110,7 @@ def _join_columns(w: Writer, values: Values, node: Node) -> None:
     """cat where the result is a table of few columns: a loop over its rows that stores all of them."""
     out, dim = values.strided[node.outputs[0]], node.attrs["dim"]
     shape, dtype = values.shape(node.outputs[0]), values.aval(node.outputs[0]).dtype
-    places = [sum(c * s for c, s in zip(at, out.strides[dim:], strict=True)) for at in ndindex(shape[dim:])]
+    positions = [sum(c * s for c, s in zip(at, out.strides[dim:], strict=True)) for at in ndindex(shape[dim:])]
     columns = []
     for o, layout in zip(node.operands, layouts_of(values, node), strict=True):
         for coordinates in ndindex(values.shape(o)[dim:]):  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ def _join_columns(w: Writer, values: Values, node: Node) -> None:
     def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
         row = w.index(target, axes).terms
         loads = [Load(w.buffer(source, dtype), w.index(source, axes)) for source in sources]
-        return tuple(Store(to, Index(row, place), load) for place, load in zip(places, loads, strict=True))
+        return tuple(Store(to, Index(row, position), load) for position, load in zip(positions, loads, strict=True))
 
     w.over(sizes, step)
 
@@ -153,7 +153,7 @@ def _into_region(w: Writer, values: Values, node: Node, code: int) -> None:
         assert not adds, f"{op.name}: adds to a view"
         whole = Node(region, (node.operands[0], *others), tuple(attributes.items()), ())
         layout = strided_view(whole, out, aval.shape, shape)
-        assert layout is not None, f"{op.name}: the place of the part is not known"
+        assert layout is not None, f"{op.name}: the position of the part is not known"
         w.transfer(shape, layout, values.strided[part], aval.dtype)  # type: ignore[index]
         return
     target = w.buffer(out, aval.dtype, write=True)
@@ -161,16 +161,16 @@ def _into_region(w: Writer, values: Values, node: Node, code: int) -> None:
 
     def step(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
         """One element, in order: positions may be equal."""
-        places = _GatherLocations(w, axes, code)
+        positions = _GatherLocations(w, axes, code)
         at = tuple([Position(((k, 1),)) for k in range(len(axes))])
-        tensors = [Source(values.shape(o), partial(places.load, o)) if values.is_tensor(o) else o for o in others]  # type: ignore[arg-type]
-        where = region.element(places, at, Source(aval.shape), *tensors, **attributes)  # type: ignore[misc]
+        tensors = [Source(values.shape(o), partial(positions.load, o)) if values.is_tensor(o) else o for o in others]  # type: ignore[arg-type]
+        where = region.element(positions, at, Source(aval.shape), *tensors, **attributes)  # type: ignore[misc]
         there = linear(where, out.strides)
         if source is None:
             value = w.parameters.scalar(part, aval.dtype)
         else:
             value = Load(w.buffer(source, aval.dtype), w.index(source, axes) if source.strides else Index())
-        to = w.index(Strided(out.root, 0, places.strides(there)), axes)
+        to = w.index(Strided(out.root, 0, positions.strides(there)), axes)
         index = Index(to.terms, w.parameters.size(there.offset))
         if len(there.dynamic) == 1:
             ((scale, position),) = there.dynamic
@@ -178,7 +178,7 @@ def _into_region(w: Writer, values: Values, node: Node, code: int) -> None:
         elif there.dynamic:
             parts = [position * w.parameters.number(scale) for scale, position in there.dynamic]
             index = replace(index, dynamic=sum(parts[1:], parts[0]))
-        return (*places.statements, Store(target, index, value, accumulate=adds))
+        return (*positions.statements, Store(target, index, value, accumulate=adds))
 
     w.exits = True
     w.over(shape, step, vector=False)
@@ -243,7 +243,7 @@ def _scan(w: Writer, values: Values, node: Node, code: int) -> None:
 
 @builds("windows")
 def _fold(w: Writer, values: Values, node: Node, code: int) -> None:
-    """Windows added up: zeros, then for each element of the window those of all places, in the order of the windows' elements.
+    """Windows added up: zeros, then for each element of the window those of all positions, in the order of the windows' elements.
 
     The dimensions before the first one with windows are the outer loops, so that what is added to stays near."""
     out, a = values.strided[node.outputs[0]], node.attrs
@@ -254,7 +254,7 @@ def _fold(w: Writer, values: Values, node: Node, code: int) -> None:
     near = Strided(out.root, out.offset, (*(out.strides[d] * gaps[d] for d in a["dims"]), *_scaled(out.strides, steps)[first:]))
     window = Strided(source.root, source.offset, (*source.strides[rank:], *source.strides[first:rank]))
     sizes, (outer, outer_source) = few_loops(shape[:first], [Strided(x.root, x.offset, x.strides[:first]) for x in (out, source)])
-    places, (near, window) = few_loops((*shape[rank:], *shape[first:rank]), [near, window])
+    positions, (near, window) = few_loops((*shape[rank:], *shape[first:rank]), [near, window])
     block, (whole,) = few_loops(aval.shape[first:], [Strided(out.root, out.offset, out.strides[first:])])
     target, origin = w.buffer(out, aval.dtype, write=True), w.buffer(source, aval.dtype)
 
@@ -265,7 +265,7 @@ def _fold(w: Writer, values: Values, node: Node, code: int) -> None:
         zero = builder.const(0, aval.dtype)
         fill = w.loops(block, lambda own: (Store(target, index(outer, whole, axes, own), zero),))
         add = w.loops(
-            places,
+            positions,
             lambda own: (
                 Store(
                     target,

@@ -85,23 +85,23 @@ class Writer:
         self, shape: Shape, target: Strided, source: Strided | Expr, dtype: DType, moving: Sequence[Moving] = ()
     ) -> None:
         """target[...] = source[...], over as few loops as the layouts allow.  moving: further positions in the target."""
-        sizes, (place, *sources) = few_loops(shape, [target] + ([source] if isinstance(source, Strided) else []))
+        sizes, (layout, *sources) = few_loops(shape, [target] + ([source] if isinstance(source, Strided) else []))
         to = self.buffer(target, dtype, write=True)
 
         def store(axes: tuple[Axis, ...]) -> tuple[Statement, ...]:
             value = source
             if isinstance(value, Strided):
                 value = Load(self.buffer(value, dtype), self.index(sources[0], axes))
-            return (Store(to, Index(self.index(place, axes).terms, 0, further), value),)
+            return (Store(to, Index(self.index(layout, axes).terms, 0, further), value),)
 
         further: Expr | None = None
         for step in moving:
-            _, position = bounded(self.place(step), self.parameters.number(step.size))
+            _, position = bounded(self.moving_position(step), self.parameters.number(step.size))
             part = position * self.parameters.number(step.stride)
             further = part if further is None else further + part
         self.over(sizes, store)
 
-    def place(self, moving: Moving) -> Expr:
+    def moving_position(self, moving: Moving) -> Expr:
         """A position that is a number of the call, or that the program has in memory."""
         if not self.values.is_tensor(moving.operand):
             return self.parameters.scalar(moving.operand, dtypes.int64)

@@ -94,17 +94,17 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 f"Target values should be in [0, {self.n_classes - 1}], but values in range [{target.min().item()}, "
                 f"{target.max().item()}] were found. "
             )
-        places = target
+        positions = target
         output = zeros_like(x[:, 0])
         for i, (low, high) in enumerate(itertools.pairwise(self.cutoffs)):
             inside = (target >= low) & (target < high)
             rows = inside.nonzero()[:, 0]
             if not rows.numel():
                 continue
-            places = where(inside, ones_like(target) * (self.shortlist_size + i), places)
+            positions = where(inside, ones_like(target) * (self.shortlist_size + i), positions)
             logp = F.log_softmax(self.tail[i](x.index_select(0, rows)), dim=1)
             output = output.index_copy(0, rows, logp.gather(1, (target[rows] - low).unsqueeze(1)).squeeze(1))
-        output = output + F.log_softmax(self.head(x), dim=1).gather(1, places.unsqueeze(1)).squeeze(1)
+        output = output + F.log_softmax(self.head(x), dim=1).gather(1, positions.unsqueeze(1)).squeeze(1)
         loss = (-output).mean()
         return _ASMoutput(output if batched else output.squeeze(0), loss)
 

@@ -1,4 +1,4 @@
-"""Full backward hooks of a module: what flows into its inputs and out of its outputs is seen at two places on the tape."""
+"""Full backward hooks of a module: what flows into its inputs and out of its outputs is seen at two positions on the tape."""
 
 from __future__ import annotations
 
@@ -44,37 +44,39 @@ class BackwardHooks:
         self._after = after
         self._outputs: tuple[Any, ...] = ()
         self._inputs_marked = False
-        self._input_places: list[int] = []
+        self._input_positions: list[int] = []
         self._input_count = 0
 
     def mark_inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The positional arguments, those that are tensors at places where their gradients are seen."""
+        """The positional arguments, those that are tensors at positions where their gradients are seen."""
         self._input_count = len(args)
-        self._input_places = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
-        tensors = [args[i] for i in self._input_places]
+        self._input_positions = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
+        tensors = [args[i] for i in self._input_positions]
         if not any(t.requires_grad for t in tensors):
             return args
         self._inputs_marked = True
         marked = list(args)
-        for i, t in zip(self._input_places, _Mark.apply(self._inputs_seen, *tensors), strict=True):
+        for i, t in zip(self._input_positions, _Mark.apply(self._inputs_seen, *tensors), strict=True):
             marked[i] = t
         return tuple(marked)
 
     def mark_outputs(self, out: Any) -> Any:
-        """The result, its tensors at places where their gradients are seen."""
+        """The result, its tensors at positions where their gradients are seen."""
         several = isinstance(out, tuple | list)
         values = list(out) if several else [out]
-        places = [i for i, y in enumerate(values) if isinstance(y, Tensor) and y.requires_grad]
-        if not places:
+        positions = [i for i, y in enumerate(values) if isinstance(y, Tensor) and y.requires_grad]
+        if not positions:
             return out
-        marked = _Mark.apply(lambda gradients: self._outputs_seen(gradients, places, len(values)), *[values[i] for i in places])
-        for i, y in zip(places, marked, strict=True):
+        marked = _Mark.apply(
+            lambda gradients: self._outputs_seen(gradients, positions, len(values)), *[values[i] for i in positions]
+        )
+        for i, y in zip(positions, marked, strict=True):
             values[i] = y
         return type(out)(values) if several and type(out) in (tuple, list) else values[0] if not several else type(out)(*values)
 
-    def _outputs_seen(self, gradients: tuple[Any, ...], places: list[int], count: int) -> tuple[Any, ...]:
+    def _outputs_seen(self, gradients: tuple[Any, ...], positions: list[int], count: int) -> tuple[Any, ...]:
         whole = [None] * count
-        for i, g in zip(places, gradients, strict=True):
+        for i, g in zip(positions, gradients, strict=True):
             whole[i] = g
         outputs = tuple(whole)
         for hook in self._before:
@@ -82,14 +84,14 @@ class BackwardHooks:
         self._outputs = outputs
         if not self._inputs_marked:
             self._call_after((None,) * self._input_count)
-        return tuple([outputs[i] for i in places])
+        return tuple([outputs[i] for i in positions])
 
     def _inputs_seen(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
         whole: list[Any] = [None] * self._input_count
-        for i, g in zip(self._input_places, gradients, strict=True):
+        for i, g in zip(self._input_positions, gradients, strict=True):
             whole[i] = g
         inputs = self._call_after(tuple(whole))
-        return tuple([inputs[i] for i in self._input_places])
+        return tuple([inputs[i] for i in self._input_positions])
 
     def _call_after(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         for hook in self._after:

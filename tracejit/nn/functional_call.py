@@ -13,7 +13,7 @@ from tracejit.tensor import Tensor
 __all__ = ["functional_call", "stack_module_state"]
 
 
-def _places(module: Module, tie_weights: bool) -> dict[str, list[tuple[Module, str]]]:
+def _owners(module: Module, tie_weights: bool) -> dict[str, list[tuple[Module, str]]]:
     """Dotted name -> the attributes that this name stands for: with tie_weights all that hold the same tensor."""
     by_tensor: dict[int, list[tuple[Module, str]]] = {}
     named: dict[str, tuple[Module, str]] = {}
@@ -57,9 +57,9 @@ def replaced_members(
     """A context in which a module has these tensors, by dotted name, as its parameters and buffers.
 
     Raises RuntimeError, if strict, for names that are missing or too many, KeyError for one that the module has not."""
-    places = _places(module, tie_weights)
-    unexpected = [name for name in given if name not in places]
-    missing = [name for name in places if name not in given]
+    owners = _owners(module, tie_weights)
+    unexpected = [name for name in given if name not in owners]
+    missing = [name for name in owners if name not in given]
     if strict and (unexpected or missing):
         raise RuntimeError(f"Error(s) in functional_call(): missing key(s) {missing}, unexpected key(s) {unexpected}")
     if unexpected:
@@ -67,7 +67,7 @@ def replaced_members(
     before: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for name, tensor in given.items():
-            for owner, attribute in places[name]:
+            for owner, attribute in owners[name]:
                 before.append((owner.__dict__, attribute, owner.__dict__[attribute]))
                 owner.__dict__[attribute] = tensor
         yield

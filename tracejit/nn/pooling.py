@@ -74,7 +74,7 @@ class MaxPool3d(_MaxPool):
 
 
 class _MaxUnpool(Module):
-    """Puts what a max pooling found back at its places; zeros elsewhere."""
+    """Puts what a max pooling found back at its positions; zeros elsewhere."""
 
     _rank = 0
 
@@ -291,7 +291,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 
 
 class _FractionalMaxPool(Module):
-    """The largest element of each of output_size windows that begin at random places; with return_indices also where it was."""
+    """The largest element of each of output_size windows that begin at random positions; with return_indices also where it was."""
 
     _random_samples: Any
 

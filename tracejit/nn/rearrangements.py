@@ -113,7 +113,7 @@ class Unfold(Module):
 
 
 class Fold(Module):
-    """Columns (N, C * kh * kw, patches) added up at their places in (N, C, H, W)."""
+    """Columns (N, C * kh * kw, patches) added up at their positions in (N, C, H, W)."""
 
     def __init__(self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Bilinear Upsample of (N, C, H, W) inputs; the corners keep their places."""
+    """Bilinear Upsample of (N, C, H, W) inputs; the corners keep their positions."""
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

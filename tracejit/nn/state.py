@@ -195,7 +195,7 @@ class StateDicts:
                     )
 
         load(self, "")
-        order = {key: place for place, key in enumerate(state_dict)}
+        order = {key: position for position, key in enumerate(state_dict)}
         unexpected.sort(key=lambda key: order.get(key, len(order)))
         errors = []
         if strict and unexpected:

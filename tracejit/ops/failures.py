@@ -46,7 +46,7 @@ def _works(function: Callable[[Any], Any], x: Any) -> bool:
 
 
 def _info(x: Any, function: Callable[[Any], Any], where: Callable[[Any], int]) -> Any:
-    """0 for matrices that a function of NumPy's takes; for others the place that `where` finds, or their size where it finds none."""
+    """0 for matrices that a function of NumPy's takes; for others the position that `where` finds, or their size where it finds none."""
     out = np.zeros(x.shape[:-2], np.int32)
     if not _works(function, x):
         for i in np.ndindex(*out.shape):
@@ -63,5 +63,5 @@ def cholesky_info(x: Any) -> Any:
 
 @custom(Kind.OPAQUE, _rule, traits=("checked", "not differentiable"), samples=_samples())
 def lu_info(x: Any) -> Any:
-    """The place of the first pivot of matrices that is zero, from 1; 0 where there is none."""
+    """The position of the first pivot of matrices that is zero, from 1; 0 where there is none."""
     return _info(x, np.linalg.inv, lambda a: int(scipy.linalg.lapack.dgetrf(a)[2]))

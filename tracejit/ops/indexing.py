@@ -25,7 +25,7 @@ from tracejit.ops.movement.copies import pad
 from tracejit.ops.movement.views import select
 from tracejit.ops.samples import cases, floats, integers
 
-__all__ = ["gather", "index_add", "index_select", "occurrences", "row_places", "scatter", "scatter_add"]
+__all__ = ["gather", "index_add", "index_select", "occurrences", "row_indices", "scatter", "scatter_add"]
 
 
 def constant_index(positions: list[Any]) -> Any:
@@ -80,7 +80,7 @@ def nonzero(x: Any) -> Any:
     traits=("dynamic shape", "not differentiable"),
     samples=cases((integers(5, high=2).astype(bool),), (np.zeros(3, bool),)),
 )
-def row_places(inside: Any) -> Any:
+def row_indices(inside: Any) -> Any:
     """Positions where a vector of bools is true, int64: in recordings, of rows whose number nothing has looked at yet."""
     return inside.nonzero()[0]
 
@@ -299,8 +299,8 @@ def index_add(base: Any, index: Any, src: Any, dim: int) -> Any:
     run = repaying("added slices", FROM_NUMPY[out.dtype], 5.0 + 0.01 * src.size) if out.dtype.itemsize > 2 else None
     if run is not None and index.dtype is _INT64:
         count, width, outer = index.size, product(base.shape[dim + 1 :]), product(base.shape[:dim])
-        places, values = np.ascontiguousarray(index), np.ascontiguousarray(src)
-        if not run(out, places, values, outer, count, width, size, width * size, width * count):
+        positions, values = np.ascontiguousarray(index), np.ascontiguousarray(src)
+        if not run(out, positions, values, outer, count, width, size, width * size, width * count):
             return out
         out = np.array(base, order="C")
     np.add.at(out, (slice(None),) * dim + (in_range("index_add", index, size),), src)
@@ -377,9 +377,9 @@ def _where_hot(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
     def element(b: Any, at: Any, base: Any, index: Any, src: Any, dim: int) -> Any:
         line = (*at[:dim], 0, *at[dim + 1 :])
-        place = b.coordinate(b.position(index[line], base.shape[dim]))
+        position = b.coordinate(b.position(index[line], base.shape[dim]))
         before, there = base[at], src[line]
-        return b.select(b.eq(b.coordinate(at[dim]), place), change(before, there), before)
+        return b.select(b.eq(b.coordinate(at[dim]), position), change(before, there), before)
 
     return element
 

@@ -41,7 +41,7 @@ def _(c: Any, g: Any) -> Any:
 
 
 def exclusive(x: Any, dim: int, first: float) -> Any:
-    """The elements moved one place up along `dim`: `first` at the beginning, the last one gone."""
+    """The elements moved one position up along `dim`: `first` at the beginning, the last one gone."""
     n = x.shape[dim]
     if n == 0:
         return x
@@ -98,8 +98,8 @@ def _(c: Any, g: Any) -> Any:
 def _last_reached(x: Any, reached: Any, dim: int) -> Any:
     """The position along `dim` of the last element up to each one that was `reached` or is NaN."""
     reached = reached | (x != x)
-    place = np.arange(x.shape[dim]).reshape([-1 if d == dim else 1 for d in range(x.ndim)])
-    return np.maximum.accumulate(np.where(reached, place, 0), axis=dim)
+    position = np.arange(x.shape[dim]).reshape([-1 if d == dim else 1 for d in range(x.ndim)])
+    return np.maximum.accumulate(np.where(reached, position, 0), axis=dim)
 
 
 def _positions(x: Aval, dim: int) -> Aval:

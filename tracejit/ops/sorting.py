@@ -13,7 +13,7 @@ from tracejit.core.op import Kind
 from tracejit.ops.declare import custom
 from tracejit.ops.samples import bools, cases, floats, integers
 
-__all__ = ["argsort", "distinct", "distinct_places", "first_sorted", "order_of_keys", "runs", "searchsorted"]
+__all__ = ["argsort", "distinct", "distinct_positions", "first_sorted", "order_of_keys", "runs", "searchsorted"]
 
 
 @custom(
@@ -68,8 +68,8 @@ def _settle(order: Any, equal: Any) -> None:
     runs[1:] = equal
     number = np.cumsum(~runs)
     runs[:-1] |= equal
-    (places,) = runs.nonzero()
-    order[places] = order[places][np.lexsort((order[places], number[places]))]
+    (positions,) = runs.nonzero()
+    order[positions] = order[positions][np.lexsort((order[positions], number[positions]))]
 
 
 _FEW_KEYS = 64  # are sorted with their positions in no more time
@@ -122,7 +122,7 @@ def distinct(x: Any) -> Any:
     return found
 
 
-_places = partial(
+_with_positions = partial(
     custom,
     Kind.OPAQUE,
     lambda x: (Aval((UNKNOWN,), x.dtype), Aval(x.shape, int64), Aval((UNKNOWN,), int64)),
@@ -132,7 +132,7 @@ _places = partial(
 )
 
 
-@_places()
+@_with_positions()
 def runs(x: Any) -> tuple[Any, Any, Any]:
     """(an element of each run of equal ones, the position of each element's run, how long each is), in row-major order."""
     flat = x.reshape(-1)
@@ -147,15 +147,15 @@ def runs(x: Any) -> tuple[Any, Any, Any]:
     return flat[first], numbers.reshape(x.shape), lengths
 
 
-@_places()
-def distinct_places(x: Any) -> tuple[Any, Any, Any]:
+@_with_positions()
+def distinct_positions(x: Any) -> tuple[Any, Any, Any]:
     """(what `distinct` gives, the position of each element in it, how often each of it occurs)."""
     flat = x.reshape(-1)
     order = _ascending(flat, 0)
     found, numbers, counts = runs.evaluate(flat[order])
-    places = np.empty(len(flat), np.int64)
-    places[order] = numbers
-    return found, places.reshape(x.shape), counts
+    positions = np.empty(len(flat), np.int64)
+    positions[order] = numbers
+    return found, positions.reshape(x.shape), counts
 
 
 def _first_rule(x: Aval, dim: int, count: int, descending: bool) -> Aval:
@@ -186,9 +186,9 @@ def first_sorted(x: Any, dim: int, count: int, descending: bool) -> Any:
     if x.ndim == 1:
         return _first_of(x, count, descending)
     out = np.empty((*x.shape[:dim], count, *x.shape[dim + 1 :]), np.int64)  # lies as it does for smaller sizes
-    rows, places = np.moveaxis(x, dim, -1), np.moveaxis(out, dim, -1)
-    for place in np.ndindex(rows.shape[:-1]):
-        places[place] = _first_of(rows[place], count, descending)
+    rows, positions = np.moveaxis(x, dim, -1), np.moveaxis(out, dim, -1)
+    for position in np.ndindex(rows.shape[:-1]):
+        positions[position] = _first_of(rows[position], count, descending)
     return out
 
 
@@ -199,11 +199,11 @@ def _first_of(row: Any, count: int, descending: bool) -> Any:
     divided = row.copy()
     divided.partition(last)
     limit = divided[last]
-    (places,) = (row >= limit if descending else row <= limit).nonzero()
+    (positions,) = (row >= limit if descending else row <= limit).nonzero()
     greatest = np.maximum.reduce(divided[last:]) if descending else limit
-    if len(places) < count or greatest != greatest:  # NaN is among them
+    if len(positions) < count or greatest != greatest:  # NaN is among them
         return _order(row, 0, descending, count)
-    return places[_order(row[places], 0, descending, count)]  # stable: of equal elements the first ones come first
+    return positions[_order(row[positions], 0, descending, count)]  # stable: of equal elements the first ones come first
 
 
 @custom(
@@ -218,6 +218,6 @@ def searchsorted(boundaries: Any, values: Any, right: bool) -> Any:
     if boundaries.ndim == 1:
         return boundaries.searchsorted(values, side)
     found = np.empty(values.shape, np.int64)
-    for place in np.ndindex(values.shape[:-1]):
-        found[place] = boundaries[place].searchsorted(values[place], side)
+    for position in np.ndindex(values.shape[:-1]):
+        found[position] = boundaries[position].searchsorted(values[position], side)
     return found

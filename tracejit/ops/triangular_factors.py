@@ -43,15 +43,15 @@ def _factors_rule(x: Aval) -> tuple[Aval, Aval, Aval]:
 def lu_factors(x: Any) -> Any:
     """(LU, pivots, info): L below the diagonal and U on and above it; row i was exchanged with row pivots[i] - 1, in order.
 
-    info: the place, from 1, of the first zero on the diagonal of U, or 0."""
+    info: the position, from 1, of the first zero on the diagonal of U, or 0."""
     *batch, m, n = x.shape
     out = np.empty(x.shape, x.dtype)
     pivots, info = np.empty((*batch, min(m, n)), np.int32), np.zeros(tuple(batch), np.int32)
     getrf = scipy.linalg.lapack.dgetrf if x.dtype == np.float64 else scipy.linalg.lapack.sgetrf
     if x.size:
         for i in np.ndindex(*batch):
-            out[i], places, info[i] = getrf(x[i])
-            pivots[i] = places + 1
+            out[i], positions, info[i] = getrf(x[i])
+            pivots[i] = positions + 1
     return out, pivots, info
 
 

@@ -27,7 +27,7 @@ __all__ = [
     "contents_graph",
     "gradient_operands",
     "inner_leaves",
-    "tape_places",
+    "tape_values",
     "visited_nodes",
 ]
 
@@ -53,8 +53,8 @@ def blind_ends(graph: Graph) -> list[int]:
     return [v for node in graph.nodes for v in node.outputs if v in marked and not gradient_operands(node, marked)]
 
 
-def tape_places(graph: Graph) -> dict[int, int]:
-    """Values that have no place of their own on eager mode's tape -> the value whose place it is: contents that were replaced under
+def tape_values(graph: Graph) -> dict[int, int]:
+    """Values that have no position of their own on eager mode's tape -> the value whose position it is: contents that were replaced under
     no_grad are those of the same tensor."""
     found: dict[int, int] = {}
     for node in graph.nodes:

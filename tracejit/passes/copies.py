@@ -1,4 +1,4 @@
-"""Copies that memory asks for: after this pass every view of a fixed place has a layout over memory that someone made.
+"""Copies that memory asks for: after this pass every view of a fixed position has a layout over memory that someone made.
 
 `copies(graph, layouts, kept, targets, strided)`: `layouts` are strides of inputs.  Of the outputs, so many `kept` ones go to residuals, and
 those at the end, one for each of `targets`, are what these inputs hold when the program is over; the others are results.  `strided` is told

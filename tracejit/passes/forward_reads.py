@@ -1,4 +1,4 @@
-"""Reads of what has been written at a place: of `table[a] = row`, `table[b]` is `row` where a is b, and what was there before elsewhere.
+"""Reads of what has been written at a position: of `table[a] = row`, `table[b]` is `row` where a is b, and what was there before elsewhere.
 
 So nothing looks at the whole of what a write has made, and lowering can change the row where it lies (lowering/regions.py) instead of
 copying the table.  It pays where the table is much larger than the row.  Of slices, `table[a : a + n] = rows`, a read of just the rows
@@ -45,11 +45,11 @@ def forward_reads(graph: Graph) -> Graph:
 
 
 def _is_write(node: Node) -> bool:
-    return node.op.region is not None and "place operand" in node.op.region.traits
+    return node.op.region is not None and "position operand" in node.op.region.traits
 
 
 def _is_worth_it(node: Node, writers: dict[int, Node], builder: GraphBuilder) -> bool:
-    table = node.operands[0] if "place operand" in node.op.traits else None
+    table = node.operands[0] if "position operand" in node.op.traits else None
     writer = writers.get(table) if type(table) is int else None
     if writer is None or not _same_dimension(writer, node) or not builder.aval(writer.operands[1]).size:
         return False
@@ -64,23 +64,23 @@ def _same_dimension(writer: Node, read: Node) -> bool:
 
 def _read(builder: GraphBuilder, writers: dict[int, Node], table: Any, read: Node, most: int) -> int:
     """What `read` finds in a table: the value that it is."""
-    place = read.operands[1]
+    position = read.operands[1]
     writer = writers.get(table)
     if writer is None or not most or not _same_dimension(writer, read):
-        return builder.add(read.op, (table, place), read.attrs, read.line)[0]
+        return builder.add(read.op, (table, position), read.attrs, read.line)[0]
     before, row, written = writer.operands
     assert type(row) is int
-    if place == written:
+    if position == written:
         return row
     other = _read(builder, writers, before, read, most - 1)
-    if isinstance(place, Literal) and isinstance(written, Literal):
+    if isinstance(position, Literal) and isinstance(written, Literal):
         return other
-    (there,) = builder.add(REGISTRY["eq"], (_tensor(builder, place), _tensor(builder, written)), {}, read.line)
+    (there,) = builder.add(REGISTRY["eq"], (_tensor(builder, position), _tensor(builder, written)), {}, read.line)
     return builder.add(REGISTRY["where"], (there, row, other), {}, read.line)[0]
 
 
-def _tensor(builder: GraphBuilder, place: Operand) -> int:
-    """A place as a tensor without dimensions."""
-    if type(place) is int and isinstance(builder.avals[place], Aval):
-        return place
-    return builder.add(REGISTRY["full"], (place,), {"shape": (), "dtype": int64})[0]
+def _tensor(builder: GraphBuilder, position: Operand) -> int:
+    """A position as a tensor without dimensions."""
+    if type(position) is int and isinstance(builder.avals[position], Aval):
+        return position
+    return builder.add(REGISTRY["full"], (position,), {"shape": (), "dtype": int64})[0]

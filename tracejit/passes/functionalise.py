@@ -7,7 +7,7 @@ regenerated from the newest version.  Values whose storage is never written stay
 Gradients.  The output of a `write` is in `requires_grad` if and only if the write was differentiable (grad mode on, and target or
 value requires grad).  A write that was not, of a value that requires grad, goes through `detach`; onto a target that requires grad, through
 `replace_data`, because such a write changes contents while gradients still flow to where they flowed before.  A view of a tensor that
-requires grad is looked at again after every write, so its place on the tape is where eager mode has it.  A differentiable write
+requires grad is looked at again after every write, so its position on the tape is where eager mode has it.  A differentiable write
 through a view of all elements goes through `overwrite`: what was there before gets a gradient, of zeros, as it does outside of a
 smaller view.
 
@@ -150,7 +150,7 @@ class _Functionaliser:
         marked = base in marks and view.op.is_differentiable
         contents = self._emit(view.op, (base, *view.operands), view.attributes, marked, view.line)
         previous = self.current.get(v)
-        if not view.op.is_differentiable and previous in marks:  # written to before: it has a place of its own on the tape
+        if not view.op.is_differentiable and previous in marks:  # written to before: it has a position of its own on the tape
             return self._emit("replace_data", (previous, contents), (), True)
         return contents
 
@@ -216,7 +216,7 @@ class _Functionaliser:
             contents = self._emit("replace_data", (previous, contents), (), True)
         if view is None:
             self.version[root] += 1
-        elif not view.op.is_differentiable:  # the detached tensor has a place of its own on the tape: only contents are shared
+        elif not view.op.is_differentiable:  # the detached tensor has a position of its own on the tape: only contents are shared
             plain = self._emit("detach", (contents,), (), False) if contents in marks else contents
             self._store(view.base, self._read(view.base), plain, False)
             self.seen[target] = self.version[root]
@@ -224,7 +224,7 @@ class _Functionaliser:
             base = self._read_differentiably(view.base) if differentiable else self._read(view.base)
             self._store(view.base, base, self._into_base(view, base, contents, differentiable), differentiable)
             if self._read(view.base) in marks:
-                return  # as in eager mode, it is looked at again, and its place on the tape is a new one
+                return  # as in eager mode, it is looked at again, and its position on the tape is a new one
             self.seen[target] = self.version[root]
         self.current[target] = contents
 

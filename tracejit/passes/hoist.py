@@ -142,8 +142,8 @@ class _HoistedLoop:
         a, b = node.operands
         v = node.outputs[0]
         assert type(a) is int and type(b) is int
-        places = [i for i, (x, _) in enumerate(self.collected) if x == v]
-        is_collected = 0 < len(places) == self.uses[v]
+        positions = [i for i, (x, _) in enumerate(self.collected) if x == v]
+        is_collected = 0 < len(positions) == self.uses[v]
         if not (a in self.sliced or is_collected) or not self._is_same(b):
             return
         rows, length = self.avals[a].shape  # type: ignore[union-attr]
@@ -156,9 +156,9 @@ class _HoistedLoop:
         if a in self.sliced:
             self.sliced[v] = self._add(to, "reshape", made, shape=shape)
             return
-        to += [Node(REGISTRY["reshape"], (made,), (("shape", shape),), (self.collected[i][1],)) for i in places]
+        to += [Node(REGISTRY["reshape"], (made,), (("shape", shape),), (self.collected[i][1],)) for i in positions]
         self.after[:0] = to  # sums over the steps may read it
-        self.collected = [pair for i, pair in enumerate(self.collected) if i not in places]
+        self.collected = [pair for i, pair in enumerate(self.collected) if i not in positions]
 
     # -- a sum over the steps
     def _sum(self, v: int) -> None:

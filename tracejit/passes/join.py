@@ -1,8 +1,8 @@
 """What many slices of one tensor are put together from is a slice of it.
 
 Loops collect what their steps gave, one step after the other.  Where the slices of that are joined again (`cat`: results of all steps), or
-added up at places side by side (`sum_at`: gradients of what steps took their slices of), one operand stands for them.  `sums_in_one` makes
-such sums of chains of additions, and where too many operands are left `join` makes several sums of one.
+added up at positions side by side (`sum_at`: gradients of what steps took their slices of), one operand stands for them.  `sums_in_one`
+makes such sums of chains of additions, and where too many operands are left `join` makes several sums of one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["join", "sums_in_one"]
 FEWEST: Final = 8
 """Operands of a node that is looked at."""
 MOST_PARTS: Final = 32
-"""Operands of a sum at places."""
+"""Operands of a sum at positions."""
 Shape = tuple[int, ...]
 
 
@@ -44,7 +44,7 @@ def join(graph: Graph) -> Graph:
 
 
 def _puts_together(node: Node) -> bool:
-    return len(node.operands) >= FEWEST and not node.op.traits.isdisjoint(("joins", "adds at places"))
+    return len(node.operands) >= FEWEST and not node.op.traits.isdisjoint(("joins", "adds at positions"))
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ class _Joining:
 
 
 def sums_in_one(graph: Graph) -> Graph:
-    """The graph with one sum at places for each long chain of additions of tensors that are zero but for a part."""
+    """The graph with one sum at positions for each long chain of additions of tensors that are zero but for a part."""
     if not any(map(_may_have_parts, graph.nodes)):
         return graph
     made, used = producers(graph), Counter[int]()
@@ -191,12 +191,12 @@ def sums_in_one(graph: Graph) -> Graph:
 
 
 def _may_have_parts(node: Node) -> bool:
-    return node.op.region is not None or "adds at places" in node.op.traits
+    return node.op.region is not None or "adds at positions" in node.op.traits
 
 
 def _parts(made: Mapping[int, Node], node: Node) -> list[tuple[Node, int]]:
     """Which operands of a node are put into zeros, and added up."""
-    if "adds at places" in node.op.traits:
+    if "adds at positions" in node.op.traits:
         return [(node, k) for k in range(len(node.operands))] if _is_dense(node) else []
     region = node.op.region
     if region is None or "one position" not in region.traits or not isinstance(node.operands[2], Literal):
@@ -224,7 +224,7 @@ def _in_one(builder: GraphBuilder, node: Node, parts: Sequence[tuple[Node, int]]
     operands, starts = [], []
     for maker, k in parts:
         x = maker.operands[k]
-        if "adds at places" in maker.op.traits:
+        if "adds at positions" in maker.op.traits:
             operands.append(x)
             starts.append(maker.attrs["starts"][k])
             continue

@@ -28,7 +28,7 @@ from tracejit.passes.backward import (
     contents_graph,
     gradient_operands,
     inner_leaves,
-    tape_places,
+    tape_values,
     visited_nodes,
 )
 from tracejit.passes.dce import dce
@@ -69,18 +69,18 @@ class Partition:
     kept in the slab, in order. direct_inputs: ids of the inputs (tensors and numbers) that every backward graph reads itself, unless
     no node on its way saves anything: that backward graph reads neither residuals nor tensors. leaves: ids of values made inside
     where gradients end, as they do at inputs.  Masks of wanted gradients have an item for each input of the graph, then one for each
-    of the leaves. places: values -> those at whose place on eager mode's tape they are.  paths: the ways of passes to the wanted inputs,
-    the leaves and the places of the outputs."""
+    of the leaves. tape_values: values -> those at whose position on eager mode's tape they are.  paths: the ways of passes to the wanted
+    inputs, the leaves and the positions of the outputs."""
 
     graph: Graph
     wanted: Mask
     differentiable: Mask
-    placed: int
+    hidden_outputs: int
     forward: Graph
     residuals: tuple[int, ...]
     direct_inputs: tuple[int, ...]
     leaves: tuple[int, ...]
-    places: Mapping[int, int]
+    tape_values: Mapping[int, int]
     paths: BackwardPaths
     _made: dict[tuple[Mask, Mask], Graph] = field(default_factory=dict, repr=False)
     _visits: dict[tuple[Mask, Mask | None], Visit] = field(default_factory=dict, repr=False)
@@ -121,20 +121,20 @@ class Partition:
             known = self._going_on[freed] = any(readers[i] & ~blocked[i] for i in paths.ends)
         return known
 
-    def place(self, i: int) -> int | None:
-        """The value at whose place on eager mode's tape output `i` is."""
+    def tape_value(self, i: int) -> int | None:
+        """The value at whose position on eager mode's tape output `i` is."""
         v = self.graph.outputs[i]
-        return self.places.get(v, v) if type(v) is int else None
+        return self.tape_values.get(v, v) if type(v) is int else None
 
     def made_at(self, i: int) -> int:
-        """The position in the graph of the node at whose place output `i` is; -1 for an input."""
-        place = self.place(i)
-        return next((k for k, node in enumerate(self.graph.nodes) if place in node.outputs), -1)
+        """The position in the graph of the node at whose position output `i` is; -1 for an input."""
+        tape_value = self.tape_value(i)
+        return next((k for k, node in enumerate(self.graph.nodes) if tape_value in node.outputs), -1)
 
     def computed_from(self, i: int) -> frozenset[int]:
-        """The other outputs whose gradients pass through the place of output `i`."""
-        graph, place = self.graph, self.place(i)
-        through = active_values(graph, [] if place is None else [place])
+        """The other outputs whose gradients pass through the position of output `i`."""
+        graph, tape_value = self.graph, self.tape_value(i)
+        through = active_values(graph, [] if tape_value is None else [tape_value])
         return frozenset([k for k, v in enumerate(graph.outputs) if k != i and v in through])
 
     def reads(self, present: Mask, wanted: Mask) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -172,12 +172,12 @@ def partition(
     graph: Graph,
     wanted: Sequence[bool],
     differentiable: Sequence[bool] | None = None,
-    placed: int = 0,
+    hidden_outputs: int = 0,
     live: AbstractSet[int] = frozenset(),
 ) -> Partition:
     """Split a pure graph.  `wanted`: per input, whether its gradient may be asked for; `differentiable`: per output, whether a cotangent
-    may arrive (by default where gradients flow through the output).  The last `placed` outputs are no results of the forward graph: only
-    cotangents arrive there.  live: contents of memory that backward graphs are to read as it is then (residuals.py)."""
+    may arrive (by default where gradients flow through the output).  The last `hidden_outputs` outputs are no results of the forward
+    graph: only cotangents arrive there.  live: contents of memory that backward graphs are to read as it is then (residuals.py)."""
     marked, leaves = graph.requires_grad, inner_leaves(graph)
     wanted = (*wanted, *[True] * len(leaves))
     if differentiable is None:
@@ -186,7 +186,7 @@ def partition(
     start = perf_counter()
     targets = [v for v, want in zip((*graph.inputs, *leaves), wanted, strict=True) if want]
     active = active_values(graph, [*targets, *blind_ends(graph)])  # what eager mode's pass to everything would compute
-    shared = tape_places(graph)
+    shared = tape_values(graph)
     watched = [shared.get(v, v) for v, there in zip(graph.outputs, differentiable, strict=True) if there and type(v) is int]
     paths = BackwardPaths(graph, active, differentiable, (*targets, *watched))
     needed: dict[int, int] = {}  # what vjp rules may read -> the steps that do, as bits
@@ -204,13 +204,13 @@ def partition(
     forward = rebuild(
         graph,
         graph.nodes,
-        outputs=(*graph.outputs[: len(graph.outputs) - placed], *residuals),
+        outputs=(*graph.outputs[: len(graph.outputs) - hidden_outputs], *residuals),
         requires_grad=(),
         stale=(),
         history=(*graph.history, stamp),
     )
     direct = tuple([v for v in graph.inputs if v in read])
-    return Partition(graph, wanted, differentiable, placed, forward, residuals, direct, leaves, shared, paths)
+    return Partition(graph, wanted, differentiable, hidden_outputs, forward, residuals, direct, leaves, shared, paths)
 
 
 def extracted_numbers(graph: Graph) -> dict[int, int]:

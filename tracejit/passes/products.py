@@ -167,7 +167,7 @@ class _Rewriter(GraphBuilder):
         self.find_readers()
 
     def accumulate(self) -> None:
-        """a @ b + c @ d, each product used only here, is the later one added to the other; it moves to the addition's place."""
+        """a @ b + c @ d, each product used only here, is the later one added to the other; it moves to the addition's position."""
         products: dict[int, tuple[int, Node]] = {}  # output -> (position, product), of those with one reader
         found: list[Node | None] = list(self.nodes)
         for position, node in enumerate(self.nodes):

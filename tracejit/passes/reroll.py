@@ -193,7 +193,7 @@ class _Sequence:
         if steps is not None:
             first = (steps.begin - begin) // period
             last = first + steps.count
-        found = self._fold(begin + last * period, count - last, period)  # the later ones first, since places move
+        found = self._fold(begin + last * period, count - last, period)  # the later ones first, since positions move
         nodes = self._loop(steps) if steps is not None and self._pays(steps) else None
         if steps is not None and nodes is not None:
             self.nodes[steps.begin : steps.end] = nodes
@@ -201,7 +201,7 @@ class _Sequence:
         return self._fold(begin, first, period) or found
 
     def _shifts(self, begin: int, end: int, period: int) -> list[int]:
-        """Where steps may begin: a few places that the fewest values cross."""
+        """Where steps may begin: a few positions that the fewest values cross."""
         middle = begin + (end - begin) // period // 2 * period
         crossing = [0] * period
         for i in range(middle, middle + period):
@@ -231,8 +231,8 @@ class _Sequence:
                 return None if begin <= at < end else _Column((_ColumnKind.SLICE, known.base, known.dim), known.index)
             at, output = self.made.get(x, (-1, 0))
             if begin <= at < end:
-                made, place = divmod(at - begin, steps.period)
-                return _Column((_ColumnKind.MADE, t - made, place, output))
+                made, position = divmod(at - begin, steps.period)
+                return _Column((_ColumnKind.MADE, t - made, position, output))
         before, after = i - steps.period, i + steps.period
         is_same = (before >= begin and self.nodes[before].operands[k] == x) or (
             after < end and self.nodes[after].operands[k] == x
@@ -292,19 +292,19 @@ class _Sequence:
         attributes = {"carried": carried, "sliced": len(body.sliced), "count": count, "reverse": body.reverse}
         made = self.builder.add(loop(0), tuple(operands), {"body": Body(body.graph()), **attributes})
         ends = list(made[:carried])
-        for i, (place, ago) in enumerate(body.carried):
-            if ago == 1 and place not in body.collected:
-                ends[i] = self._value(steps, count - 1, place)
-        for stack, place in zip(made[carried:], body.collected, strict=True):
+        for i, (position, ago) in enumerate(body.carried):
+            if ago == 1 and position not in body.collected:
+                ends[i] = self._value(steps, count - 1, position)
+        for stack, position in zip(made[carried:], body.collected, strict=True):
             for t in range(count):
-                v = self._value(steps, t, place)
+                v = self._value(steps, t, position)
                 self.slices[v] = Slice(stack, 0, count - 1 - t if body.reverse else t)
                 self.collected.add(v)
         node = self.builder.nodes.pop()
         return [*self.builder.nodes, replace(node, outputs=(*ends, *made[carried:]))]
 
-    def _value(self, steps: _UnrolledSteps, t: int, place: StepOutput) -> int:
-        return self.nodes[steps.begin + t * steps.period + place[0]].outputs[place[1]]
+    def _value(self, steps: _UnrolledSteps, t: int, position: StepOutput) -> int:
+        return self.nodes[steps.begin + t * steps.period + position[0]].outputs[position[1]]
 
     # -- the end
     def graph(self) -> Graph:
@@ -376,10 +376,10 @@ class _Body:
                 depths[node, output] = max(depths.get((node, output), 0), ago)
         used = self._used_afterwards()
         last = steps.count - 1
-        self.collected = [place for place, when in used.items() if when != {last}]
-        self.carried = [(place, ago + 1) for place, depth in depths.items() for ago in range(depth)]
-        self.kept = [place for place, when in used.items() if when == {last} and place not in depths]  # of the last step
-        self.carried += [(place, 1) for place in self.kept]
+        self.collected = [position for position, when in used.items() if when != {last}]
+        self.carried = [(position, ago + 1) for position, depth in depths.items() for ago in range(depth)]
+        self.kept = [position for position, when in used.items() if when == {last} and position not in depths]  # of the last step
+        self.carried += [(position, 1) for position in self.kept]
         strides = [
             steps.strides[k] for k, column in steps.columns.items() if column.what[0] == _ColumnKind.SLICE and steps.strides[k]
         ]
@@ -411,7 +411,7 @@ class _Body:
         return [self._operand(t, k) for t in range(self.steps.count)]
 
     def _used_afterwards(self) -> dict[StepOutput, set[int]]:
-        """The steps whose value of a place is read outside."""
+        """The steps whose value of a position is read outside."""
         steps, sequence = self.steps, self.sequence
         found: dict[StepOutput, set[int]] = {}
         for t in range(steps.count):
@@ -426,12 +426,12 @@ class _Body:
         """What the loop is given; the nodes that make it are appended.  None where too much would be copied."""
         builder, steps, sequence = self.sequence.builder, self.steps, self.sequence
         entered = []
-        for place, ago in self.carried:
-            if place in self.kept:
-                aval = builder.aval(self.nodes[place[0]].outputs[place[1]])
+        for position, ago in self.carried:
+            if position in self.kept:
+                aval = builder.aval(self.nodes[position[0]].outputs[position[1]])
                 entered.append(builder.add(REGISTRY["full"], (Literal(0),), {"shape": aval.shape, "dtype": aval.dtype})[0])
             else:
-                entered.append(sequence.nodes[steps.begin - ago * steps.period + place[0]].outputs[place[1]])
+                entered.append(sequence.nodes[steps.begin - ago * steps.period + position[0]].outputs[position[1]])
         sliced = [self._in_one(k) for k in self.sliced]
         return None if None in sliced else [*entered, *[v for v in sliced if v is not None], *self.shared]
 
@@ -488,7 +488,7 @@ class _Body:
         sliced = [next(numbers) for _ in self.sliced]
         shared = [next(numbers) for _ in self.shared]
         inputs = [*carried.values(), *sliced, *shared]
-        types = {carried[place, ago]: avals[self.nodes[place[0]].outputs[place[1]]] for place, ago in self.carried}
+        types = {carried[position, ago]: avals[self.nodes[position[0]].outputs[position[1]]] for position, ago in self.carried}
         types.update({n: self._aval(k) for n, k in zip(sliced, self.sliced, strict=True)})
         types.update({n: avals[v] for n, v in zip(shared, self.shared, strict=True)})
         given: Mapping[str, Sequence[int]] = {"sliced": sliced, "shared": shared}
@@ -510,5 +510,5 @@ class _Body:
             own.update({(i, k): v for k, v in enumerate(outputs)})
             types.update({n: avals[v] for n, v in zip(outputs, node.outputs, strict=True)})
             nodes.append(Node(node.op, tuple(operands), node.attributes, outputs, node.line))
-        on = [own[place] if ago == 1 else carried[place, ago - 1] for place, ago in self.carried]
-        return Graph(tuple(inputs), types, tuple(nodes), (*on, *[own[place] for place in self.collected]))
+        on = [own[position] if ago == 1 else carried[position, ago - 1] for position, ago in self.carried]
+        return Graph(tuple(inputs), types, tuple(nodes), (*on, *[own[position] for position in self.collected]))

@@ -22,34 +22,34 @@ __all__ = ["SlabContents", "stack_residuals"]
 
 @dataclass(frozen=True, slots=True)
 class SlabContents:
-    """What the slab holds.  avals: of the tensors in it; places: for each residual, which of them it is, or which slice of it."""
+    """What the slab holds.  avals: of the tensors in it; positions: for each residual, which of them it is, or which slice of it."""
 
     avals: tuple[Aval, ...]
-    places: tuple[tuple[int, int | None], ...]
+    positions: tuple[tuple[int, int | None], ...]
 
     @property
     def has_stacks(self) -> bool:
         """Whether there are residuals that are slices."""
-        return any(index is not None for _, index in self.places)
+        return any(index is not None for _, index in self.positions)
 
     def residuals(self, tensors: Sequence[Any]) -> list[Any]:
         """The residuals, from the arrays in the slab."""
-        return [tensors[k] if index is None else tensors[k][index, ...] for k, index in self.places]
+        return [tensors[k] if index is None else tensors[k][index, ...] for k, index in self.positions]
 
     def read_by(self, backward: Graph) -> tuple[Graph, tuple[int, ...]]:
         """(the graph, its inputs in the slab) that is given what the slab holds in the place of the residuals."""
         if not self.has_stacks:
-            return backward, backward.inputs[: len(self.places)]
+            return backward, backward.inputs[: len(self.positions)]
         first = next_id(backward)
         inputs = list(range(first, first + len(self.avals)))
         avals = {**backward.avals, **dict(zip(inputs, self.avals, strict=True))}
         slices = []
-        for v, (k, index) in zip(backward.inputs, self.places, strict=False):
+        for v, (k, index) in zip(backward.inputs, self.positions, strict=False):
             if index is None:
                 inputs[k] = v
             else:
                 slices.append(Node(REGISTRY["select"], (first + k, Literal(index)), (("dim", 0),), (v,)))
-        graph = replace(backward, inputs=(*inputs, *backward.inputs[len(self.places) :]))
+        graph = replace(backward, inputs=(*inputs, *backward.inputs[len(self.positions) :]))
         return rebuild(graph, (*slices, *graph.nodes), avals=avals), tuple(inputs)
 
 
@@ -72,18 +72,18 @@ def stack_residuals(graph: Graph, results: int) -> tuple[Graph, SlabContents]:
     whole = {base for base, n in taken.items() if 2 * n > _length(graph, base)}
     tensors: list[int] = []
     number: dict[int, int] = {}  # of the tensors that are whole
-    places: list[tuple[int, int | None]] = []
+    positions: list[tuple[int, int | None]] = []
     for v in residuals:
         base, index = sliced.get(v, (v, 0))
         if base not in whole:
-            places.append((len(tensors), None))
+            positions.append((len(tensors), None))
             tensors.append(v)
             continue
         if base not in number:
             number[base] = len(tensors)
             tensors.append(base)
-        places.append((number[base], index))
-    kept = SlabContents(tuple([graph.avals[v] for v in tensors]), tuple(places))  # type: ignore[misc]
+        positions.append((number[base], index))
+    kept = SlabContents(tuple([graph.avals[v] for v in tensors]), tuple(positions))  # type: ignore[misc]
     return dce(replace(graph, outputs=(*graph.outputs[:results], *tensors))) if whole else graph, kept
 
 

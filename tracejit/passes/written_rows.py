@@ -1,8 +1,8 @@
 """A tensor whose rows are written one after the other, `out[t] = x` in a loop, is put together of them at the end.
 
 The graph has a new tensor for each write, and a step that writes another row than the one before is no step of a loop (reroll.py).  Where
-rows, or slices, are written at fixed places, each beside the others or just where one was written before, and what is between the writes
-is read at such places alone, one `cat` of them stands for all writes, and a read is what was written there last.  The gradient of such
+rows, or slices, are written at fixed positions, each beside the others or just where one was written before, and what is between the writes
+is read at such positions alone, one `cat` of them stands for all writes, and a read is what was written there last.  The gradient of such
 writes is read through in the same way.
 
 Where few rows of an input are written, they are written where they lie (lowering/regions.py).
@@ -78,7 +78,7 @@ class _Chain:
         self.last = node
 
     def row(self, start: int, before: int) -> tuple[int, bool] | None:
-        """What the writes with lower numbers than `before` have left at a place, and whether that is a row."""
+        """What the writes with lower numbers than `before` have left at a position, and whether that is a row."""
         numbers, values = self.rows.get(start, ([], []))
         found = bisect(numbers, before - 1)
         return values[found - 1] if found else None
@@ -133,7 +133,7 @@ def _chains(graph: Graph) -> dict[int, tuple[_Chain, int]]:
             reads.setdefault(node.operands[0], []).append(part)
 
     def looked_through(chain: _Chain, others: int) -> bool:
-        """Whether what the chain has made so far is read at its places alone, and so often by others."""
+        """Whether what the chain has made so far is read at its positions alone, and so often by others."""
         found = reads.get(chain.last.outputs[0], [])
         return used[chain.last.outputs[0]] == len(found) + others and all(map(chain.takes, found))
 
@@ -164,19 +164,19 @@ def _pays(graph: Graph, chain: _Chain) -> bool:
 
 
 def _written(node: Node) -> _Part | None:
-    """Where a node writes, if that is a fixed place of one dimension."""
+    """Where a node writes, if that is a fixed position of one dimension."""
     return None if node.op.region is None else _part(node.op.region.traits, node, 2)
 
 
 def _read(node: Node) -> _Part | None:
-    """Where a node reads, if that is a fixed place of one dimension."""
+    """Where a node reads, if that is a fixed position of one dimension."""
     return _part(node.op.traits, node, 1)
 
 
 def _part(traits: frozenset[str], node: Node, operand: int) -> _Part | None:
     attributes = node.attrs
-    if "one position" in traits and isinstance(place := node.operands[operand], Literal):
-        return _Part(attributes["dim"], at := place.position, at + 1, True)
+    if "one position" in traits and isinstance(position := node.operands[operand], Literal):
+        return _Part(attributes["dim"], at := position.position, at + 1, True)
     if "positions" in traits and attributes["step"] == 1 and attributes["start"] < attributes["stop"]:
         return _Part(attributes["dim"], attributes["start"], attributes["stop"], False)
     return None
@@ -188,11 +188,13 @@ def _put_together(builder: GraphBuilder, chain: _Chain, replaced: Mapping[int, O
     shape = builder.aval(last.outputs[0]).shape
     base = replaced.get(chain.base, chain.base)  # type: ignore[arg-type]
     parts: list[Operand] = []
-    place = 0
+    position = 0
 
     def untouched(end: int) -> None:
-        if place < end:
-            parts.extend(builder.add(REGISTRY["slice"], (base,), {"dim": dim, "start": place, "stop": end, "step": 1}, last.line))
+        if position < end:
+            parts.extend(
+                builder.add(REGISTRY["slice"], (base,), {"dim": dim, "start": position, "stop": end, "step": 1}, last.line)
+            )
 
     for start in chain.starts:
         untouched(start)
@@ -200,6 +202,6 @@ def _put_together(builder: GraphBuilder, chain: _Chain, replaced: Mapping[int, O
         assert found is not None, f"nothing was written at {start}"
         value, attributes = replaced.get(found[0], found[0]), {"shape": (*shape[:dim], 1, *shape[dim + 1 :])}
         parts += builder.add(REGISTRY["reshape"], (value,), attributes, last.line) if found[1] else [value]
-        place = chain.stops[start]
+        position = chain.stops[start]
     untouched(shape[dim])
     builder.nodes.append(Node(REGISTRY["cat"], tuple(parts), (("dim", dim),), last.outputs, last.line))

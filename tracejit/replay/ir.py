@@ -527,13 +527,13 @@ class DeleteItem(Statement):
 
 
 class Increment(Statement):
-    """place += amount, for an item of a list in the namespace."""
+    """item += amount, for an item of a list in the namespace."""
 
-    place: Item
+    item: Item
     amount: int
 
     def __str__(self) -> str:
-        return f"{self.place} += {self.amount}"
+        return f"{self.item} += {self.amount}"
 
 
 class If(Statement):

@@ -23,7 +23,7 @@ __all__ = ["Repeat", "RepeatedExpressions", "repeats", "rows"]
 _FEWEST: Final = 3  # repetitions, at least
 _SAVED: Final = 16  # statements that a repetition must save, at least
 _LOOKED_AT: Final = 8  # a repetition may begin where so many statements in a row look like later ones
-_CANDIDATES: Final = 3  # later places that are tried
+_CANDIDATES: Final = 3  # later positions that are tried
 _IN_VAIN: Final = 16  # at most so many times the number of statements are compared without success
 _FEWEST_ROWS: Final = 16
 
@@ -150,12 +150,12 @@ def _look(condition: Expr) -> tuple[Any, ...]:
 def _candidates(text: str, first: int, following: Mapping[int, int]) -> list[tuple[int, int]]:
     """(number of statements, times) of possible repetitions that begin at position `first`, the one that saves most first."""
     candidates: list[tuple[int, int]] = []
-    place = first
+    position = first
     for _ in range(_CANDIDATES):
-        if place not in following:
+        if position not in following:
             break
-        place = following[place]
-        period, end, window = place - first, place, text[first:place]
+        position = following[position]
+        period, end, window = position - first, position, text[first:position]
         while text[end : end + period] == window:
             end += period
         times = (end - first) // period

@@ -25,7 +25,7 @@ class Sequences:
         """numbers: gives the numbers of new variables of the function."""
         self._numbers = itertools.count() if numbers is None else numbers
         self._lists: dict[str, list[tuple[Expr, ...]]] = {}  # variable of a list -> the names in each of its rows
-        self._places: dict[str, tuple[str, int]] = {}  # name -> (list, row that has it)
+        self._rows: dict[str, tuple[str, int]] = {}  # name -> (list, row that has it)
         self._columns: dict[tuple[Expr, ...], str] = {}  # expressions -> variable of a tuple of them
 
     def inside(self) -> Sequences:
@@ -39,15 +39,15 @@ class Sequences:
 
     def forget(self, names: Iterable[str]) -> None:
         """Note that these names may have other values from here on."""
-        changed = {self._places[name][0] for name in names if name in self._places}
-        self._places = {name: place for name, place in self._places.items() if place[0] not in changed}
+        changed = {self._rows[name][0] for name in names if name in self._rows}
+        self._rows = {name: row_of for name, row_of in self._rows.items() if row_of[0] not in changed}
         self._columns.clear()
 
     def hold(self, made: str, rows: Sequence[tuple[str, ...]]) -> None:
         """Note that the list in the variable `made` has these rows: tuples of variables, or the variable itself in a row of
         one."""
         self._lists[made] = [tuple(map(Name, row)) for row in rows]
-        self._places.update({name: (made, k) for k, row in enumerate(rows) for name in row})
+        self._rows.update({name: (made, k) for k, row in enumerate(rows) for name in row})
 
     def texts(self, elements: Sequence[Expr], text: Callable[[Expr], str] = str) -> list[str]:
         """The texts of the elements of a tuple, with `*abbreviation` for runs of elements.  text: gives the text of a single
@@ -75,14 +75,14 @@ class Sequences:
             start = element[1]
             count = _common(elements, first, map(Constant, itertools.count(start))) if type(start) is int else 1
             return count, f"range({start}, {start + count})" if count > 1 else ""
-        place, next_place = self._places.get(element[1]), self._places.get(following[1])
-        if place is None or next_place is None or place[0] != next_place[0]:
+        row_of, next_row = self._rows.get(element[1]), self._rows.get(following[1])
+        if row_of is None or next_row is None or row_of[0] != next_row[0]:
             return 1, ""
-        variable, row = place
+        variable, row = row_of
         rows = self._lists[variable]
         if len(rows[0]) > 1:
             return _of_rows(elements, first, variable, rows, row)
-        return _part(elements, first, variable, rows, row, next_place[1] - row)
+        return _part(elements, first, variable, rows, row, next_row[1] - row)
 
     def column(self, values: tuple[Expr, ...]) -> tuple[str, list[str]]:
         """(the text of an iterable over these expressions, lines that must come before it)."""
@@ -116,11 +116,11 @@ def _of_rows(elements: Sequence[Expr], first: int, variable: str, rows: list[tup
         if element not in rows[start]:
             break
         chosen.append(rows[start].index(element))
-    following = (row[place] for row in itertools.islice(rows, start, None) for place in chosen)
+    following = (row[row_of] for row in itertools.islice(rows, start, None) for row_of in chosen)
     times = _common(elements, first, following) // len(chosen)
     if times < 2:
         return len(chosen), ""
-    row = ", ".join([f"p_row[{place}]" for place in chosen])
+    row = ", ".join([f"p_row[{row_of}]" for row_of in chosen])
     return times * len(chosen), f"[p_one for p_row in {variable}[{start}:{start + times}] for p_one in ({row},)]"
 
 

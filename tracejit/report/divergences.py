@@ -52,7 +52,7 @@ class Divergence:
 
     def text(self) -> str:
         """A text for the user: what differs from recording to recording, and what to do about it."""
-        return f"{self.name}{self.place()} took {len(self.values)} values ({self.some()}). {self.remedy()}"
+        return f"{self.name}{self.location()} took {len(self.values)} values ({self.some()}). {self.remedy()}"
 
     def some(self) -> str:
         """The first values, as a text."""
@@ -62,7 +62,7 @@ class Divergence:
         """What the user can do about it."""
         return _REMEDIES[self.kind]
 
-    def place(self) -> str:
+    def location(self) -> str:
         """The user's line, with its text if that can be read; "" if there is none."""
         if not self.where:
             return ""

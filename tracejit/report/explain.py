@@ -45,7 +45,7 @@ def explain_function(
         return f"{name}: {title}"
     lines = [f"{name}: {title}", f"  {_counts(stats)}"]
     if parting is not None and parting.name not in title:
-        lines.append(f"  paths differ at {parting.name}{parting.place()}: {parting.some()}")
+        lines.append(f"  paths differ at {parting.name}{parting.location()}: {parting.some()}")
     lines += [f"  {line}" for line in symbolic]
     for reason, count in reasons.items():
         lines.append(f"ran eagerly ({count} recording{'s' if count != 1 else ''}): {reason}")

@@ -25,17 +25,17 @@ _LONGEST: Final = 160
 
 
 def exit_text(graph: Any, number: int) -> str:
-    """A text for exit `number` of a program: its place, and the value that was expected there."""
+    """A text for exit `number` of a program: its line, and the value that was expected there."""
     numbers = exit_codes(graph)
     node = next((node for node in graph.nodes if numbers[id(node)] == node_code(number)), None)
     if node is None:
         return "a size inside the program is another one than was recorded"
-    place = line_named(node.line) or "a line that is not known"
+    line = line_named(node.line) or "a line that is not known"
     if node.op.kind is not Kind.GUARD:
-        return f"{node.op.name} at {place} found something else than was recorded"
+        return f"{node.op.name} at {line} found something else than was recorded"
     expected = node.attrs["expected"].value
     actual = str(not expected) if type(expected) is bool else "another value"
-    return f"the value at {place}: expected {expected!r}, found {actual}"
+    return f"the value at {line}: expected {expected!r}, found {actual}"
 
 
 def miss_text(recording: Recording, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

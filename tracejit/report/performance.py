@@ -149,7 +149,7 @@ def _guard_sentence(parting: Divergence | None) -> str:
     if parting is None:
         return ""
     expected, actual = parting.latest
-    return f"The guard on {parting.name}{parting.place()} failed: expected {expected}, found {actual}. {parting.remedy()}."
+    return f"The guard on {parting.name}{parting.location()} failed: expected {expected}, found {actual}. {parting.remedy()}."
 
 
 def _code(function: Any) -> tuple[CodeType | None, dict[str, Any]]:

@@ -39,8 +39,8 @@ def line_named(where: str) -> str:
 
 def sentence(reason: Reason) -> str:
     """A reason as a sentence: why a call runs eagerly, where, and what to do."""
-    place = line_named(reason.where)
-    return f"{reason.message}{f' ({place})' if place else ''}. {reason.remedy}."
+    location = line_named(reason.where)
+    return f"{reason.message}{f' ({location})' if location else ''}. {reason.remedy}."
 
 
 def headline(
@@ -61,7 +61,7 @@ def headline(
         return f"{ran}; {recordings}; one more path is compiled in the background."
     if parting is not None and not served and not full:
         often = "recorded on each call" if stats.traces == calls else f"recorded {stats.traces} times for nothing"
-        return f"{ran}: {often} because {parting.name}{parting.place()} changes ({parting.some()}). {parting.remedy()}."
+        return f"{ran}: {often} because {parting.name}{parting.location()} changes ({parting.some()}). {parting.remedy()}."
     if parting is not None and (full or 2 * served < calls):
         return f"{ran}; {counted(paths, 'path')}: {parting.text()}."
     if not paths and reasons:
@@ -133,7 +133,7 @@ def summary(
     lines += _wrapped(_counts(stats), "  ")
     lines += _wrapped(slower(), "  ")
     if parting is not None and parting.name not in title:
-        lines += _wrapped(f"paths differ at {parting.name}{parting.place()}: {parting.some()}", "  ")
+        lines += _wrapped(f"paths differ at {parting.name}{parting.location()}: {parting.some()}", "  ")
     often = sorted(reasons, key=lambda reason: -reasons[reason])
     lines += _some([f"eager ({counted(reasons[reason], 'time')}): {reason}" for reason in often], _REASONS, "reason")
     lines += _some(symbolic, _SIZES, "line")

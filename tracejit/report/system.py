@@ -61,13 +61,13 @@ def slower() -> str:
 def _cache() -> dict[str, Any]:
     if not config.cache:
         return {"directory": None, "state": "off (TRACEJIT_CACHE=0)"}
-    place = object_cache.directory()
+    directory = object_cache.directory()
     try:
         kept = object_cache.files()
     except (OSError, object_cache.Doubt) as error:
-        return {"directory": str(place), "state": f"not used: {error}"}
+        return {"directory": str(directory), "state": f"not used: {error}"}
     return {
-        "directory": str(place), "state": "in use", "programs": kept.count, "bytes": kept.size, "limit": object_cache.limit_bytes(),
+        "directory": str(directory), "state": "in use", "programs": kept.count, "bytes": kept.size, "limit": object_cache.limit_bytes(),
     }  # fmt: skip
 
 

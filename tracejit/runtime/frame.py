@@ -56,7 +56,7 @@ class Frame:
 
     def move(self, arena: Arena, nbytes: int) -> None:
         """From now on its program has its temporary memory there.  Not while it runs."""
-        self.table[self._slot], self.arena = arena.place(nbytes)
+        self.table[self._slot], self.arena = arena.allocate(nbytes)
 
     def temporary(self, nbytes: int) -> np.ndarray[Any, Any]:
         """So many bytes of its temporary memory, from its beginning."""

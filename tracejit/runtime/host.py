@@ -113,19 +113,19 @@ class HostProgram(Printed):
         them to, they have in the end."""
         if not self.advances:
             return self._run(arrays, scalars)
-        states = [_moved(arrays[a.place], a.drawn) for a in self.advances]
+        states = [_moved(arrays[a.position], a.drawn) for a in self.advances]
         own = list(arrays)
         for a, state in zip(self.advances, states, strict=True):
-            own[a.place] = np.array(state)
+            own[a.position] = np.array(state)
         result: tuple[Any, ...] | int = 0
         try:
             result = self._run(own, scalars)
         finally:
             for a, state in zip(self.advances, states, strict=True):
                 if isinstance(result, int):
-                    _move_back(arrays[a.place], state, a.drawn)
+                    _move_back(arrays[a.position], state, a.drawn)
                 elif a.is_set:
-                    arrays[a.place][:] = own[a.place]
+                    arrays[a.position][:] = own[a.position]
         return result
 
     def _run(self, arrays: Any, scalars: Any) -> tuple[Any, ...] | int:
@@ -226,10 +226,10 @@ def _seen(module: Module, memory: str, aval: Aval) -> str:
 
 
 class _Advance(NamedTuple):
-    """place: of a generator's state among the tensor inputs.  drawn: how far a call draws from it.  is_set: whether the call leaves it
+    """position: of a generator's state among the tensor inputs.  drawn: how far a call draws from it.  is_set: whether the call leaves it
     anywhere else than so far on."""
 
-    place: int
+    position: int
     drawn: int
     is_set: bool
 

@@ -229,16 +229,16 @@ def build(
     general, numbers = graph, dict[int, int | float]()
     if variant is not None:
         found = literals(graph)
-        symbolic = [place for place, number in found.items() if type(number) in SYMBOLIC]
+        symbolic = [position for position, number in found.items() if type(number) in SYMBOLIC]
         varying = () if symbolic else variant.literals(tuple(found.values()))
-        general, numbers = as_inputs(graph, symbolic or [place for k, place in enumerate(found) if k in varying])
+        general, numbers = as_inputs(graph, symbolic or [position for k, position in enumerate(found) if k in varying])
     try:
         lowered = lower(general, layouts, slab_inputs, slab_outputs, codes, numbers=numbers, inherited=inherited)
     except NeedsHost:
         if inherited or any(isinstance(aval, Aval) and has_symbols(aval.shape) for aval in graph.avals.values()):
             raise  # who asks for symbolic sizes can do without
         return HostProgram(graph, layouts, tuple(slab_inputs), tuple(slab_outputs), raises, segment)
-    elsewhere = {*slab_inputs, *[v for memory in inherited for v in memory.places]}
+    elsewhere = {*slab_inputs, *[v for memory in inherited for v in memory.locations]}
     tensors = [v for v in graph.inputs if isinstance(graph.avals[v], Aval) and v not in elsewhere]
     return program_of(lowered, [i for i, v in enumerate(tensors) if v in resident], variant)
 

@@ -32,7 +32,7 @@ class Memory:
         self.elements = numba_library.elements(memory, start % size, dtype)
         self.start = start // size
 
-    def place(self, i: int) -> int:
+    def checked_index(self, i: int) -> int:
         at = self.start + int(i)
         if not 0 <= at < len(self.elements):
             raise IndexError(
@@ -41,10 +41,10 @@ class Memory:
         return at
 
     def __getitem__(self, i: int) -> Any:
-        return self.elements[self.place(i)]
+        return self.elements[self.checked_index(i)]
 
     def __setitem__(self, i: int, value: Any) -> None:
-        self.elements[self.place(i)] = value
+        self.elements[self.checked_index(i)] = value
 
 
 class RenderedProgram(LoweredProgram):

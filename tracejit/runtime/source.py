@@ -130,7 +130,7 @@ class _Writer:
             self.moving[slot] = self.moving.get(address.slot, "") + (f" + {index} * {advance}" if advance else "")
         if isinstance(step.count, Address):
             self.line(f"{index} = -1")
-            self.line(f"while {self.memories[step.count.slot]}[{self.place(step.count)}]:")
+            self.line(f"while {self.memories[step.count.slot]}[{self.offset(step.count)}]:")
             self.line(f"{index} += 1", 1)
         else:
             self.line(f"for {index} in range({step.count}):")
@@ -185,7 +185,7 @@ class _Writer:
         def matrix(where: Address, operand: int, shape: tuple[int, ...], leading: Integer, turned: bool) -> str:
             strides = [_whole(entry[operand]) * size for entry in step.batch]
             inner = (size, _whole(leading) * size) if turned else (_whole(leading) * size, size)
-            return f"np.ndarray({shape}, {dtype}, {self.memories[where.slot]}, {self.place(where)}, {(*strides, *inner)})"
+            return f"np.ndarray({shape}, {dtype}, {self.memories[where.slot]}, {self.offset(where)}, {(*strides, *inner)})"
 
         a = matrix(step.a, 1, (*extents, m, k), step.lda, step.transpose_a)
         b = matrix(step.b, 2, (*extents, k, n), step.ldb, step.transpose_b)
@@ -199,7 +199,7 @@ class _Writer:
 
     def copy(self, step: CopyCall) -> None:
         target, source = (
-            f"{self.memories[a.slot]}[{self.place(a)} : {self.place(a)} + {_whole(step.nbytes)}]"
+            f"{self.memories[a.slot]}[{self.offset(a)} : {self.offset(a)} + {_whole(step.nbytes)}]"
             for a in (step.destination, step.source)
         )
         self.line(f"{target} = {source}")
@@ -210,7 +210,7 @@ class _Writer:
         """The byte of its memory that an address is, in the first step of a loop."""
         return self.starts.get(address.slot, 0) + _whole(address.offset)
 
-    def place(self, address: Address) -> str:
+    def offset(self, address: Address) -> str:
         """The same as text, in a loop too."""
         return f"{self.start(address)}{self.moving.get(address.slot, '')}"
 

@@ -1,7 +1,7 @@
 """The safetensors format (https://huggingface.co/docs/safetensors): named arrays and a map of strings in one file.
 
-Eight bytes say how long the header is, JSON that gives each array's dtype, shape and place; the arrays follow without gaps.  A
-file is checked whole before any of it is used: no name, place or size is believed.
+Eight bytes say how long the header is, JSON that gives each array's dtype, shape and span; the arrays follow without gaps.  A
+file is checked whole before any of it is used: no name, span or size is believed.
 """
 
 from __future__ import annotations
@@ -93,20 +93,20 @@ def _entry(name: str, entry: Any, size: int) -> tuple[DType, list[int], int, int
     """(dtype, shape, start, end) of an array."""
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= set(entry):
         raise FileFormatError(f"safetensors: the entry of {name!r} has no dtype, shape and data_offsets")
-    code, shape, place = entry["dtype"], entry["shape"], entry["data_offsets"]
+    code, shape, span = entry["dtype"], entry["shape"], entry["data_offsets"]
     kind = NAMES.get(code) if isinstance(code, str) else None
     if kind is None:
         raise FileFormatError(f"safetensors: the dtype of {name!r} is {code!r}; this library has {', '.join(NAMES)}")
     if not isinstance(shape, list) or not all(_is_count(s) for s in shape) or len(shape) > 64:
         raise FileFormatError(f"safetensors: the shape of {name!r} is {shape!r}")
-    if not isinstance(place, list) or len(place) != 2 or not all(_is_count(p) for p in place) or not place[0] <= place[1] <= size:
-        raise FileFormatError(f"safetensors: {name!r} lies at {place!r}, there are {size} bytes")
-    if math.prod(shape) * kind.itemsize != place[1] - place[0]:
+    if not isinstance(span, list) or len(span) != 2 or not all(_is_count(p) for p in span) or not span[0] <= span[1] <= size:
+        raise FileFormatError(f"safetensors: {name!r} lies at {span!r}, there are {size} bytes")
+    if math.prod(shape) * kind.itemsize != span[1] - span[0]:
         raise FileFormatError(
-            f"safetensors: {name!r} of shape {shape} and dtype {code} takes {math.prod(shape) * kind.itemsize} bytes, its place has "
-            f"{place[1] - place[0]}"
+            f"safetensors: {name!r} of shape {shape} and dtype {code} takes {math.prod(shape) * kind.itemsize} bytes, its span has "
+            f"{span[1] - span[0]}"
         )
-    return kind, shape, place[0], place[1]
+    return kind, shape, span[0], span[1]
 
 
 def decode(content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:

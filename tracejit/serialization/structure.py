@@ -52,8 +52,8 @@ class _Writer:
         )
 
     def name_of(self, array: np.ndarray) -> str:
-        place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.str)
-        known = self._names.get(place) if array.size else None
+        memory = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.str)
+        known = self._names.get(memory) if array.size else None
         if known is not None:
             return known
         wanted = name = ".".join(key.strip("'") for key in self._path) or "value"
@@ -63,7 +63,7 @@ class _Writer:
             name = f"{wanted}#{number}"
         self.arrays[name] = array
         if array.size:
-            self._names[place] = name
+            self._names[memory] = name
         return name
 
     def member(self, key: Any, value: Any) -> Any:

@@ -57,26 +57,26 @@ class _Store:
     def tensor(self, offset: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
         if self.elements is None:
             return tensor(0.0)
-        place = (offset, tuple(size), tuple(stride))
-        _check_place(place, len(self.elements))
-        if place not in self._tensors:
+        layout = (offset, tuple(size), tuple(stride))
+        _check_layout(layout, len(self.elements))
+        if layout not in self._tensors:
             step = self.elements.itemsize
-            bytes_apart = [s * step for s in place[2]]
-            seen = np.lib.stride_tricks.as_strided(self.elements[offset:], place[1], bytes_apart, writeable=False)
-            self._tensors[place] = tensor(np.array(seen, order="K"))
-        out = self._tensors[place].detach()
+            bytes_apart = [s * step for s in layout[2]]
+            seen = np.lib.stride_tricks.as_strided(self.elements[offset:], layout[1], bytes_apart, writeable=False)
+            self._tensors[layout] = tensor(np.array(seen, order="K"))
+        out = self._tensors[layout].detach()
         return out.requires_grad_() if requires_grad is True and out.is_floating_point() else out
 
 
-def _check_place(place: tuple[Any, tuple[Any, ...], tuple[Any, ...]], count: int) -> None:
+def _check_layout(layout: tuple[Any, tuple[Any, ...], tuple[Any, ...]], count: int) -> None:
     """Raises FileFormatError unless a tensor lies within a storage of `count` elements."""
-    offset, size, stride = place
+    offset, size, stride = layout
     whole = all(type(n) is int and n >= 0 for n in (offset, *size, *stride)) and len(size) == len(stride) <= 64
     if whole and 0 in size:
         return
     last = offset + sum((s - 1) * d for s, d in zip(size, stride, strict=True)) if whole else count
     if not whole:
-        raise FileFormatError("load(): a tensor's place in its storage is not described by whole numbers")
+        raise FileFormatError("load(): a tensor's position in its storage is not described by whole numbers")
     if last >= count or (math.prod(size) > count and math.prod(size) > _MOST_REPEATED):
         raise FileFormatError(
             f"load(): a tensor of shape {list(size)} with strides {list(stride)} at {offset} does not lie within its {count} elements"
@@ -255,7 +255,7 @@ def load_archive(content: bytes) -> Any:
 
 # ---- one pickle after the other -------------------------------------------------------------------------------------
 def load_legacy(content: bytes) -> Any:
-    """What torch.save() wrote before version 1.6: what it was given, and then the storages, whose place is known only at the end
+    """What torch.save() wrote before version 1.6: what it was given, and then the storages, whose position is known only at the end
     of it."""
 
     def no_ids(identifier: Any) -> Any:

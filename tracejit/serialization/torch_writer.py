@@ -83,23 +83,23 @@ class _Writer:
         return _Call(rebuild, self._tensor(x.detach()), x.requires_grad, OrderedDict())
 
     def _tensor(self, x: Any) -> _Call:
-        storage, offset, strides = self._placed(x)
+        storage, offset, strides = self._location(x)
         rebuild = _Global("torch._utils", "_rebuild_tensor_v2")
         return _Call(rebuild, storage, offset, tuple(x.shape), strides, bool(x.requires_grad), OrderedDict())
 
-    def _placed(self, x: Any) -> tuple[_Storage, int, tuple[int, ...]]:
-        """(storage, place of the first element in it, strides), in elements."""
+    def _location(self, x: Any) -> tuple[_Storage, int, tuple[int, ...]]:
+        """(storage, position of the first element in it, strides), in elements."""
         array = x.detach().numpy() if x.dtype.name != "bfloat16" else x.detach()._array
         root = (x._base if x._base is not None else x)._array
         if not root.flags.c_contiguous or any(step < 0 or step % array.itemsize for step in array.strides):
             array = root = np.ascontiguousarray(array)
         self._keep.append(root)
-        place = root.__array_interface__["data"][0]
-        key = (place, x.dtype)
+        address = root.__array_interface__["data"][0]
+        key = (address, x.dtype)
         if key not in self._storages:
             self._storages[key] = _Storage(str(len(self._storages)), x.dtype, root.size)
             self.contents[self._storages[key].key] = np.ascontiguousarray(root).view(np.uint8).tobytes() if root.size else b""
-        offset = (array.__array_interface__["data"][0] - place) // array.itemsize if array.size else 0
+        offset = (array.__array_interface__["data"][0] - address) // array.itemsize if array.size else 0
         return self._storages[key], offset, tuple(step // array.itemsize for step in array.strides)
 
 

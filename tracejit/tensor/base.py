@@ -2,7 +2,7 @@
 
 A Tensor owns a NumPy array.  Views share its memory and its `Storage`, whose content version every in-place change advances.
 A view remembers its root and the chain of view operations that leads to it (`_base`, `_chain`): after an in-place change of
-the root or of any of its views, the view's place on the tape is made again from the root's (as PyTorch does).
+the root or of any of its views, the view's position on the tape is made again from the root's (as PyTorch does).
 
 Operators, in-place forms and most methods come from the tables of ops/public; what stands here is what only a concrete tensor has.
 """
@@ -345,7 +345,7 @@ class Tensor:
         rebound()
         return self
 
-    def _place(self, node: tape.Node, index: int, written: bool) -> None:
+    def _put_on_tape(self, node: tape.Node, index: int, written: bool) -> None:
         """Become output `index` of `node`, which is new; written: since the contents were changed in place.
 
         Raises RuntimeError for what cannot: leaves that require gradients, and views."""
@@ -513,7 +513,7 @@ def share(x: Tensor, y: Tensor) -> None:
 
 
 def become(x: Tensor, view: Tensor) -> None:
-    """Make a view `x` another view of the same root: with its place in memory, and on the tape."""
+    """Make a view `x` another view of the same root: with its position in memory, and on the tape."""
     if view._node is not None:
         move_retained(x._node, x._index, view._node, view._index)
     x._array, x._chain, x._seen, x._storage = view._array, view._chain, view._seen, view._storage
@@ -558,7 +558,7 @@ def refuse_leaf(x: Tensor) -> None:
 
 
 def refresh(x: Tensor) -> None:
-    """Bring a view's place on the tape up to date with its root."""
+    """Bring a view's position on the tape up to date with its root."""
     base = x._base
     assert base is not None
     version = storage_of(base).version

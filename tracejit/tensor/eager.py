@@ -490,15 +490,15 @@ def _written(op: Op, target: Tensor, value: Tensor, attributes: Mapping[str, Any
 def _written_through(view: Tensor, value: Tensor) -> tape.Node:
     base = view._base
     assert base is not None
-    place = edge_of(base) if base._requires_grad else None
-    return ViewWriteNode(place, edge_of(value) if value._requires_grad else None, view._chain, value._array.shape)
+    edge = edge_of(base) if base._requires_grad else None
+    return ViewWriteNode(edge, edge_of(value) if value._requires_grad else None, view._chain, value._array.shape)
 
 
-def _on_tape(array: Any, place: tuple[tape.Node | None, int] | None, storage: Storage | None) -> Tensor:
+def _on_tape(array: Any, edge: tuple[tape.Node | None, int] | None, storage: Storage | None) -> Tensor:
     out = wrap(array)
     out._storage = storage
-    if place is not None:
-        out._node, out._index = place
+    if edge is not None:
+        out._node, out._index = edge
         out._requires_grad = True
     return out
 

@@ -85,7 +85,7 @@ def _invert(self: Tensor) -> Any:
 
 
 def install() -> None:
-    """Give Tensor its derived methods and operators, and the place where programs find it."""
+    """Give Tensor its derived methods and operators, and the module where programs find it."""
     Tensor.__module__ = "tracejit"
     for name, function in METHODS.items():
         if name not in Tensor.__dict__:

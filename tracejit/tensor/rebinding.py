@@ -1,6 +1,6 @@
 """The rebinding counter: a word of memory that says whether any tensor of the process has become another one.
 
-What a tensor is bound to (its array, its storage, its root if it is a view, its place on the tape, its hooks, whether it requires a
+What a tensor is bound to (its array, its storage, its root if it is a view, its position on the tape, its hooks, whether it requires a
 gradient, its class) hardly ever changes once it is made.  Whoever changes it on a tensor that others may know calls `rebound`
 afterwards; so who has examined a thousand tensors may go on while the word is the same, and must look at them again when it is not.
 

@@ -113,7 +113,7 @@ def new(self: Tensor, *data: Any, device: Any = None) -> Tensor:
 
 
 def as_subclass(self: Tensor, cls: type[Tensor]) -> Tensor:
-    """The same memory, and the same place on the tape, as an instance of a subclass of Tensor."""
+    """The same memory, and the same position on the tape, as an instance of a subclass of Tensor."""
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"as_subclass(): expected a subclass of Tensor, got {cls!r}")
     out: Tensor = METHODS["view"](self, self.shape)

@@ -1,6 +1,6 @@
 """NumPy's universal functions of tensors: `numpy.exp(t)`, `array * t` and `numpy.float64(2) * t` are operations of the library.
 
-NumPy asks the operand that defines `__array_ufunc__`.  So where one is a tensor the result is a tensor, with its place on the tape, and
+NumPy asks the operand that defines `__array_ufunc__`.  So where one is a tensor the result is a tensor, with its position on the tape, and
 arrays among the operands are copied into tensors, as tensor() does.  What has no counterpart here is computed by NumPy, and only
 where no gradient would be lost.
 """

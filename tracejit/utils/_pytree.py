@@ -182,7 +182,7 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> T
 
 
 def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """The same containers with func(leaf, leaves at its place in `rests`) for each leaf."""
+    """The same containers with func(leaf, leaves at its position in `rests`) for each leaf."""
     leaves, spec = tree_flatten(tree, is_leaf)
     others = [spec.flatten_up_to(rest) for rest in rests]
     return spec.unflatten([func(*given) for given in zip(leaves, *others, strict=True)])

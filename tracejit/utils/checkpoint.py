@@ -1,8 +1,8 @@
 """Checkpointing: what a function saved for its backward pass is computed again there, in exchange for the memory.
 
-The function is called on the tape, and what it put there is dropped at once; only the places outside that it leads to are kept: its
+The function is called on the tape, and what it put there is dropped at once; only the edges outside that it leads to are kept: its
 arguments, and whatever else it found that wants gradients.  In the backward pass it is called once more, with the random numbers that it
-drew the first time, and the gradients of those places are computed through that.
+drew the first time, and the gradients of those edges are computed through that.
 
 Inside of a recording the function is simply called: the compiled program decides itself what it keeps.
 """
@@ -63,17 +63,17 @@ class _CheckpointNode(Node):
             if g is not None and isinstance(y, Tensor) and y.requires_grad
         ]
         own = [edge_of(x) if edge is not None else None for x, edge in zip(points, self.edges, strict=False)]
-        places = [*own, *self.edges[len(points) :]]
-        sink = GradientSink(None, [place for place in places if place is not None])
+        all_edges = [*own, *self.edges[len(points) :]]
+        sink = GradientSink(None, [edge for edge in all_edges if edge is not None])
         if pairs:
             roots, seeds = [edge_of(y) for y, _ in pairs], [g for _, g in pairs]
             run_backward(roots, seeds, sink, retain_graph=create_graph, create_graph=create_graph, wrap=wrap)
-        found = [None if place is None else sink.received.get((id(place[0]), place[1])) for place in places]
+        found = [None if edge is None else sink.received.get((id(edge[0]), edge[1])) for edge in all_edges]
         return [g if tensors or g is None or not isinstance(g, Tensor) else g._array for g in found]
 
 
 def _variable(x: Any, linked: bool) -> Any:
-    """`x` at a place of its own on the tape: a leaf, or, if derivatives of the result are wanted, a result of `x`."""
+    """`x` at a position of its own on the tape: a leaf, or, if derivatives of the result are wanted, a result of `x`."""
     if not isinstance(x, Tensor):
         return x
     if not x.requires_grad:
@@ -94,7 +94,7 @@ def _with_random(random: Any, call: Callable[[], Any]) -> Any:
 
 
 def _outside(outputs: Sequence[Any], points: Sequence[Any], since: float) -> list[TapeEdge]:
-    """The places that outputs lead to, made before `since` or leaves, and which are none of `points`."""
+    """The edges that outputs lead to, made before `since` or leaves, and which are none of `points`."""
     own = {id(x) for x in points}
     seen: set[Any] = set()
     found: dict[tuple[int, int], TapeEdge] = {}
@@ -153,13 +153,13 @@ def _checkpointed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
     outputs = run(points)
     node = _CheckpointNode(run, arguments, _outside(outputs, points, since), random)
     node.count = len(outputs)
-    placed = []
+    on_tape = []
     for i, y in enumerate(outputs):
         if isinstance(y, Tensor) and y.requires_grad:
             y = detach(y)
-            y._place(node, i, written=False)
-        placed.append(y)
-    return unflatten(structures[0], placed)
+            y._put_on_tape(node, i, written=False)
+        on_tape.append(y)
+    return unflatten(structures[0], on_tape)
 
 
 def checkpoint_sequential(

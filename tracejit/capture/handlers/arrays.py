@@ -180,7 +180,7 @@ class ArrayHandlers(Handlers):
         self.left: dict[int, SymbolicNumber] = journal.dictionary()
         self._fixed: set[int] = journal.set()  # ids of fixed arrays
         # (function, code, line) -> the function with its warnings at that line.
-        self._placed: dict[Any, Any] = journal.dictionary()
+        self._with_user_line: dict[Any, Any] = journal.dictionary()
 
     # -- kinds of arrays
     def define_array(self, tensor: Tensor, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -314,14 +314,14 @@ class ArrayHandlers(Handlers):
         value = self._compute_post_program(function, *plain_values)
         if recorder.stopped:
             return value
-        placed = self.placed_function(function)
-        expression = recorder.constant(placed).call(*expressions, **keyword_expressions)
-        result = self._result(expression, tuple(parts), value, warns=placed is not function)
+        called = self.with_user_line(function)
+        expression = recorder.constant(called).call(*expressions, **keyword_expressions)
+        result = self._result(expression, tuple(parts), value, warns=called is not function)
         if is_post_program(result) and not keywords:
             result._post_program.make = partial(recorder.in_program.numpy_in_program, function, arguments)
         return result
 
-    def placed_function(self, function: Any) -> Any:
+    def with_user_line(self, function: Any) -> Any:
         """`function`, in a caller with which warnings name the current line of the program; itself if it never warns."""
         if _is_silent(function):
             return function
@@ -331,15 +331,15 @@ class ArrayHandlers(Handlers):
                 "impure_call", f"a warning of {getattr(function, '__name__', 'NumPy')}(), at the line of whoever calls it,"
             )
         key = function, frame.f_code, frame.f_lineno
-        if key not in self._placed:
-            self._placed[key] = called_from(function, frame)
-            allow(self._placed[key].__code__, lasting=False)
-        return self._placed[key]
+        if key not in self._with_user_line:
+            self._with_user_line[key] = called_from(function, frame)
+            allow(self._with_user_line[key].__code__, lasting=False)
+        return self._with_user_line[key]
 
     def numpy_computes(self, function: Any, arguments: Any, keywords: dict[str, Any] | None = None) -> Any:
         """The result of a function of NumPy for constants.  A warning stops the recording: each call would have to give it."""
         recorder = self.recorder
-        call = self.placed_function(function)
+        call = self.with_user_line(function)
         compute = lambda: call(*arguments, **(keywords or {}))  # noqa: E731
         if call is function:
             return recorder.containers.native(compute)
@@ -353,7 +353,7 @@ class ArrayHandlers(Handlers):
         """The result in this call of a function of NumPy that each call computes after the program.  If a warning may be an error
         that the program handles in a `try` block, the recording stops: after the program there is no handler."""
         recorder = self.recorder
-        call = self.placed_function(function)
+        call = self.with_user_line(function)
         if call is not function and recorder.unwatched(lambda: is_in_try_block(True)):
             raises = _warnings_raise()
             recorder.miss_if(recorder.constant(_warnings_raise).call().is_not(raises))

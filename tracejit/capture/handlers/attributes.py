@@ -162,15 +162,15 @@ class AttributeHandlers(Handlers):
                 cached = recorder.class_reads.get((cls, name))
                 if cached is not None and cached[0] is value:
                     return cached
-                place = recorder.constant(dictionary).at(name)
+                reading = recorder.constant(dictionary).at(name)
                 if is_a(value, _STATELESS):
-                    recorder.read(value, place, called=f"{cls.__name__}.{name}", by_identity=True)
-                    recorder.class_reads[cls, name] = value, place
+                    recorder.read(value, reading, called=f"{cls.__name__}.{name}", by_identity=True)
+                    recorder.class_reads[cls, name] = value, reading
                 elif value is None or callable(value) or hasattr(type(value), "__get__"):
-                    recorder.read(value, place, called=f"{cls.__name__}.{name}")
+                    recorder.read(value, reading, called=f"{cls.__name__}.{name}")
                     if value is None:
-                        recorder.class_reads[cls, name] = value, place
-                return value, place
+                        recorder.class_reads[cls, name] = value, reading
+                return value, reading
             if changeable and recorder.first_time("no class attribute", cls, name):
                 recorder.miss_if(recorder.constant(dictionary).has(name))
         return ABSENT, None
@@ -319,11 +319,11 @@ class AttributeHandlers(Handlers):
                     return dict.__getitem__(instance, name)
                 hidden = attribute is not ABSENT and hasattr(type(attribute), "__get__")
                 dotted = is_name(name) and not (hidden or _intercepts(cls))
-                place = expression.get(name) if dotted else _attributes_of(cls, expression).at(name)
-                recorder.instance_reads.add(place)
+                reading = expression.get(name) if dotted else _attributes_of(cls, expression).at(name)
+                recorder.instance_reads.add(reading)
                 called, truths = recorder.facts.attribute(owner, name), False if callable(owner) else None
                 value = dict.__getitem__(instance, name)
-                return recorder.read(value, place, called=called, symbolic=True, truths=truths)
+                return recorder.read(value, reading, called=called, symbolic=True, truths=truths)
             self._guard_missing(owner, instance, name)
         if attribute is not ABSENT:
             return self.bound_attribute(attribute, name, path, owner, cls)

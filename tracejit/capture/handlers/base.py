@@ -51,9 +51,9 @@ class TensorSource:
     """A tensor from outside: its variable in the prologue, and the state that later calls must find unchanged.
 
     used: it is an input of the program.  inspected: Python looked at its metadata.  argument: it is an argument of the call.
-    place: the edge of the tape that its gradient goes to, as it was before the call wrote to the tensor."""
+    edge: where on the tape its gradient goes to, as it was before the call wrote to the tensor."""
 
-    __slots__ = ("argument", "inspected", "is_leaf", "is_view", "place", "requires_grad", "tensor", "used", "variable")
+    __slots__ = ("argument", "edge", "inspected", "is_leaf", "is_view", "requires_grad", "tensor", "used", "variable")
 
     def __init__(self, tensor: Tensor, variable: Name, argument: bool) -> None:
         self.tensor = tensor
@@ -64,4 +64,4 @@ class TensorSource:
         self.is_view = tensor._base is not None
         self.requires_grad = tensor.requires_grad
         self.is_leaf = tensor.is_leaf
-        self.place = edge_of(tensor)
+        self.edge = edge_of(tensor)

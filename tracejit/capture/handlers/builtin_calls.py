@@ -355,8 +355,8 @@ class BuiltinCallHandlers(Handlers):
         """The arguments of a C function, with stand-ins for the callables that it calls, which record their calls."""
         wrap = self.guarded_predicate if function in PREDICATES else self.recorder.calls.guarded_callback
         wrap = self.recorder.calls.passed_on if function in PASSING_ON else wrap
-        places = CALLED_BACK.get(function, ())
-        arguments = tuple(wrap(a) if i in places else a for i, a in enumerate(arguments))
+        positions = CALLED_BACK.get(function, ())
+        arguments = tuple(wrap(a) if i in positions else a for i, a in enumerate(arguments))
         return arguments, {k: wrap(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
 
     def guarded_predicate(self, value: Any) -> Any:

@@ -77,19 +77,19 @@ def key_of(values: tuple[Any, ...], keywords: dict[str, Any], typed: bool) -> An
 def key_expression(
     values: tuple[Any, ...],
     keywords: dict[str, Any],
-    places: list[Expr],
+    expressions: list[Expr],
     typed: bool,
     constant: Callable[[Any], Expr],
 ) -> Expr:
     """The expression of the key of a call with these arguments.
 
-    places: the expressions of the arguments, those of keywords last.  constant: gives the expression of an object."""
+    expressions: those of the arguments, those of keywords last.  constant: gives the expression of an object."""
     if _is_bare(values, keywords, typed):
-        return places[0]
-    positional, of_keywords = places[: len(values)], places[len(values) :]
+        return expressions[0]
+    positional, of_keywords = expressions[: len(values)], expressions[len(values) :]
     named = [constant(_MARK)] if keywords else []
-    for name, place in zip(keywords, of_keywords, strict=True):
-        named += [Constant(name), place]
+    for name, expression in zip(keywords, of_keywords, strict=True):
+        named += [Constant(name), expression]
     types = [constant(type(value)) for value in (*values, *keywords.values())] if typed else []
     return tuple_of(*positional, *named, *types)
 

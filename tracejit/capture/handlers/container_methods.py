@@ -178,8 +178,8 @@ class ContainerMethodHandlers(Handlers):
                     return sum(
                         recorder.containers.equal(item, arguments[0]) for item in builtin_base(type(owner)).__iter__(owner)
                     )
-                if name == "index" and arguments and (place := recorder.containers.place_of(owner, *arguments)) is not None:
-                    return place
+                if name == "index" and arguments and (position := recorder.containers.position_of(owner, *arguments)) is not None:
+                    return position
         recorder.contents.read_content(owner)
         for argument in arguments:
             recorder.contents.read_content(argument, deep=True)
@@ -195,9 +195,9 @@ class ContainerMethodHandlers(Handlers):
             recorder.contents.read_content(owner, deep=True)
             if (
                 recorder.containers.has_objects(owner, *arguments)
-                and (place := recorder.containers.place_of(owner, arguments[0])) is not None
+                and (position := recorder.containers.position_of(owner, arguments[0])) is not None
             ):
-                return recorder.perform(lambda: list.__delitem__(owner, place))
+                return recorder.perform(lambda: list.__delitem__(owner, position))
         if name == "__setitem__" and len(arguments) == 2 and type(arguments[0]) is slice:
             return recorder.containers.plain_set_item(arguments[1], owner, arguments[0])
         unbound = getattr(builtin_base(type(owner)), name)  # its errors have the class in their texts, as Python's have
@@ -267,9 +267,9 @@ class ContainerMethodHandlers(Handlers):
             for argument in arguments:
                 recorder.contents.read_content(argument, deep=True)
             if name == "remove" and is_a(owner, list) and recorder.containers.has_objects(owner, *arguments):
-                place = recorder.containers.place_of(owner, *arguments)
-                if place is not None:
-                    return recorder.containers.change(owner, "__delitem__", place)
+                position = recorder.containers.position_of(owner, *arguments)
+                if position is not None:
+                    return recorder.containers.change(owner, "__delitem__", position)
         return recorder.containers.change(owner, name, *arguments)
 
     def change_in_place(self, function: Any, owner: Any, other: Any) -> Any:

@@ -66,10 +66,10 @@ def _dropped(owner: Any, name: str, arguments: tuple[Any, ...]) -> list[Any]:
         full = is_a(owner, collections.deque) and owner.maxlen == base.__len__(owner)
         return list(base.__iter__(owner)) if full else []
     if name in ("pop", "__delitem__") and is_a(owner, (list, collections.deque)):
-        place = arguments[0] if arguments else -1
-        if type(place) is int:
+        position = arguments[0] if arguments else -1
+        if type(position) is int:
             length = base.__len__(owner)
-            return [base.__getitem__(owner, place)] if -length <= place < length else []
+            return [base.__getitem__(owner, position)] if -length <= position < length else []
     if name == "popleft":
         return [base.__getitem__(owner, 0)] if base.__len__(owner) else []
     if is_a(owner, dict):
@@ -167,7 +167,7 @@ class ContainerHandlers(Handlers):
             self.recorder.arrays.array_call(np.ndarray.item, (key,)) if is_position and type(plain(owner)) in _POSITIONED else key
         )
 
-    def _post_program_item(self, owner: Any, place: Any) -> Any:
+    def _post_program_item(self, owner: Any, position: Any) -> Any:
         """An item of a list or tuple of texts or of numbers at a post-program position: `names[scores.argmax().item()]`.
 
         The whole content is guarded, and that the position is valid, with the sign that it has now.  None: make it concrete."""
@@ -175,19 +175,19 @@ class ContainerHandlers(Handlers):
         kinds = set(map(type, owner))
         if (
             recorder.stopped
-            or is_deferred_call_result(place)
-            or type(plain(place)) is not int
+            or is_deferred_call_result(position)
+            or type(plain(position)) is not int
             or kinds not in ({str}, {int}, {float})
         ):
             return None
-        if not -len(owner) <= plain(place) < len(owner) or recorder.contents.has_varied(owner):
+        if not -len(owner) <= plain(position) < len(owner) or recorder.contents.has_varied(owner):
             return None
         recorder.contents.read_content(owner)
-        negative = plain(place) < 0
-        recorder.extracted_numbers.guard_comparison("<", place, 0 if negative else len(owner), True)
-        recorder.extracted_numbers.guard_comparison(">=", place, -len(owner) if negative else 0, True)
+        negative = plain(position) < 0
+        recorder.extracted_numbers.guard_comparison("<", position, 0 if negative else len(owner), True)
+        recorder.extracted_numbers.guard_comparison(">=", position, -len(owner) if negative else 0, True)
         items = tuple(owner)
-        return recorder.extracted_numbers.post_program_item(self._tables.setdefault(repr(items), items), place)
+        return recorder.extracted_numbers.post_program_item(self._tables.setdefault(repr(items), items), position)
 
     def numbered_item(self, owner: Any, key: Any) -> Any:
         """An item of an unchanged outside container at a symbolic number, `weights[step]`: its key may vary from call to call,
@@ -225,15 +225,15 @@ class ContainerHandlers(Handlers):
         number = recorder.arrays.as_index(number)
         return recorder.extracted_numbers.in_prologue(number)
 
-    def place_of_slice(self, owner: Tensor, dim: int, start: Any, stop: Any, length: Any) -> tuple[Any, Any] | None:
+    def varying_slice(self, owner: Tensor, dim: int, start: Any, stop: Any, length: Any) -> tuple[Any, Any] | None:
         """(start, length) of a slice of fixed length whose start varies from call to call; None for other slices.
 
-        See `Interpreter.place_of_slice`.  The start is a number of the prologue or of the program.  The slice has to lie within
+        See `Interpreter.varying_slice`.  The start is a number of the prologue or of the program.  The slice has to lie within
         the dimension: a guard, or an exit of the program, fails in calls where it does not."""
         recorder, size = self.recorder, owner._array.shape[dim]
         if recorder.stopped:
             return None
-        start, stop = self._as_place(start), None if length is not None else self._as_place(stop)
+        start, stop = self._as_position(start), None if length is not None else self._as_position(stop)
         if start is None or (stop is None and length is None):
             return None
         count = plain(stop) - plain(start) if length is None else plain(length)
@@ -248,10 +248,10 @@ class ContainerHandlers(Handlers):
         bound = owner._sizes[dim]
         if from_end:
             is_negative = start < 0 and (stop is None or stop < 0)  # each comparison adds a guard
-            start = self._as_place(start + bound) if is_negative else None
+            start = self._as_position(start + bound) if is_negative else None
         return (start, length) if start is not None and 0 <= start <= bound - length else None
 
-    def _as_place(self, number: Any) -> Any:
+    def _as_position(self, number: Any) -> Any:
         """`number` as a position that may vary from call to call: an integer of the prologue or the program; else None."""
         recorder = self.recorder
         if is_a(number, Tensor) and number._array.size == 1 and number._array.dtype.kind in "iu":
@@ -277,16 +277,18 @@ class ContainerHandlers(Handlers):
         facts.note("value", facts.numbers.get(start._name, "a number"), shown(plain(start)), line)  # at each line that asks
         return False
 
-    def place_in_program(self, place: Any) -> Tensor | None:
+    def position_in_program(self, position: Any) -> Tensor | None:
         """A position as an int64 tensor without dimensions, if it is a value of the program; else None."""
-        if is_post_program(place):
-            is_integer = type(plain(place)) is int and place._post_program.of_program and not is_deferred_call_result(place)
+        if is_post_program(position):
+            is_integer = (
+                type(plain(position)) is int and position._post_program.of_program and not is_deferred_call_result(position)
+            )
             if not is_integer:
                 return None
-            place = place._post_program.program_tensor()
-        if not is_a(place, Tensor) or place._array.size != 1 or place._array.dtype.kind not in "iu":
+            position = position._post_program.program_tensor()
+        if not is_a(position, Tensor) or position._array.size != 1 or position._array.dtype.kind not in "iu":
             return None
-        return self.native(lambda: place.reshape(()).to(int64))
+        return self.native(lambda: position.reshape(()).to(int64))
 
     def _tensor_key(self, key: Any) -> Any:
         """`key` as an index of a tensor.  Integers and bounds of slices that are positions stay symbolic; other symbolic numbers
@@ -310,8 +312,8 @@ class ContainerHandlers(Handlers):
 
     def _slice_key(self, key: slice) -> slice:
         """`key` as a slice of a tensor.  If both bounds may vary from call to call they stay symbolic, and the operation asks
-        `Interpreter.place_of_slice`; else they become plain numbers."""
-        ends = self._as_place(key.start), self._as_place(key.stop)
+        `Interpreter.varying_slice`; else they become plain numbers."""
+        ends = self._as_position(key.start), self._as_position(key.stop)
         step = self.recorder.contents.as_key(key.step)
         return self.recorder.contents.as_key(key) if None in ends else slice(*ends, step)  # type: ignore[no-any-return]
 
@@ -367,8 +369,8 @@ class ContainerHandlers(Handlers):
         if type(key) is ObjectIdentity:
             recorder.stop("object_identity", "an item at id()")
         if base in DICT_TYPES:
-            place_of = recorder.contents.key_expression(key)
-            if place_of is not None:
+            key_expression = recorder.contents.key_expression(key)
+            if key_expression is not None:
                 place = (id(owner), key)
                 if place in recorder.effects.stored:
                     return recorder.effects.stored[place]
@@ -377,14 +379,14 @@ class ContainerHandlers(Handlers):
                 if place in recorder.effects.written:
                     return base.__getitem__(owner, key)
                 if dict.__contains__(owner, key):
-                    self._guard_presence(owner, source, place_of)
+                    self._guard_presence(owner, source, key_expression)
                     return recorder.read(
                         base.__getitem__(owner, key),
-                        item_of(cls, source, place_of),
+                        item_of(cls, source, key_expression),
                         called=recorder.facts.item(owner, key),
                         symbolic=True,
                     )
-                self._guard_absence(owner, source, place_of)
+                self._guard_absence(owner, source, key_expression)
                 return self._absent_item(owner, key)
             if base is collections.defaultdict and not dict.__contains__(owner, key):
                 recorder.stop("container", f"a {cls.__name__} that gets an item of its own")
@@ -614,7 +616,7 @@ class ContainerHandlers(Handlers):
         recorder.contents.read_content(element, deep=True)
         recorder.inspect_all((element,))
         if is_a(container, (list, tuple, collections.deque)) and self.has_objects(container, element):
-            return self.place_of(container, element) is not None
+            return self.position_of(container, element) is not None
         return self.native(lambda: element in container)
 
     def _original(self, container: Any, base: Any) -> Any:
@@ -702,7 +704,7 @@ class ContainerHandlers(Handlers):
         """Whether containers consider two objects equal: they are identical, or `left == right` is true."""
         return left is right or self.recorder.operators.truth(self.recorder.operators.binary("==", left, right))
 
-    def place_of(self, container: Any, element: Any, start: int = 0, stop: int | None = None) -> int | None:
+    def position_of(self, container: Any, element: Any, start: int = 0, stop: int | None = None) -> int | None:
         """The first position in `container`, from `start` to `stop`, of an item equal to `element`; None if there is none."""
         items = list(builtin_base(type(container)).__iter__(container))
         return next((i for i in range(*slice(start, stop).indices(len(items))) if self.equal(items[i], element)), None)
@@ -756,7 +758,7 @@ class ContainerHandlers(Handlers):
     def record_removal(self, owner: Any, name: str, *arguments: Any) -> Any:
         """Do `pop`, `popleft`, `del l[...]` or `insert` on an outside list or deque, as an effect; returns the result."""
         recorder = self.recorder
-        is_left_end = recorder.sequences.end_place(owner, name, arguments)
+        is_left_end = recorder.sequences.end_changed_by(owner, name, arguments)
         if name == "insert":
             # `insert` raises for a full deque.
             if is_left_end is None or recorder.sequences.is_written(owner) or getattr(owner, "maxlen", None) is not None:
@@ -784,9 +786,9 @@ class ContainerHandlers(Handlers):
         result = recorder.perform(lambda: getattr(builtin_base(type(owner)), name)(owner, *values))
         recorder.effects.note_method(MethodCall(owner, name, arguments))
         if symbolic_items is not None:
-            places = len(symbolic_items)
+            count = len(symbolic_items)
             result = getattr(symbolic_items, name)(*arguments)
-            recorder.contents.remember_items(owner, symbolic_items, first, places)
+            recorder.contents.remember_items(owner, symbolic_items, first, count)
         elif ends is not None:
             self._change_ends(owner, ends, name, arguments)
         return result
@@ -815,4 +817,4 @@ class ContainerHandlers(Handlers):
         elif name in ("append", "appendleft", "insert"):
             ends.push("append" if name == "append" else "appendleft", list(arguments[-1:]))
         else:
-            ends.pop(bool(recorder.sequences.end_place(owner, name, arguments)))
+            ends.pop(bool(recorder.sequences.end_changed_by(owner, name, arguments)))

@@ -453,11 +453,11 @@ class ContentHandlers(Handlers):
                 recorder.effects.remember((id(record), name), items[name])
         return recorder.mark_created(record)
 
-    def remember_items(self, container: Any, items: Iterable[Any], first: int = 0, places: int = 0) -> None:
-        """Note the stand-ins in `items`, the items of a list or deque from position `first` on.  places: how many it had there."""
+    def remember_items(self, container: Any, items: Iterable[Any], first: int = 0, count: int = 0) -> None:
+        """Note the stand-ins in `items`, the items of a list or deque from position `first` on.  count: how many it had there."""
         effects = self.recorder.effects
         if first:
-            for index in range(first, first + places):
+            for index in range(first, first + count):
                 effects.remember((id(container), index), None)
         else:
             for place in effects.numbered.pop(id(container), ()):

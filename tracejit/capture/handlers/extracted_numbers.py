@@ -127,7 +127,7 @@ class ExtractedNumberHandlers(Handlers):
         if copy is None:
             return text
         outside = recorder.tensors.get(id(tensor))
-        if outside is not None and not outside.is_leaf and edge_of(tensor) == outside.place:  # the text names its grad_fn
+        if outside is not None and not outside.is_leaf and edge_of(tensor) == outside.edge:  # the text names its grad_fn
             recorder.miss_if(recorder.constant(remark).call(outside.variable).differs(note))
         return self._extracted(copy, lambda copied: recorder.constant(shown).call(copied.get("_array"), kind, note), text)
 
@@ -245,16 +245,16 @@ class ExtractedNumberHandlers(Handlers):
             value,
         )
 
-    def post_program_item(self, items: tuple[Any, ...], place: SymbolicNumber) -> SymbolicNumber:
-        """items[place], for a `place` that is guarded to be in range."""
+    def post_program_item(self, items: tuple[Any, ...], position: SymbolicNumber) -> SymbolicNumber:
+        """items[position], for a `position` that is guarded to be in range."""
         bits = max([self.bits_of(item) or 0 for item in items if type(item) is int], default=0)
         definition = PostProgramValue(
-            self.recorder.constant(items).at(place._name),
-            (place,),
-            lambda: self.recorder.in_program.item_in_program(items, place),
+            self.recorder.constant(items).at(position._name),
+            (position,),
+            lambda: self.recorder.in_program.item_in_program(items, position),
             bits,
         )
-        return self.define_post_program(definition, items[place._value])
+        return self.define_post_program(definition, items[position._value])
 
     def post_program_sum(self, numbers: list[Any], value: Any) -> Any:
         """sum(numbers[1:], numbers[0]).  It is a call of `sum`, because Python may add floats more precisely than `+` does."""
@@ -376,10 +376,10 @@ class ExtractedNumberHandlers(Handlers):
 
     def define_clock(self, number: Any) -> None:
         """Define a post-program number, and all that it depends on, in the prologue."""
-        if is_post_program(number) and not number._post_program.placed:
+        if is_post_program(number) and not number._post_program.in_prologue:
             for part in number._post_program.parts:
                 self.define_clock(part)
-            number._post_program.placed = True
+            number._post_program.in_prologue = True
             self.recorder.prologue.append(Define(number._name.name, number._post_program.expression))
 
     def _decided_by_clocks(self, *numbers: Any) -> bool:
@@ -434,13 +434,13 @@ class ExtractedNumberHandlers(Handlers):
         if not is_post_program(number):
             return number
         definition: PostProgramValue = number._post_program
-        if not definition.placed:
+        if not definition.in_prologue:
             parts = [self.in_prologue(part) for part in definition.parts]
             if not _is_number(number._value) or not any(map(is_symbolic, parts)):
                 return concrete(number)
             for part, early in zip(definition.parts, parts, strict=True):
                 if is_post_program(part) and not is_symbolic(early):
-                    part._post_program.placed = True
+                    part._post_program.in_prologue = True
                     recorder.prologue.append(Define(part._name.name, recorder.constant(early)))
             self.define_clock(number)
             recorder.miss_if(number._name.type().is_not(recorder.constant(type(number._value))))
@@ -465,7 +465,7 @@ class ExtractedNumberHandlers(Handlers):
         if number._post_program.readings:
             if not self._stop_for_answer(number._post_program.readings):
                 recorder.stop("clock", "the very time that a clock tells is asked for")
-        elif number._post_program.placed:
+        elif number._post_program.in_prologue:
             if recorder.first_time("number", number._name):
                 recorder.guard_value(number._value, number._name)
         elif recorder.first_time("number", number._name):

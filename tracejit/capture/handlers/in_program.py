@@ -84,11 +84,15 @@ class InProgramHandlers(Handlers):
 
     def elements_as_tensor(self, numbers: list[Any]) -> Tensor | None:
         """A tensor float64 or int64 of numbers that are all elements of one tensor's `tolist()`; None for others."""
-        places = [number._post_program.element if is_post_program(number) else None for number in numbers]
-        if not places or places[0] is None or any(place is None or place[0] is not places[0][0] for place in places):
+        elements = [number._post_program.element if is_post_program(number) else None for number in numbers]
+        if (
+            not elements
+            or elements[0] is None
+            or any(element is None or element[0] is not elements[0][0] for element in elements)
+        ):
             return None
-        source, bind = places[0][0], self.recorder.interpreter.bind
-        at = [place[1] for place in places if place is not None]
+        source, bind = elements[0][0], self.recorder.interpreter.bind
+        at = [element[1] for element in elements if element is not None]
         flat = bind(REGISTRY["reshape"], (source,), {"shape": (source._array.size,)})
         if at == list(range(at[0], at[0] + len(at))):
             part = bind(REGISTRY["slice"], (flat,), {"dim": 0, "start": at[0], "stop": at[0] + len(at), "step": 1})
@@ -96,16 +100,16 @@ class InProgramHandlers(Handlers):
         index = bind(REGISTRY["constant"], (), {"array": ArrayConstant(np.array(at, np.int64))})
         return bind(REGISTRY["index_select"], (flat, index), {"dim": 0})  # type: ignore[no-any-return]
 
-    def item_in_program(self, items: tuple[Any, ...], place: SymbolicNumber) -> Any:
-        """items[place]; None if an item is no float or int of at most WORD bits, or the program does not have `place`."""
-        index = self._operand(place)
+    def item_in_program(self, items: tuple[Any, ...], position: SymbolicNumber) -> Any:
+        """items[position]; None if an item is no float or int of at most WORD bits, or the program does not have `position`."""
+        index = self._operand(position)
         if index is None or type(items[0]) is str or any(type(v) is int and v.bit_length() > WORD for v in items):
             return None
         bind, ops = self.recorder.interpreter.bind, REGISTRY
         numbers = np.asarray(items, np.float64 if type(items[0]) is float else np.int64)
         table = bind(ops["constant"], (), {"array": ArrayConstant(numbers)})
         index = bind(ops["reshape"], (index,), {"shape": (1,)})
-        if place._value < 0:
+        if position._value < 0:
             index = bind(ops["add"], (index, len(items)), {})
         item = bind(ops["index_select"], (table, index), {"dim": 0})
         return bind(ops["reshape"], (item,), {"shape": ()})

@@ -123,11 +123,11 @@ def elements_of(operations: Operations, subject: Any, before: int, starred: bool
 
 
 @does_as_python
-def item_of(operations: Operations, subject: Any, place: int) -> Any:
-    """subject[place] of a sequence; a negative `place` counts from the end, also for sequences that do not support that."""
-    if place < 0 and type(subject) not in _INDEXED:
-        place += operations.length(subject)
-    return operations.item(subject, place)
+def item_of(operations: Operations, subject: Any, position: int) -> Any:
+    """subject[position] of a sequence; a negative `position` counts from the end, also for sequences that do not support that."""
+    if position < 0 and type(subject) not in _INDEXED:
+        position += operations.length(subject)
+    return operations.item(subject, position)
 
 
 @does_as_python

@@ -96,7 +96,7 @@ class PostProgramValue:
     readings: frozenset[PostProgramValue] = frozenset()
     of_program: bool = False
     outside: bool = False
-    placed: bool = False
+    in_prologue: bool = False
     answer: tuple[str, ...] = ()
     behind: Any = None
     warns: bool = False
@@ -145,7 +145,7 @@ def definitions(
         if number._name in wanted:
             definition: PostProgramValue = number._post_program
             wanted.update(part._name for part in definition.parts if is_post_program(part))
-            if definition.placed or definition.is_call_result:
+            if definition.in_prologue or definition.is_call_result:
                 continue
             expression = definition.expression
             if expression is None:

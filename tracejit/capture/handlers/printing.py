@@ -52,7 +52,7 @@ _WRITING = frozenset({"write", "flush", "writelines"})
 
 @does_as_python
 def _log(logger: logging.Logger, level: int, file: str, line: int, function: str, message: Any, *arguments: Any) -> None:
-    """Log a message as the methods of a logger do, with a given place."""
+    """Log a message as the methods of a logger do, with a given location."""
     if logger.isEnabledFor(level):
         logger.handle(logger.makeRecord(logger.name, level, file, line, message, arguments, None, function))
 
@@ -67,7 +67,7 @@ def _log_to_root(level: int, file: str, line: int, function: str, message: Any, 
 
 @does_as_python
 def _warn(message: Any, category: type[Warning], file: str, line: int, names: dict[str, Any]) -> None:
-    """Warn as warnings.warn() does, at a given place.  names: the globals of the module there."""
+    """Warn as warnings.warn() does, at a given location.  names: the globals of the module there."""
     registry = names.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, file, line, names.get("__name__") or "<string>", registry)
 
@@ -158,9 +158,9 @@ class PrintingHandlers(Handlers):
         while frame.f_code.co_filename == logging.__file__ and (outer := frame_at(2, frame)) is not None:
             frame = outer  # loggers skip their own frames
         code = frame.f_code
-        place = (code.co_filename, frame.f_lineno, code.co_name)
+        location = (code.co_filename, frame.f_lineno, code.co_name)
         owner, log = ([], _log_to_root) if to_root else ([logger], _log)
-        return self._call_after_program(log, (*owner, level, *place, message, *values), name=function.__qualname__)
+        return self._call_after_program(log, (*owner, level, *location, message, *values), name=function.__qualname__)
 
     def _for_template(self, template: Any, values: list[Any]) -> list[Any] | None:
         """`values` for a later `template % values`: values that may change until then are replaced by their texts or numbers of
@@ -226,8 +226,8 @@ class PrintingHandlers(Handlers):
         category = category or UserWarning
         self._guard_category(category)
         recorder.mark_fixed(frame.f_globals)
-        place = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
-        return self._call_after_program(_warn, (message, recorder.mark_fixed(category), *place), name="warn")
+        location = frame.f_code.co_filename, frame.f_lineno, frame.f_globals
+        return self._call_after_program(_warn, (message, recorder.mark_fixed(category), *location), name="warn")
 
     def _guard_category(self, category: type[Warning]) -> None:
         """Guard whether filters may turn a warning of this category into an error.  If so, the recording stops, because the error

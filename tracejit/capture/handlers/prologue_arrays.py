@@ -91,7 +91,7 @@ class PrologueArrayHandlers(ArrayHandlers):
         if recorder.stopped or not self._computes_in_prologue(function, keywords) or not any(map(self._varies, values)):
             return super().array_call(function, arguments, keywords)
         if any(map(_holds_tensors, values)):
-            recorder.stop("tensor_contents", "a place in an array from outside that a tensor tells")
+            recorder.stop("tensor_contents", "a position in an array from outside that a tensor tells")
         elif not all(map(self._is_known_in_prologue, values)):
             return super().array_call(function, arguments, keywords)
         elif any(map(self._holds_changed, values)):
@@ -104,7 +104,7 @@ class PrologueArrayHandlers(ArrayHandlers):
         result = recorder.unwatched(lambda: attempt_without_warnings(function, *plain_arguments[0], **plain_arguments[1]))
         if result is FAILED:
             recorder.stop("container", "an array, of which NumPy warns, or raises what the program may handle,")
-            return self.placed_function(function)(*plain_arguments[0], **plain_arguments[1])
+            return self.with_user_line(function)(*plain_arguments[0], **plain_arguments[1])
         if type(result) is np.ndarray and result.base is None and not any(value is result for value in values):
             self.has_own_memory(result)
         return self._prologue_result(recorder.constant(attempt_without_warnings).call(*called, **named), result)
@@ -264,7 +264,7 @@ class PrologueArrayHandlers(ArrayHandlers):
 
     def prologue_scalar(self, variable: Name, value: Any) -> SymbolicNumber:
         """A symbolic number for a scalar of NumPy that the prologue has defined, its type guarded."""
-        number = SymbolicNumber(self.recorder, variable, value, PostProgramValue(None, bits=63, placed=True))
+        number = SymbolicNumber(self.recorder, variable, value, PostProgramValue(None, bits=63, in_prologue=True))
         self.recorder.extracted_numbers.post_program_numbers.append(number)
         return number
 

@@ -34,7 +34,7 @@ from tracejit.core.shapes import contiguous, element_strides, product
 from tracejit.functional import packing
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.comparison import where
-from tracejit.ops.indexing import index_add, index_select, nonzero, row_places
+from tracejit.ops.indexing import index_add, index_select, nonzero, row_indices
 from tracejit.ops.public.creation import arange
 from tracejit.ops.public.derive import FUNCTIONS, METHODS
 from tracejit.tensor import Tensor, storage_of
@@ -78,7 +78,7 @@ class RaggedRows:
 
     tensor: the ragged tensor, kept alive.
     values: (rows, ...), all rows, with zeros in the other rows.
-    inside: bool (rows,), true for selected rows.  places: the indices of these, int64.
+    inside: bool (rows,), true for selected rows.  indices: the indices of these, int64.
     starts: whether the selected rows come first.
     padded: (lengths, mask (T, N)) of the packed sequences whose data the tensor is; else None.
     owner: the tensor of which it is a slice in eager mode, or itself.  version: of the contents of the owner at the selection.
@@ -90,7 +90,7 @@ class RaggedRows:
     tensor: Tensor
     values: Tensor
     inside: Tensor
-    places: Tensor
+    indices: Tensor
     owner: Tensor
     version: int
     starts: bool = False
@@ -121,7 +121,7 @@ class RaggedHandlers(Handlers):
         self._selections: dict[Any, tuple[Tensor, Tensor]] = journal.dictionary()
         self._numbers: dict[Any, int] = journal.dictionary()  # a computation -> its value number: equal ones share it
         self._by_value: dict[int, int] = journal.dictionary()  # a value of the graph -> its value number
-        self._seen: set[int] = journal.set()  # ids of the `places` whose number is guarded
+        self._seen: set[int] = journal.set()  # ids of the `indices` whose number is guarded
 
     @property
     def _is_on(self) -> bool:
@@ -143,9 +143,9 @@ class RaggedHandlers(Handlers):
         values, lengths, inside = unpacked
         count = product(tuple(inside.shape))
         flat = self._native(lambda: values.reshape(count, *values.shape[2:]))
-        mask, places = self._selection(("padded", self._number_of(inside)), lambda: inside.reshape(count))
-        self.recorder.interpreter.replace(value, lambda: index_select.of(flat, places, dim=0))
-        rows = self._rows[id(value)] = RaggedRows(value, flat, mask, places, value, value._version, padded=(lengths, inside))
+        mask, indices = self._selection(("padded", self._number_of(inside)), lambda: inside.reshape(count))
+        self.recorder.interpreter.replace(value, lambda: index_select.of(flat, indices, dim=0))
+        rows = self._rows[id(value)] = RaggedRows(value, flat, mask, indices, value, value._version, padded=(lengths, inside))
         return rows
 
     def _is_current(self, rows: RaggedRows) -> bool:
@@ -166,8 +166,8 @@ class RaggedHandlers(Handlers):
         if rows.slice is not None:
             del self._rows[id(tensor)]
             self.recorder.interpreter.replace(tensor, rows.slice)
-        elif id(rows.places) not in self._seen:
-            self._seen.add(id(rows.places))
+        elif id(rows.indices) not in self._seen:
+            self._seen.add(id(rows.indices))
             self._native(lambda: nonzero(rows.inside))
 
     def before_write(self, target: Tensor) -> None:
@@ -262,14 +262,14 @@ class RaggedHandlers(Handlers):
         recorder, dim = self.recorder, len(before)
         # `owner[:stop]`, for a number that is known before the program, has a symbolic size instead.
         can_guard_membership = bool(before) or is_post_program(stop) or type(stop) is Tensor
-        place = self._place(stop) if can_guard_membership else None
+        position = self._position_in_program(stop) if can_guard_membership else None
         shape = owner._array.shape
-        if place is None or not 0 <= int(place._array) <= shape[dim] or shape[dim] < 2:
+        if position is None or not 0 <= int(position._array) <= shape[dim] or shape[dim] < 2:
             return ABSENT
-        if product(shape[dim:]) > _MANY and int(place._array) * _SPARSE_OF_MANY < shape[dim]:
+        if product(shape[dim:]) > _MANY and int(position._array) * _SPARSE_OF_MANY < shape[dim]:
             return ABSENT
         recorder.inspect(owner)
-        number = self._number_of(place)
+        number = self._number_of(position)
         values = self._native(lambda: owner[before]) if before else owner
         if number is None or recorder.interpreter.value_of(values) is None:
             return ABSENT
@@ -279,20 +279,20 @@ class RaggedHandlers(Handlers):
 
         def inside() -> Any:
             own = values.shape[0]
-            return arange(own) < where.of(place < 0, place + own, place)
+            return arange(own) < where.of(position < 0, position + own, position)
 
         tensor = self._selected(values, *self._selection(("prefix", number, *key_of_size), inside))
         rows = self._rows[id(tensor)]
         rows.starts, rows.owner, rows.version = True, owner, owner._version
-        plain_key = (*before, slice(None, int(place._array)))
+        plain_key = (*before, slice(None, int(position._array)))
         rows.slice, rows.view = lambda: recorder.containers.item_of_tensor(owner, key), lambda: owner[plain_key]
         return tensor
 
-    def _place(self, number: Any) -> Tensor | None:
+    def _position_in_program(self, number: Any) -> Tensor | None:
         """A number that the program computes, or that is one of several in an argument, as a 0-d tensor int64; else None."""
         recorder = self.recorder
         if is_post_program(number) or type(number) is Tensor:
-            return recorder.containers.place_in_program(number)
+            return recorder.containers.position_in_program(number)
         if not is_symbolic(number) or type(plain(number)) is not int or not self._is_one_of_several(number):
             return None
         return self._native(lambda: full.of(number, shape=(), dtype=int64))  # type: ignore[no-any-return]
@@ -308,26 +308,26 @@ class RaggedHandlers(Handlers):
         selection = self._selections.get(key)
         if selection is None:
             inside = self._native(make)
-            selection = self._selections[key] = inside, self._native(lambda: row_places(inside))
+            selection = self._selections[key] = inside, self._native(lambda: row_indices(inside))
         return selection
 
     def _selected(
-        self, values: Any, inside: Tensor, places: Tensor, starts: bool = False, padded: tuple[Any, Any] | None = None
+        self, values: Any, inside: Tensor, indices: Tensor, starts: bool = False, padded: tuple[Any, Any] | None = None
     ) -> Tensor:
         """A new ragged tensor: the rows of `values` that `inside` selects."""
-        tensor: Tensor = self._native(lambda: index_select.of(values, places, dim=0))
+        tensor: Tensor = self._native(lambda: index_select.of(values, indices, dim=0))
         shape, dtype = values.shape, values.dtype
-        spread = self._native(lambda: index_add.of(full(_zero(dtype), shape=tuple(shape), dtype=dtype), places, tensor, dim=0))
+        spread = self._native(lambda: index_add.of(full(_zero(dtype), shape=tuple(shape), dtype=dtype), indices, tensor, dim=0))
         if padded is not None:
             lengths, mask = padded
             shaped = self._native(lambda: spread.reshape(*mask.shape, *shape[1:]))
             tensor._unpacked = shaped, lengths, mask
-        self._rows[id(tensor)] = RaggedRows(tensor, spread, inside, places, tensor, tensor._version, starts, padded)
+        self._rows[id(tensor)] = RaggedRows(tensor, spread, inside, indices, tensor, tensor._version, starts, padded)
         return tensor
 
     def _like(self, values: Any, rows: RaggedRows) -> Tensor:
         """A new ragged tensor: the rows of `values`, the result of a function, that are selected in `rows`."""
-        tensor = self._selected(values, rows.inside, rows.places, rows.starts, rows.padded)
+        tensor = self._selected(values, rows.inside, rows.indices, rows.starts, rows.padded)
         own = self._rows[id(tensor)]
         own.made_of, own.is_saved = values, tensor._requires_grad
         return tensor
@@ -343,7 +343,7 @@ class RaggedHandlers(Handlers):
         if not (self._rows or self.recorder.deferred):
             return ABSENT
         ragged = [rows for x in (*arguments, *keywords.values()) if type(x) is Tensor and (rows := self.rows_of(x)) is not None]
-        if not ragged or any(rows.places is not ragged[0].places for rows in ragged[1:]):
+        if not ragged or any(rows.indices is not ragged[0].indices for rows in ragged[1:]):
             return ABSENT
         if not all(map(self._is_simple, (*arguments, *keywords.values()))):
             return ABSENT
@@ -615,7 +615,7 @@ class RaggedHandlers(Handlers):
             return ABSENT
         values = [x.values for x in rows]
         if dim % values[0]._array.ndim:
-            alike = all(x.places is rows[0].places for x in rows)
+            alike = all(x.indices is rows[0].indices for x in rows)
             return self._like(self._native(lambda: FUNCTIONS["cat"](values, dim)), rows[0]) if alike else ABSENT
         if len({x._array.shape[1:] for x in values}) > 1:
             return ABSENT
@@ -633,7 +633,7 @@ class RaggedHandlers(Handlers):
             return ABSENT
         if self.rows_of(owner) is not None or sum(map(plain, numbers)) != len(owner._array) or min(map(plain, numbers)) < 0:
             return ABSENT
-        sizes = [x for x in map(self._place, numbers) if x is not None]
+        sizes = [x for x in map(self._position_in_program, numbers) if x is not None]
         if len(sizes) != len(numbers):
             return ABSENT
         recorder.inspect(owner)
@@ -649,8 +649,8 @@ class RaggedHandlers(Handlers):
         start = self._native(lambda: end - steps[k])
 
         def inside() -> Any:
-            place = arange(owner.shape[0])
-            return (place >= start) & (place < end)
+            position = arange(owner.shape[0])
+            return (position >= start) & (position < end)
 
         part = self._selected(owner, *self._selection(("part", number, k), inside))
         rows = self._rows[id(part)]

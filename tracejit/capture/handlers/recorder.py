@@ -502,16 +502,16 @@ class Recorder(Origins):
         self.facts.note("type", called or "a number", type(value).__name__)
         self.miss_if(variable.type().is_not(Name(type(value).__name__)))
         number = self._symbolic[expression] = SymbolicNumber(self, variable, value)
-        place = self._integers_called.get(called)
-        if place is not None and self.integers[place] is None and type(value) is int:
-            self.integers[place] = number
-            self.sizes.begin_number(place, number)
+        position = self._integers_called.get(called)
+        if position is not None and self.integers[position] is None and type(value) is int:
+            self.integers[position] = number
+            self.sizes.begin_number(position, number)
         return number
 
-    def await_integers(self, places: Sequence[str]) -> None:
+    def await_integers(self, positions: Sequence[str]) -> None:
         """Announce the integers of these names (`n`, `self.width`): one that the run reads may become a symbolic size."""
-        self.integers.extend([None] * len(places))
-        self._integers_called = {called: k for k, called in reversed(list(enumerate(places)))}
+        self.integers.extend([None] * len(positions))
+        self._integers_called = {called: k for k, called in reversed(list(enumerate(positions)))}
 
     def has_integer(self, called: str) -> bool:
         """Whether `called` names one of the integers of `await_integers`."""

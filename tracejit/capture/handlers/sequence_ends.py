@@ -1,9 +1,9 @@
 """The ends of a list or deque from outside: what a run adds and removes there, without regard to the length.
 
 A list that grows with each call has a different length in each.  But the items that the run has added at an end are known, and so
-is which of the original items is the n-th from an end.  So reading at a fixed place from an end needs no guard on the length.
+is which of the original items is the n-th from an end.  So reading at a fixed position from an end needs no guard on the length.
 
-Places *from the start* begin with 0, places *from the end* with 1.  Those of the *original* items are those before the call.
+Places *from the start* begin with 0, positions *from the end* with 1.  Those of the *original* items are those before the call.
 This module must not know guards: contents.py and sequences.py add them.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["SequenceEnds", "fixed_places"]
+__all__ = ["SequenceEnds", "fixed_positions"]
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class SequenceEnds:
     """A list or deque whose ends alone are known.
 
     length: of the original.  most: the largest length of a deque, its maxlen.  first, last: how many original items were removed
-    at the front and at the back.  front, back: the items that were added there.  changed: place from the end -> new value of an
+    at the front and at the back.  front, back: the items that were added there.  changed: position from the end -> new value of an
     original item.  overflowed: whether a deque may have dropped items at the other end, which depends on its length."""
 
     length: int
@@ -44,7 +44,7 @@ class SequenceEnds:
 
     @property
     def moved(self) -> bool:
-        """Whether items have other places from the start than in the original."""
+        """Whether items have other positions from the start than in the original."""
         return bool(self.front) or self.first > 0
 
     def push(self, name: str, items: list[Any]) -> None:
@@ -71,7 +71,7 @@ class SequenceEnds:
             self.last += 1
 
 
-def fixed_places(key: slice, length: int) -> tuple[int, list[int]] | None:
+def fixed_positions(key: slice, length: int) -> tuple[int, list[int]] | None:
     """(least length of a sequence, indices) for which the slice `key` has these indices, all counted from one end.  None if the
     number of its items depends on the length, or `length` is less than the least one."""
     start, stop, step = key.start, key.stop, 1 if key.step is None else key.step

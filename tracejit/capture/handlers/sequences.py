@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import builtin_item, item_of, length_of, membership
 from tracejit.capture.handlers.effects import ItemStore, MethodCall
-from tracejit.capture.handlers.sequence_ends import SequenceEnds, fixed_places
+from tracejit.capture.handlers.sequence_ends import SequenceEnds, fixed_positions
 from tracejit.capture.handlers.stand_ins import plain, plain_value
 from tracejit.capture.policies import builtin_base, is_a
 from tracejit.replay.ir import Compare, Expr, Name, Not
@@ -123,12 +123,12 @@ class SequenceHandlers(Handlers):
             if is_a(owner, dict)
             else self._members(owner)
         )
-        places = [recorder.contents.key_expression(key) for key in keys]
-        if None in places:
+        expressions = [recorder.contents.key_expression(key) for key in keys]
+        if None in expressions:
             recorder.contents.read_content(owner)
-        for key, place in zip(keys, places, strict=True):
-            if place is not None:
-                there = membership(type(owner), recorder.sources[id(owner)], place)
+        for key, expression in zip(keys, expressions, strict=True):
+            if expression is not None:
+                there = membership(type(owner), recorder.sources[id(owner)], expression)
                 recorder.miss_if(Not(there) if key in before else there)
         return int(builtin_base(type(owner)).__len__(owner)) - len(before)
 
@@ -155,42 +155,42 @@ class SequenceHandlers(Handlers):
             return ends.front[key]
         return self._old_from_start(owner, ends, key - len(ends.front) + ends.first)
 
-    def _old_from_end(self, owner: Any, ends: SequenceEnds, place: int) -> Any:
-        """The original item at `place` from the end; ABSENT if guards cannot ensure that it is one."""
-        if place > ends.length - ends.first or not self._is_disjoint(owner, ends, (), (place,)):
+    def _old_from_end(self, owner: Any, ends: SequenceEnds, position: int) -> Any:
+        """The original item at `position` from the end; ABSENT if guards cannot ensure that it is one."""
+        if position > ends.length - ends.first or not self._is_disjoint(owner, ends, (), (position,)):
             return ABSENT
-        if ends.first or place in ends.changed:  # else reading the item in the prologue ensures the length
-            self.at_least(owner, ends.first + place)
-        if place in ends.changed:
-            return ends.changed[place]
-        value = builtin_item(self.recorder.effects.originals.get(id(owner), owner), -place)
-        return self._old(owner, value, -place)
+        if ends.first or position in ends.changed:  # else reading the item in the prologue ensures the length
+            self.at_least(owner, ends.first + position)
+        if position in ends.changed:
+            return ends.changed[position]
+        value = builtin_item(self.recorder.effects.originals.get(id(owner), owner), -position)
+        return self._old(owner, value, -position)
 
-    def _old_from_start(self, owner: Any, ends: SequenceEnds, place: int) -> Any:
-        """The original item at `place` from the start; ABSENT if guards cannot ensure that it is one."""
+    def _old_from_start(self, owner: Any, ends: SequenceEnds, position: int) -> Any:
+        """The original item at `position` from the start; ABSENT if guards cannot ensure that it is one."""
         recorder = self.recorder
-        if place >= ends.length - ends.last or not self._is_disjoint(owner, ends, (place,), ()):
+        if position >= ends.length - ends.last or not self._is_disjoint(owner, ends, (position,), ()):
             return ABSENT
         if ends.last:
-            self.at_least(owner, place + ends.last + 1)
-        key = id(owner), place
+            self.at_least(owner, position + ends.last + 1)
+        key = id(owner), position
         if key in recorder.effects.stored:
             return recorder.effects.stored[key]
-        value = builtin_item(recorder.effects.originals.get(id(owner), owner), place)
+        value = builtin_item(recorder.effects.originals.get(id(owner), owner), position)
         return (
-            builtin_base(type(owner)).__getitem__(owner, place)
+            builtin_base(type(owner)).__getitem__(owner, position)
             if key in recorder.effects.written
-            else self._old(owner, value, place)
+            else self._old(owner, value, position)
         )
 
-    def _old(self, owner: Any, value: Any, place: int) -> Any:
+    def _old(self, owner: Any, value: Any, position: int) -> Any:
         """`value`, the item of the original at an index, guarded or as a symbolic number."""
         recorder = self.recorder
-        expression = item_of(type(owner), recorder.sources[id(owner)], place)
-        return recorder.read(value, expression, called=recorder.facts.item(owner, place), symbolic=True, truths=True)
+        expression = item_of(type(owner), recorder.sources[id(owner)], position)
+        return recorder.read(value, expression, called=recorder.facts.item(owner, position), symbolic=True, truths=True)
 
     def _is_disjoint(self, owner: Any, ends: SequenceEnds, from_start: tuple[int, ...], from_end: tuple[int, ...]) -> bool:
-        """Whether places of the original, counted from one end, differ from those that were written to by counting from the other
+        """Whether positions of the original, counted from one end, differ from those that were written to by counting from the other
         end.  If so, that is guarded."""
         if from_end:
             written = self.recorder.effects.written
@@ -210,14 +210,14 @@ class SequenceHandlers(Handlers):
         if ends is None or not -ends.length - ends.growth <= key < ends.length + ends.growth:
             return False
         if key < 0:
-            place = -key - len(ends.back) + ends.last
+            position = -key - len(ends.back) + ends.last
             if -key <= len(ends.back):
                 ends.back[key] = value
-            elif place > ends.length - ends.first or not self._is_disjoint(owner, ends, (), (place,)):
+            elif position > ends.length - ends.first or not self._is_disjoint(owner, ends, (), (position,)):
                 return False
             else:
-                self.at_least(owner, ends.first + place)
-                ends.changed[place] = value
+                self.at_least(owner, ends.first + position)
+                ends.changed[position] = value
         elif key < len(ends.front):
             ends.front[key] = value
         elif ends.moved or key >= ends.length - ends.last or not self._is_disjoint(owner, ends, (key,), ()):
@@ -240,16 +240,16 @@ class SequenceHandlers(Handlers):
         if ends is None or not is_a(owner, list) or not {type(p) for p in (key.start, key.stop, key.step)} <= {int, type(None)}:
             return ABSENT
         length = ends.length + ends.growth
-        fixed = fixed_places(key, length)
+        fixed = fixed_positions(key, length)
         if fixed is not None:
-            least, places = fixed
+            least, positions = fixed
             self.at_least(owner, least - ends.growth)
-        elif fixed_places(key, 1 << 62) is not None:  # the list is too short, but a longer one will not be
+        elif fixed_positions(key, 1 << 62) is not None:  # the list is too short, but a longer one will not be
             self.recorder.miss_if(self._length_before(owner).differs(ends.length))
-            places = [place - length for place in range(*key.indices(length))]
+            positions = [position - length for position in range(*key.indices(length))]
         else:
             return ABSENT
-        items = [self.end_item(owner, place) for place in places]
+        items = [self.end_item(owner, position) for position in positions]
         return ABSENT if any(item is ABSENT for item in items) else items
 
     # -- changes
@@ -260,7 +260,7 @@ class SequenceHandlers(Handlers):
         self.recorder.miss_if(self.recorder.sources[id(owner)].get("typecode").differs(owner.typecode))
         return bool(owner.typecode == "d" and all(type(plain(value)) is float for value in values))
 
-    def end_place(self, owner: Any, name: str, arguments: tuple[Any, ...]) -> bool | None:
+    def end_changed_by(self, owner: Any, name: str, arguments: tuple[Any, ...]) -> bool | None:
         """Whether a method call adds or removes an item at the left end (True) or the right end (False); None for other calls."""
         if name == "insert":
             return True if type(arguments[0]) is int and arguments[0] == 0 else None
@@ -280,5 +280,5 @@ class SequenceHandlers(Handlers):
         return self._old_from_start(owner, ends, ends.first) if left else self._old_from_end(owner, ends, ends.last + 1)
 
     def is_written(self, owner: Any) -> bool:
-        """Whether this run has written to a place counted from the start."""
+        """Whether this run has written to a position counted from the start."""
         return any(container == id(owner) for container, _ in self.recorder.effects.written)

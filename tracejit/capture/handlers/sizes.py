@@ -100,9 +100,9 @@ class SizeHandlers(Handlers):
                     self.give_up(f"elements of {name} have the same memory")
                 reach = reach + abs(strides[d]) * (shape[d] - 1)
 
-    def begin_number(self, place: int, number: SymbolicNumber) -> None:
-        """Make `number`, integer `place` among the arguments, a symbolic size if it is to be one.  It was just read."""
-        symbol = self._awaited.pop(place, None)
+    def begin_number(self, position: int, number: SymbolicNumber) -> None:
+        """Make `number`, integer `position` among the arguments, a symbolic size if it is to be one.  It was just read."""
+        symbol = self._awaited.pop(position, None)
         if symbol is not None:
             self.recorder.miss_if(number._name.differs(symbol))
             self.define(number._name, symbol)

@@ -210,11 +210,11 @@ class TextHandlers(Handlers):
                 name, unnamed = f"{unnamed}", unnamed + 1
             if numbered and unnamed:
                 return None  # Python raises its error
-            place = int(name) if name.isdecimal() else name
-            exists = place < len(arguments) if type(place) is int else place in keywords
+            field = int(name) if name.isdecimal() else name
+            exists = field < len(arguments) if type(field) is int else field in keywords
             if not exists or "{" in specification:
                 return None
-            value = arguments[place] if type(place) is int else keywords[name]
+            value = arguments[field] if type(field) is int else keywords[name]
             parts.append((value, ord(conversion) if conversion else -1, specification))
         texts = [part if type(part) is str else self.recorder.operators.formatted(*part) for part in parts]
         return self.joined(tuple(texts))

@@ -68,10 +68,10 @@ class TypeCallHandlers(Handlers):
             arguments, keywords = recorder.builtin_calls.with_callbacks(
                 cls, arguments, {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
             )
-            places = CALLED_BACK.get(cls, ()) or _TAKEN_WHOLE.get(cls, ())
+            positions = CALLED_BACK.get(cls, ()) or _TAKEN_WHOLE.get(cls, ())
             patterns = (None, ()) if cls is itertools.starmap else (None,) * len(arguments)
             arguments = tuple(
-                recorder.iteration.iterate(a, pattern) if i not in places and hasattr(type(a), "__iter__") else concrete(a)
+                recorder.iteration.iterate(a, pattern) if i not in positions and hasattr(type(a), "__iter__") else concrete(a)
                 for i, (a, pattern) in enumerate(zip(arguments, patterns, strict=False))
             )
             if cls is itertools.compress and len(arguments) == 2 and hasattr(type(arguments[1]), "__iter__"):

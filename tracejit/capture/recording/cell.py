@@ -74,7 +74,7 @@ def marks() -> Callable[[tuple[Storage, ...]], None]:
 
 class StructureState:
     """The objects that a cell's state keeps alive.  found: (table of objects that must be distinct from others, key, *the values
-    that the entry needs).  items: (container, place, item) for each item that was checked."""
+    that the entry needs).  items: (container, key, item) for each item that was checked."""
 
     __slots__ = ("__weakref__", "_watched", "_within", "found", "items")
 
@@ -144,7 +144,7 @@ class StructureCell:
 
     def __init__(self, examine: Callable[..., Any], missed: object, namespaces: Sequence[Any], calls: Sequence[int]) -> None:
         """examine: examine(*roots) runs the checks.  It returns `missed`, or (instances, tensors, objects that must be distinct
-        from others, (container, place, item) for each checked item, *the values that the entry needs).  namespaces: dictionaries
+        from others, (container, key, item) for each checked item, *the values that the entry needs).  namespaces: dictionaries
         of classes that the checks read.  calls: calls[0] is the number of calls that the entry has served."""
         self._examine = examine
         self._namespaces = tuple(namespaces)

@@ -146,7 +146,7 @@ class Alias:
     views: tuple[tuple[Op, tuple[Operand | ViewPosition, ...], dict[str, Any]], ...]
 
     @property
-    def places(self) -> list[ViewPosition]:
+    def computed_positions(self) -> list[ViewPosition]:
         """The positions that the program computes, in order."""
         return [x for _, operands, _ in self.views for x in operands if isinstance(x, ViewPosition)]
 
@@ -173,15 +173,15 @@ class WrittenInput:
     call.
 
     counted: whether the write has changed the version counter of the tensor, as all writes do but those through `.data`.  placed:
-    whether a differentiable write has given the tensor a new place on the tape.  consumed: as for a TensorOutput, for this
-    place."""
+    whether a differentiable write has given the tensor a new position on the tape.  consumed: as for a TensorOutput, for this
+    position."""
 
     index: int
     value: int
     requires_grad: bool
     is_leaf: bool
     counted: bool = True
-    placed: bool = False
+    has_new_edge: bool = False
     consumed: tuple[int, ...] | None = None
 
 
@@ -339,7 +339,7 @@ def distinct_guards(values: Sequence[Expr]) -> list[Statement]:
 
 def _examine_function(structure: Structure, wanted: Sequence[Expr]) -> Function:
     """`examine(*roots)` of StructureCell.  wanted: what the entry needs besides."""
-    items = [TupleOf((v, _NONE, _NONE) if place is None else (v, place, Item(v, place))) for v, place in structure.reads]
+    items = [TupleOf((v, _NONE, _NONE) if key is None else (v, key, Item(v, key))) for v, key in structure.reads]
     parts = [TupleOf(tuple(map(Name, part))) for part in (structure.instances, structure.tensors, structure.apart)]
     result = Define("found", TupleOf((*parts, TupleOf(tuple(items)), *wanted)))
     guards = (*structure.checks, *distinct_guards([*map(Name, structure.apart)]), result)

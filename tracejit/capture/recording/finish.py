@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from tracejit.autograd.tape import DataStorage, places_behind_freed
+from tracejit.autograd.tape import DataStorage, edges_behind_freed
 from tracejit.capture.handlers.base import ABSENT, TensorSource
 from tracejit.capture.handlers.effects import AttributeStore, FunctionCall, ItemStore, MethodCall
 from tracejit.capture.handlers.locking import release
@@ -48,7 +48,7 @@ from tracejit.core.overlap import overlaps_itself
 from tracejit.core.shapes import element_strides, filled_strides
 from tracejit.core.symbolic import text_of
 from tracejit.ir.graph import Graph, Literal, Node
-from tracejit.ops.indexing import nonzero, row_places
+from tracejit.ops.indexing import nonzero, row_indices
 from tracejit.replay.ir import And, Constant, Define, Evaluate, Expr, Miss, Name, Or, SetAttribute, Statement, walk
 from tracejit.tensor import Tensor
 from tracejit.tensor.marks import marks
@@ -85,8 +85,8 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     check_calls(recorder, views, inputs)
     check_outside_arrays(recorder, interpreter, inputs, written)
     outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs, {})
-    if places := _places(interpreter, outputs, recipes.outputs):
-        outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs, places)
+    if view_positions := _view_positions(interpreter, outputs, recipes.outputs):
+        outputs = _outputs(recorder, interpreter, recipes.outputs, views, inputs, view_positions)
     for out in outputs:
         if out.alias is not None and out.requires_grad and any(_ends_gradients(op) for op, _, _ in out.alias.views):
             recorder.stop(
@@ -96,7 +96,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         recorder.stop("tensor_state", "a tensor from .data that leaves the call")
     # Whether a backward pass after the call may run through it.
     has_backward = any(o.requires_grad and not o.is_leaf and o.consumed is None for o in outputs)
-    has_backward = has_backward or any(fact.placed and fact.consumed is None for fact in written)
+    has_backward = has_backward or any(fact.has_new_edge and fact.consumed is None for fact in written)
     _check_storages(recorder, interpreter, views, inputs, has_backward)
     _check_data(recorder, interpreter, views, inputs, written, has_backward)
     for _, _, value in interpreter.switched.values() if has_backward else ():
@@ -105,7 +105,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     if has_backward:
         for fact in written:
             tensor = interpreter.inputs[inputs[fact.index]]
-            if fact.requires_grad and recorder.tensors[id(tensor)].is_view:  # the write has given it a new place on the tape
+            if fact.requires_grad and recorder.tensors[id(tensor)].is_view:  # the write has given it a new position on the tape
                 recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}, whose base changes with it")
     if has_backward and interpreter.own_backward:
         recorder.stop("own_backward", interpreter.own_backward)
@@ -210,7 +210,7 @@ def _inside(interpreter: RecordingInterpreter) -> list[Fact]:
             facts.append(Fact("exit", "a value", node.line, shown(_expected(node).value)))
         elif "dynamic shape" in node.op.traits:
             sizes = [list(aval.shape) for v in node.outputs if isinstance(aval := interpreter.avals[v], Aval)]
-            if node.op is row_places:
+            if node.op is row_indices:
                 sizes = [[*sizes[0], 1]]
             facts.append(Fact("exit", f"the shape that {_public_name(node)}() finds", node.line, ", ".join(map(str, sizes))))
     return facts
@@ -218,7 +218,7 @@ def _inside(interpreter: RecordingInterpreter) -> list[Fact]:
 
 def _public_name(node: Node) -> str:
     """The name by which users know an operation whose result has a size that depends on data."""
-    op = nonzero if node.op is row_places else node.op
+    op = nonzero if node.op is row_indices else node.op
     return op.name
 
 
@@ -254,10 +254,10 @@ def _hook_expressions(recorder: Recorder, interpreter: RecordingInterpreter) -> 
             continue
         if source.is_leaf:
             expressions[id(source)], hooks = source.variable.get("_hooks"), source.tensor._hooks
-        elif source.place[0] in interpreter.reached:
-            place = source.variable.get("_node").method("place", source.variable.get("_index"))
-            expressions[id(source)] = place.at(0).get("hooks")
-            hooks = source.place[0].hooks
+        elif source.edge[0] in interpreter.reached:
+            edge = source.variable.get("_node").method("output_edge", source.variable.get("_index"))
+            expressions[id(source)] = edge.at(0).get("hooks")
+            hooks = source.edge[0].hooks
         else:
             continue
         if hooks:
@@ -386,12 +386,12 @@ def _written_inputs(recorder: Recorder, interpreter: RecordingInterpreter, views
     roots = views.written()
     writes = [node.outputs[0] for _, node in views.writes]
     counted = {views.root(value)[0] for value in writes if value not in interpreter.uncounted}
-    # Roots of differentiable writes: these give the target, and the tensor that it is a view of, new places on the tape.
-    placed = set()
+    # Roots of differentiable writes: these give the target, and the tensor that it is a view of, new positions on the tape.
+    with_new_edge = set()
     for value in writes:
         root, chain = views.root(value)
         if value in interpreter.requires_grad and not any(_ends_gradients(view.op) for view in chain):
-            placed.add(root)
+            with_new_edge.add(root)
     written = []
     for index, value in enumerate(inputs):
         if value in roots:
@@ -401,12 +401,14 @@ def _written_inputs(recorder: Recorder, interpreter: RecordingInterpreter, views
             version = interpreter.values[id(tensor)] if former is None else former
             switched = id(tensor) in interpreter.switched
             requires = source.requires_grad if switched else tensor.requires_grad
-            if value in placed and source.is_view:
+            if value in with_new_edge and source.is_view:
                 recorder.stop("differentiable_write", f"a view of shape {list(tensor.shape)}, whose base changes with it")
-            elif value in placed and switched:
+            elif value in with_new_edge and switched:
                 recorder.stop("tensor_state", "requires_grad_() of an outside tensor that is changed in place")
-            consumed = _consumed(recorder, interpreter, tensor, inputs) if value in placed else None
-            written.append(WrittenInput(index, version, requires, tensor.is_leaf, value in counted, value in placed, consumed))
+            consumed = _consumed(recorder, interpreter, tensor, inputs) if value in with_new_edge else None
+            written.append(
+                WrittenInput(index, version, requires, tensor.is_leaf, value in counted, value in with_new_edge, consumed)
+            )
     return written
 
 
@@ -427,8 +429,8 @@ def _check_data(
         recorder.stop("tensor_state", "a write through .data, before a backward pass that follows the call,")
     for tensor, former, position in interpreter.rebound.values():
         is_written_later = former is not None and views.root(former)[0] in views.written(position)
-        is_placed = any(fact.placed and interpreter.inputs[inputs[fact.index]] is tensor for fact in written)
-        if (has_backward and tensor.requires_grad) or is_written_later or is_placed:
+        has_new_edge = any(fact.has_new_edge and interpreter.inputs[inputs[fact.index]] is tensor for fact in written)
+        if (has_backward and tensor.requires_grad) or is_written_later or has_new_edge:
             recorder.stop("tensor_state", f".data = a tensor of shape {list(tensor.shape)}, which is used elsewhere,")
 
 
@@ -527,7 +529,9 @@ def _check_storages(
 
 
 # -- outputs
-def _places(interpreter: RecordingInterpreter, outputs: Sequence[TensorOutput], tensors: list[Tensor]) -> dict[int, ViewPosition]:
+def _view_positions(
+    interpreter: RecordingInterpreter, outputs: Sequence[TensorOutput], tensors: list[Tensor]
+) -> dict[int, ViewPosition]:
     """The positions of output views that the program computes, by their values.  Each call creates the views again, and needs
     these positions as outputs, which are appended to `tensors`."""
     operands = [x for out in outputs if out.alias is not None for _, rest, _ in out.alias.views for x in rest]
@@ -543,10 +547,10 @@ def _outputs(
     tensors: list[Tensor],
     views: Views,
     inputs: list[int],
-    places: Mapping[int, ViewPosition],
+    view_positions: Mapping[int, ViewPosition],
 ) -> tuple[TensorOutput, ...]:
     """Facts about the output tensors.  After them come hidden outputs: roots that are no outputs themselves, of which several
-    outputs are views, or of which one is a view created under no_grad, since a later write to that gives it the place of its root
+    outputs are views, or of which one is a view created under no_grad, since a later write to that gives it the position of its root
     on the tape."""
     values = [interpreter.values[id(t)] for t in tensors]
     roots = [views.root(value) for value in values]
@@ -560,7 +564,7 @@ def _outputs(
             hidden.append(root)
     facts, numbers = [], {value: k for k, value in enumerate(inputs)}
     for position, (tensor, (root, chain)) in enumerate(zip(tensors, roots, strict=True)):
-        alias = _alias(position, root, chain, positions, numbers, places)
+        alias = _alias(position, root, chain, positions, numbers, view_positions)
         facts.append(_output(recorder, interpreter, tensor, alias, inputs))
     for root in hidden:
         owner = interpreter.defined[root]
@@ -574,9 +578,9 @@ def _alias(
     chain: tuple[Node, ...],
     positions: Mapping[int, int],
     inputs: Mapping[int, int],
-    places: Mapping[int, ViewPosition],
+    view_positions: Mapping[int, ViewPosition],
 ) -> Alias | None:
-    steps = tuple((node.op, tuple([places.get(x, x) for x in node.operands[1:]]), node.attrs) for node in chain)  # type: ignore[arg-type]
+    steps = tuple((node.op, tuple([view_positions.get(x, x) for x in node.operands[1:]]), node.attrs) for node in chain)  # type: ignore[arg-type]
     if root in inputs:
         return Alias("input", inputs[root], steps)
     owner = positions.get(root)
@@ -586,12 +590,12 @@ def _alias(
 def _consumed(recorder: Recorder, interpreter: RecordingInterpreter, tensor: Tensor, inputs: list[int]) -> tuple[int, ...] | None:
     """The positions of the inputs that the tape's graph of `tensor` leads to, if a backward pass inside the call has freed it;
     else None."""
-    places = places_behind_freed(tensor, interpreter.first_sequence)
-    if places is None:
+    edges = edges_behind_freed(tensor, interpreter.first_sequence)
+    if edges is None:
         return None
     outside = [recorder.tensors[id(interpreter.inputs[value])] for value in inputs]
-    targets = [(i, s.place) for i, s in enumerate(outside) if s.requires_grad or id(s.tensor) in interpreter.switched]
-    return tuple([i for i, (target, index) in targets if (id(target), index) in places])
+    targets = [(i, s.edge) for i, s in enumerate(outside) if s.requires_grad or id(s.tensor) in interpreter.switched]
+    return tuple([i for i, (target, index) in targets if (id(target), index) in edges])
 
 
 def _output(

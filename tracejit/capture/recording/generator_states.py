@@ -44,11 +44,11 @@ def with_generators_restored(function: Function) -> Function:
 
 def saved_states(references: Sequence[Callable[[], Any]]) -> Callable[[], list[State]]:
     """A function that gives the current states of the referenced generators that are alive."""
-    places = [(reference, *_place(generator)) for reference in references if (generator := reference()) is not None]
+    memories = [(reference, *_memory(generator)) for reference in references if (generator := reference()) is not None]
 
     def states() -> list[State]:
         current: list[State] = []
-        for reference, bits, memory in places:
+        for reference, bits, memory in memories:
             generator = reference()
             if generator is None:
                 continue
@@ -79,7 +79,7 @@ def _itself(generator: Any) -> Any:
     return generator
 
 
-def _place(generator: Any) -> tuple[Any, tuple[Any, ...] | None]:
+def _memory(generator: Any) -> tuple[Any, tuple[Any, ...] | None]:
     return bit_generator(generator), state_memory(generator)
 
 

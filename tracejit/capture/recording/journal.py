@@ -275,12 +275,12 @@ class LoggedList(list[V]):
         self.extend(items)
         return self
 
-    def __setitem__(self, place: int, item: V) -> None:  # type: ignore[override]
-        self._changes.append((self, place, self[place]))
-        list.__setitem__(self, place, item)
+    def __setitem__(self, index: int, item: V) -> None:  # type: ignore[override]
+        self._changes.append((self, index, self[index]))
+        list.__setitem__(self, index, item)
 
     def clear(self) -> None:
-        self._changes += [(self, place, self[place]) for place in reversed(range(len(self)))]
+        self._changes += [(self, index, self[index]) for index in reversed(range(len(self)))]
         list.clear(self)
 
     pop = remove = insert = sort = reverse = __delitem__ = __imul__ = None  # type: ignore[assignment]

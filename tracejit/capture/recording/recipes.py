@@ -92,12 +92,12 @@ class Recipes:
 
         always = [number for number in self.recorder.extracted_numbers.post_program_numbers if number._post_program.warns]
         wanted = [*self.post_program_numbers, *always, *self.recorder.arrays.array_stores]
-        places: dict[int, list[Statement]] = {}
+        by_position: dict[int, list[Statement]] = {}
         for value, statement in definitions(self.recorder.extracted_numbers.post_program_numbers, wanted, tensor):
-            after = max(map(self._place_of, value.readings), default=0)
-            places.setdefault(after, []).append(statement)
-        for place in sorted(places, reverse=True):
-            self.statements[place:place] = places[place]
+            after = max(map(self._position_of, value.readings), default=0)
+            by_position.setdefault(after, []).append(statement)
+        for position in sorted(by_position, reverse=True):
+            self.statements[position:position] = by_position[position]
 
     def make(self, effect: Effect) -> None:
         """Append the statement of an effect, after those that build the values that it needs."""
@@ -112,9 +112,9 @@ class Recipes:
         among the statements."""
         if reading.is_call_result:
             return reading in self._answered
-        return reading.placed or reading.behind is None or id(reading.behind) in self._made
+        return reading.in_prologue or reading.behind is None or id(reading.behind) in self._made
 
-    def _place_of(self, reading: PostProgramValue) -> int:
+    def _position_of(self, reading: PostProgramValue) -> int:
         """The number of statements that come before the definition of `reading` (see `_is_known`)."""
         return self._answered.get(reading, 0 if reading.behind is None else self._made.get(id(reading.behind), 0))
 
@@ -304,8 +304,10 @@ class Recipes:
         self._give_attributes(variable, value, cls)
         if issubclass(base, dict):
             for key, item in base.items(value):
-                place = self.expression(key)
-                self.statements.append(Evaluate(maker.method("__setitem__", variable, place, self._stored(value, key, item))))
+                key_expression = self.expression(key)
+                self.statements.append(
+                    Evaluate(maker.method("__setitem__", variable, key_expression, self._stored(value, key, item)))
+                )
         else:
             method = "add" if base is set else "append"
             for item in self._insertion_order(value) if base is set else base.__iter__(value):
@@ -331,7 +333,7 @@ def _part_of_elements(numbers: list[Any]) -> tuple[SymbolicNumber, SliceKey] | N
         return None
     tensor, start = numbers[0]._post_program.element
     for i, number in enumerate(numbers, start):
-        source, place = number._post_program.element
-        if source is not tensor or place != i:
+        source, index = number._post_program.element
+        if source is not tensor or index != i:
             return None
     return numbers[0]._post_program.parts[0], SliceKey(Constant(start), Constant(start + len(numbers)))

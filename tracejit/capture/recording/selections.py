@@ -1,8 +1,8 @@
 """Replaces a selection of rows that is spread among zeros again by `where`.
 
-Functions of ragged tensors are recorded as `index_add(zeros, places, index_select(x, places))` (capture/handlers/ragged.py).
-Here that becomes `where(inside, x, 0)`, where `inside` is the mask that gave the places.  Recorded backward passes have the same
-pattern: gradients of selections are added up, then spread.  Selections, and the nodes that compute places, are removed if nothing
+Functions of ragged tensors are recorded as `index_add(zeros, positions, index_select(x, positions))` (capture/handlers/ragged.py).
+Here that becomes `where(inside, x, 0)`, where `inside` is the mask that gave the positions.  Recorded backward passes have the same
+pattern: gradients of selections are added up, then spread.  Selections, and the nodes that compute positions, are removed if nothing
 else uses them: then no size in the graph depends on data.
 """
 
@@ -17,7 +17,7 @@ from tracejit.core.op import REGISTRY
 from tracejit.ir.graph import Literal, Node
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise.arithmetic import acc
-from tracejit.ops.indexing import index_add, index_select, row_places
+from tracejit.ops.indexing import index_add, index_select, row_indices
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach
 
@@ -29,7 +29,7 @@ _PASSING = frozenset({clone, detach})
 def join_selections(interpreter: RecordingInterpreter, outputs: Iterable[int]) -> None:
     """Rewrite the nodes of a recording, in place.  outputs: the values that the graph gives."""
     nodes = interpreter.nodes
-    if any(node.op is row_places for node in nodes):
+    if any(node.op is row_indices for node in nodes):
         _Joining(interpreter).join(set(outputs))
 
 
@@ -39,8 +39,8 @@ class _Joining:
     def __init__(self, interpreter: RecordingInterpreter) -> None:
         self._interpreter = interpreter
         self._avals = interpreter.avals
-        self._inside: dict[int, int] = {}  # places -> the mask that they were computed from
-        self._selected: dict[int, tuple[int, int]] = {}  # selected rows -> (the tensor they were selected from, places)
+        self._inside: dict[int, int] = {}  # positions -> the mask that they were computed from
+        self._selected: dict[int, tuple[int, int]] = {}  # selected rows -> (the tensor they were selected from, positions)
         self._zeros: set[int] = set()
         self._columns: dict[tuple[int, int], int] = {}
         self._nodes: list[Node] = []
@@ -69,7 +69,7 @@ class _Joining:
         if len(node.outputs) != 1:
             return node
         (value,) = node.outputs
-        if op is row_places and type(operands[0]) is int:
+        if op is row_indices and type(operands[0]) is int:
             self._inside[value] = operands[0]
             self._removable.add(value)
         elif op is full and isinstance(operands[0], Literal) and operands[0].value == 0:
@@ -84,35 +84,35 @@ class _Joining:
         elif op is acc and operands[1] in self._selected:
             self._add(node)
         elif op is index_add and node.attrs["dim"] == 0 and operands[0] in self._zeros and operands[2] in self._selected:
-            source, places = self._selected[operands[2]]  # type: ignore[index]
-            if places == operands[1]:
-                return self._spread(node, source, places)
+            source, indices = self._selected[operands[2]]  # type: ignore[index]
+            if indices == operands[1]:
+                return self._spread(node, source, indices)
         return node
 
-    def _spread(self, node: Node, source: int, places: int) -> Node:
+    def _spread(self, node: Node, source: int, indices: int) -> Node:
         aval = self._avals[node.outputs[0]]
         assert isinstance(aval, Aval)
         number = Literal(0.0 if aval.dtype.is_floating_point else False if aval.dtype is bool_ else 0)
-        mask = self._column(places, len(aval.shape), node.line)
+        mask = self._column(indices, len(aval.shape), node.line)
         return Node(REGISTRY["where"], (mask, source, number), (), node.outputs, node.line)
 
     def _add(self, node: Node) -> None:
         """`acc` of selections (gradients that are added up): also add up the tensors that they were selected from."""
         previous, other = node.operands
         assert type(other) is int
-        source, places = self._selected[other]
+        source, indices = self._selected[other]
         value = node.outputs[0]
         self._removable.add(value)
         if previous is None:
-            self._selected[value] = source, places
-        elif type(previous) is int and previous in self._selected and self._selected[previous][1] == places:
+            self._selected[value] = source, indices
+        elif type(previous) is int and previous in self._selected and self._selected[previous][1] == indices:
             total = self._interpreter._fresh(self._avals[source])
             self._nodes.append(Node(node.op, (self._selected[previous][0], source), node.attributes, (total,), node.line))
-            self._selected[value] = total, places
+            self._selected[value] = total, indices
 
-    def _column(self, places: int, rank: int, line: str) -> int:
-        """The mask of `places` with shape (rows, 1, ...) of this rank."""
-        inside = self._inside[places]
+    def _column(self, indices: int, rank: int, line: str) -> int:
+        """The mask of `indices` with shape (rows, 1, ...) of this rank."""
+        inside = self._inside[indices]
         if rank == 1:
             return inside
         column = self._columns.get((inside, rank))

@@ -286,9 +286,9 @@ class _Splitter:
         self._reading(container, key)
         return True
 
-    def _reading(self, container: Expr, place: Expr | None) -> None:
+    def _reading(self, container: Expr, key: Expr | None) -> None:
         assert isinstance(container, Name)
-        self._needed.append((self.reads, (container, place)))
+        self._needed.append((self.reads, (container, key)))
 
     def _read(self, node: Expr) -> bool:
         """An attribute or item whose value a word stands for."""

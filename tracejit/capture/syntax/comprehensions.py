@@ -22,7 +22,13 @@ from tracejit.capture.syntax.loops import JOINING
 from tracejit.capture.syntax.scopes import LOOKING_AT_VARIABLES
 from tracejit.capture.syntax.tree_walk import walk
 
-__all__ = ["CollectingComprehension", "Where", "expression_at", "find_collecting_comprehension", "replace_expression_at"]
+__all__ = [
+    "CollectingComprehension",
+    "ExpressionLocation",
+    "expression_at",
+    "find_collecting_comprehension",
+    "replace_expression_at",
+]
 
 _NESTED = (FunctionNode, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _BINDING = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
@@ -30,20 +36,20 @@ _LOOKING_AT_FRAMES = LOOKING_AT_VARIABLES | {"super", "globals"}
 _OF_CLASS_BODIES = frozenset({"super", "__class__"})
 
 
-Where = tuple[Any, str, int | None]
-"""The place of an expression: a node, one of its fields, and the position in the field if it is a list, else None."""
+ExpressionLocation = tuple[Any, str, int | None]
+"""The location of an expression: a node, one of its fields, and the position in the field if it is a list, else None."""
 
 
 class CollectingComprehension(NamedTuple):
     """A comprehension that can become a loop.
 
-    place: of the expression that the collected value replaces: the comprehension, as the value of a statement or the first
-    argument of a call; for a generator, the call of `sum`.  before: the places of what the statement evaluates before it, in
+    location: of the expression that the collected value replaces: the comprehension, as the value of a statement or the first
+    argument of a call; for a generator, the call of `sum`.  before: the locations of what the statement evaluates before it, in
     order.  added: the call of `sum`, for a generator."""
 
     comprehension: ast.ListComp | ast.GeneratorExp
-    place: Where
-    before: tuple[Where, ...] = ()
+    location: ExpressionLocation
+    before: tuple[ExpressionLocation, ...] = ()
     added: ast.Call | None = None
 
     def loop(self, name: str, prefix: str) -> ast.For:
@@ -71,16 +77,16 @@ class _Renamed(ast.NodeTransformer):
         return ast.copy_location(ast.Name(self._names.get(node.id, node.id), node.ctx), node)
 
 
-def expression_at(place: Where) -> ast.expr:
-    """The expression at a place."""
-    node, field, position = place
+def expression_at(location: ExpressionLocation) -> ast.expr:
+    """The expression at a location."""
+    node, field, position = location
     value = getattr(node, field)
     return value if position is None else value[position]  # type: ignore[no-any-return]
 
 
-def replace_expression_at(place: Where, expression: ast.expr) -> None:
-    """Replace the expression at a place."""
-    node, field, position = place
+def replace_expression_at(location: ExpressionLocation, expression: ast.expr) -> None:
+    """Replace the expression at a location."""
+    node, field, position = location
     if position is None:
         setattr(node, field, expression)
     else:
@@ -104,11 +110,11 @@ def find_collecting_comprehension(node: ast.stmt, lists: frozenset[str]) -> Coll
     return collecting if collecting is not None and _is_plain(collecting.comprehension) else None
 
 
-def _joined_first(place: Where, before: tuple[Where, ...] = ()) -> CollectingComprehension | None:
-    """The comprehension in a call of `stack`, `cat` or `sum` that the expression at a place evaluates first, apart from names and
-    functions.  before: places that the statement evaluates before the expression."""
+def _joined_first(location: ExpressionLocation, before: tuple[ExpressionLocation, ...] = ()) -> CollectingComprehension | None:
+    """The comprehension in a call of `stack`, `cat` or `sum` that the expression at a location evaluates first, apart from names and
+    functions.  before: locations that the statement evaluates before the expression."""
     while True:
-        node = expression_at(place)
+        node = expression_at(location)
         if isinstance(node, ast.Call) and _is_simple(node.func):
             before = (*before, (node, "func", None))
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr  # type: ignore[attr-defined]
@@ -118,10 +124,10 @@ def _joined_first(place: Where, before: tuple[Where, ...] = ()) -> CollectingCom
             if isinstance(first, ast.ListComp) and name in JOINING:
                 return CollectingComprehension(first, (node, "args", 0), before)
             if isinstance(first, ast.GeneratorExp):
-                return CollectingComprehension(first, place, before, node) if _sums(node) else None
+                return CollectingComprehension(first, location, before, node) if _sums(node) else None
         for inner in _evaluated(node):
             if not isinstance(expression_at(inner), ast.Name | ast.Constant):
-                place = inner
+                location = inner
                 break
             before = (*before, inner)
         else:
@@ -137,8 +143,8 @@ def _sums(node: ast.Call) -> bool:
     return len(begins) < 2 and all(isinstance(x, ast.Constant) and type(x.value) in (int, float) for x in begins)
 
 
-def _evaluated(node: ast.expr) -> list[Where]:
-    """The places of the operands that an expression evaluates first, in order, without functions that are `_is_simple`."""
+def _evaluated(node: ast.expr) -> list[ExpressionLocation]:
+    """The locations of the operands that an expression evaluates first, in order, without functions that are `_is_simple`."""
     match node:
         case ast.Call():
             if not _is_simple(node.func):

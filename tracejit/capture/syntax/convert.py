@@ -188,8 +188,8 @@ def _is_class_body(code: CodeType) -> bool:
 
 def _class_body(code: CodeType, originals: dict[Any, CodeType], texts: dict[Any, Any]) -> CodeType:
     """The instrumented body of a class, with the names and the nested functions of the original."""
-    place = code.co_name, code.co_firstlineno
-    original = next((body for (name, line, *_), body in originals.items() if (name, line) == place), None)
+    key = code.co_name, code.co_firstlineno
+    original = next((body for (name, line, *_), body in originals.items() if (name, line) == key), None)
     if original is None or original.co_flags & CO_OPTIMIZED:
         raise NotConvertible("unsupported_syntax", f"the class {code.co_name}")
     inside: dict[Any, CodeType] = {}
@@ -221,7 +221,7 @@ def _convert(code: CodeType, names: dict[str, Any] | None) -> CodeType:
     if isinstance(node, ast.Lambda):
         name = "<lambda>"
         node.body = rewriter.returned(node.body)
-        inner = rewriter.place(ast.Return(node), node)
+        inner = rewriter.located(ast.Return(node), node)
     elif isinstance(node, ast.FunctionDef):
         node.body = rewriter.function_body(node)
         node.decorator_list, node.returns, node.name = [], None, name

@@ -136,26 +136,26 @@ class ExpressionRewriter(ast.NodeTransformer):
         return f"__temporary_{self.temporaries}__"
 
     @staticmethod
-    def place(new: Any, old: ast.AST) -> Any:
+    def located(new: Any, old: ast.AST) -> Any:
         """Give `new` and its parts that have no position the position of `old`.  Parts of a node with a position all have one."""
         ast.copy_location(new, old)
-        unplaced = list(children(new))
-        for child in unplaced:
+        unlocated = list(children(new))
+        for child in unlocated:
             if "lineno" in child._attributes:
                 if hasattr(child, "lineno"):
                     continue
                 ast.copy_location(child, old)
                 if isinstance(child, _NAMES):  # so that a call of several lines has its first line, not its last
                     child.end_lineno, child.end_col_offset = child.lineno, child.col_offset
-            unplaced += children(child)
+            unlocated += children(child)
         return new
 
     def new_object(self, expression: ast.expr) -> ast.expr:
         """An expression that creates a new object (a display, comprehension, lambda), marked as created."""
-        return self.place(self.handler("new_object", expression), expression)
+        return self.located(self.handler("new_object", expression), expression)
 
     def statement(self, expression: ast.expr, node: ast.AST) -> ast.stmt:
-        return self.place(ast.Expr(expression), node)
+        return self.located(ast.Expr(expression), node)
 
     # -- names
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -165,9 +165,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         if node in self.computed_with:
             loop, counter, ahead = self.computed_with[node]
             arguments = [ast.Name(loop, ast.Load()), ast.Constant(self.mangle(counter)), ast.Constant(ahead)]
-            return self.place(self.handler("number_of_step", *arguments, node), node)
+            return self.located(self.handler("number_of_step", *arguments, node), node)
         if name in self.local or any(name in names for names in self.comprehension_names):
-            return self.place(self.handler("starred", node), node) if node.id in self.gathered else node
+            return self.located(self.handler("starred", node), node) if node.id in self.gathered else node
         if name in _FRAME_NAMES:
             raise NotConvertible("frame_access", name)
         return self.shared_name(node)
@@ -175,14 +175,14 @@ class ExpressionRewriter(ast.NodeTransformer):
     def shared_name(self, node: ast.Name) -> ast.expr:
         """The value of a global or free variable."""
         name = self.mangle(node.id)
-        return self.place(self.handler("load_free" if name in self.free else "load_global", ast.Constant(name)), node)
+        return self.located(self.handler("load_free" if name in self.free else "load_global", ast.Constant(name)), node)
 
     # -- expressions
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         of_builtins = isinstance(node.value, ast.Name) and node.value.id in ("builtins", "__builtins__")
         if node.attr in _FRAME_ATTRIBUTES or (of_builtins and node.attr in _FRAME_NAMES):
             raise NotConvertible("frame_access", node.attr)
-        return self.place(self.handler("attribute", self.visit(node.value), self.name_constant(node.attr)), node)
+        return self.located(self.handler("attribute", self.visit(node.value), self.name_constant(node.attr)), node)
 
     def loops_of(self, names: Iterable[str]) -> list[ast.expr]:
         """The variables of the loops whose counters are among `names`."""
@@ -190,56 +190,56 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def loops_along(self, node: ast.Subscript) -> list[ast.expr]:
         """The variables of the loops with whose counters the key of a subscript moves."""
-        return self.loops_of(set().union(*[offset_names(place, self.counters, scaled=True) for place in positions(node)]))
+        return self.loops_of(set().union(*[offset_names(part, self.counters, scaled=True) for part in positions(node)]))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         if reads_end(node) in self.lists:
-            return self.place(self.handler("list_end", self.visit(node.value), self.visit(node.slice)), node)
+            return self.located(self.handler("list_end", self.visit(node.value), self.visit(node.slice)), node)
         loops = self.loops_along(node)
         if loops:
-            return self.place(self.handler("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
+            return self.located(self.handler("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and integer(node.slice) is not None:
             shape = self.visit(node.value)
             assert isinstance(shape, ast.Call)
-            return self.place(self.handler("item_of_shape", shape.args[0], self.visit(node.slice)), node)
-        return self.place(self.handler("item", self.visit(node.value), self.visit(node.slice)), node)
+            return self.located(self.handler("item_of_shape", shape.args[0], self.visit(node.slice)), node)
+        return self.located(self.handler("item", self.visit(node.value), self.visit(node.slice)), node)
 
     def items_of(self, node: ast.Subscript) -> ast.expr:
         """`x[::-1]` or `x[1:]` of a private list."""
         if is_reversed_slice(node):
             items = self.handler("reversed_items", self.visit(node.value))
         else:
-            place = self.visit(node.value), self.visit(node.slice)
-            items = self.handler("without_ends", *place, *map(ast.Constant, without_ends(node) or ()))
-        return self.place(items, node)
+            parts = self.visit(node.value), self.visit(node.slice)
+            items = self.handler("without_ends", *parts, *map(ast.Constant, without_ends(node) or ()))
+        return self.located(items, node)
 
     def visit_Slice(self, node: ast.Slice) -> ast.expr:
         bounds = [self.visit(b) if b else ast.Constant(None) for b in (node.lower, node.upper, node.step)]
-        return self.place(self.handler("slice", *bounds), node)
+        return self.located(self.handler("slice", *bounds), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if node in self.sums:
             variables = [ast.Name(name, ast.Load()) for name in self.sums[node]]
-            return self.place(self.handler("add_to_sum", *variables, self.visit(node.left), self.visit(node.right)), node)
+            return self.located(self.handler("add_to_sum", *variables, self.visit(node.left), self.visit(node.right)), node)
         symbol = ast.Constant(SYMBOLS[type(node.op)])
         loops = self.loops_of(offset_names(node, self.counters, scaled=True))
         if loops and self.computed_with.keys().isdisjoint(walk(node)):
             is_left = bool(offset_names(node.left, self.counters, scaled=True))
             how = ("scaled", ast.Constant(is_left)) if isinstance(node.op, ast.Mult) else ("offset", symbol)
-            return self.place(self.handler(*how, self.visit(node.left), self.visit(node.right), *loops), node)
-        return self.place(self.handler("binary", symbol, self.visit(node.left), self.visit(node.right)), node)
+            return self.located(self.handler(*how, self.visit(node.left), self.visit(node.right), *loops), node)
+        return self.located(self.handler("binary", symbol, self.visit(node.left), self.visit(node.right)), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         if isinstance(node.op, ast.Not):
-            return self.place(self.handler("negated", self.visit(node.operand)), node)
+            return self.located(self.handler("negated", self.visit(node.operand)), node)
         if isinstance(node.operand, ast.Constant):
             return node
-        return self.place(self.handler("unary", ast.Constant(SYMBOLS[type(node.op)]), self.visit(node.operand)), node)
+        return self.located(self.handler("unary", ast.Constant(SYMBOLS[type(node.op)]), self.visit(node.operand)), node)
 
     # -- truth: each operand is tested as often as by Python, since `__bool__` may be user code
     def condition(self, expression: ast.expr) -> ast.expr:
         """The truth of the value of an expression."""
-        return self.place(self.handler("truth", self.visit(expression)), expression)
+        return self.located(self.handler("truth", self.visit(expression)), expression)
 
     def truth(self, expression: ast.expr) -> ast.expr:
         """The truth of an expression that is a condition (of `if`, `while` ...).  Python tests the operands of `and`, `or`,
@@ -255,7 +255,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             result = self.comparison_chain(expression, lambda last: self.handler("truth", last), "drop_kept")
         else:
             return self.condition(expression)
-        return self.place(result, expression)
+        return self.located(result, expression)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         # `a and b` becomes `b if holds_or_keep(a) else kept_operand()`, so that `a` is evaluated and tested once.
@@ -264,14 +264,14 @@ class ExpressionRewriter(ast.NodeTransformer):
         decisions = [self.operand_condition(value, not of_and) for value in values]
         holds = ast.BoolOp(node.op, decisions) if len(values) > 1 else decisions[0]
         kept, rest = self.handler("kept_operand"), self.visit(last)
-        return self.place(ast.IfExp(holds, rest, kept) if of_and else ast.IfExp(holds, kept, rest), node)
+        return self.located(ast.IfExp(holds, rest, kept) if of_and else ast.IfExp(holds, kept, rest), node)
 
     def operand_condition(self, expression: ast.expr, keep: bool | None) -> ast.expr:
         """The truth of an operand of `and` or `or`.  keep: for which truth the operand's value is kept, as the value of the
         whole; None: for neither."""
         if not isinstance(expression, ast.BoolOp) or _ASKS_AGAIN:
             name = "truth" if keep is None else "holds_and_keep" if keep else "holds_or_keep"
-            return self.place(self.handler(name, self.visit(expression)), expression)
+            return self.located(self.handler(name, self.visit(expression)), expression)
         *values, last = expression.values
         earlier = keep if keep is isinstance(expression.op, ast.Or) else None  # operands before the last decide only in this way
         return ast.BoolOp(
@@ -289,9 +289,11 @@ class ExpressionRewriter(ast.NodeTransformer):
             which = ast.Constant(bool(left) if of_one else None)
             if of_one and self.ends.get(node) == loops[0].id:  # type: ignore[attr-defined]
                 (name,) = left | right
-                return self.place(self.handler("while_condition", self.name_constant(name), symbol, *sides, which, *loops), node)
-            return self.place(self.handler("compare_along", symbol, *sides, which, *loops), node)
-        return self.place(self.comparison_chain(node, lambda last: last, "kept_operand"), node)
+                return self.located(
+                    self.handler("while_condition", self.name_constant(name), symbol, *sides, which, *loops), node
+                )
+            return self.located(self.handler("compare_along", symbol, *sides, which, *loops), node)
+        return self.located(self.comparison_chain(node, lambda last: last, "kept_operand"), node)
 
     def comparison_chain(self, node: ast.Compare, end: Callable[[ast.expr], ast.expr], broken: str) -> ast.expr:
         """`a < b < c`.  end: makes the result of the last comparison.  broken: the handler that is called if an earlier one does
@@ -310,8 +312,8 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         if _is_number(node.body) and _is_number(node.orelse) and not _is_decided_by_parts(node.test):
-            return self.place(self.handler("conditional", self.visit(node.test), node.body, node.orelse), node)
-        return self.place(ast.IfExp(self.truth(node.test), self.visit(node.body), self.visit(node.orelse)), node)
+            return self.located(self.handler("conditional", self.visit(node.test), node.body, node.orelse), node)
+        return self.located(ast.IfExp(self.truth(node.test), self.visit(node.body), self.visit(node.orelse)), node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         function = node.func
@@ -319,12 +321,12 @@ class ExpressionRewriter(ast.NodeTransformer):
             if self.first_argument is None or "__class__" not in self.free:
                 return node  # it raises
             names = [ast.Name("__class__", ast.Load()), ast.Name(self.first_argument, ast.Load())]
-            return self.place(self.handler("zero_argument_super", *names), node)
+            return self.located(self.handler("zero_argument_super", *names), node)
         if reversed_list_name(node) in self.lists:
-            return self.place(self.handler("reverse_items", self.visit(function.value)), node)  # type: ignore[attr-defined]
+            return self.located(self.handler("reverse_items", self.visit(function.value)), node)  # type: ignore[attr-defined]
         joins = node in self.joining or joined_list(node) in self.lists
         arguments = [
-            self.place(ast.Starred(self.handler("unpack", self.visit(a.value), ast.Constant(_ALL_ELEMENTS)), ast.Load()), a)
+            self.located(ast.Starred(self.handler("unpack", self.visit(a.value), ast.Constant(_ALL_ELEMENTS)), ast.Load()), a)
             if isinstance(a, ast.Starred)
             else self.argument(a)
             for a in node.args
@@ -340,7 +342,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         ]
         one = len(arguments) == 1 and not keywords and not isinstance(arguments[0], ast.Starred)
         if one and isinstance(function, ast.Name) and function.id == "vars" and "vars" not in self.local:  # it looks at no frame
-            return self.place(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
+            return self.located(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
         if joins and isinstance(node.args[0], ast.Subscript):
             arguments[0] = self.items_of(node.args[0])
         if site is not None:
@@ -352,8 +354,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         else:
             owner, name = self.visit(function.value), self.name_constant(function.attr)  # type: ignore[attr-defined]
             callee = self.handler("unbind_callee", ast.Name(loop, ast.Load()), owner, name)
-        callee = self.place(callee, function)
-        return self.place(ast.Call(callee, arguments, keywords), node)
+        callee = self.located(callee, function)
+        return self.located(ast.Call(callee, arguments, keywords), node)
 
     def argument(self, expression: ast.expr) -> ast.expr:
         if isinstance(expression, ast.Name) and expression.id in self.gathered:
@@ -361,18 +363,18 @@ class ExpressionRewriter(ast.NodeTransformer):
         visited = self.visit(expression)
         if isinstance(expression, _WITHOUT_NUMBERS):
             return visited
-        return self.place(self.handler("argument", visited), expression)
+        return self.located(self.handler("argument", visited), expression)
 
     def element(self, expression: ast.expr) -> ast.expr:
         if isinstance(expression, ast.Constant | ast.Starred):
             return self.visit(expression)
-        return self.place(self.handler("element", self.visit(expression)), expression)
+        return self.located(self.handler("element", self.visit(expression)), expression)
 
     def concrete(self, expression: ast.expr) -> ast.expr:
         """An expression whose value only Python itself gets, without stand-ins: keys, members of sets, defaults, messages."""
         if isinstance(expression, ast.Constant | ast.Starred):
             return self.visit(expression)
-        return self.place(self.handler("concrete", self.visit(expression)), expression)
+        return self.located(self.handler("concrete", self.visit(expression)), expression)
 
     def display(self, node: Any) -> Any:
         if isinstance(getattr(node, "ctx", None), ast.Store):
@@ -385,7 +387,7 @@ class ExpressionRewriter(ast.NodeTransformer):
     def visit_Starred(self, node: ast.Starred) -> ast.expr:
         if not isinstance(node.ctx, ast.Load):
             return node
-        return self.place(
+        return self.located(
             ast.Starred(self.handler("unpack", self.visit(node.value), ast.Constant(_ALL_ELEMENTS)), ast.Load()), node
         )
 
@@ -394,18 +396,18 @@ class ExpressionRewriter(ast.NodeTransformer):
             self.element(value) if key else self.handler("mapping", self.visit(value))
             for key, value in zip(node.keys, node.values, strict=True)
         ]
-        return self.new_object(self.place(ast.Dict([self.concrete(key) if key else None for key in node.keys], values), node))
+        return self.new_object(self.located(ast.Dict([self.concrete(key) if key else None for key in node.keys], values), node))
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         specification = self.visit(node.format_spec) if node.format_spec else ast.Constant("")
         text = self.handler("formatted", self.visit(node.value), ast.Constant(node.conversion), specification)
-        return self.place(ast.FormattedValue(text, -1, None), node)
+        return self.located(ast.FormattedValue(text, -1, None), node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         if not any(isinstance(part, ast.FormattedValue) for part in node.values):
             return node
         parts = [self.visit(part).value if isinstance(part, ast.FormattedValue) else part for part in node.values]
-        return self.place(self.handler("fstring", self.place(ast.Tuple(parts, ast.Load()), node)), node)
+        return self.located(self.handler("fstring", self.located(ast.Tuple(parts, ast.Load()), node)), node)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
         if node.target.id in self.globals | self.nonlocals:
@@ -422,7 +424,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return node
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.expr:
-        return self.place(ast.YieldFrom(self.handler("iterate", self.visit(node.value), ast.Constant(None))), node)
+        return self.located(ast.YieldFrom(self.handler("iterate", self.visit(node.value), ast.Constant(None))), node)
 
     def visit_Await(self, node: ast.Await) -> ast.expr:
         raise NotConvertible("unsupported_syntax", "await")
@@ -449,7 +451,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         else:
             node.elt = self.concrete(node.elt) if isinstance(node, ast.SetComp) else self.element(node.elt)
         self.comprehension_names.pop()
-        return self.new_object(self.place(node, node))
+        return self.new_object(self.located(node, node))
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = comprehension
 

@@ -364,9 +364,9 @@ def number_uses(name: str, body: Sequence[ast.stmt]) -> list[ast.Name] | None:
                 {*map(id, name_uses(name, part.slice))}
                 - (_wrapped(name, part.slice) if isinstance(part.ctx, ast.Load) else set())
             )
-            for place in positions(part) if not isinstance(part.ctx, ast.Del) else ():
-                found = name_uses(name, place)
-                if offset_names(place, {name}, scaled=True) and len(found) == (2 if isinstance(place, ast.Slice) else 1):
+            for key in positions(part) if not isinstance(part.ctx, ast.Del) else ():
+                found = name_uses(name, key)
+                if offset_names(key, {name}, scaled=True) and len(found) == (2 if isinstance(key, ast.Slice) else 1):
                     counted.update(map(id, found))
         elif isinstance(part, ast.Compare) and any(compared(part, {name})):
             found = name_uses(name, part)
@@ -496,7 +496,7 @@ def list_growth(node: ast.AST) -> ListGrowth | None:
     match node:
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [item], [])) if not isinstance(item, ast.Starred):
             return ListGrowth(name, item)
-        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "insert"), [place, item], [])) if integer(place) == 0:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "insert"), [key, item], [])) if integer(key) == 0:
             return None if isinstance(item, ast.Starred) else ListGrowth(name, item, in_front=True)
         case ast.AugAssign(ast.Name(name), ast.Add(), ast.List([item])) if not isinstance(item, ast.Starred):
             return ListGrowth(name, item)

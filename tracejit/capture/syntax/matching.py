@@ -44,7 +44,7 @@ class MatchRewriter(ExpressionRewriter):
         if case.guard is not None:
             tests.append(self.truth(case.guard))
         used = [f"__temporary_{number}__" for number in range(first + 1, self.temporaries + 1)]
-        return self.place(_all(tests), case.pattern), used
+        return self.located(_all(tests), case.pattern), used
 
     def _bound(self, name: str, value: ast.expr) -> ast.expr:
         return self.handler("argument", value) if self.mangle(name) in self.captured else value
@@ -53,7 +53,7 @@ class MatchRewriter(ExpressionRewriter):
         """The conditions for a pattern to match.  captures: name that it binds -> temporary; the temporaries are added to it."""
         if isinstance(pattern, ast.MatchValue):
             is_equal = self.handler("compare", ast.Constant("=="), _load(subject), self.visit(pattern.value))
-            return [self.place(self.handler("truth", is_equal), pattern)]
+            return [self.located(self.handler("truth", is_equal), pattern)]
         if isinstance(pattern, ast.MatchSingleton):
             return [self.handler("compare", ast.Constant("is"), _load(subject), ast.Constant(pattern.value))]
         if isinstance(pattern, ast.MatchAs):
@@ -85,7 +85,7 @@ class MatchRewriter(ExpressionRewriter):
         """The conditions for `patterns` to match the elements of the tuple that `call` gives; it gives None if the subject does
         not match."""
         values = self.temporary()
-        bound = ast.NamedExpr(ast.Name(values, ast.Store()), self.place(call, node))
+        bound = ast.NamedExpr(ast.Name(values, ast.Store()), self.located(call, node))
         tests: list[ast.expr] = [ast.Compare(bound, [ast.IsNot()], [ast.Constant(None)])]
         for position, part in enumerate(patterns):
             if not _is_wildcard(part):
@@ -101,7 +101,7 @@ class MatchRewriter(ExpressionRewriter):
         after = 0 if star is None else len(patterns) - star - 1
         before = len(patterns) - after - (star is not None)
         shape = ast.Constant(before), ast.Constant(star is not None), ast.Constant(after)
-        has_length = self.place(self.handler("match_length", _load(subject), *shape), pattern)
+        has_length = self.located(self.handler("match_length", _load(subject), *shape), pattern)
         if all(map(_is_wildcard, parts)):
             return [has_length]
         if star is None or not _is_wildcard(parts[star]):
@@ -109,9 +109,9 @@ class MatchRewriter(ExpressionRewriter):
         tests: list[ast.expr] = [has_length]  # `[a, *_, b]`: Python reads the items one by one, not those of the star
         for position, part in enumerate(parts):
             if not _is_wildcard(part):
-                place = position if position < star else position - len(parts)
+                index = position if position < star else position - len(parts)
                 name = self.temporary()
-                tests.append(_kept(name, self.place(self.handler("match_item", _load(subject), ast.Constant(place)), part)))
+                tests.append(_kept(name, self.located(self.handler("match_item", _load(subject), ast.Constant(index)), part)))
                 tests += self._tests(part, name, captures)
         return tests
 

@@ -215,7 +215,7 @@ class _Outliner:
         ended.append(ends.exit(_CONTINUES))
         arguments = ast.arguments([], [ast.arg(x) for x in given], None, [], [], None, [])
         function = ast.FunctionDef(self.node.name, arguments, ended, [], None)
-        _placed(function, first)
+        _set_location(function, first)
         located = Located(function, self.located.class_name, self.located.flags)
         try:
             code = compiled_as(self.code, copy.deepcopy(located))
@@ -224,7 +224,7 @@ class _Outliner:
         declare(code, located)
         loop.body = self._calls(name, given, kept, ends.ways)
         for statement in loop.body:
-            _placed(statement, first)
+            _set_location(statement, first)
         return Piece(name, code, loop.lineno)
 
     def _calls(self, name: str, given: Sequence[str], kept: Sequence[str], ways: set[int]) -> list[ast.stmt]:
@@ -291,7 +291,7 @@ class _Outliner:
         return names
 
 
-def _placed(node: ast.AST, like: ast.stmt) -> None:
+def _set_location(node: ast.AST, like: ast.stmt) -> None:
     """Give new nodes the position of a statement, `like`."""
     for part in walk(node):
         if isinstance(part, ast.stmt | ast.expr | ast.arg) and not hasattr(part, "lineno"):

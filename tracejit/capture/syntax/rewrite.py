@@ -15,7 +15,7 @@ from typing import Any
 
 from tracejit.capture.syntax.comprehensions import (
     CollectingComprehension,
-    Where,
+    ExpressionLocation,
     expression_at,
     find_collecting_comprehension,
     replace_expression_at,
@@ -68,8 +68,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         self.refuse_shared_names([node.name], "a definition")
         node.args = self.visit_defaults(node.args)
         decorators = [self.visit(d) for d in node.decorator_list]
-        new_object = self.place(ast.Attribute(ast.Name(CAPTURE, ast.Load()), "new_object", ast.Load()), node)
-        node.decorator_list = [*(self.place(self.handler("callee", d), d) for d in decorators), new_object]
+        new_object = self.located(ast.Attribute(ast.Name(CAPTURE, ast.Load()), "new_object", ast.Load()), node)
+        node.decorator_list = [*(self.located(self.handler("callee", d), d) for d in decorators), new_object]
         return node
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.stmt:
@@ -77,17 +77,17 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> list[ast.stmt]:
         self.refuse_shared_names([node.name], "a class statement")
-        node.decorator_list = [self.place(self.handler("callee", self.visit(d)), d) for d in node.decorator_list]
+        node.decorator_list = [self.located(self.handler("callee", self.visit(d)), d) for d in node.decorator_list]
         try:
             body = ClassBody(self, node).statements(node)
         except NotConvertible as error:
             return self.uninstrumented_class(node, error.detail)
         name, metaclass = ast.Constant(node.name), next((self.concrete(k.value) for k in node.keywords), ast.Constant(None))
         bases = ast.Tuple([self.concrete(base) for base in node.bases], ast.Load())
-        node.bases = [self.place(ast.Starred(self.handler("class_bases", name, bases), ast.Load()), node)]
-        node.keywords = [self.place(ast.keyword("metaclass", self.handler("class_maker", name, metaclass)), node)]
+        node.bases = [self.located(ast.Starred(self.handler("class_bases", name, bases), ast.Load()), node)]
+        node.keywords = [self.located(ast.keyword("metaclass", self.handler("class_maker", name, metaclass)), node)]
         node.body = body
-        return [self.place(node, node)]
+        return [self.located(node, node)]
 
     def uninstrumented_class(self, node: ast.ClassDef, hindrance: str) -> list[ast.stmt]:
         """A class statement whose body cannot be rewritten: it stops the recording.  hindrance: why."""
@@ -113,19 +113,19 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             ]
         if isinstance(target, ast.Subscript):
             loops = self.loops_along(target)
-            place = self.visit(target.value), self.visit(target.slice)
+            target_parts = self.visit(target.value), self.visit(target.slice)
             name = "set_item_along" if loops else "set_item"
-            return [self.statement(self.handler(name, value, *place, *loops), node)]
+            return [self.statement(self.handler(name, value, *target_parts, *loops), node)]
         if isinstance(target, ast.Name):
             for names, handler in ((self.globals, "store_global"), (self.nonlocals, "store_free")):
                 if target.id in names:
                     value = self.handler(handler, self.name_constant(target.id), value)
             if self.mangle(target.id) in self.captured:  # nested functions read it
                 value = self.handler("argument", value)
-            return [self.place(ast.Assign([target], value), node)]
+            return [self.located(ast.Assign([target], value), node)]
         simple, after = self.simplified(target, node)
         unpacked = self.handler("unpack", value, ast.Constant(target_pattern(simple)))
-        return [self.place(ast.Assign([simple], unpacked), node), *after]
+        return [self.located(ast.Assign([simple], unpacked), node), *after]
 
     def simplified(self, target: ast.expr, node: ast.AST) -> tuple[ast.expr, list[ast.stmt]]:
         """A target in which all parts from the first one on that is no local name are replaced by temporaries; and the statements
@@ -145,7 +145,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             name = self.temporary()
             value: ast.expr = ast.Name(name, ast.Load())
             after.extend(self.store(part, self.handler("starred", value) if starred else value, node))
-            return self.place(ast.Name(name, ast.Store()), part)
+            return self.located(ast.Name(name, ast.Store()), part)
 
         return visit(target), after
 
@@ -156,7 +156,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         if growth is None or growth.name not in self.lists:
             return None
         append = ast.Attribute(ast.Name(growth.name, ast.Load()), "append", ast.Load())
-        return [self.visit(self.place(ast.Expr(ast.Call(append, [growth.item], [])), node))]
+        return [self.visit(self.located(ast.Expr(ast.Call(append, [growth.item], [])), node))]
 
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         if (appended := self.appending(node)) is not None:
@@ -168,14 +168,14 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         if len(node.targets) == 1:
             return self.store(node.targets[0], value, node)
         name = self.temporary()
-        statements: list[ast.stmt] = [self.place(ast.Assign([ast.Name(name, ast.Store())], value), node)]
+        statements: list[ast.stmt] = [self.located(ast.Assign([ast.Name(name, ast.Store())], value), node)]
         for target in node.targets:
             statements += self.store(target, ast.Name(name, ast.Load()), node)
         return [*statements, self.cleared(name, node)]
 
     def cleared(self, name: str, node: ast.stmt) -> ast.stmt:
         """A statement that clears a temporary: user code may observe when its value dies."""
-        return self.place(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)), node)  # type: ignore[no-any-return]
+        return self.located(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)), node)  # type: ignore[no-any-return]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | list[ast.stmt]:
         return self.store(node.target, self.visit(node.value), node) if node.value else node
@@ -203,7 +203,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         """The value that a statement of `self.increments` assigns: a counter and a number added up."""
         in_place, loop = ast.Constant(isinstance(node, ast.AugAssign)), ast.Name(self.increments[node], ast.Load())
         operands = ast.Constant(SYMBOLS[type(op)]), self.visit(left), self.visit(right)
-        return self.place(self.handler("increment_counter", *operands, in_place, loop), node)
+        return self.located(self.handler("increment_counter", *operands, in_place, loop), node)
 
     def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:
         statements: list[ast.stmt] = []
@@ -214,7 +214,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
                 call = self.handler("delete_item", self.visit(target.value), self.visit(target.slice))
             elif isinstance(target, ast.Name):
                 self.refuse_shared_names([target.id], "deletion")
-                statements.append(self.place(ast.Delete([target]), node))
+                statements.append(self.located(ast.Delete([target]), node))
                 continue
             else:
                 raise NotConvertible("unsupported_syntax", "del of a tuple of targets")
@@ -256,7 +256,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             return [], []
         comprehension, (generator,) = collecting.comprehension, collecting.comprehension.generators
         items, value, loop = self.temporary() if collecting.added is None else self.sum_name(), self.temporary(), self.temporary()
-        repeated = self.place(collecting.loop(items, self.temporary().rstrip("_")), comprehension)
+        repeated = self.located(collecting.loop(items, self.temporary().rstrip("_")), comprehension)
         local = {items, value, *[part.id for part in walk(repeated.target) if isinstance(part, ast.Name)]}
         shared, lists = self.globals | self.nonlocals, self.lists | ({items} if collecting.added is None else set())
         names = loop_names(repeated, self.local | local, self.captured, shared, lists)
@@ -265,7 +265,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         self.local |= local
         self.lists = lists
         iterable, _ = self.header(repeated.iter, loop)
-        earlier = [self.into_variable(place) for place in collecting.before if not self.is_own(expression_at(place))]
+        earlier = [self.into_variable(location) for location in collecting.before if not self.is_own(expression_at(location))]
         makes = self.collected_by if collecting.added is None else self.added_up_by
         first, last, whole = makes(collecting, repeated, items, loop)
         create_loop, *looped = self.loop_over_steps(repeated, names, loop, ast.Name(loop, ast.Load()))
@@ -276,15 +276,15 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             condition = ast.BoolOp(ast.And(), [self.handler("is_sum", copy(collecting.added.func)), condition])
         choice = ast.If(condition, [*first, *looped, *last], [materialised, self.assigned(items, whole())])
         before = [*earlier, create_loop, self.assigned(value, iterable), choice]
-        replace_expression_at(collecting.place, self.place(ast.Name(items, ast.Load()), comprehension))
+        replace_expression_at(collecting.location, self.located(ast.Name(items, ast.Load()), comprehension))
         after = [] if isinstance(node, ast.Return) else [self._forgetting([items, value], comprehension)]
-        return [self.place(statement, comprehension) for statement in before], after
+        return [self.located(statement, comprehension) for statement in before], after
 
     def collected_by(self, collecting: CollectingComprehension, _repeated: ast.For, items: str, _loop: str) -> Making:
         """See Making, for a comprehension that becomes a loop which appends to the list `items`."""
-        if not isinstance(collecting.place[0], ast.stmt):
-            self.joining.add(collecting.place[0])
-        empty = self.new_object(self.place(ast.List([], ast.Load()), collecting.comprehension))
+        if not isinstance(collecting.location[0], ast.stmt):
+            self.joining.add(collecting.location[0])
+        empty = self.new_object(self.located(ast.List([], ast.Load()), collecting.comprehension))
         return [self.assigned(items, empty)], [], lambda: self.comprehension(collecting.comprehension)
 
     def added_up_by(self, collecting: CollectingComprehension, repeated: ast.For, total: str, loop: str) -> Making:
@@ -310,12 +310,12 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             isinstance(node, ast.Name) and self.mangle(node.id) in self.local - self.captured - self.gathered
         )
 
-    def into_variable(self, place: Where) -> ast.stmt:
-        """Replace the expression at a place by a new variable; returns the statement that assigns the expression to it."""
-        name, expression = self.temporary(), expression_at(place)
+    def into_variable(self, location: ExpressionLocation) -> ast.stmt:
+        """Replace the expression at a location by a new variable; returns the statement that assigns the expression to it."""
+        name, expression = self.temporary(), expression_at(location)
         statement = self.assigned(name, self.visit(expression))
         self.local.add(name)
-        replace_expression_at(place, ast.copy_location(ast.Name(name, ast.Load()), expression))
+        replace_expression_at(location, ast.copy_location(ast.Name(name, ast.Load()), expression))
         return statement
 
     @staticmethod
@@ -337,7 +337,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         if isinstance(target, ast.Name) and target.id not in self.globals | self.nonlocals:
             return target, []
         name = self.temporary()
-        return self.place(ast.Name(name, ast.Store()), target), self.store(target, ast.Name(name, ast.Load()), node)
+        return self.located(ast.Name(name, ast.Store()), target), self.store(target, ast.Name(name, ast.Load()), node)
 
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
         names = loop_names(node, self.local, self.captured, self.globals | self.nonlocals, self.lists, self.uses)
@@ -348,14 +348,14 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         node.iter = self.handler("iterate", iterable, ast.Constant(None))
         node.body = stores + self.body(node.body)
         node.orelse = self.body(node.orelse)
-        return self.place(node, node)
+        return self.located(node, node)
 
     def watched_loop(self, node: ast.For, names: LoopNames) -> list[ast.stmt]:
         """A `for` loop with a recogniser (loop_recogniser.py)."""
         loop, header = self.temporary(), node.iter
         iterable, passing = self.header(header, loop)
         steps = self.handler("steps", ast.Name(loop, ast.Load()), iterable, ast.Constant(passing))
-        return self.loop_over_steps(node, names, loop, self.place(steps, header))
+        return self.loop_over_steps(node, names, loop, self.located(steps, header))
 
     def header(self, header: ast.expr, loop: str) -> tuple[ast.expr, str]:
         """The rewritten header of a recognised loop, and the `passing` argument of `CaptureFrame.steps`.  loop: the variable of
@@ -397,8 +397,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         node.iter = steps
         node.target, stores = self.bound_target(node.target, node)
         create = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, self.mangled(astuple(names)))))
-        places = [copy(node.target), *[ast.Name(name, ast.Store()) for name in names.stored]]
-        assign = ast.Assign([ast.Tuple(places, ast.Store())], self.handler("loop_exit_values", ast.Name(loop, ast.Load())))
+        targets = [copy(node.target), *[ast.Name(name, ast.Store()) for name in names.stored]]
+        assign = ast.Assign([ast.Tuple(targets, ast.Store())], self.handler("loop_exit_values", ast.Name(loop, ast.Load())))
         delete = [self.unbound_again(name) for name in names.stored if name not in names.targets]
         skip = ast.If(self.handler("skips_steps", ast.Name(loop, ast.Load())), [assign, *delete], [])
         kept = {name: kept_counter(name, node.body) for name, _ in names.kept}
@@ -416,10 +416,10 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
                 ahead.add(increments[id(statement)])
         body = self.body(node.body)
         self.counters = around
-        node.body = [self.place(skip, header), *stores, *body]
+        node.body = [self.located(skip, header), *stores, *body]
         node.orelse = self.body(node.orelse)
         clear = ast.Assign([ast.Name(loop, ast.Store())], ast.Constant(None))
-        return [self.place(create, header), self.place(node, node), self.place(clear, header)]
+        return [self.located(create, header), self.located(node, node), self.located(clear, header)]
 
     def unbound_again(self, name: str) -> ast.stmt:
         """A statement that deletes a variable if `loop_exit_values` says that it has no value."""
@@ -451,9 +451,9 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         first = node.test.values[0] if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else node.test
         if node.orelse or not isinstance(first, ast.Compare):
             return None
-        end = self.place(ast.If(node.test, [ast.Pass()], [ast.Break()]), node.test)
-        target = self.place(ast.Name(self.temporary(), ast.Store()), node.test)
-        repeated = self.place(ast.For(target, node.test, [end, *node.body], [], None), node)
+        end = self.located(ast.If(node.test, [ast.Pass()], [ast.Break()]), node.test)
+        target = self.located(ast.Name(self.temporary(), ast.Store()), node.test)
+        repeated = self.located(ast.For(target, node.test, [end, *node.body], [], None), node)
         names = loop_names(
             repeated, self.local | {target.id}, self.captured, self.globals | self.nonlocals, self.lists, self.uses
         )
@@ -476,14 +476,14 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     def visit_Raise(self, node: ast.Raise) -> ast.stmt:
         if node.exc is not None:
-            node.exc = self.place(self.handler("exception_to_raise", self.visit(node.exc)), node.exc)
+            node.exc = self.located(self.handler("exception_to_raise", self.visit(node.exc)), node.exc)
             node.cause = self.visit(node.cause) if node.cause else None
         return node
 
     def visit_With(self, node: ast.With) -> ast.stmt:
         stores: list[ast.stmt] = []
         for item in node.items:
-            item.context_expr = self.place(self.handler("context", self.visit(item.context_expr)), item.context_expr)
+            item.context_expr = self.located(self.handler("context", self.visit(item.context_expr)), item.context_expr)
             if item.optional_vars is not None:
                 item.optional_vars, more = self.bound_target(item.optional_vars, node)
                 if more and len(node.items) > 1:  # the store must come before the next manager is entered
@@ -520,12 +520,12 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         otherwise = [self._forgetting([subject], node)]
         for case, (condition, used) in reversed(list(zip(node.cases, conditions, strict=True))):
             body = [self._forgetting([subject, *used], case.pattern), *self.body(case.body)]
-            otherwise = [self.place(ast.If(condition, body, otherwise), case.pattern)]
-        return [self.place(ast.Assign([ast.Name(subject, ast.Store())], value), node), *otherwise]
+            otherwise = [self.located(ast.If(condition, body, otherwise), case.pattern)]
+        return [self.located(ast.Assign([ast.Name(subject, ast.Store())], value), node), *otherwise]
 
     def _forgetting(self, names: list[str], node: ast.AST) -> ast.stmt:
         """A statement that clears temporaries, so that they keep nothing alive."""
-        return self.place(ast.Assign([ast.Name(name, ast.Store()) for name in names], ast.Constant(None)), node)
+        return self.located(ast.Assign([ast.Name(name, ast.Store()) for name in names], ast.Constant(None)), node)
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         self.refuse_shared_names([(a.asname or a.name).split(".")[0] for a in node.names], "an import")
@@ -534,7 +534,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             name = ast.Constant(alias.name)
             statements += [
                 self.statement(self.handler("importing", name), node),
-                self.place(ast.Import([alias]), node),
+                self.located(ast.Import([alias]), node),
                 self.statement(self.handler("imported", name), node),
             ]
         return statements
@@ -598,21 +598,21 @@ class ClassBody(Rewriter):
             return super().visit_Name(node)
         if self.comprehension_names:
             raise NotConvertible("unsupported_syntax", f"a comprehension in its body that uses {node.id}")
-        return self.place(self.handler("class_name", ast.Constant(name)), node)
+        return self.located(self.handler("class_name", ast.Constant(name)), node)
 
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple) and _are_names(node.targets[0].elts):
             return self.store(node.targets[0], self.visit(node.value), node)
         if not _are_names(node.targets):
             raise NotConvertible("unsupported_syntax", "an assignment in its body to more than names")
-        return [self.place(ast.Assign(node.targets, self.element(node.value)), node)]
+        return [self.located(ast.Assign(node.targets, self.element(node.value)), node)]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
         if not isinstance(node.target, ast.Name):
             raise NotConvertible("unsupported_syntax", "an assignment in its body to more than names")
         annotation = node.annotation if self.postpones_annotations else self.visit(node.annotation)
         value = self.element(node.value) if node.value else None
-        return self.place(ast.AnnAssign(node.target, annotation, value, node.simple), node)  # type: ignore[no-any-return]
+        return self.located(ast.AnnAssign(node.target, annotation, value, node.simple), node)  # type: ignore[no-any-return]
 
 
 _IN_CLASS_BODIES: tuple[type[ast.stmt], ...] = (

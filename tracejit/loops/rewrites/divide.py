@@ -210,7 +210,7 @@ class _Divider:
                 if elements is None:
                     return None
                 own[buffer] = elements
-            elif not (self._one_place(accesses, extents) or self._apart(accesses, extents, s.axis)):
+            elif not (self._one_element(accesses, extents) or self._apart(accesses, extents, s.axis)):
                 return None
         return own
 
@@ -242,19 +242,19 @@ class _Divider:
             steps.add(self.stride(index, axis))
         return len(steps) == 1 and max(highs) - min(lows) < abs(steps.pop())
 
-    def _one_place(self, accesses: Sequence[Index], extents: Mapping[int, int]) -> bool:
+    def _one_element(self, accesses: Sequence[Index], extents: Mapping[int, int]) -> bool:
         """Whether all accesses of an iteration are to one element, and those of different iterations to different ones."""
-        places = set()
+        elements = set()
         for index in accesses:
             if index.dynamic is not None:
                 return False
             terms = [(id(a), self.number(stride)) for a, stride in index.terms if self.number(stride) and extents[id(a)] != 1]
-            places.add((self.number(index.offset), tuple(sorted(terms))))
-        if len(places) != 1:
+            elements.add((self.number(index.offset), tuple(sorted(terms))))
+        if len(elements) != 1:
             return False
-        ((_, place),) = places
+        ((_, element),) = elements
         reach = 0  # how far apart the elements of the axes so far may be
-        for axis, stride in sorted(place, key=lambda term: abs(term[1])):
+        for axis, stride in sorted(element, key=lambda term: abs(term[1])):
             if abs(stride) <= reach:
                 return False
             reach += abs(stride) * (extents[axis] - 1)

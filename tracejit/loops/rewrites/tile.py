@@ -35,7 +35,7 @@ from tracejit.loops.verify import interchangeable
 
 __all__ = ["tile"]
 
-MOST: Final = 4  # places at a time: their tiles must stay in the nearest cache
+MOST: Final = 4  # accesses at a time: their tiles must stay in the nearest cache
 
 
 def tile(nest: Nest, target: Target) -> Nest:
@@ -67,10 +67,10 @@ def _tiles(outer: For, target: Target) -> Tiles | None:
             (b, i) for b, i in read if _stride(i, loop.axis) == 1 and _stride(i, inner.axis) not in (0, 1, -1, *SMALL_STRIDES)
         ]
 
-    places = tuple(across(outer)[:MOST])
-    if not places or any(across(loop) for loop in loops[1:-1]):
+    accesses = tuple(across(outer)[:MOST])
+    if not accesses or any(across(loop) for loop in loops[1:-1]):
         return None
-    return Tiles(min(inner.lanes, *(target.lanes(max(b.dtype.itemsize, NARROWEST)) for b, _ in places)), places)
+    return Tiles(min(inner.lanes, *(target.lanes(max(b.dtype.itemsize, NARROWEST)) for b, _ in accesses)), accesses)
 
 
 def _stride(index: Index, axis: Axis) -> Extent:

@@ -88,9 +88,9 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False, en
         raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {lengths.numel()} (batch_size={batch})")
     if not batch or bool((lengths <= 0).any()):
         raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
-    order = places = None
+    order = positions = None
     if not enforce_sorted:
-        order, places = packing.descending(lengths)
+        order, positions = packing.descending(lengths)
         lengths, input = lengths.index_select(0, order), input.index_select(1, order)
     elif bool((lengths[1:] > lengths[:-1]).any()):
         raise RuntimeError(
@@ -100,7 +100,7 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False, en
     if bool((lengths > steps).any()):
         raise RuntimeError(f"pack_padded_sequence(): expected lengths of at most {steps}, got {int(lengths.max())}")
     values, lengths, inside = packing.padded(input, lengths)
-    return PackedSequence(packing.pack(values, lengths, inside), packing.batch_sizes(inside), order, places)
+    return PackedSequence(packing.pack(values, lengths, inside), packing.batch_sizes(inside), order, positions)
 
 
 def pad_packed_sequence(

@@ -1,9 +1,9 @@
 """Convolution (cross-correlation) over any number of spatial dimensions.
 
 Programs compute it as windows (a view), one copy, one product.  NumPy copies runs of a few elements slowly.  So the body lays the windows
-of a padded input out over the flat places of its memory where steps are 1: each element of a kernel then is one long run.  The places at
-the edges, whose windows reach into the next row, are computed and dropped; in the gradient they are zeros.  Kernels that are nearly as
-large as the input have few places and large windows: there these are copied whole.
+of a padded input out over the flat positions of its memory where steps are 1: each element of a kernel then is one long run.  The
+positions at the edges, whose windows reach into the next row, are computed and dropped; in the gradient they are zeros.  Kernels that are
+nearly as large as the input have few positions and large windows: there these are copied whole.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _rule(x: Aval, weight: Aval, bias: Aval | None, steps: Shape, low: Shape, hi
 
 # ---- with primitives ------------------------------------------------------------------------------------------------
 def _columns(x: Any, kernel: Shape, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> Any:
-    """(batch, groups, elements of a window, places), or without groups where there is one."""
+    """(batch, groups, elements of a window, positions), or without groups where there is one."""
     rank = len(kernel)
     if any(low) or any(high):
         x = pad.of(x, 0.0, low=(0, 0, *low), high=(0, 0, *high))
@@ -52,12 +52,12 @@ def _columns(x: Any, kernel: Shape, steps: Shape, low: Shape, high: Shape, gaps:
     if max(kernel, default=1) > 1 or max(steps, default=1) > 1:
         for i in range(rank):
             x = unfold.of(x, dim=2 + i, size=kernel[i], step=steps[i], dilation=gaps[i])
-        places = product(x.shape[2 : 2 + rank])
+        positions = product(x.shape[2 : 2 + rank])
         x = permute.of(x, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
     else:
-        places = product(x.shape[2:])
+        positions = product(x.shape[2:])
     inner = channels // groups * product(kernel)
-    shape = (batch, inner, places) if groups == 1 else (batch, groups, inner, places)
+    shape = (batch, inner, positions) if groups == 1 else (batch, groups, inner, positions)
     return reshape.of(clone.of(x), shape=shape)
 
 
@@ -78,8 +78,10 @@ def _gradients(c: Any, g: Any) -> tuple[Any, Any]:
     x, weight, _ = c.avals
     steps, low, high, gaps, groups = (c.attributes[k] for k in ("steps", "low", "high", "gaps", "groups"))
     batch, outputs, sizes = x.shape[0], weight.shape[0], g.shape[2:]
-    kernel, rank, places = weight.shape[2:], len(sizes), product(sizes)
-    flat = reshape.of(clone.of(g), shape=(batch, outputs, places) if groups == 1 else (batch, groups, outputs // groups, places))
+    kernel, rank, positions = weight.shape[2:], len(sizes), product(sizes)
+    flat = reshape.of(
+        clone.of(g), shape=(batch, outputs, positions) if groups == 1 else (batch, groups, outputs // groups, positions)
+    )
     gx = g_weight = None
     if c.needs[0]:
         columns = matmul.of(transpose_matrix(_matrix(c.inputs[1], groups)), flat)
@@ -109,12 +111,12 @@ class _Layout:
         self.outer = tuple(a + s + b for a, s, b in zip(low, x.shape[2:], high, strict=True))
         self.kernel, self.sizes = tuple(weight.shape[2:]), _sizes(x, weight, steps, low, high, gaps)
         self.inside = (slice(None), slice(None), *[slice(a, a + s) for a, s in zip(low, x.shape[2:], strict=True)])
-        self.rows = self.sizes[:1] + self.outer[1:]  # the places that are computed: whole rows
+        self.rows = self.sizes[:1] + self.outer[1:]  # the positions that are computed: whole rows
         strides = [1] * len(self.outer)
         for i in range(len(strides) - 2, -1, -1):
             strides[i] = strides[i + 1] * self.outer[i + 1]
         self.strides, self.gaps = strides, gaps
-        self.places = (
+        self.positions = (
             sum((n - 1) * s for n, s in zip(self.sizes, strides, strict=True)) + 1
         )  # from the first to the last one kept
         self.inner = self.channels // groups * product(self.kernel)
@@ -123,58 +125,59 @@ class _Layout:
         """Parts of the batch whose windows are made together."""
         if product(self.kernel) == 1:  # they are the input itself
             return [slice(0, self.batch)]
-        step = max(1, _BLOCK // max(1, self.groups * self.inner * self.places * itemsize))
+        step = max(1, _BLOCK // max(1, self.groups * self.inner * self.positions * itemsize))
         return [slice(first, min(first + step, self.batch)) for first in size_range(0, self.batch, step)]
 
     def columns(self, x: Any) -> Any:
-        """The windows' elements in a part of the batch, (images, groups, elements of a window, places)."""
+        """The windows' elements in a part of the batch, (images, groups, elements of a window, positions)."""
         if self.outer == tuple(x.shape[2:]):
             padded = np.ascontiguousarray(x)
         else:
             padded = np.zeros((x.shape[0], self.channels, *self.outer), x.dtype)
             padded[self.inside] = x
-        shape = (x.shape[0], self.groups, self.inner, self.places)
+        shape = (x.shape[0], self.groups, self.inner, self.positions)
         if product(self.kernel) == 1:
             return padded.reshape(shape)
         item = padded.itemsize
         strides = (*padded.strides[:2], *[s * g * item for s, g in zip(self.strides, self.gaps, strict=True)], item)
-        windows = np.ndarray((x.shape[0], self.channels, *self.kernel, self.places), x.dtype, padded, 0, strides)
+        windows = np.ndarray((x.shape[0], self.channels, *self.kernel, self.positions), x.dtype, padded, 0, strides)
         return np.ascontiguousarray(windows).reshape(shape)
 
     def kept(self, x: Any) -> Any:
-        """Of (batch, groups, channels, whole rows) the places that are results, as (batch, channels, *sizes)."""
+        """Of (batch, groups, channels, whole rows) the positions that are results, as (batch, channels, *sizes)."""
         return x.reshape((self.batch, -1, *self.rows))[(slice(None), slice(None), *[slice(n) for n in self.sizes])]
 
     def spread(self, g: Any) -> Any:
-        """The gradient of the results at all places, zeros at those that were dropped: (batch, groups, channels, places)."""
+        """The gradient of the results at all positions, zeros at those that were dropped: (batch, groups, channels, positions)."""
         if self.rows == self.sizes:
             rows = np.ascontiguousarray(g)
         else:
             rows = np.zeros((*g.shape[:2], *self.rows), g.dtype)
             self.kept(rows)[...] = g
-        return rows.reshape(self.batch, self.groups, -1, product(self.rows))[..., : self.places]
+        return rows.reshape(self.batch, self.groups, -1, product(self.rows))[..., : self.positions]
 
     def folded(self, matrix: Any, flat: Any) -> Any:
-        """The gradient of the input: the windows' own, `matrix` times that of the results at all places, added up where they came from."""
+        """The gradient of the input: the windows' own, `matrix` times that of the results at all positions, added up where they came
+        from."""
         out = np.zeros((self.batch, self.channels, product(self.outer)), flat.dtype)
         ways = [
             ((slice(None), slice(None), *at), sum(k * g * s for k, g, s in zip(at, self.gaps, self.strides, strict=True)))
             for at in np.ndindex(*self.kernel)
         ]
         for block in self.blocks(flat.itemsize):
-            windows = products.matmul(matrix, flat[block]).reshape(-1, self.channels, *self.kernel, self.places)
+            windows = products.matmul(matrix, flat[block]).reshape(-1, self.channels, *self.kernel, self.positions)
             images = out[block]
             for at, start in ways:
-                part = images[:, :, start : start + self.places]
+                part = images[:, :, start : start + self.positions]
                 np.add(part, windows[at], out=part)
         return out.reshape(self.batch, self.channels, *self.outer)[self.inside]
 
 
-class _Places:
-    """The windows of each place that is kept, one after another: for kernels that are nearly as large as the input, which have few places,
-    and whose windows are long runs of memory.
+class _Windows:
+    """The windows of each position that is kept, one after another: for kernels that are nearly as large as the input, which have few
+    positions, and whose windows are long runs of memory.
 
-    Arrays are (groups, images, *places, channels of a group, *kernel), and matrices of these with images and places as rows."""
+    Arrays are (groups, images, *positions, channels of a group, *kernel), and matrices of these with images and positions as rows."""
 
     def __init__(self, x: Any, weight: Any, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int) -> None:
         self.batch, self.channels, self.groups = x.shape[0], x.shape[1] // groups, groups
@@ -201,7 +204,7 @@ class _Places:
         return np.ascontiguousarray(windows).reshape(self.groups, -1, self.inner)
 
     def rows(self, g: Any) -> Any:
-        """(groups, rows, outputs of a group) of (images, outputs, *places)."""
+        """(groups, rows, outputs of a group) of (images, outputs, *positions)."""
         parts = g.reshape(len(g), self.groups, self.outputs, -1).transpose(1, 0, 3, 2)
         return np.ascontiguousarray(parts).reshape(self.groups, -1, self.outputs)
 
@@ -216,10 +219,10 @@ class _Places:
         out = np.zeros((self.groups, parts.shape[1], self.channels, *self.outer), windows.dtype)
         rank, every = len(self.sizes), slice(None)
         if product(self.sizes) <= product(self.kernel):
-            for place in reversed(list(np.ndindex(*self.sizes))):
-                spans = zip(place, self.kernel, self.gaps, strict=True)
+            for position in reversed(list(np.ndindex(*self.sizes))):
+                spans = zip(position, self.kernel, self.gaps, strict=True)
                 there = out[(every, every, every, *[slice(p, p + g * (k - 1) + 1, g) for p, k, g in spans])]
-                there += parts[(every, every, *place)]
+                there += parts[(every, every, *position)]
         else:
             for element in np.ndindex(*self.kernel):
                 spans = zip(element, self.sizes, self.gaps, strict=True)
@@ -231,15 +234,15 @@ class _Places:
 @lru_cache(maxsize=256)
 def _layout_of(
     shape: Shape, weight_shape: Shape, steps: Shape, low: Shape, high: Shape, gaps: Shape, groups: int
-) -> _Layout | _Places:
-    """The layout for an input and a weight of these shapes: that of few places where the other one would compute twice as many or more, or
-    have a run for each element of a kernel that has more of them than there are places."""
+) -> _Layout | _Windows:
+    """The layout for an input and a weight of these shapes: that of few positions where the other one would compute twice as many or
+    more, or have a run for each element of a kernel that has more of them than there are positions."""
     x, weight = Aval(shape, float32), Aval(weight_shape, float32)
     sizes = _sizes(x, weight, steps, low, high, gaps)
     rows = sizes[0] * product(a + s + b for a, s, b in zip(low[1:], x.shape[3:], high[1:], strict=True))
     if rows < 2 * product(sizes) and product(sizes) >= product(weight.shape[2:]):
         return _Layout(x, weight, steps, low, high, gaps, groups)
-    return _Places(x, weight, steps, low, high, gaps, groups)
+    return _Windows(x, weight, steps, low, high, gaps, groups)
 
 
 def _grouped(weight: Any, groups: int) -> Any:
@@ -267,7 +270,7 @@ def convolution(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: 
     if not _is_flat(x, steps):
         return _expansion(x, weight, bias, steps, low, high, gaps, groups)
     layout = _layout_of(x.shape, weight.shape, steps, low, high, gaps, groups)
-    if isinstance(layout, _Places):
+    if isinstance(layout, _Windows):
         few = layout
         matrix = _grouped(weight, groups).swapaxes(-1, -2)
         out = np.empty((few.batch, weight.shape[0], *few.sizes), x.dtype)
@@ -275,9 +278,9 @@ def convolution(x: Any, weight: Any, bias: Any, steps: Shape, low: Shape, high: 
             out[block] = few.images(products.matmul(few.windows(x[block]), matrix))
         return out if bias is None else np.add(out, bias.reshape(-1, *(1,) * len(steps)), out=out)
     rows = np.empty((layout.batch, groups, weight.shape[0] // groups, product(layout.rows)), x.dtype)
-    matrix, places = _grouped(weight, groups), rows[..., : layout.places]
+    matrix, positions = _grouped(weight, groups), rows[..., : layout.positions]
     for block in layout.blocks(x.itemsize):
-        products.matmul(matrix, layout.columns(x[block]), places[block])
+        products.matmul(matrix, layout.columns(x[block]), positions[block])
     out = layout.kept(rows)
     if bias is not None:
         return out + bias.reshape(-1, *(1,) * len(steps))
@@ -290,7 +293,7 @@ def _(c: Any, g: Any) -> Any:
     if isinstance(g, np.ndarray) and g.size and _is_flat(g, c.attributes["steps"]) and product(c.avals[0].shape):
         x, weight = c.avals[:2]
         layout = _layout_of(x.shape, weight.shape, **c.attributes)
-        if isinstance(layout, _Places):
+        if isinstance(layout, _Windows):
             gx, g_weight = _gradients_of_few(layout, c, g)
             return gx, g_weight, _gradient_of_bias(c, g)
         flat = layout.spread(g)
@@ -310,7 +313,7 @@ def _gradient_of_bias(c: Any, g: Any) -> Any:
     return sum_.of(g, dims=(0, *range(2, len(g.shape))), keepdim=False) if c.needs[2] else None
 
 
-def _gradients_of_few(few: _Places, c: Any, g: Any) -> tuple[Any, Any]:
+def _gradients_of_few(few: _Windows, c: Any, g: Any) -> tuple[Any, Any]:
     """Those of input and weight on arrays."""
     (x, weight, _), gx = c.inputs, None
     total: Any = np.zeros((few.groups, few.outputs, few.inner), g.dtype) if c.needs[1] else None

@@ -18,13 +18,13 @@ __all__ = ["leading"]
 
 
 def _rule(x: Aval, dim: int, count: int, descending: bool) -> tuple[Aval, Aval]:
-    places = first_sorted.infer(x, dim=dim, count=count, descending=descending)
-    return Aval(places.shape, x.dtype), places
+    positions = first_sorted.infer(x, dim=dim, count=count, descending=descending)
+    return Aval(positions.shape, x.dtype), positions
 
 
 def _expansion(x: Any, dim: int, count: int, descending: bool) -> tuple[Any, Any]:
-    places = first_sorted.of(x, dim=dim, count=count, descending=descending)
-    return gather.of(x, places, dim=dim), places
+    positions = first_sorted.of(x, dim=dim, count=count, descending=descending)
+    return gather.of(x, positions, dim=dim), positions
 
 
 @composite(
@@ -40,16 +40,16 @@ def _expansion(x: Any, dim: int, count: int, descending: bool) -> tuple[Any, Any
 )
 def leading(x: Any, dim: int, count: int, descending: bool) -> tuple[Any, Any]:
     """(the elements, their positions) of the first `count` in stable order along `dim`.  NaN counts as the largest."""
-    places = first_sorted.evaluate(x, dim, count, descending)
-    return x[places] if x.ndim == 1 else np.take_along_axis(x, places, dim), places
+    positions = first_sorted.evaluate(x, dim, count, descending)
+    return x[positions] if x.ndim == 1 else np.take_along_axis(x, positions, dim), positions
 
 
 leading.named("TopkBackward0")
 
 
 @leading.vjp(saves="out1")
-def _(c: Any, g: Any, g_places: Any) -> Any:
+def _(c: Any, g: Any, g_positions: Any) -> Any:
     if g is None:
         return None
-    x, places = c.avals[0], detach.of(c.outputs[1])  # positions have no gradient, though an operation that has one gives them
-    return scatter_add.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), places, g, dim=c.attributes["dim"])
+    x, positions = c.avals[0], detach.of(c.outputs[1])  # positions have no gradient, though an operation that has one gives them
+    return scatter_add.of(full.beside(g, 0.0, shape=x.shape, dtype=x.dtype), positions, g, dim=c.attributes["dim"])

@@ -184,14 +184,14 @@ def _sum_at_rule(
     Kind.SCATTER,
     _sum_at_rule,
     nest="parts",
-    traits=("adds at places",),
+    traits=("adds at positions",),
     samples=cases(
         (floats(3), {"shape": (6,), "starts": ((1,),), "steps": ((2,),)}),
         (floats(2, 3).T, floats(3, 2, seed=1), {"shape": (4, 2), "starts": ((0, 0), (1, 0)), "steps": ((1, 1), (1, 1))}),
     ),
 )
 def sum_at(*xs: Any, shape: tuple[int, ...], starts: tuple[tuple[int, ...], ...], steps: tuple[tuple[int, ...], ...]) -> Any:
-    """The sum, in order, of tensors each of which is put into zeros of `shape` at a place of its own: the adjoint of slices."""
+    """The sum, in order, of tensors each of which is put into zeros of `shape` at a position of its own: the adjoint of slices."""
     total = None
     for x, start, step in zip(xs, starts, steps, strict=True):
         part = np.zeros(shape, x.dtype)
@@ -210,8 +210,8 @@ def _(c: Any, g: Any) -> Any:
     out = []
     for need, x, start, step in zip(c.needs, c.avals, c.attributes["starts"], c.attributes["steps"], strict=True):
         part = g if need else None
-        for dim, place in enumerate(_region(x.shape, start, step) if need else ()):
-            part = slice_.of(part, dim=dim, start=place.start, stop=place.stop, step=place.step)
+        for dim, position in enumerate(_region(x.shape, start, step) if need else ()):
+            part = slice_.of(part, dim=dim, start=position.start, stop=position.stop, step=position.step)
         out.append(part)
     return tuple(out)
 

@@ -239,25 +239,25 @@ slice_scatter = scatter_of(
 )
 
 
-def _require_place(name: str, index: Any) -> None:
+def _require_position(name: str, index: Any) -> None:
     if isinstance(index, Aval) and (index.shape or index.dtype is not int64):
         raise RuntimeError(f"{name}(): expected a number or a tensor int64 without dimensions, got {index}")
 
 
 def _select_rule(x: Aval, index: Any, dim: int) -> Aval:
-    _require_place("select", index)
+    _require_position("select", index)
     return Aval(x.shape[:dim] + x.shape[dim + 1 :], x.dtype)
 
 
-def _place(b: Any, index: Any, size: int) -> Any:
+def _position(b: Any, index: Any, size: int) -> Any:
     """The position that a view is given, as a number, or as a tensor where the program itself computes it."""
     return b.position(index[()] if hasattr(index, "shape") else index, size)
 
 
 @view(
     _select_rule,
-    lambda b, at, x, index, dim: x[(*at[:dim], _place(b, index, x.shape[dim]), *at[dim:])],
-    traits=("one position", "place operand"),
+    lambda b, at, x, index, dim: x[(*at[:dim], _position(b, index, x.shape[dim]), *at[dim:])],
+    traits=("one position", "position operand"),
     samples=cases(
         (floats(4), 2, {"dim": 0}),
         (floats(2, 3).T, 1, {"dim": 1}),
@@ -271,9 +271,9 @@ def select(x: Any, index: Any, dim: int) -> Any:
 
 
 def _selected(b: Any, at: Any, base: Any, value: Any, index: Any, dim: int) -> Any:
-    place = b.coordinate(_place(b, index, base.shape[dim]))
+    position = b.coordinate(_position(b, index, base.shape[dim]))
     before, there = base[at], value[(*at[:dim], *at[dim + 1 :])]
-    return b.select(b.eq(b.coordinate(at[dim]), place), there, before)
+    return b.select(b.eq(b.coordinate(at[dim]), position), there, before)
 
 
 select_scatter = scatter_of(
@@ -288,7 +288,7 @@ select_scatter = scatter_of(
 
 
 def _dynamic_slice_rule(x: Aval, start: Any, dim: int, length: int) -> Aval:
-    _require_place("dynamic_slice", start)
+    _require_position("dynamic_slice", start)
     if not 1 <= length <= x.shape[dim]:
         raise RuntimeError(
             f"dynamic_slice(): expected a length from 1 to {x.shape[dim]}, the size of dimension {dim}, got {length}"
@@ -298,13 +298,13 @@ def _dynamic_slice_rule(x: Aval, start: Any, dim: int, length: int) -> Aval:
 
 def _first(b: Any, start: Any, size: int, length: int) -> Any:
     """The position in a dimension of the first of `length` elements, all of which are in it."""
-    return _place(b, start, size - length + 1)
+    return _position(b, start, size - length + 1)
 
 
 @view(
     _dynamic_slice_rule,
     lambda b, at, x, start, dim, length: x[(*at[:dim], at[dim] + _first(b, start, x.shape[dim], length), *at[dim + 1 :])],
-    traits=("place operand",),
+    traits=("position operand",),
     samples=cases(
         (floats(7), 2, {"dim": 0, "length": 3}),
         (floats(2, 4).T, 1, {"dim": 0, "length": 2}),
@@ -315,7 +315,7 @@ def _first(b: Any, start: Any, size: int, length: int) -> Any:
 )
 def dynamic_slice(x: Any, start: Any, dim: int, length: int) -> Any:
     """Elements start, start + 1, ..., start + length - 1 along `dim`; 0 <= start <= size - length, length >= 1.  start: a number, or a
-    tensor int64 without dimensions.  It is `slice` with its place as an operand, so that a recording holds for every place."""
+    tensor int64 without dimensions.  It is `slice` with its position as an operand, so that a recording holds for every position."""
     first = operator.index(start)
     return x[(slice(None),) * dim + (slice(first, first + length),)]
 
@@ -415,7 +415,7 @@ def _fold_rule(x: Aval, dims: Shape, lengths: Shape, steps: Shape, dilations: Sh
         reach = (shape[dim] - 1) * step + (size - 1) * dilation + 1 if shape[dim] and size else 0
         if reach > length:
             raise ValueError(
-                f"fold(): {shape[dim]} windows of {size} elements reach over {reach} places of dimension {dim}; expected at most its "
+                f"fold(): {shape[dim]} windows of {size} elements reach over {reach} positions of dimension {dim}; expected at most its "
                 f"length, {length}"
             )
         shape[dim] = length
@@ -433,17 +433,17 @@ def _fold_rule(x: Aval, dims: Shape, lengths: Shape, steps: Shape, dilations: Sh
     ),
 )  # fmt: skip
 def fold(x: Any, dims: Shape, lengths: Shape, steps: Shape, dilations: Shape) -> Any:
-    """The adjoint of unfold, for several dimensions at once: windows added up at their places in dimensions of size `lengths`.  The
+    """The adjoint of unfold, for several dimensions at once: windows added up at their positions in dimensions of size `lengths`.  The
     windows' elements are the last dimensions, in the order of `dims`."""
     rank = x.ndim - len(dims)
     out = np.zeros(_fold_rule(Aval(x.shape, from_numpy_dtype(x.dtype)), dims, lengths, steps, dilations).shape, x.dtype)
     if 0 in x.shape:
         return out
     for at in np.ndindex(x.shape[rank:]):
-        place = [slice(None)] * rank
+        position = [slice(None)] * rank
         for dim, k, step, dilation in zip(dims, at, steps, dilations, strict=True):
-            place[dim] = slice(k * dilation, k * dilation + step * (x.shape[dim] - 1) + 1, step)
-        out[tuple(place)] += x[(..., *at)]
+            position[dim] = slice(k * dilation, k * dilation + step * (x.shape[dim] - 1) + 1, step)
+        out[tuple(position)] += x[(..., *at)]
     return out
 
 

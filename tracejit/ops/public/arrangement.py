@@ -26,7 +26,7 @@ from tracejit.ops.sorting import searchsorted
 
 @public(aliases=("moveaxis",))
 def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
-    """Dimensions moved to other places, the rest kept in order (a view)."""
+    """Dimensions moved to other positions, the rest kept in order (a view)."""
     source, destination = settled(source), settled(destination)
     sources = (source,) if isinstance(source, int) else tuple(source)
     targets = (destination,) if isinstance(destination, int) else tuple(destination)
@@ -39,8 +39,8 @@ def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence
     if not input.ndim:
         return views.permute(input, dims=())
     rest = iter(d for d in range(input.ndim) if d not in sources)
-    place = dict(zip(targets, sources, strict=True))
-    return views.permute(input, dims=tuple(place[d] if d in place else next(rest) for d in range(input.ndim)))
+    position = dict(zip(targets, sources, strict=True))
+    return views.permute(input, dims=tuple(position[d] if d in position else next(rest) for d in range(input.ndim)))
 
 
 @public()
@@ -400,11 +400,11 @@ def unfold(input: Any, dimension: int, size: int, step: int) -> Any:
 
 @public()
 def as_strided(input: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
-    """The view with the element at `storage_offset + sum of index * stride` in each place, of the elements of a contiguous tensor.
+    """The view with the element at `storage_offset + sum of index * stride` in each position, of the elements of a contiguous tensor.
 
     storage_offset counts as `input.storage_offset()` does, and is that by default.  The view is made of slices, reshapes and windows, so
-    gradients of elements in several places are summed.  Raises RuntimeError for a tensor
-    that is not contiguous, and for places outside of its elements."""
+    gradients of elements in several positions are summed.  Raises RuntimeError for a tensor
+    that is not contiguous, and for positions outside of its elements."""
     size, stride = [int(n) for n in size], [int(n) for n in stride]
     if len(size) != len(stride):
         raise RuntimeError(f"as_strided(): mismatch in length of strides and shape, got {len(stride)} and {len(size)}")

@@ -32,7 +32,7 @@ def per_dimension(name: str, what: str, value: Sizes, rank: int) -> tuple[int, .
 
 
 def windows(x: Any, rank: int, size: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> Any:
-    """All windows over the last `rank` dimensions: their places stay where the dimensions were, their elements are new last ones."""
+    """All windows over the last `rank` dimensions: their positions stay where the dimensions were, their elements are new last ones."""
     first = x.ndim - rank
     for i in range(rank):
         x = windows_of(x, first + i, size[i], stride[i], dilation[i])
@@ -165,9 +165,9 @@ def transposed_convolution(
         raise RuntimeError(f"{name}(): output padding must be smaller than either stride or dilation, got {list(extra)}")
     batch, channels, sizes, kernel = x.shape[0], x.shape[1], tuple(x.shape[2:]), tuple(weight.shape[2:])
     outputs = weight.shape[1] * groups
-    inner, places = weight.shape[1] * product(kernel), product(sizes)
+    inner, positions = weight.shape[1] * product(kernel), product(sizes)
     matrix = linalg.transpose_matrix(_flat(weight, (groups, channels // groups, inner)))
-    columns = linalg.matmul(matrix, _flat(x, (batch, groups, channels // groups, places)))
+    columns = linalg.matmul(matrix, _flat(x, (batch, groups, channels // groups, positions)))
     out = views.reshape(columns, shape=(batch, outputs, *kernel, *sizes))
     out = views.permute(out, dims=(0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank)))
     lengths = tuple((sizes[i] - 1) * steps[i] + gaps[i] * (kernel[i] - 1) + 1 + extra[i] for i in range(rank))

@@ -68,8 +68,8 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
         found = full(False, shape=tuple(values.shape), dtype=dtypes.bool_)
     else:
         ordered = FUNCTIONS["sort"](FUNCTIONS["reshape"](detach(tests), (-1,))).values
-        place = sorting.searchsorted(ordered, detach(values), right=False)
-        nearest = FUNCTIONS["take"](ordered, FUNCTIONS["clamp_max"](place, ordered.shape[0] - 1))
+        position = sorting.searchsorted(ordered, detach(values), right=False)
+        nearest = FUNCTIONS["take"](ordered, FUNCTIONS["clamp_max"](position, ordered.shape[0] - 1))
         found = comparison.eq(nearest, values)
     return comparison.logical_not(found) if invert else found
 

@@ -61,7 +61,7 @@ def lu_factor(A: Any, *, pivot: bool = True) -> Any:  # noqa: N803  (PyTorch's n
 @of_tensors
 @in_float32
 def lu_factor_ex(A: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
-    """(LU, pivots, info): lu_factor() that tells in `info` (*) the place, from 1, of the first zero on the diagonal of U, or 0.
+    """(LU, pivots, info): lu_factor() that tells in `info` (*) the position, from 1, of the first zero on the diagonal of U, or 0.
 
     Raises LinAlgError for one if check_errors."""
     factors, pivots, info = _factored("linalg.lu_factor_ex", A, pivot)

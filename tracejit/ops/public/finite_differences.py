@@ -1,4 +1,4 @@
-"""Derivatives of functions that are known at places of a grid."""
+"""Derivatives of functions that are known at positions of a grid."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["gradient"]
 def gradient(input: Any, *, spacing: Any = None, dim: int | Sequence[int] | None = None, edge_order: int = 1) -> list[Any]:
     """The derivatives along each dimension of `dim` (of all), of the shape of `input`: from the neighbours on both sides, to second order.
 
-    spacing: the distance of places, 1 by default, or for each dimension its own, or a vector of the places themselves.  edge_order: 1 or
-    2, the order at both ends.  Raises RuntimeError for other orders, for fewer places than edge_order + 1, and for another number of
-    spacings."""
+    spacing: the distance of positions, 1 by default, or for each dimension its own, or a vector of the positions themselves.  edge_order:
+    1 or 2, the order at both ends.  Raises RuntimeError for other orders, for fewer positions than edge_order + 1, and for another number
+    of spacings."""
     if edge_order not in (1, 2):
         raise RuntimeError(f"gradient(): expected edge_order to be 1 or 2, got {edge_order}")
     given = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
@@ -31,11 +31,11 @@ def gradient(input: Any, *, spacing: Any = None, dim: int | Sequence[int] | None
     for d in dims:
         if input.shape[d] <= edge_order:
             raise RuntimeError(f"gradient(): expected each dimension size to be at least {edge_order + 1}, got {input.shape[d]}")
-    return [_along(input, d, places, edge_order) for d, places in zip(dims, spacings, strict=True)]
+    return [_along(input, d, positions, edge_order) for d, positions in zip(dims, spacings, strict=True)]
 
 
 def _along(f: Any, dim: int, spacing: Any, edge_order: int) -> Any:
-    """The derivative is that of the parabola through a place and its neighbours: a mean of the slopes on both sides."""
+    """The derivative is that of the parabola through a position and its neighbours: a mean of the slopes on both sides."""
     n = f.shape[dim]
     steps = _steps(spacing, n, dim, f.ndim)
     slopes = (_part(f, dim, 1, n) - _part(f, dim, 0, n - 1)) / steps
@@ -57,11 +57,11 @@ def _along(f: Any, dim: int, spacing: Any, edge_order: int) -> Any:
 
 
 def _steps(spacing: Any, n: int, dim: int, rank: int) -> Any:
-    """The distances of n places: a number as it is, or those of a vector of places, along `dim`."""
+    """The distances of n positions: a number as it is, or those of a vector of positions, along `dim`."""
     if not (hasattr(spacing, "ndim") and spacing.ndim):
         return spacing
     if spacing.ndim != 1 or spacing.shape[0] != n:
-        raise RuntimeError(f"gradient(): expected {n} places along dimension {dim}, got shape {list(spacing.shape)}")
+        raise RuntimeError(f"gradient(): expected {n} positions along dimension {dim}, got shape {list(spacing.shape)}")
     distances = _part(spacing, 0, 1, n) - _part(spacing, 0, 0, n - 1)
     return reshape(distances, shape=tuple([n - 1 if d == dim else 1 for d in range(rank)]))
 

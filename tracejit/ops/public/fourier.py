@@ -64,7 +64,7 @@ def _require_real(name: str, input: Any) -> Any:
 
 
 def _sized(name: str, x: Any, n: int | None, dim: int) -> Any:
-    """`x` cut or filled up with zeros to n places along `dim`."""
+    """`x` cut or filled up with zeros to n positions along `dim`."""
     size = x.shape[dim]
     wanted = size if n is None else int(n)
     if wanted < 1:
@@ -116,7 +116,7 @@ def _transform(name: str, input: Any, s: Dims, dim: Any, norm: str | None, inver
 
 @of_tensors
 def fft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The transform of a tensor, or of a pair (real, imag), along `dim`, cut or filled up to n places: a pair (real, imag).
+    """The transform of a tensor, or of a pair (real, imag), along `dim`, cut or filled up to n positions: a pair (real, imag).
 
     norm: "backward" (None) without a factor, "forward" divided by n, "ortho" by its root."""
     return _transform("fft", input, None if n is None else (n,), (dim,), norm, False)
@@ -182,8 +182,8 @@ def _to_real(name: str, input: Any, s: Dims, dim: Any, norm: str | None, inverse
     factor = _factor(name, norm, n * math.prod(real.shape[d] for d in others), inverse)
     if others:
         real, imag = fourier.dft(real, imag, dims=tuple(others), inverse=inverse)
-    place = arange(0, 1, length=n // 2 + 1, dtype=dtypes.int64)
-    once = (place == 0) | (place * 2 == n)
+    position = arange(0, 1, length=n // 2 + 1, dtype=dtypes.int64)
+    once = (position == 0) | (position * 2 == n)
     weight = F["reshape"](F["where"](once, 1.0, 2.0), tuple(-1 if d == last else 1 for d in range(real.ndim))).to(real.dtype)
     real, imag = _sized(name, real * weight, n, last), _sized(name, imag * weight, n, last)
     return _scaled(fourier.dft(real, imag, dims=(last,), inverse=inverse)[0], factor)
@@ -191,7 +191,7 @@ def _to_real(name: str, input: Any, s: Dims, dim: Any, norm: str | None, inverse
 
 @of_tensors
 def rfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The transform of a real tensor along `dim`, of which the first n // 2 + 1 places are given: a pair (real, imag)."""
+    """The transform of a real tensor along `dim`, of which the first n // 2 + 1 positions are given: a pair (real, imag)."""
     return _from_real("rfft", input, None if n is None else (n,), (dim,), norm, False)
 
 
@@ -209,7 +209,7 @@ def rfftn(input: Any, s: Dims = None, dim: Any = None, norm: str | None = None) 
 
 @of_tensors
 def irfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The real tensor of which rfft() gives `input`, a pair (real, imag): n places along `dim`, by default an even number."""
+    """The real tensor of which rfft() gives `input`, a pair (real, imag): n positions along `dim`, by default an even number."""
     return _to_real("irfft", input, None if n is None else (n,), (dim,), norm, True)
 
 
@@ -264,19 +264,19 @@ def ihfftn(input: Any, s: Dims = None, dim: Any = None, norm: str | None = None)
 def _frequencies(length: int, start: int, n: int, d: float, dtype: Any, device: Any) -> Any:
     require_cpu("fftfreq", device)
     chosen = dtypes.default_dtype() if dtype is None else dtypes.as_dtype(dtype, "fftfreq")
-    place = arange(0, 1, length=length, dtype=dtypes.int64)
-    place = F["where"](place >= start, place - n, place)
-    return place.to(chosen) * (1 / (n * d))
+    position = arange(0, 1, length=length, dtype=dtypes.int64)
+    position = F["where"](position >= start, position - n, position)
+    return position.to(chosen) * (1 / (n * d))
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """The frequencies of the n places of fft(), for samples d apart: 0, 1, ... -2, -1, divided by n * d."""
+    """The frequencies of the n positions of fft(), for samples d apart: 0, 1, ... -2, -1, divided by n * d."""
     n = integer("fftfreq", "n", n)
     return _frequencies(n, (n + 1) // 2, n, d, dtype, device).requires_grad_(requires_grad)
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """The frequencies of the n // 2 + 1 places of rfft(), for samples d apart."""
+    """The frequencies of the n // 2 + 1 positions of rfft(), for samples d apart."""
     n = integer("rfftfreq", "n", n)
     return _frequencies(n // 2 + 1, n + 1, n, d, dtype, device).requires_grad_(requires_grad)
 

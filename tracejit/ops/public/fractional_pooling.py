@@ -1,4 +1,4 @@
-"""Maxima over windows that begin at random places (Graham, 2014, https://arxiv.org/abs/1412.6071).  nn.functional exports them."""
+"""Maxima over windows that begin at random positions (Graham, 2014, https://arxiv.org/abs/1412.6071).  nn.functional exports them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["fractional_max_pool"]
 
 def _begins(sample: Any, size: int, window: int, outputs: int) -> Any:
     """Where the windows begin, (N, C, outputs): about equally far apart, by one random number for each channel; the last one at the end."""
-    place = arange(0, 1, length=outputs, dtype=int64)
+    position = arange(0, 1, length=outputs, dtype=int64)
     if outputs == 1:
-        return expand(reshape(place + (size - window), shape=(1, 1, 1)), shape=(*sample.shape, 1))
+        return expand(reshape(position + (size - window), shape=(1, 1, 1)), shape=(*sample.shape, 1))
     apart = (size - window) / (outputs - 1)
     offset = reshape(sample, shape=(*sample.shape, 1))
-    begin = rounding.trunc((cast(place, dtype=sample.dtype) + offset) * apart) - rounding.trunc(offset * apart)
-    return where(place == outputs - 1, size - window, cast(begin, dtype=int64))
+    begin = rounding.trunc((cast(position, dtype=sample.dtype) + offset) * apart) - rounding.trunc(offset * apart)
+    return where(position == outputs - 1, size - window, cast(begin, dtype=int64))
 
 
 def fractional_max_pool(

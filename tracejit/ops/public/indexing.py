@@ -106,8 +106,8 @@ def split_key(x: Any, key: Any) -> tuple[Any, list[tuple[int, Any]]]:
 
 
 def _slice(x: Any, key: slice, dim: int) -> Any:
-    if type(key.start) not in _PLAIN_BOUNDS and (place := state.top.place_of_slice(x, dim, key.start, key.stop)) is not None:
-        x = views.dynamic_slice(x, place[0], dim=dim, length=place[1])
+    if type(key.start) not in _PLAIN_BOUNDS and (part := state.top.varying_slice(x, dim, key.start, key.stop)) is not None:
+        x = views.dynamic_slice(x, part[0], dim=dim, length=part[1])
         if key.step is None or key.step == 1:
             return x
         key = slice(None, None, key.step)
@@ -409,8 +409,8 @@ def slice_scatter(input: Any, src: Any, dim: int = 0, start: int | None = None, 
     at = normalise_dim("slice_scatter", dim, input.ndim)
     if step < 1:
         raise RuntimeError(f"slice_scatter(): step must be positive, got {step}")
-    if step == 1 and type(start) not in _PLAIN_BOUNDS and (place := state.top.place_of_slice(input, at, start, end)) is not None:
-        return put_back(views.dynamic_slice_scatter, input, src, place[0], dim=at, length=place[1])
+    if step == 1 and type(start) not in _PLAIN_BOUNDS and (part := state.top.varying_slice(input, at, start, end)) is not None:
+        return put_back(views.dynamic_slice_scatter, input, src, part[0], dim=at, length=part[1])
     begin, stop, step = slice_of(slice(start, end, step), input.shape[at])
     return put_back(views.slice_scatter, input, src, dim=at, start=begin, stop=max(stop, begin), step=step)
 
@@ -435,7 +435,7 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     positions = indexing.nonzero_tuple(views.expand(mask, shape=shape))
     count, given = positions[0].shape[0], product(source.shape)
     if count > given:
-        raise RuntimeError(f"masked_scatter(): source has {given} elements, the mask {count} places for them")
+        raise RuntimeError(f"masked_scatter(): source has {given} elements, the mask {count} positions for them")
     values = views.slice_(reshape(source, -1), dim=0, start=0, stop=count, step=1)
     return indexing.index_put(
         views.expand(input, shape=shape), values, *positions, dims=tuple(range(len(shape))), accumulate=False

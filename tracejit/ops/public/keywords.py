@@ -134,8 +134,8 @@ def _check_input(name: str, key: str, args: tuple[Any, ...], named: dict[str, An
     if args or key in named:
         given = args[0] if args else named[key]
         if not (_is_tensor(given) or (isinstance(given, tuple | list) and given and all(map(_is_tensor, given)))):
-            place = " (position 1)" if args else ""
-            raise TypeError(_message(name, "input" if key == "self" else key, place, given)) from None
+            where = " (position 1)" if args else ""
+            raise TypeError(_message(name, "input" if key == "self" else key, where, given)) from None
 
 
 def _begins_with_number(args: tuple[Any, ...]) -> bool:
@@ -143,9 +143,9 @@ def _begins_with_number(args: tuple[Any, ...]) -> bool:
     return bool(args) and isinstance(args[0], bool | int | float)
 
 
-def _message(name: str, argument: str, place: str, given: Any) -> str:
+def _message(name: str, argument: str, where: str, given: Any) -> str:
     remedy = "from_numpy()" if isinstance(given, np.ndarray) else "tensor()"
-    return f"{name}(): argument '{argument}'{place} must be Tensor, not {given.__class__.__name__}; use {remedy}"
+    return f"{name}(): argument '{argument}'{where} must be Tensor, not {given.__class__.__name__}; use {remedy}"
 
 
 def _check_asked(name: str, names: tuple[str, ...], args: tuple[Any, ...], named: dict[str, Any], error: Exception) -> None:

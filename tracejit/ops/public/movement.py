@@ -228,8 +228,8 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
     at = normalise_dim("narrow", dim, input.ndim)
     size = input.shape[at]
     length = integer("narrow", "length", length)
-    if type(start) is not int and (place := state.top.place_of_slice(input, at, start, None, length)) is not None:
-        return views.dynamic_slice(input, place[0], dim=at, length=place[1])
+    if type(start) is not int and (part := state.top.varying_slice(input, at, start, None, length)) is not None:
+        return views.dynamic_slice(input, part[0], dim=at, length=part[1])
     start = integer("narrow", "start", start)
     begin = start + (size if start < 0 else 0)
     if not (0 <= begin <= size and 0 <= length <= size - begin):

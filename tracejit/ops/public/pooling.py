@@ -229,8 +229,8 @@ def _averages(size: int, outputs: int, dtype: DType) -> Any:
     """A matrix whose columns are the bins, with equal weights whose sum is 1 in each."""
     number = arange(0, size, length=outputs, dtype=int64)
     first, end = number // outputs, (number + (size + outputs - 1)) // outputs
-    place = views.reshape(arange(0, 1, length=size, dtype=int64), shape=(size, 1))
-    weights = where((place >= first) & (place < end), 1.0 / cast(end - first, dtype=float64), 0.0)
+    position = views.reshape(arange(0, 1, length=size, dtype=int64), shape=(size, 1))
+    weights = where((position >= first) & (position < end), 1.0 / cast(end - first, dtype=float64), 0.0)
     return cast(weights, dtype=dtype)
 
 
@@ -258,8 +258,8 @@ def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return
         positions = np.array([[min(a + j, b - 1) for j in range(longest)] for a, b in bins], np.int64).reshape(outputs, longest)
         x = index_select(x, constant(array=ArrayConstant(positions)), dim=dim)
         table = None if table is None else np.take(table, positions, axis=2 * i)
-    places, elements = tuple(range(0, 2 * rank, 2)), tuple(range(1, 2 * rank, 2))
-    x = views.permute(x, dims=(*range(first), *(first + d for d in places), *(first + d for d in elements)))
+    outer, elements = tuple(range(0, 2 * rank, 2)), tuple(range(1, 2 * rank, 2))
+    x = views.permute(x, dims=(*range(first), *(first + d for d in outer), *(first + d for d in elements)))
     count = product(x.shape[first + rank :])
     flat = views.reshape(copies.clone(x), shape=(*x.shape[: first + rank], count))
     last = flat.ndim - 1
@@ -267,6 +267,6 @@ def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return
     values = views.select(gather(flat, best, dim=last), 0, dim=last)
     if table is None:
         return values
-    spread = np.ascontiguousarray(table.transpose(*places, *elements).reshape(*targets, count))
+    spread = np.ascontiguousarray(table.transpose(*outer, *elements).reshape(*targets, count))
     everywhere = views.expand(constant(array=ArrayConstant(spread)), shape=tuple(flat.shape))
     return values, cast(views.select(gather(copies.clone(everywhere), best, dim=last), 0, dim=last), dtype=int64)

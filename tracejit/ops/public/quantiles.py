@@ -94,10 +94,12 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
         raise IndexError(f"mode(): Expected reduction dim {at} to have non-zero size")
     order = F["argsort"](rows, -1)
     ordered = F["gather"](detach(rows), -1, order)
-    place = arange(0, 1, length=n, dtype=int64)
+    position = arange(0, 1, length=n, dtype=int64)
     begins = F["ne"](ordered, F["roll"](ordered, 1, -1))
-    start = F["gather"](F["where"](begins, place, 0), -1, scan.running_argmax(F["where"](begins, place, 0), dim=rows.ndim - 1))
-    last = F["argmax"](place - start, -1, keepdim=True)
+    start = F["gather"](
+        F["where"](begins, position, 0), -1, scan.running_argmax(F["where"](begins, position, 0), dim=rows.ndim - 1)
+    )
+    last = F["argmax"](position - start, -1, keepdim=True)
     index = F["gather"](order, -1, last)
     value = F["gather"](rows, -1, index)
     if not input.ndim:

@@ -55,7 +55,7 @@ class Generator:
             self._state = thread.top.make_state(self, constant, {"array": initial})
         return self._state
 
-    def _place(self) -> Any:
+    def _used_state(self) -> Any:
         """The same for code that is no draw."""
         thread.top.use_generator(self)
         return self.state()
@@ -67,8 +67,8 @@ class Generator:
             if not -(1 << 63) <= number < 1 << 64:
                 raise RuntimeError(f"manual_seed(): the seed must fit 64 bits, got {seed}")
             number = _wrapped(number)
-        place = self._place()
-        write(place, cat(full(number, shape=(1,), dtype=dtypes.int64), full(0, shape=(1,), dtype=dtypes.int64), dim=0))
+        state = self._used_state()
+        write(state, cat(full(number, shape=(1,), dtype=dtypes.int64), full(0, shape=(1,), dtype=dtypes.int64), dim=0))
         return self
 
     def seed(self) -> int:
@@ -79,11 +79,11 @@ class Generator:
 
     def initial_seed(self) -> int:
         """The seed that the stream began with."""
-        return select(self._place(), 0, dim=0).item() & 0xFFFFFFFFFFFFFFFF  # type: ignore[no-any-return]
+        return select(self._used_state(), 0, dim=0).item() & 0xFFFFFFFFFFFFFFFF  # type: ignore[no-any-return]
 
     def get_state(self) -> Any:
         """Seed and counter as a uint8 tensor of 16 elements."""
-        words = bitwise_right_shift(reshape(self._place(), shape=(2, 1)), constant(array=_BYTES))
+        words = bitwise_right_shift(reshape(self._used_state(), shape=(2, 1)), constant(array=_BYTES))
         return reshape(cast(bitwise_and(words, 255), dtype=dtypes.uint8), shape=(16,))
 
     def set_state(self, new_state: Any) -> Generator:
@@ -92,11 +92,11 @@ class Generator:
         if tuple(raw.shape) != (16,):
             raise RuntimeError(f"set_state(): expected the 16 bytes of get_state(), got shape {list(raw.shape)}")
         parts = bitwise_left_shift(reshape(cast(raw, dtype=dtypes.int64), shape=(2, 8)), constant(array=_BYTES))
-        write(self._place(), sum_(parts, dims=(1,), keepdim=False))
+        write(self._used_state(), sum_(parts, dims=(1,), keepdim=False))
         return self
 
     def clone_state(self) -> Generator:
-        """Another generator at the same place of the same stream."""
+        """Another generator at the same position of the same stream."""
         return Generator().set_state(self.get_state())
 
     def draw(self, op: Any, shape: Shape, wide: bool, **attributes: Any) -> Any:
@@ -123,7 +123,7 @@ def _entropy() -> int:
 
 
 DEFAULT_SEED = 67280421310721
-"""Where a new generator begins, as in PyTorch; the default one begins at a place of the system's choice."""
+"""Where a new generator begins, as in PyTorch; the default one begins at a position of the system's choice."""
 _LARGEST = (1 << 63) - 1
 _BYTES = ArrayConstant(np.arange(0, 64, 8, dtype=np.int64))
 """Where the bytes of a word begin, in bits."""
@@ -146,12 +146,12 @@ def initial_seed() -> int:
 
 
 def get_rng_state() -> Any:
-    """The place in the default stream, as a uint8 tensor."""
+    """The position in the default stream, as a uint8 tensor."""
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: Any) -> None:
-    """Go back to a place in the default stream."""
+    """Go back to a position in the default stream."""
     default_generator.set_state(new_state)
 
 

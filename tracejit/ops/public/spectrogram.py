@@ -28,7 +28,7 @@ def stft(
     onesided: bool | None = None,
     return_complex: bool | None = None,
 ) -> Any:
-    """Short-time Fourier transform: the transforms of windows of n_fft places of a signal (time) or signals (batch, time), hop_length
+    """Short-time Fourier transform: the transforms of windows of n_fft positions of a signal (time) or signals (batch, time), hop_length
     (n_fft // 4) apart, each times `window` of win_length (n_fft) weights in its middle.
 
     center: the first window is centred on the first place, the signal being continued by "reflect" or by zeros ("constant").  The result
@@ -67,7 +67,7 @@ def stft(
 
 
 def _continued(x: Any, count: int, mode: str) -> Any:
-    """A signal with `count` places more at both ends.  Raises RuntimeError where there is nothing to reflect, or for another mode."""
+    """A signal with `count` positions more at both ends.  Raises RuntimeError where there is nothing to reflect, or for another mode."""
     length, time = x.shape[-1], x.ndim - 1
     if mode == "constant":
         return pad(x, 0, low=(0,) * time + (count,), high=(0,) * time + (count,))
@@ -75,7 +75,7 @@ def _continued(x: Any, count: int, mode: str) -> Any:
         raise RuntimeError(f"stft(): expected pad_mode 'reflect' or 'constant', got {mode!r}")
     if count >= length:
         raise RuntimeError(
-            f"stft(): a signal of {length} places cannot be reflected at {count}; use a smaller n_fft or center=False"
+            f"stft(): a signal of {length} positions cannot be reflected at {count}; use a smaller n_fft or center=False"
         )
     begin, end = x[..., 1 : count + 1], x[..., length - 1 - count : length - 1]
     return FUNCTIONS["cat"]([flip(begin, (time,)), x, flip(end, (time,))], time)

@@ -62,7 +62,7 @@ def unique(
     if dim is None and not return_inverse and not return_counts:
         return sorting.distinct(source)
     if dim is None:
-        return _wanted(sorting.distinct_places(source), return_inverse, return_counts)
+        return _wanted(sorting.distinct_positions(source), return_inverse, return_counts)
     at = normalise_dim("unique", dim, input.ndim)
     moved = F["movedim"](source, at, 0)
     slices = F["flatten"](F["unsqueeze"](moved, -1), 1)
@@ -115,13 +115,13 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
 
 @public(method=False, aliases=("trapz",))
 def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Any:
-    """The integral of `y` along `dim` by the trapezoidal rule, at the places `x` or at distances `dx` (1)."""
+    """The integral of `y` along `dim` by the trapezoidal rule, at the positions `x` or at distances `dx` (1)."""
     return F["sum"](_areas("trapezoid", y, x, dx, dim), dim)
 
 
 @public(method=False)
 def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Any:
-    """The integrals of `y` along `dim` up to each place by the trapezoidal rule."""
+    """The integrals of `y` along `dim` up to each position by the trapezoidal rule."""
     return F["cumsum"](_areas("cumulative_trapezoid", y, x, dx, dim), dim)
 
 
@@ -229,10 +229,10 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     flat = F["reshape"](detach(input), (-1,))
     low, high = _range("histc", flat, min, max, 1)
     inside = F["logical_and"](F["ge"](flat, low), F["le"](flat, high))
-    places = F["clamp"]((F["where"](inside, flat, low) - low) * bins / (high - low), 0, bins - 1)
+    positions = F["clamp"]((F["where"](inside, flat, low) - low) * bins / (high - low), 0, bins - 1)
     counts = F["zeros"](bins, dtype=input.dtype)
     ones = arithmetic.cast(inside, dtype=input.dtype)
-    return F["index_add"](counts, 0, arithmetic.cast(places, dtype=dtypes.int64), ones)
+    return F["index_add"](counts, 0, arithmetic.cast(positions, dtype=dtypes.int64), ones)
 
 
 @public()
@@ -248,13 +248,13 @@ def histogram(input: Any, bins: Any, *, range: Sequence[float] | None = None, we
     else:
         edges = clone(bins)
     count = edges.shape[0] - 1
-    place = F["searchsorted"](edges, flat, right=True) - 1
-    place = F["where"](F["eq"](flat, edges[-1]), count - 1, place)
-    inside = F["logical_and"](F["ge"](place, 0), F["lt"](place, count))
+    position = F["searchsorted"](edges, flat, right=True) - 1
+    position = F["where"](F["eq"](flat, edges[-1]), count - 1, position)
+    inside = F["logical_and"](F["ge"](position, 0), F["lt"](position, count))
     values = arithmetic.cast(inside, dtype=input.dtype)
     if weight is not None:
         values = values * F["reshape"](weight, (-1,))
-    counts = F["index_add"](F["zeros"](count, dtype=input.dtype), 0, F["clamp"](place, 0, count - 1), values)
+    counts = F["index_add"](F["zeros"](count, dtype=input.dtype), 0, F["clamp"](position, 0, count - 1), values)
     if density:
         counts = counts / F["sum"](counts) / diff(edges)
     return Histogram(counts, edges)

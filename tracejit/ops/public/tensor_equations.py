@@ -62,7 +62,7 @@ def cholesky_ex(a: Any, *, upper: bool = False, check_errors: bool = False, out:
 def inv_ex(a: Any, *, check_errors: bool = False, out: Any = None) -> Any:
     """(inverse, info): inv() of matrices (*, n, n), NaN for singular ones.
 
-    info (*): the place, from 1, of the first pivot that is zero, or 0.  Raises LinAlgError for one if check_errors."""
+    info (*): the position, from 1, of the first pivot that is zero, or 0.  Raises LinAlgError for one if check_errors."""
     info = lu_info(a)
     good, sound = _sound("inv_ex", a, info, check_errors)
     return _given_out("inv_ex", InverseInfo(where(good, inverse(sound), float("nan")), info), out)
@@ -73,7 +73,7 @@ def inv_ex(a: Any, *, check_errors: bool = False, out: Any = None) -> Any:
 def solve_ex(a: Any, b: Any, *, left: bool = True, check_errors: bool = False, out: Any = None) -> Any:
     """(result, info): solve(), NaN where a matrix is singular.
 
-    info: the place, from 1, of the first pivot that is zero, or 0.  Raises LinAlgError for one if check_errors."""
+    info: the position, from 1, of the first pivot that is zero, or 0.  Raises LinAlgError for one if check_errors."""
     info = lu_info(a)
     good, sound = _sound("solve_ex", a, info, check_errors)
     vectors = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])

@@ -21,7 +21,7 @@ __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window"
 def _window(
     name: str, length: int, periodic: bool, dtype: Any, device: Any, requires_grad: bool, weights: Callable[[Any], Any]
 ) -> Any:
-    """`weights` of places from 0 to 1; a periodic window lacks the last of one place more."""
+    """`weights` of positions from 0 to 1; a periodic window lacks the last of one more."""
     require_cpu(name, device)
     length, dtype = integer(name, "window_length", length), dtype or dtypes.default_dtype()
     if length < 0:
@@ -31,8 +31,8 @@ def _window(
     if length < 2:
         out = ones(length, dtype=dtype)
     else:
-        places = length + 1 if periodic else length
-        out = weights(arange(places, dtype=dtype) / (places - 1))
+        positions = length + 1 if periodic else length
+        out = weights(arange(positions, dtype=dtype) / (positions - 1))
         out = slice_(out, dim=0, start=0, stop=length, step=1)
     return out.requires_grad_() if requires_grad else out
 
@@ -40,10 +40,10 @@ def _window(
 def _cosines(*factors: float) -> Callable[[Any], Any]:
     """A sum of cosines of 0, 1, 2, ... periods, with alternating signs."""
 
-    def weights(place: Any) -> Any:
+    def weights(position: Any) -> Any:
         total: Any = factors[0]
         for k, factor in enumerate(factors[1:], 1):
-            total = total + cos(place * (2 * math.pi * k)) * (factor if k % 2 == 0 else -factor)
+            total = total + cos(position * (2 * math.pi * k)) * (factor if k % 2 == 0 else -factor)
         return total
 
     return weights
@@ -53,7 +53,7 @@ def _cosines(*factors: float) -> Callable[[Any], Any]:
 def hann_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """sin(pi * x) ** 2 at window_length places x from 0 to 1; if periodic, the last place is left out.
+    """sin(pi * x) ** 2 at window_length positions x from 0 to 1; if periodic, the last one is left out.
 
     Raises RuntimeError for a negative length, and a dtype that is not of floating point."""
     return _window("hann_window", window_length, periodic, dtype, device, requires_grad, _cosines(0.5, 0.5))
@@ -70,7 +70,7 @@ def hamming_window(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """alpha - beta * cos(2 * pi * x) at window_length places x from 0 to 1; if periodic, the last place is left out.
+    """alpha - beta * cos(2 * pi * x) at window_length positions x from 0 to 1; if periodic, the last one is left out.
 
     Raises RuntimeError for a negative length, and a dtype that is not of floating point."""
     return _window("hamming_window", window_length, periodic, dtype, device, requires_grad, _cosines(alpha, beta))
@@ -80,7 +80,8 @@ def hamming_window(
 def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """0.42 - 0.5 * cos(2 * pi * x) + 0.08 * cos(4 * pi * x) at window_length places x from 0 to 1; if periodic, the last one is left out.
+    """0.42 - 0.5 * cos(2 * pi * x) + 0.08 * cos(4 * pi * x) at window_length positions x from 0 to 1; if periodic, the last one is left
+    out.
 
     Raises RuntimeError for a negative length, and a dtype that is not of floating point."""
     return _window("blackman_window", window_length, periodic, dtype, device, requires_grad, _cosines(0.42, 0.5, 0.08))
@@ -90,7 +91,7 @@ def blackman_window(
 def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """1 - |2 * x - 1|, a triangle, at window_length places x from 0 to 1; if periodic, the last place is left out.
+    """1 - |2 * x - 1|, a triangle, at window_length positions x from 0 to 1; if periodic, the last one is left out.
 
     Raises RuntimeError for a negative length, and a dtype that is not of floating point."""
     return _window("bartlett_window", window_length, periodic, dtype, device, requires_grad, lambda x: 1 - abs_(2 * x - 1))
@@ -106,7 +107,7 @@ def kaiser_window(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Any:
-    """i0(beta * sqrt(1 - (2 * x - 1)**2)) / i0(beta) at window_length places x from 0 to 1; if periodic, the last place is left out.
+    """i0(beta * sqrt(1 - (2 * x - 1)**2)) / i0(beta) at window_length positions x from 0 to 1; if periodic, the last one is left out.
 
     Raises RuntimeError for a negative length, and a dtype that is not of floating point."""
     bessel = FUNCTIONS["i0"]

@@ -4,4 +4,4 @@ from tracejit.data import DataLoader, default_collate, default_convert, get_work
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
-DataLoader.__module__ = __name__  # the place that programs know
+DataLoader.__module__ = __name__  # the module that programs know

@@ -1,4 +1,4 @@
-"""Transforms that change images at random in their colours and places.  What is random is drawn from the default generator."""
+"""Transforms that change images at random in their colours and positions.  What is random is drawn from the default generator."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Grayscale(Transform):
 
 
 class RandomCrop(Transform):
-    """A part of the given size at a random place, after padding; pad_if_needed: an image that is smaller is padded to the size
+    """A part of the given size at a random position, after padding; pad_if_needed: an image that is smaller is padded to the size
     first."""
 
     shown = ("size", "padding")

@@ -81,18 +81,18 @@ def _inverse(
 def _size_of(inverse: np.ndarray, height: int, width: int) -> tuple[int, int]:
     """(height, width) of what a turned image takes."""
     corners = np.array([[x * width / 2, y * height / 2] for x in (-1, 1) for y in (-1, 1)])
-    places = np.trunc((corners @ np.linalg.inv(inverse[:, :2]).T) / 1e-4) * 1e-4
-    across, down = np.ceil(places.max(0)) - np.floor(places.min(0))
+    positions = np.trunc((corners @ np.linalg.inv(inverse[:, :2]).T) / 1e-4) * 1e-4
+    across, down = np.ceil(positions.max(0)) - np.floor(positions.min(0))
     return int(down), int(across)
 
 
 def _looked_up(img: Tensor, inverse: np.ndarray, size: tuple[int, int], mode: str, fill: Any) -> Tensor:
     channels, height, width = get_dimensions(img)
     rows, columns = np.meshgrid(np.arange(size[0]) + 0.5 - size[0] / 2, np.arange(size[1]) + 0.5 - size[1] / 2, indexing="ij")
-    places = np.stack([columns, rows, np.ones_like(rows)], -1) @ inverse.T / np.array([width / 2, height / 2])
+    positions = np.stack([columns, rows, np.ones_like(rows)], -1) @ inverse.T / np.array([width / 2, height / 2])
     floating = img if img.is_floating_point() else img.to(dtypes.float32)
     batch = floating.reshape(-1, channels, height, width)
-    grid = tensor(places).to(floating.dtype).expand(batch.shape[0], *size, 2)
+    grid = tensor(positions).to(floating.dtype).expand(batch.shape[0], *size, 2)
     out = grid_sample(batch, grid, mode=mode, padding_mode="zeros", align_corners=False)
     if fill is not None:
         inside = grid_sample(batch.new_ones(batch.shape), grid, mode=mode, padding_mode="zeros", align_corners=False)
