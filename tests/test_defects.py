@@ -201,14 +201,14 @@ MAKERS = {
 
 
 # -- what errors are injected into
-def _guarded(cls):
+def _isolated(cls):
     return {
         name: method for name, method in vars(cls).items() if isinstance(method, FunctionType) and hasattr(method, "__wrapped__")
     }
 
 
-ENTRIES = [(frame.CaptureFrame, name) for name in _guarded(frame.CaptureFrame)] + [
-    (RecordingInterpreter, name) for name in _guarded(RecordingInterpreter)
+ENTRIES = [(frame.CaptureFrame, name) for name in _isolated(frame.CaptureFrame)] + [
+    (RecordingInterpreter, name) for name in _isolated(RecordingInterpreter)
 ]
 CONTEXTS = [
     (cls, name)
@@ -219,7 +219,7 @@ ENDINGS = {
     "stop", "release_after_handler", "unhook", "hook", "unwatched", "empty", "release", "run", "perform", "of_program", "release_stand_ins",
     "without_stand_ins", "release_created", "_call_from_frame", "_check",
 }  # fmt: skip
-"""What the guards themselves use after a defect, and what a guard is part of."""
+"""What the barriers themselves use after a defect, and what a barrier is part of."""
 
 
 def _handlers():
@@ -233,7 +233,7 @@ def _handlers():
                 if isinstance(method, FunctionType)
                 and not name.startswith("__")
                 and name not in ENDINGS
-                and name not in _guarded(cls)
+                and name not in _isolated(cls)
             ]
         classes += cls.__subclasses__() if cls in (Handlers, *Handlers.__subclasses__()) else []
     return list(dict.fromkeys(found))
@@ -311,11 +311,11 @@ def injected(target, error, after=False, raises=True):
         calls.append(None)
     exec(_CODE, names)
     if cls is frame.CaptureFrame:
-        new = defects._guarded_entry(name, names["entry"], frame.current)
+        new = defects._isolated_entry_point(name, names["entry"], frame.current)
     elif target in ENTRIES:
-        new = defects._guarded_method(names["entry"])
+        new = defects._isolated_method(names["entry"])
     elif target in CONTEXTS:
-        new = defects._guarded_context(name, names["entry"])
+        new = defects._isolated_context(name, names["entry"])
     else:
         new = names["injected"]
     locations = [(table, key, table[key]) for table, key in _TABLES.get(known, ())]

@@ -28,7 +28,7 @@ from tracejit.core.missing import missing_names
 from tracejit.core.namespaces import namespace_of
 from tracejit.core.numbers import settled
 from tracejit.core.op import Effect, Kind, Op
-from tracejit.core.symbolic import concretise
+from tracejit.core.symbolic import concretise_sizes
 from tracejit.tensor import Tensor, wrap
 
 __all__ = ["CustomOpDef", "custom_op", "impl_abstract", "register_autograd", "register_fake", "register_kernel"]
@@ -191,9 +191,9 @@ class CustomOpDef:
     def _results_of_fake(self, given: Any, avals: Sequence[Aval]) -> tuple[Aval, ...]:
         """What the fake says of the results."""
         assert self._fake is not None
-        shapes = [concretise(a.shape) for a in avals]  # what a function of the program decides by a size is not known
+        shapes = [concretise_sizes(a.shape) for a in avals]  # what a function of the program decides by a size is not known
         tensors = [wrap(np.broadcast_to(np.zeros((), a.dtype.numpy), shape)) for a, shape in zip(avals, shapes, strict=True)]
-        args, kwargs = _arguments(concretise(given), tensors)
+        args, kwargs = _arguments(concretise_sizes(given), tensors)
         with pushed(state.base), no_grad():
             result = self._fake(*args, **kwargs)
         outputs: list[Tensor] = []

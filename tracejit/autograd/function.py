@@ -176,12 +176,12 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         if not is_grad_enabled() or not traced:
             return outputs
 
-        def guarded(y: Any) -> Any:
+        def not_differentiable_again(y: Any) -> Any:
             if not is_tensor(y) or not y.dtype.is_floating_point:
                 return y
             return make_tensor(y._array, (_TwiceNode(tuple(map(edge_of, traced))), 0), y._storage)
 
-        return tuple(map(guarded, outputs)) if isinstance(outputs, tuple) else guarded(outputs)
+        return tuple(map(not_differentiable_again, outputs)) if isinstance(outputs, tuple) else not_differentiable_again(outputs)
 
     return backward
 

@@ -1,8 +1,8 @@
 """Defects of the recorder: how a recorded call goes on if recording code raises an error that user code would not have raised.
 
 Instrumented code calls *entry points*: methods of `CaptureFrame`, callables that handlers return, methods of the recording
-interpreter.  An entry point does an operation for the user's code and records it.  `guarded_entries`, `guarded_call` and the
-other functions here put a guard around entry points; no handler needs one of its own.  A guard handles an exception of class
+interpreter.  An entry point does an operation for the user's code and records it.  `isolate_entry_points`, `isolated_call` and the
+other functions here put a barrier around entry points; no handler needs one of its own.  A barrier handles an exception of class
 Exception in three steps:
 
 1. Decide whether it is an error of user code.  It is, if the last frame in the traceback is of user code or of the eager library,
@@ -56,13 +56,13 @@ __all__ = [
     "InternalError",
     "Performed",
     "does_as_python",
-    "guarded_call",
-    "guarded_context",
-    "guarded_entries",
-    "guarded_function",
-    "guarded_interpreter",
-    "guarded_question",
     "is_defect",
+    "isolate_entry_points",
+    "isolate_interpreter",
+    "isolated_call",
+    "isolated_context",
+    "isolated_function",
+    "isolated_question",
     "location_of",
     "note_raised",
     "resumed",
@@ -168,7 +168,7 @@ def _raises(code: CodeType, offset: int) -> bool:
     return dis.opname[code.co_code[offset]] in ("RAISE_VARARGS", "RERAISE")
 
 
-def _is_raised_by_entry(error: BaseException) -> bool:
+def _is_raised_by_entry_point(error: BaseException) -> bool:
     """Whether the operation that an entry point does in eager mode has raised an error, rather than a handler that the entry
     point has called."""
     last = _last_step(error)
@@ -231,7 +231,7 @@ def resumed(
         for what, result, *is_repeatable in reversed(recorder.performed):
             if what is RAISED:
                 continue
-            candidate = _result_of_entry(what, result, result_after)
+            candidate = _result_of_entry_point(what, result, result_after)
             if candidate is not _REPEATABLE and not (is_repeatable and candidate is _UNKNOWN):
                 outcome = candidate
                 break
@@ -252,7 +252,7 @@ def resumed(
         del error  # its traceback leads to this frame
 
 
-def _result_of_entry(what: Any, result: Any, result_after: Callable[[Any, Any], Any]) -> Any:
+def _result_of_entry_point(what: Any, result: Any, result_after: Callable[[Any, Any], Any]) -> Any:
     """`result_after` for any element of `Recorder.performed` but RAISED."""
     if what is BEGUN:
         return _REPEATABLE if result_after(result, None) is _REPEATABLE else _UNKNOWN
@@ -266,7 +266,7 @@ def _is_running_generator(value: Any) -> bool:
 
 def _is_certain(error: Exception) -> bool:
     """Whether no operation of Python can have raised the error, so that it is a defect."""
-    return isinstance(error, _NOT_RAISED_BY_PYTHON) and not _is_raised_by_entry(error)
+    return isinstance(error, _NOT_RAISED_BY_PYTHON) and not _is_raised_by_entry_point(error)
 
 
 _UNKNOWN: Final = object()
@@ -301,14 +301,14 @@ def _evaluate_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], 
         finally:
             if env is not None:
                 env.resume()
-        if eager_error is not None and type(eager_error) is type(error) and _is_raised_by_entry(eager_error):
+        if eager_error is not None and type(eager_error) is type(error) and _is_raised_by_entry_point(eager_error):
             recorder.performed.append((RAISED, id(error)))
             raise error
         if not is_certain:
             stop_for_defect(recorder, error)
         if eager_error is None:
             return without_stand_ins(result, nested=False)
-        if _is_raised_by_entry(eager_error):
+        if _is_raised_by_entry_point(eager_error):
             raise eager_error
         raise InternalError(
             f"a defect of tracejit: {type(eager_error).__name__}: {eager_error} ({location_of(eager_error)})"
@@ -326,15 +326,15 @@ def _as_if_stopped(recorder: Recorder, action: Callable[[], Any]) -> Any:
         recorder.stopped = recorder.reason is not None
 
 
-# -- guards
-def guarded_entries(cls: type, current: Any, names: frozenset[str]) -> None:
-    """Put guards around the methods `names` of the class that instrumented code calls.  current: has the recorder of the
+# -- barriers
+def isolate_entry_points(cls: type, current: Any, names: frozenset[str]) -> None:
+    """Put barriers around the methods `names` of the class that instrumented code calls.  current: has the recorder of the
     thread."""
     for name in names:
-        setattr(cls, name, _guarded_entry(name, vars(cls)[name], current))
+        setattr(cls, name, _isolated_entry_point(name, vars(cls)[name], current))
 
 
-def _guarded_entry(name: str, method: Any, current: Any) -> Any:
+def _isolated_entry_point(name: str, method: Any, current: Any) -> Any:
     result_after = _RESULTS_AFTER.get(name, _after_reading)
     does_as_python(method)
 
@@ -365,8 +365,8 @@ def _guarded_entry(name: str, method: Any, current: Any) -> Any:
     return update_wrapper(entry, method)
 
 
-def guarded_call(recorder: Recorder, action: Callable[[], Any], retry: Callable[[], Any], function: Any) -> Any:
-    """The result of `action`, a handler that calls `function` for user code, with a guard.  retry: calls it as Python does."""
+def isolated_call(recorder: Recorder, action: Callable[[], Any], retry: Callable[[], Any], function: Any) -> Any:
+    """The result of `action`, a handler that calls `function` for user code, with a barrier.  retry: calls it as Python does."""
     recorder.performed = []
     try:
         return action()
@@ -390,14 +390,14 @@ def resumed_call(
         del error
 
 
-def guarded_interpreter(cls: type, names: frozenset[str]) -> None:
-    """Put guards around the methods `names` of the recording interpreter."""
+def isolate_interpreter(cls: type, names: frozenset[str]) -> None:
+    """Put barriers around the methods `names` of the recording interpreter."""
     for name in names:
         owner = next(base for base in cls.__mro__ if name in vars(base))
-        setattr(cls, name, _guarded_method(vars(owner)[name]))
+        setattr(cls, name, _isolated_method(vars(owner)[name]))
 
 
-def _guarded_method(method: Any) -> Any:
+def _isolated_method(method: Any) -> Any:
     does_as_python(method)
 
     def resume(error: Exception, outer: Performed, count: int, self: Any, *given: Any) -> Any:
@@ -451,8 +451,8 @@ def _resumed_within(
         del error
 
 
-def guarded_callback(cls: type) -> None:
-    """Put a guard around calls of the class of callables that C code gets in place of user functions."""
+def isolate_callbacks(cls: type) -> None:
+    """Put a barrier around calls of the class of callables that C code gets in place of user functions."""
     method: Any = does_as_python(vars(cls)["__call__"])
 
     def entry(self: Any, *given: Any, **named: Any) -> Any:
@@ -481,8 +481,8 @@ def guarded_callback(cls: type) -> None:
     setattr(cls, "__call__", update_wrapper(entry, method))  # noqa: B010
 
 
-def guarded_function(recorder: Recorder | None, function: Any, action: Callable[..., Any]) -> Callable[..., Any]:
-    """`action` with a guard, for instrumented code to call in place of `function`.  recorder: None if no recording is active."""
+def isolated_function(recorder: Recorder | None, function: Any, action: Callable[..., Any]) -> Callable[..., Any]:
+    """`action` with a barrier, for instrumented code to call in place of `function`.  recorder: None if no recording is active."""
     if recorder is None:
         return action
 
@@ -494,13 +494,13 @@ def guarded_function(recorder: Recorder | None, function: Any, action: Callable[
             plainly = {name: without_stand_ins(value, nested=False) for name, value in named.items()}
             return function(*[without_stand_ins(value, nested=False) for value in given], **plainly)
 
-        return guarded_call(recorder, lambda: action(*given, **named), retry, function)
+        return isolated_call(recorder, lambda: action(*given, **named), retry, function)
 
     return called
 
 
-def guarded_question(recorder: Recorder, ask: Callable[..., Any]) -> Callable[..., Any]:
-    """`ask` with a guard, for the eager library to ask the recording something.  A defect gives None, the answer without a
+def isolated_question(recorder: Recorder, ask: Callable[..., Any]) -> Callable[..., Any]:
+    """`ask` with a barrier, for the eager library to ask the recording something.  A defect gives None, the answer without a
     recording."""
 
     def asked(*given: Any) -> Any:
@@ -515,15 +515,15 @@ def guarded_question(recorder: Recorder, ask: Callable[..., Any]) -> Callable[..
     return asked
 
 
-def guarded_context(cls: Any) -> Any:
-    """Put guards around `__enter__` and `__exit__` of a class that replaces context managers.  Its `manager` is the one that
+def isolated_context(cls: Any) -> Any:
+    """Put barriers around `__enter__` and `__exit__` of a class that replaces context managers.  Its `manager` is the one that
     Python would enter."""
     for name in ("__enter__", "__exit__"):
-        setattr(cls, name, _guarded_context(name, vars(cls)[name]))
+        setattr(cls, name, _isolated_context(name, vars(cls)[name]))
     return cls
 
 
-def _guarded_context(name: str, method: Any) -> Any:
+def _isolated_context(name: str, method: Any) -> Any:
     def entry(self: Any, *exception: Any) -> Any:
         recorder, manager = self._recorder, self.manager
         if recorder.stopped:
@@ -548,14 +548,14 @@ def _guarded_context(name: str, method: Any) -> Any:
     return update_wrapper(entry, method)
 
 
-def guarded_numbers(cls: type) -> None:
-    """Put guards around the special methods of a class of stand-ins of numbers, which C code and the library call, too."""
+def isolate_numbers(cls: type) -> None:
+    """Put barriers around the special methods of a class of stand-ins of numbers, which C code and the library call, too."""
     for name, method in list(vars(cls).items()):
         if type(method) is FunctionType and name.startswith("__") and name not in ("__init__", "__getattr__", "__reduce_ex__"):
-            setattr(cls, name, _guarded_number(method))
+            setattr(cls, name, _isolated_number(method))
 
 
-def _guarded_number(method: Any) -> Any:
+def _isolated_number(method: Any) -> Any:
     does_as_python(method)
 
     def resume(error: Exception, self: Any, *given: Any, **named: Any) -> Any:
@@ -747,5 +747,5 @@ _RESULTS_AFTER: Final[dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 """The functions above, by the names of the entry points of `CaptureFrame`; others have `_after_reading`."""
 
-guarded_numbers(SymbolicNumber)
-guarded_callback(RecordedCallback)
+isolate_numbers(SymbolicNumber)
+isolate_callbacks(RecordedCallback)

@@ -18,7 +18,7 @@ from types import CellType
 from typing import Any
 
 from tracejit.capture.call_sites import calling_frame
-from tracejit.capture.defects import EAGER, guarded_entries, guarded_function
+from tracejit.capture.defects import EAGER, isolate_entry_points, isolated_function
 from tracejit.capture.handlers.base import ABSENT
 from tracejit.capture.handlers.iteration import UnpackPattern
 from tracejit.capture.handlers.keywords import as_texts
@@ -361,7 +361,7 @@ class CaptureFrame:
         (stacked_items.py)."""
         recorder = active()
         program = None if recorder is None else recorder.interpreter
-        return guarded_function(recorder, function, partial(join_items, program, function, self.callee(function)))
+        return isolated_function(recorder, function, partial(join_items, program, function, self.callee(function)))
 
     def reversed_items(self, items: Any) -> Any:
         """`items[::-1]` of a private list."""
@@ -403,7 +403,7 @@ class CaptureFrame:
         if loop is None or active() is None or not is_unbind_function(owner, name, function):
             return callee
         base = owner if type(owner) is Tensor else None
-        return guarded_function(current.recorder, function, partial(loop.headers.unbind_slices, name, callee, base))
+        return isolated_function(current.recorder, function, partial(loop.headers.unbind_slices, name, callee, base))
 
     def counting_callee(self, loop: LoopRecogniser | None, function: Any) -> Any:
         """The callee for `range(...)`, `enumerate`, `zip` or `reversed` in the header of a loop.  function: what the name has
@@ -412,7 +412,7 @@ class CaptureFrame:
         if loop is None or active() is None:
             return callee
         if loop.headers.describes(function):
-            return guarded_function(current.recorder, function, partial(loop.headers.builtin_call, function, callee))
+            return isolated_function(current.recorder, function, partial(loop.headers.builtin_call, function, callee))
         return lambda *arguments, **keywords: callee(*map(materialised, arguments), **keywords)
 
     def skips_steps(self, loop: LoopRecogniser | None) -> bool:
@@ -516,7 +516,7 @@ class CaptureFrame:
         """`left + right` or `left - right` in a key that moves with the counters of `loops` (`xs[t + 1]`)."""
         if not (type(left) is type(right) is int or _has_tensor(left, right)):
             if (loop := _single_recorded(loops)) is not None:
-                left, right = loop.counters.concrete_integer(left), loop.counters.concrete_integer(right)
+                left, right = loop.counters.concretise_integer(left), loop.counters.concretise_integer(right)
                 size = loop.counters.offset(symbol, left, right)
                 if size is not None:
                     return size
@@ -529,7 +529,7 @@ class CaptureFrame:
         counter, factor = (left, right) if is_left else (right, left)
         if type(plain(counter)) is type(plain(factor)) is int:
             if (loop := _single_recorded(loops)) is not None:
-                factor = loop.counters.concrete_integer(factor)
+                factor = loop.counters.concretise_integer(factor)
                 is_position, size = loop.counters.scaled(counter, factor)
                 if not is_position:
                     loop.run_remaining_steps()
@@ -603,10 +603,10 @@ class CaptureFrame:
             recorder.caught(error)
         without_handlers(error)
 
-    def concrete(self, value: Any) -> Any:
+    def concretise(self, value: Any) -> Any:
         """`value` without stand-ins, for syntax that Python evaluates itself."""
         recorder = active()
-        return plain_value(value) if recorder is None else recorder.contents.concrete_contents(value)
+        return plain_value(value) if recorder is None else recorder.contents.concretise_contents(value)
 
     def element(self, value: Any) -> Any:
         """`value`, where it becomes an item of a list, tuple or dictionary, or is yielded by a generator.  It may be a stand-in
@@ -645,16 +645,16 @@ class CaptureFrame:
         return matched_mapping(*_reading(subject), keys, rest)
 
 
-_WITHOUT_GUARDS = frozenset({
-    # They only call other entries.
+_NOT_ISOLATED = frozenset({
+    # They only call other entry points.
     "attribute_place", "item_place", "update_place", "holds_or_keep", "holds_and_keep", "compare_link", "kept_operand", "drop_kept",
     "sum_of",
     # They call no handlers.
     "slice", "materialised", "is_sum", "add_to_sum", "reverse_items", "loop_exit_values", "is_unbound",
 })  # fmt: skip
-_ENTRIES = frozenset(name for name, method in vars(CaptureFrame).items() if callable(method) and not name.startswith("_"))
-assert _WITHOUT_GUARDS <= _ENTRIES, f"no entries: {sorted(_WITHOUT_GUARDS - _ENTRIES)}"
-guarded_entries(CaptureFrame, current, _ENTRIES - _WITHOUT_GUARDS)
+_ENTRY_POINTS = frozenset(name for name, method in vars(CaptureFrame).items() if callable(method) and not name.startswith("_"))
+assert _NOT_ISOLATED <= _ENTRY_POINTS, f"no entry points: {sorted(_NOT_ISOLATED - _ENTRY_POINTS)}"
+isolate_entry_points(CaptureFrame, current, _ENTRY_POINTS - _NOT_ISOLATED)
 
 
 def _has_tensor(left: Any, right: Any) -> bool:

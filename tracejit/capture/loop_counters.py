@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain
-from tracejit.capture.handlers.symbols import concrete, is_symbolic
+from tracejit.capture.handlers.symbols import concretise, is_symbolic
 from tracejit.capture.iteration_space import MORE_THAN, FixedTripCount, InductionValues, IterationSpace, SymbolicTripCount
 from tracejit.capture.loop_steps import CounterComparison, LoopStep
 from tracejit.capture.policies import BINARY
@@ -102,7 +102,7 @@ class LoopCounters:
         if self.at or part is None or first is None:
             return None
         if end is None and _is_integer_from_outside(other):
-            end = concrete(other)  # as the comparisons of all steps say, too; the next one is followed as a size is
+            end = concretise(other)  # as the comparisons of all steps say, too; the next one is followed as a size is
         step = part.step
         if (
             end is None
@@ -114,12 +114,12 @@ class LoopCounters:
         return self._headers.count_range(first, last, step)
 
     # -- positions
-    def concrete_integer(self, number: Any) -> Any:
+    def concretise_integer(self, number: Any) -> Any:
         """An integer from outside by its value, which is guarded, where it is part of a place in a loop of any length; anything
         else as it is."""
         if self._watched is None or not _is_integer_from_outside(number):
             return number
-        return concrete(number) if self._headers.size(number) is None else number
+        return concretise(number) if self._headers.size(number) is None else number
 
     def offset(self, symbol: str, left: Any, right: Any) -> Any:
         """The sum or difference of a counter and a number, as a size; None where one of them is no size."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tracejit.capture.handlers.symbols import concrete
+from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.iteration_space import UNBINDING, InductionValues, IterationSpace, TensorSlices
 from tracejit.core.interpreter import state
 from tracejit.core.symbolic import SymInt
@@ -86,7 +86,7 @@ class LoopHeader:
 
     def _numbered(self, materialise: Callable[[], Any], *arguments: Any) -> IterationSpace | None:
         start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
-        first, end, step = self.size(start, settling=True), self.size(stop, settling=True), concrete(step)
+        first, end, step = self.size(start, settling=True), self.size(stop, settling=True), concretise(step)
         if first is None or end is None or type(step) is not int or not step:
             return None
         return IterationSpace(

@@ -25,10 +25,10 @@ from tracejit.autograd.anomaly import go_on
 from tracejit.autograd.tape import next_sequence
 from tracejit.capture import reasons
 from tracejit.capture.call_sites import call_of_program
-from tracejit.capture.defects import does_as_python, guarded_call, is_defect, stop_for_defect
+from tracejit.capture.defects import does_as_python, is_defect, isolated_call, stop_for_defect
 from tracejit.capture.frame import current
 from tracejit.capture.handlers.recorder import Recorder
-from tracejit.capture.handlers.symbols import concrete
+from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.policies import IDENTITY_TYPES, INLINED_TYPES, is_library_module
 from tracejit.capture.recording.entry import Recording
 from tracejit.capture.recording.facts import Earlier, parameters
@@ -290,7 +290,7 @@ class Session(Recorder):
         self._missing.pop((name, attribute), None)
         self.read(module, self.constant(sys.modules).at(name))
         if attribute is not None and attribute in module.__dict__:
-            concrete(self.effects.read_global(module.__dict__, attribute, module.__dict__[attribute]))
+            concretise(self.effects.read_global(module.__dict__, attribute, module.__dict__[attribute]))
 
 
 def _variables_of_the_program() -> list[Any]:
@@ -500,7 +500,7 @@ def _recorded(
                 session.hook()
                 run.push()  # after the watch is on: unwatched code must not be recorded
             action = partial(session.calls.call, function, positional, named)
-            result = guarded_call(session, action, partial(function, *args, **kwargs), function)
+            result = isolated_call(session, action, partial(function, *args, **kwargs), function)
             run.pop()
             session.unhook()
             recording = Recording(None)

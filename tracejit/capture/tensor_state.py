@@ -362,7 +362,7 @@ class StateRecorder(Interpreter):
         return (
             function(*arguments)
             if recorder.stopped
-            else recorder.contents.concrete_contents(recorder.calls.call(function, arguments, {}))
+            else recorder.contents.concretise_contents(recorder.calls.call(function, arguments, {}))
         )
 
     def built(self, value: Any) -> Any:
@@ -373,7 +373,9 @@ class StateRecorder(Interpreter):
         if recorder.stopped:
             return state.base.call_method(owner, name, *map(plain, arguments))
         given = tuple([a if isinstance(a, Tensor) else recorder.mark_created(a) for a in arguments])
-        return recorder.contents.concrete_contents(recorder.calls.call(recorder.attributes.get_attribute(owner, name), given, {}))
+        return recorder.contents.concretise_contents(
+            recorder.calls.call(recorder.attributes.get_attribute(owner, name), given, {})
+        )
 
     def _note_function_outputs(self, node: Any, outputs: tuple[Any, ...]) -> None:
         """The outputs of a user-defined Function have been placed at its node of the tape."""

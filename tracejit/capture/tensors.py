@@ -19,12 +19,12 @@ from tracejit.autograd.tape import DataStorage, OpNode
 from tracejit.autograd.views import Chain, ViewWriteNode, is_undone_by_operations
 from tracejit.capture import library_loops, while_loops
 from tracejit.capture.call_sites import user_line
-from tracejit.capture.defects import RAISED, guarded_interpreter
+from tracejit.capture.defects import RAISED, isolate_interpreter
 from tracejit.capture.handlers.effects import GradStore
 from tracejit.capture.handlers.post_program import MOST_ELEMENTS, is_post_program
 from tracejit.capture.handlers.recorder import Recorder
 from tracejit.capture.handlers.stand_ins import plain
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic, is_symbolic_bool
+from tracejit.capture.handlers.symbols import SymbolicNumber, concretise, is_symbolic, is_symbolic_bool
 from tracejit.capture.recording.journal import Variable
 from tracejit.capture.tensor_state import StateRecorder
 from tracejit.core.aval import Aval, ScalarAval
@@ -35,8 +35,7 @@ from tracejit.core.numbers import settled
 from tracejit.core.op import REGISTRY, Effect, Kind, Op
 from tracejit.core.promotion import is_settled, promote, with_tensor
 from tracejit.core.shapes import element_strides, equal, filled_strides, product
-from tracejit.core.symbolic import SYMBOLIC, SymInt, without_symbols
-from tracejit.core.symbolic import is_symbolic as has_sizes
+from tracejit.core.symbolic import SYMBOLIC, SymInt, has_symbols, without_symbols
 from tracejit.ir.graph import Literal, Node, Operand, operand_aval
 from tracejit.ir.interpreter import StepFailed
 from tracejit.ir.layouts import Strided, strided_view
@@ -114,7 +113,7 @@ class RecordingInterpreter(StateRecorder):
         if type(number._value) is int:
             low, high = bounds
             if not low <= number._value <= high:
-                return self._literal(concrete(number), bounds)
+                return self._literal(concretise(number), bounds)
             self.recorder.miss_if(Not(And((number._name.compared(">=", low), number._name.compared("<=", high)))))
         value = self.scalars.get(number._name)
         if value is None:
@@ -136,7 +135,7 @@ class RecordingInterpreter(StateRecorder):
         if is_post_program(operand):
             return self.value_of(self.recorder.in_program.as_position(operand))
         if is_symbolic_bool(operand):
-            return self._literal(concrete(operand), bounds)
+            return self._literal(concretise(operand), bounds)
         if is_symbolic(operand):
             return self._scalar(operand, bounds)
         if operand is None:
@@ -181,7 +180,7 @@ class RecordingInterpreter(StateRecorder):
             if not is_float32 and (reduced := op.reduced(operands)) is not None:
                 return op.in_float32(operands, attributes, reduced)
         if _STATIC_SCALARS in op.traits:
-            operands = tuple([x if id(x) in late else concrete(x) for x in operands])
+            operands = tuple([x if id(x) in late else concretise(x) for x in operands])
         recorded: tuple[Operand, ...] = ()
         if recordable:
             has_integers = not all_tensors and any(map(_is_integer, operands))
@@ -299,18 +298,18 @@ class RecordingInterpreter(StateRecorder):
         Such a value is a tensor of the program, in elementwise primitives that one NumPy function evaluates, since that treats a
         number and a tensor alike.  The tape gets the number itself, as in eager mode.  Positions of views stay symbolic."""
         if "position operand" in (op.region or op).traits:
-            known = [concrete(x) if is_post_program(x) and not self.recorder.in_program.is_position(x) else x for x in operands]
+            known = [concretise(x) if is_post_program(x) and not self.recorder.in_program.is_position(x) else x for x in operands]
             return tuple(known), {}
         promoted = operands[1:] if "condition first" in op.traits else operands
         dtypes = {FROM_NUMPY[x._array.dtype] for x in promoted if isinstance(x, Tensor)}
         dtype = dtypes.pop() if len(dtypes) == 1 else None
         if not ((op.is_plain and op.ufunc) or "condition first" in op.traits) or dtype not in (float32, float64):
-            return tuple([concrete(x) if is_post_program(x) else x for x in operands]), {}
+            return tuple([concretise(x) if is_post_program(x) else x for x in operands]), {}
         late: dict[int, int] = {}
         for x in operands:
             if is_post_program(x) and isinstance(tensor := self.recorder.in_program.as_operand(x, dtype), Tensor):
                 late[id(x)] = self.values[id(tensor)]
-        return tuple([x if id(x) in late else concrete(x) if is_post_program(x) else x for x in operands]), late
+        return tuple([x if id(x) in late else concretise(x) if is_post_program(x) else x for x in operands]), late
 
     def _full_of_post_program(self, number: Any, attributes: Mapping[str, Any]) -> Any:
         """`full(shape, number)` for a post-program number; None if its value has to be guarded."""
@@ -330,7 +329,7 @@ class RecordingInterpreter(StateRecorder):
         """An operation has raised.  User code may catch the error, and then the recording continues if every later call raises
         it, too: if the metadata of the operands, which are guarded, cause the error.  If contents do, the recording stops."""
         for operand in operands:
-            concrete(operand)
+            concretise(operand)
         try:
             op.infer(*[x._aval if isinstance(x, Tensor) else plain(x) for x in operands], **attributes)
         except Exception as error:
@@ -441,7 +440,9 @@ class RecordingInterpreter(StateRecorder):
     ) -> list[tuple[int, ...] | None] | None:
         """The shape of each output, by the shape rule: None for an output without symbolic sizes.  None for all if no operand or
         attribute has symbolic sizes, or the rule fails."""
-        if not any(type(x) is int and x in self.sized for x in recorded) and not any(has_sizes(value) for _, value in attributes):
+        if not any(type(x) is int and x in self.sized for x in recorded) and not any(
+            has_symbols(value) for _, value in attributes
+        ):
             return None
         if op is row_indices:
             return None
@@ -460,7 +461,7 @@ class RecordingInterpreter(StateRecorder):
             if tuple(map(without_symbols, aval.shape)) != out._array.shape:
                 sizes.give_up(f"the shape of {op.name} depends on data")
                 return None
-            is_of_sizes = has_sizes(aval.shape)
+            is_of_sizes = has_symbols(aval.shape)
             shapes.append(aval.shape if is_of_sizes else None)
             if is_of_sizes:  # guard which sizes are 0, 1 or more: NumPy treats strides of sizes below 2 in another way
                 for size in aval.shape:
@@ -513,7 +514,7 @@ class RecordingInterpreter(StateRecorder):
         strides = element_strides(array)
         result = filled_strides(array.shape, strides, array.shape if shape is None else shape)
         if result is None and (value is None or value in self.inputs):
-            result = self.recorder.sizes.strides.get(id(tensor), None if has_sizes(shape) else strides)
+            result = self.recorder.sizes.strides.get(id(tensor), None if has_symbols(shape) else strides)
 
         def is_right(some: tuple[int, ...]) -> bool:
             seen = zip(map(without_symbols, some), strides, array.shape, strict=True)
@@ -540,7 +541,7 @@ class RecordingInterpreter(StateRecorder):
         if event == "backward" and self._wrote and self._has_plain_places(details[0]):
             for number, view, version in self._moving:
                 if self.uncounted or view._version != version:
-                    concrete(number)
+                    concretise(number)
         super().note(event, *details)
         if self.gradients == gradients:  # backward passes are counted there
             self.journal.note()
@@ -789,7 +790,7 @@ class RecordingInterpreter(StateRecorder):
             recorder.stop("random_operation", "a generator that the call has made")
 
 
-guarded_interpreter(
+isolate_interpreter(
     RecordingInterpreter,
     frozenset(name for name, method in vars(Interpreter).items() if callable(method) and not name.startswith("_")),
 )
@@ -819,7 +820,7 @@ def _attribute(value: Any) -> Any:
     if type(value) in _SIMPLE or (type(value) is tuple and _SIMPLE.issuperset(map(type, value))):  # the usual case
         return value
     if is_symbolic(value):
-        return concrete(value)
+        return concretise(value)
     if isinstance(value, tuple):
         return tuple(map(_attribute, value)) if any(map(_holds_symbol, value)) else value
     return value

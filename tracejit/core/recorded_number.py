@@ -34,7 +34,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _concretised(value: Any) -> Any:
+def _concretise(value: Any) -> Any:
     return value.concretise() if isinstance(value, RecordedNumber) else value
 
 
@@ -42,7 +42,7 @@ def _concretising(function: Callable[..., Any]) -> Callable[..., Any]:
     """A special method that needs the number itself."""
 
     def method(self: RecordedNumber, *arguments: Any) -> Any:
-        return function(self.concretise(), *map(_concretised, arguments))
+        return function(self.concretise(), *map(_concretise, arguments))
 
     return method
 
@@ -93,7 +93,7 @@ class RecordedNumber:
 
     def __array_ufunc__(self, function: Any, method: str, *operands: Any, **keywords: Any) -> Any:
         """NumPy computes with the plain number, whose dtype gives way to those of arrays."""
-        return getattr(function, method)(*map(_concretised, operands), **keywords)
+        return getattr(function, method)(*map(_concretise, operands), **keywords)
 
 
 def with_operators(

@@ -13,8 +13,7 @@ from typing import Any
 
 from tracejit.core.numbers import settled
 from tracejit.core.recorded_number import RecordedNumber
-from tracejit.core.symbolic import SymInt, active, python_type, without_symbols
-from tracejit.core.symbolic import is_symbolic as has_symbols
+from tracejit.core.symbolic import SymInt, active, has_symbols, python_type, without_symbols
 
 __all__ = [
     "Dim",

@@ -41,8 +41,8 @@ __all__ = [
     "by_origin",
     "cached",
     "called",
-    "concretise",
-    "is_symbolic",
+    "concretise_sizes",
+    "has_symbols",
     "python_type",
     "shape_of",
     "strides_of",
@@ -539,8 +539,8 @@ def _binary(symbol: str, swapped: bool) -> Callable[..., Any]:
     def method(self: Any, other: Any, *modulus: Any) -> Any:
         if not is_followed or type(other) in _SEQUENCES or modulus:
             left, right = (other, self) if swapped else (self, other)
-            given = [concretise(left), concretise(right)]
-            return pow(*given, *map(concretise, modulus)) if modulus else plain(*given)
+            given = [concretise_sizes(left), concretise_sizes(right)]
+            return pow(*given, *map(concretise_sizes, modulus)) if modulus else plain(*given)
         if type(other) not in _NUMBERS:
             return NotImplemented
         left, right = (other, self) if swapped else (self, other)
@@ -555,7 +555,7 @@ def _unary(symbol: str) -> Callable[..., Any]:
 
     def method(self: Any) -> Any:
         if name is None:
-            return self if symbol == "+" else ~concretise(self)
+            return self if symbol == "+" else ~concretise_sizes(self)
         return self.env.compute(name, self) if self.env.is_noting else _UNARY[name](self.value)
 
     return method
@@ -650,16 +650,16 @@ def without_symbols(value: Any) -> Any:
     return value.value if type(value) in SYMBOLIC else value
 
 
-def concretise(value: Any) -> Any:
+def concretise_sizes(value: Any) -> Any:
     """The plain number of a symbolic one; where notes are taken, it is noted to have this value.  Slices, tuples and lists with
     their elements concretised; anything else as it is.  For code that decides something by the number."""
-    if not is_symbolic(value):
+    if not has_symbols(value):
         return value
     if type(value) in SYMBOLIC:
         return value.concretise()
     if type(value) is slice:
-        return slice(concretise(value.start), concretise(value.stop), concretise(value.step))
-    parts = [concretise(part) for part in value]
+        return slice(concretise_sizes(value.start), concretise_sizes(value.stop), concretise_sizes(value.step))
+    parts = [concretise_sizes(part) for part in value]
     return parts if isinstance(value, list) else tuple(parts)
 
 
@@ -669,7 +669,7 @@ def python_type(value: Any) -> type:
     return int if kind is SymInt else float if kind is SymFloat else kind
 
 
-def is_symbolic(value: Any) -> bool:
+def has_symbols(value: Any) -> bool:
     """Whether there is a symbolic number in a value, or among the elements of tuples, lists and slices."""
     if not _exist[0]:
         return False
@@ -678,7 +678,7 @@ def is_symbolic(value: Any) -> bool:
         return True
     if kind is slice:
         return any(type(part) in SYMBOLIC for part in (value.start, value.stop, value.step))
-    return isinstance(value, (tuple, list)) and any(map(is_symbolic, value))
+    return isinstance(value, (tuple, list)) and any(map(has_symbols, value))
 
 
 def active(value: Any) -> bool:
@@ -707,7 +707,7 @@ def cached(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return function(*args, **kwargs) if _exist[0] and is_symbolic(args) else known(*args, **kwargs)  # type: ignore[arg-type]
+            return function(*args, **kwargs) if _exist[0] and has_symbols(args) else known(*args, **kwargs)  # type: ignore[arg-type]
 
         return call
 

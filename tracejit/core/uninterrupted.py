@@ -89,7 +89,7 @@ class Work(Generic[T]):
     """Something that a thread does.  Once it is finished the thread has nothing of it any more."""
 
     __slots__ = (
-        "_action", "_awakened", "_depth", "_forks", "_guard", "_thread", "answer", "behind", "finished", "waiting", "when_lost",
+        "_action", "_awakened", "_depth", "_forks", "_lock", "_thread", "answer", "behind", "finished", "waiting", "when_lost",
     )  # fmt: skip
 
     def __init__(self, action: Callable[[], T], when_lost: Callable[[], None] | None = None) -> None:
@@ -97,7 +97,7 @@ class Work(Generic[T]):
         self.when_lost = when_lost  # called in a forked child
         self._awakened = _thread.allocate_lock()
         self._awakened.acquire()
-        self._guard = _thread.allocate_lock()  # of what is known of its thread
+        self._lock = _thread.allocate_lock()  # of what is known of its thread
         self._thread: int | None = None
         self._depth = 0  # of the work inside work that it has got to
         self._forks = _forks[0]
@@ -122,7 +122,7 @@ class Work(Generic[T]):
 
     def close(self) -> _thread.LockType | None:
         """It is finished; and what to release when the thread has nothing of it any more, if nobody else does."""
-        with self._guard:  # whoever has a thread meet something has one that is alive
+        with self._lock:  # whoever has a thread meet something has one that is alive
             if self.finished:
                 return None
             self.finished, self.when_lost = True, None
@@ -181,7 +181,7 @@ class Work(Generic[T]):
 
     def abandon(self) -> None:
         """Nobody waits for it any more."""
-        with self._guard:
+        with self._lock:
             self.waiting = None
             if not self.finished and not self.behind:
                 _behind.append(self)
@@ -200,7 +200,7 @@ class Work(Generic[T]):
 
     def interrupt_thread(self) -> None:
         """Its thread, if it is still at it, meets SystemExit when it executes Python code next."""
-        with self._guard:  # so it has not come to its end, and the thread is no other work's
+        with self._lock:  # so it has not come to its end, and the thread is no other work's
             if not self.finished and self._thread is not None:
                 raise_in_thread(self._thread, SystemExit)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tracejit.core.dtypes import bool_, float32
 from tracejit.core.precision import lowered
-from tracejit.core.symbolic import concretise
+from tracejit.core.symbolic import concretise_sizes
 from tracejit.functional.layer import linear
 from tracejit.functional.regularisation import dropout
 from tracejit.ops import reduce as primitives
@@ -56,7 +56,7 @@ def scaled_dot_product_attention(
         attn_mask = cast(attn_mask, dtype=query.dtype)
     if enable_gqa:
         key, value = _repeated(key, query), _repeated(value, query)
-    factor = 1.0 / math.sqrt(concretise(query.shape[-1])) if scale is None else float(scale)
+    factor = 1.0 / math.sqrt(concretise_sizes(query.shape[-1])) if scale is None else float(scale)
     if key.shape[-2] == 0:
         return full(0.0, shape=(*query.shape[:-1], value.shape[-1]), dtype=query.dtype)
     out, weights = attention(query, key, value, attn_mask, scale=factor, causal=bool(is_causal))
@@ -164,9 +164,9 @@ def multi_head_attention_forward(
     if need_weights:
         out = None
         if mask is None and source:
-            out, scores = attention(q, k, v, None, scale=math.sqrt(1.0 / concretise(each)), causal=False)
+            out, scores = attention(q, k, v, None, scale=math.sqrt(1.0 / concretise_sizes(each)), causal=False)
         else:  # where nothing may be attended to, the weights are NaN
-            scores = matmul(q * math.sqrt(1.0 / concretise(each)), permute(k, dims=(0, 2, 1)))
+            scores = matmul(q * math.sqrt(1.0 / concretise_sizes(each)), permute(k, dims=(0, 2, 1)))
             scores = softmax(scores if mask is None else scores + mask, -1)
         if rate > 0.0:
             scores, out = dropout(scores, rate, True), None

@@ -11,7 +11,7 @@ import numpy as np
 from tracejit.core.dtypes import int64
 from tracejit.core.precision import in_float32, rounds_once
 from tracejit.core.shapes import normalise_dim, product
-from tracejit.core.symbolic import concretise
+from tracejit.core.symbolic import concretise_sizes
 from tracejit.ops import indexing
 from tracejit.ops import reduce as primitives
 from tracejit.ops.creation import ArrayConstant, arange, constant, full
@@ -58,7 +58,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
             f"{list(theta.shape)} and {list(size)}"
         )
     axes = []
-    for n in map(concretise, size[2:]):
+    for n in map(concretise_sizes, size[2:]):
         line = np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(1)
         axes.append(line if align_corners else line * (n - 1) / n)
     positions = np.stack(

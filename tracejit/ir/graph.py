@@ -49,14 +49,14 @@ class Literal:
         return hash(self._key()) if type(v) in SYMBOLIC or v != v else hash(v)  # each NaN has a hash of its own
 
     @property
-    def is_symbolic(self) -> bool:
+    def has_symbol(self) -> bool:
         """Whether it was computed of symbolic sizes: to ask which number it is would make a program of one size."""
         return type(self.value) in SYMBOLIC
 
     @property
     def position(self) -> int:
         """The integer that it is; a symbolic one stays one."""
-        return self.value if self.is_symbolic else int(self.value)  # type: ignore[return-value]
+        return self.value if self.has_symbol else int(self.value)  # type: ignore[return-value]
 
 
 Operand = int | Literal | None

@@ -15,7 +15,7 @@ from typing import Final
 from tracejit.core.aval import UNKNOWN, Aval, ScalarAval
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.op import Effect, Kind
-from tracejit.core.symbolic import is_symbolic
+from tracejit.core.symbolic import has_symbols
 from tracejit.ir.graph import Graph, Literal, Node, likeness, operand_aval
 from tracejit.ir.printer import node_text
 
@@ -127,7 +127,7 @@ def _is_like_one_of(agreed: set[Hashable], kinds: Mapping[int, int], node: Node)
     """Whether another node, as most have one, had the same of what decides whether attributes and avals are right; else this one is among
     `agreed` from now on.  A node with symbolic sizes among its attributes, which are not to be compared, or with some that are odd, is
     like no other."""
-    if node.attributes and is_symbolic(node.attributes):
+    if node.attributes and has_symbols(node.attributes):
         return False
     count = len(agreed)
     try:

@@ -27,8 +27,7 @@ import numpy as np
 from tracejit.core import dtypes
 from tracejit.core.dtypes import DType
 from tracejit.core.locks import lock_held_over_forks
-from tracejit.core.symbolic import SymInt, by_origin, without_symbols
-from tracejit.core.symbolic import is_symbolic as has_symbols
+from tracejit.core.symbolic import SymInt, by_origin, has_symbols, without_symbols
 from tracejit.core.uninterrupted import uninterrupted_result
 from tracejit.cpython import frame_check, interrupted, programs
 from tracejit.cpython.linking import link

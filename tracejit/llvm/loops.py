@@ -47,7 +47,7 @@ class OpenLoop:
 
     axis: Axis
     effects: Effects
-    guarded: bool  # may have no iteration
+    may_be_empty: bool  # may have no iteration
     before: list[str]
     block: str
     known: tuple[dict[Any, Any], ...]  # what had been emitted when the loop was opened
@@ -270,9 +270,9 @@ class LoopEmitter:
         kinds, initial, results = runs[0].kinds, runs[0].initial, runs[-1].merged
         code = self.code
         self.open_loops.pop()
-        guarded = frame.guarded
+        may_be_empty = frame.may_be_empty
         outside, end, label = code.block, code.label("end"), frame.before[0][:-1]
-        if guarded:
+        if may_be_empty:
             positive = code.op(f"icmp sgt i64 {self.extent(extent)}, 0")
             code.lines.append(f"br i1 {positive}, label %{label}, label %{end}")
         else:
@@ -285,9 +285,9 @@ class LoopEmitter:
         last = code.block
         code.begin(end)
         self.invalidate(frame.effects.stores)
-        if not guarded:
+        if not may_be_empty:
             return results
-        self.memo, self.ids, self.loads = frame.known  # what was emitted behind the guard is not there if the loop is empty
+        self.memo, self.ids, self.loads = frame.known  # what was emitted behind the check is not there if the loop is empty
         return [
             code.op(f"phi {kind} [ {first}, %{outside} ], [ {result}, %{last} ]")
             for kind, first, result in zip(kinds, initial, results, strict=True)

@@ -258,7 +258,7 @@ class NestEmitter(LoopEmitter):
             done = self.open_loops[level].effects
             if buffer in done.stores or (done.exits and e.index.dynamic is not None):  # the index may not have been checked yet
                 depth = level + 1
-            elif self.open_loops[level].guarded and level > depth:
+            elif self.open_loops[level].may_be_empty and level > depth:
                 depth = level  # not above a loop that may be empty: the element may not exist
         lanes = self.open_loops[-1].lanes if stride else pointer.lanes
         value = Value(

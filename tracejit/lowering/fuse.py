@@ -20,7 +20,7 @@ from itertools import chain
 
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product, same
-from tracejit.core.symbolic import by_origin, cached, is_symbolic
+from tracejit.core.symbolic import by_origin, cached, has_symbols
 from tracejit.ir.graph import Node, Operand
 from tracejit.ir.layouts import ZERO, Position, Positions, beyond_view
 from tracejit.lowering.costs import operation_cost
@@ -310,7 +310,7 @@ def matches(shape: Shape, axes: Shape, limit: int = 6) -> tuple[Positions, ...]:
         for start in range(first, len(axes)):
             stop, run = start, 1
             # Of symbolic sizes it is not asked which is larger: that would part sizes for nothing.
-            while stop < len(axes) and (stop == start or is_symbolic((run, size)) or run < size):
+            while stop < len(axes) and (stop == start or has_symbols((run, size)) or run < size):
                 run, stop = run * axes[stop], stop + 1
                 if run == size:
                     extend(k + 1, stop, (*runs, (start, stop)))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tracejit.core.symbolic import is_symbolic as has_symbols
+from tracejit.core.symbolic import has_symbols
 
 __all__ = ["NOTHING_LIVE", "Inherited", "LiveValues", "ValueLocation", "live"]
 

@@ -14,7 +14,7 @@ from typing import Any
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.op import Kind
 from tracejit.core.shapes import product
-from tracejit.core.symbolic import is_symbolic
+from tracejit.core.symbolic import has_symbols
 from tracejit.ir.graph import Graph, Literal, Node, Operand, likeness, numbered, operand_aval
 from tracejit.ir.layouts import (
     ZERO,
@@ -125,7 +125,7 @@ class _Likeness:
     def of(self, node: Node, is_view: bool) -> int:
         """The number of a node that comes after those that make its operands.  One with symbolic sizes among its attributes, which are not
         to be compared, is like no other."""
-        is_own = node.attributes and is_symbolic(node.attributes)
+        is_own = node.attributes and has_symbols(node.attributes)
         key = id(node) if is_own else likeness(node, self._seen, self._kinds)
         number = self._known.setdefault(key, len(self.members))
         if number == len(self.members):

@@ -17,7 +17,7 @@ from tracejit.core.dtypes import FROM_NUMPY, int64
 from tracejit.core.kernels import repaying
 from tracejit.core.op import Kind
 from tracejit.core.shapes import Dim, broadcast_shapes, product, require_broadcast
-from tracejit.core.symbolic import concretise
+from tracejit.core.symbolic import concretise_sizes
 from tracejit.core.unbroadcast import sum_to
 from tracejit.ops.creation import ArrayConstant, constant, full
 from tracejit.ops.declare import custom, require_one_dtype
@@ -30,7 +30,7 @@ __all__ = ["gather", "index_add", "index_select", "occurrences", "row_indices", 
 
 def constant_index(positions: list[Any]) -> Any:
     """An int64 (or bool mask as positions) index tensor made from a list in a key."""
-    array = np.asarray(concretise(positions)) if positions else np.zeros(0, np.int64)
+    array = np.asarray(concretise_sizes(positions)) if positions else np.zeros(0, np.int64)
     if array.dtype == np.bool_:
         (array,) = array.ravel().nonzero()
     if array.dtype.kind not in "iu":
@@ -55,7 +55,7 @@ def constant_key(array: np.ndarray[Any, Any]) -> Any:
 
 def constant_value(values: Any) -> Any:
     """What is assigned to items, given as an array or a nested sequence of numbers, as a tensor of its own dtype."""
-    array = np.array(concretise(values), order="C")
+    array = np.array(concretise_sizes(values), order="C")
     if array.dtype.kind not in "biuf":
         raise TypeError(f"can't assign a {values.__class__.__name__} of {array.dtype} to items of a tensor")
     if array.dtype not in FROM_NUMPY:

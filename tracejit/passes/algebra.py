@@ -20,7 +20,7 @@ from tracejit.core.aval import Aval
 from tracejit.core.dtypes import DType, bool_
 from tracejit.core.op import REGISTRY, Effect, Kind, Op, Promotion
 from tracejit.core.shapes import broadcast_shapes
-from tracejit.core.symbolic import called, is_symbolic, python_type
+from tracejit.core.symbolic import called, has_symbols, python_type
 from tracejit.ir.builder import rebuild, substitute
 from tracejit.ir.graph import Graph, Literal, Node, Operand, likeness
 from tracejit.passes.memory import OutputMemory
@@ -169,7 +169,7 @@ def _looks(scope: _Scope, node: Node) -> Hashable:
     are one value, and for a node with symbolic sizes among its attributes, which are not to be compared."""
     operands, count = node.operands, len(node.operands)
     is_twice = operands[0] == operands[1] if count == 2 else count > 2 and len({*operands}) < count
-    if is_twice or (node.attributes and is_symbolic(node.attributes)):
+    if is_twice or (node.attributes and has_symbols(node.attributes)):
         return None
     return likeness(node, scope.looks, scope.numbers)
 

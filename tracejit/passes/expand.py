@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tracejit.core.aval import Aval, ScalarAval
 from tracejit.core.interpreter import pushed
 from tracejit.core.op import Kind
-from tracejit.core.symbolic import is_symbolic
+from tracejit.core.symbolic import has_symbols
 from tracejit.ir.builder import GraphBuilder, next_id, rebuild, substitute
 from tracejit.ir.graph import Graph, Literal, Node, Operand
 from tracejit.ir.tracer import ScalarTracer, Tracer, TracingInterpreter
@@ -63,7 +63,7 @@ def _likeness(builder: GraphBuilder, node: Node) -> Hashable:
     compared: its expansion is its own."""
     first = {x: k for k, x in reversed(list(enumerate(node.operands))) if type(x) is int}  # which operands are one value
     avals = [builder.avals[x] for x in first]
-    if is_symbolic([*[value for _, value in node.attributes], *[aval.shape for aval in avals if isinstance(aval, Aval)]]):
+    if has_symbols([*[value for _, value in node.attributes], *[aval.shape for aval in avals if isinstance(aval, Aval)]]):
         return None
     operands = tuple([first[x] if type(x) is int else x for x in node.operands])
     attributes = tuple([(name, Literal(x) if isinstance(x, (bool, int, float)) else x) for name, x in node.attributes])

@@ -66,7 +66,7 @@ def stack_residuals(graph: Graph, results: int) -> tuple[Graph, SlabContents]:
             continue
         base, index = maker.operands
         of_loop = type(base) is int and base in made and made[base].op.kind is Kind.LOOP
-        if of_loop and isinstance(index, Literal) and not index.is_symbolic:
+        if of_loop and isinstance(index, Literal) and not index.has_symbol:
             sliced[v] = base, index.position  # type: ignore[assignment]
     taken = Counter(base for base, _ in sliced.values())
     whole = {base for base, n in taken.items() if 2 * n > _length(graph, base)}

@@ -42,7 +42,7 @@ def unbound_slices(builder: GraphBuilder, nodes: Sequence[Node], fewest: int) ->
     kinds: dict[int, tuple[Any, int]] = {}  # value -> (what it is a slice of, index)
     for node in nodes:
         x = node.operands[0] if node.operands else None
-        if "one position" in node.op.traits and isinstance(index := node.operands[1], Literal) and not index.is_symbolic:
+        if "one position" in node.op.traits and isinstance(index := node.operands[1], Literal) and not index.has_symbol:
             kinds[node.outputs[0]] = (x, node.attributes), index.position
         elif x in kinds and not node.op.traits.isdisjoint(("reshapes", "permutes")):
             kinds[node.outputs[0]] = (kinds[x][0], node.op, node.attributes), kinds[x][1]  # type: ignore[index]

@@ -31,8 +31,7 @@ import numpy as np
 from tracejit.core import kernels
 from tracejit.core.aval import Aval
 from tracejit.core.interrupts import is_foreign
-from tracejit.core.symbolic import SYMBOLIC
-from tracejit.core.symbolic import is_symbolic as has_symbols
+from tracejit.core.symbolic import SYMBOLIC, has_symbols
 from tracejit.cpython.arrays import unknown_layout
 from tracejit.cpython.frame_check import NO_KEY
 from tracejit.ir.graph import Graph

@@ -23,7 +23,7 @@ from tracejit.core.interpreter import state
 from tracejit.core.library_warnings import warn
 from tracejit.core.op import Op
 from tracejit.core.shapes import contiguous, reshaped_strides
-from tracejit.core.symbolic import concretise, is_symbolic, shape_of, strides_of
+from tracejit.core.symbolic import concretise_sizes, has_symbols, shape_of, strides_of
 from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach, permute
 from tracejit.ops.public import METHODS
@@ -277,13 +277,13 @@ class Tensor:
         """Distances between neighbours along each dimension, in elements."""
         strides = strides_of[0](self) if strides_of else None
         strides = tuple(s // self._array.itemsize for s in self._array.strides) if strides is None else strides
-        return strides if dim is None else strides[concretise(dim)]
+        return strides if dim is None else strides[concretise_sizes(dim)]
 
     def _symbolic_layout(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """The shape and the strides, where these are symbolic in the recording that is made: who decides something by them is noted."""
         strides = strides_of[0](self, False)
         shape = None if strides is None else self._aval.shape
-        return None if strides is None or shape is None or not is_symbolic((shape, strides)) else (shape, strides)
+        return None if strides is None or shape is None or not has_symbols((shape, strides)) else (shape, strides)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie in row-major order; in the order of another memory format, such as channels_last, if it is given."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.core.naming import package_name
-from tracejit.core.symbolic import SYMBOLIC, concretise
+from tracejit.core.symbolic import SYMBOLIC, concretise_sizes
 
 __all__ = ["Size"]
 
@@ -55,7 +55,7 @@ class Size(tuple[int, ...]):
     def __getitem__(self, key: Any) -> Any:
         if type(key) is int:
             return _item_of(self, key)
-        item = _item_of(self, concretise(key))
+        item = _item_of(self, concretise_sizes(key))
         return _size_of(item) if isinstance(item, tuple) else item
 
     def __add__(self, other: Any) -> Any:
@@ -65,7 +65,7 @@ class Size(tuple[int, ...]):
         return _joined(other + tuple(self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, count: Any) -> Any:
-        return _size_of(tuple.__mul__(self, concretise(count)))
+        return _size_of(tuple.__mul__(self, concretise_sizes(count)))
 
     __rmul__ = __mul__
 

@@ -17,7 +17,7 @@ from tracejit.capture.handlers.arrays import CALM_METHODS
 from tracejit.capture.handlers.post_program import PostProgramValue, is_post_program
 from tracejit.capture.handlers.prologue_arrays import PrologueArrayHandlers
 from tracejit.capture.handlers.stand_ins import plain, plain_copy
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete
+from tracejit.capture.handlers.symbols import SymbolicNumber, concretise
 from tracejit.capture.policies import is_a
 from tracejit.core.dtypes import bool_
 from tracejit.tensor import Tensor
@@ -172,9 +172,9 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
                 size = array.shape[d] if d < array.ndim else 0
                 may_vary = type(item._value) is int and all(type(v) in (int, SymbolicNumber, slice) for v in items[:d])
                 if not (may_vary and -size <= item < size):
-                    items[d] = concrete(item)
+                    items[d] = concretise(item)
             elif type(item) is slice:
-                items[d] = slice(*map(concrete, (item.start, item.stop, item.step)))
+                items[d] = slice(*map(concretise, (item.start, item.stop, item.step)))
         return tuple(items) if type(key) is tuple else items[0]
 
     def _value(self, array: Any, value: Any) -> Any:
@@ -191,19 +191,19 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
             return value
         number, kind = value._value, array.dtype.kind
         if is_post_program(value) and any(reading.is_call_result for reading in value._post_program.readings):
-            return concrete(value)  # the result of a deferred call, which is made after the stores
+            return concretise(value)  # the result of a deferred call, which is made after the stores
         if is_a(number, np.generic):
             safe = (number.dtype.kind == kind == "f") or self._casts(number.dtype, array.dtype, "safe")
-            return value if safe else concrete(value)
+            return value if safe else concretise(value)
         if type(number) is bool or (type(number) is float and kind == "f"):
             return value
         if type(number) is not int or kind == "b":
-            return concrete(value)
+            return concretise(value)
         if kind == "f":
-            return value if self.recorder.extracted_numbers.are_short([value]) else concrete(value)
+            return value if self.recorder.extracted_numbers.are_short([value]) else concretise(value)
         least, most = _WITHIN[array.dtype]
         always_fits = is_post_program(value) and value._post_program.bits <= 63 and array.dtype.itemsize == 8 and kind == "i"
-        return value if always_fits or least <= value <= most else concrete(value)
+        return value if always_fits or least <= value <= most else concretise(value)
 
 
 _WITHIN = {np.dtype(code): (int(np.iinfo(code).min), int(np.iinfo(code).max)) for code in "bhilqBHILQ"}

@@ -301,8 +301,8 @@ class ArrayHandlers(Handlers):
         name = getattr(function, "__name__", "")
         if not self._is_pure(function, name, arguments, keywords) and not any(map(self._is_post_program, values)):
             plain_arguments = (
-                tuple(map(recorder.contents.concrete_contents, arguments)),
-                {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
+                tuple(map(recorder.contents.concretise_contents, arguments)),
+                {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()},
             )
             return self.array_call(function, *plain_arguments)
         if not self._is_pure(function, name, arguments, keywords) or "out" in keywords:
@@ -367,8 +367,8 @@ class ArrayHandlers(Handlers):
         recorder = self.recorder
         recorder.inspect_all(arguments)
         plain_arguments = (
-            tuple(map(recorder.contents.concrete_contents, arguments)),
-            {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
+            tuple(map(recorder.contents.concretise_contents, arguments)),
+            {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()},
         )
         for value in (*plain_arguments[0], *plain_arguments[1].values()):
             recorder.contents.read_content(value, deep=True)

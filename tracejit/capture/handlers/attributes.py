@@ -23,7 +23,7 @@ from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import membership
 from tracejit.capture.handlers.effects import AttributeStore
 from tracejit.capture.handlers.stand_ins import plain, plain_value
-from tracejit.capture.handlers.symbols import SuperProxy, concrete, is_symbolic
+from tracejit.capture.handlers.symbols import SuperProxy, concretise, is_symbolic
 from tracejit.capture.policies import (
     C_CALLABLES,
     C_METHODS,
@@ -203,7 +203,7 @@ class AttributeHandlers(Handlers):
         recorder = self.recorder
         cls: Any = type(owner)
         if type(name) is not str:
-            return getattr(concrete(owner), concrete(name))
+            return getattr(concretise(owner), concretise(name))
         if recorder.plain_classes.get(cls) is _class_mro(cls) and type(cls.__getattribute__) is not types.FunctionType:
             if recorder.effects.changed and self._is_changed(owner, name):
                 recorder.stop("read_after_change", f"a {cls.__name__}")
@@ -270,7 +270,7 @@ class AttributeHandlers(Handlers):
 
     def attributes_of(self, value: Any) -> Any:
         """vars(value)"""
-        value = concrete(value)
+        value = concretise(value)
         if instance_dictionary(value) is None:
             if hasattr(value, "__dict__"):
                 self.recorder.stop("descriptor", f"{type(value).__name__}.__dict__")
@@ -563,7 +563,7 @@ class AttributeHandlers(Handlers):
     def set_attribute(self, value: Any, owner: Any, name: str) -> None:
         """owner.name = value"""
         recorder = self.recorder
-        owner, value = concrete(owner), recorder.contents.value_to_store(value)
+        owner, value = concretise(owner), recorder.contents.value_to_store(value)
         cls = type(owner)
         store, _ = self.lookup(cls, "__setattr__")
         if _is_of_program(store, "__setattr__") and not is_a(owner, Tensor):
@@ -605,7 +605,7 @@ class AttributeHandlers(Handlers):
         """object.__setattr__."""
         recorder = self.recorder
         if is_a(owner, types.FunctionType) and recorder.is_created(owner):
-            setattr(owner, name, recorder.contents.concrete_contents(value))
+            setattr(owner, name, recorder.contents.concretise_contents(value))
             return
         if is_a(owner, _SHARED) or type(name) is not str:
             self._stop_storing(owner, name)
@@ -632,7 +632,7 @@ class AttributeHandlers(Handlers):
 
     def delete_attribute(self, owner: Any, name: str) -> None:
         """del owner.name"""
-        owner = concrete(owner)
+        owner = concretise(owner)
         cls = type(owner)
         delete, _ = self.lookup(cls, "__delattr__")
         if _is_of_program(delete, "__delattr__"):

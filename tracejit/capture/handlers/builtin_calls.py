@@ -30,7 +30,7 @@ from tracejit.capture.handlers.contents import has_stable_hash
 from tracejit.capture.handlers.post_program import is_deferred_call_result
 from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
 from tracejit.capture.handlers.stand_ins import plain
-from tracejit.capture.handlers.symbols import ObjectIdentity, RecordedCallback, concrete, is_symbolic
+from tracejit.capture.handlers.symbols import ObjectIdentity, RecordedCallback, concretise, is_symbolic
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.policies import (
     BINARY,
@@ -157,8 +157,8 @@ class BuiltinCallHandlers(Handlers):
             return recorder.operators.binary(symbol, *arguments, in_place=in_place)
         if function in _UNARY_OPERATORS and not keywords and len(arguments) == 1:
             return recorder.operators.unary(_UNARY_OPERATORS[function], *arguments)
-        arguments = tuple(recorder.contents.concrete_contents(a) for a in arguments)
-        keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
+        arguments = tuple(recorder.contents.concretise_contents(a) for a in arguments)
+        keywords = {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()}
         if function in PURE_FUNCTIONS:
             return self._call_pure(function, arguments, keywords)
         if owner is not None and _is_pure_method(owner, function.__name__):
@@ -213,7 +213,7 @@ class BuiltinCallHandlers(Handlers):
             if name in ("__init__", "__init_subclass__") and count == 1:
                 return None
             if name in ("__eq__", "__ne__") and count == 2:
-                return function(*map(concrete, arguments))
+                return function(*map(concretise, arguments))
         if (
             name in ("__next__", "__iter__")
             and count == 1
@@ -230,13 +230,15 @@ class BuiltinCallHandlers(Handlers):
             and not recorder.is_outside(owner)
             and name in _OF_EXCEPTIONS
         ):
-            keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
-            return recorder.containers.native(lambda: function(*map(recorder.contents.concrete_contents, arguments), **keywords))
+            keywords = {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()}
+            return recorder.containers.native(
+                lambda: function(*map(recorder.contents.concretise_contents, arguments), **keywords)
+            )
         if is_a(owner, collections.OrderedDict) and getattr(collections.OrderedDict, name, None) != function:
             recorder.stop("container", f"{cls.__name__}.{name} of a {type(owner).__name__}")  # it corrupts the order
         elif (cls in _WITH_METHODS or (cls in MODELS and _is_pure_method(owner, name))) and isinstance(plain(owner), cls):
             try:
-                return self._call_method(function.__get__(concrete(owner)), arguments[1:], keywords)
+                return self._call_method(function.__get__(concretise(owner)), arguments[1:], keywords)
             except TypeError as error:
                 message, prefix = str(error), f"{type(owner).__qualname__}.{name}() "
                 if is_foreign(error) or cls is type(owner) or not message.startswith(prefix):
@@ -259,8 +261,8 @@ class BuiltinCallHandlers(Handlers):
             return recorder.container_methods.container_method(
                 function, owner, *self._for_container(function.__name__, owner, arguments, keywords)
             )
-        arguments = tuple(recorder.contents.concrete_contents(a) for a in arguments)
-        keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
+        arguments = tuple(recorder.contents.concretise_contents(a) for a in arguments)
+        keywords = {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()}
         return self._value_method(function, arguments, keywords)
 
     def call_text_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -276,7 +278,7 @@ class BuiltinCallHandlers(Handlers):
                 arguments = (parts,)
         else:
             text = None if keywords else recorder.texts.text_method(owner, name, arguments)
-        return recorder.calls.call(getattr(concrete(owner), name), arguments, keywords) if text is None else text
+        return recorder.calls.call(getattr(concretise(owner), name), arguments, keywords) if text is None else text
 
     def _for_container(self, name: str, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a method of a container.  A number that it only stores, or compares with its items, stays symbolic;
@@ -290,14 +292,14 @@ class BuiltinCallHandlers(Handlers):
             positions = _KEPT_BY_SEQUENCES.get(name, ())
         arguments = tuple(
             [
-                recorder.contents.value_to_store(a) if i in positions else recorder.contents.concrete_contents(a)
+                recorder.contents.value_to_store(a) if i in positions else recorder.contents.concretise_contents(a)
                 for i, a in enumerate(arguments)
             ]
         )
         convert = (
             recorder.contents.value_to_store
             if name in ("update", "__init__") and positions
-            else recorder.contents.concrete_contents
+            else recorder.contents.concretise_contents
         )
         return arguments, {k: convert(v) for k, v in keywords.items()}
 
@@ -307,7 +309,7 @@ class BuiltinCallHandlers(Handlers):
         owner = function.__self__
         recorder.contents.read_content(owner, deep=True)
         if is_a(owner, re.Pattern):  # the replacement may be a function
-            arguments = tuple(map(recorder.calls.guarded_callback, arguments))
+            arguments = tuple(map(recorder.calls.recorded_callback, arguments))
         arguments = tuple(recorder.iteration.iterate(a) if is_a(a, GeneratorType) else a for a in arguments)
         if function.__name__ == "join":
             arguments = tuple(map(self._as_list, arguments))
@@ -335,7 +337,7 @@ class BuiltinCallHandlers(Handlers):
                 return self.recorder.perform(lambda: function(*arguments, **keywords))  # which raises Python's error
             arguments = (
                 arguments[0],
-                *(recorder.container_methods.concrete_elements(a) if cls in (tuple, frozenset) else a for a in arguments[1:]),
+                *(recorder.container_methods.concretised_elements(a) if cls in (tuple, frozenset) else a for a in arguments[1:]),
             )
             if cls is object or cls in (list, dict, set):
                 return recorder.mark_created(function(*arguments, **keywords))
@@ -353,18 +355,18 @@ class BuiltinCallHandlers(Handlers):
 
     def with_callbacks(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a C function, with stand-ins for the callables that it calls, which record their calls."""
-        wrap = self.guarded_predicate if function in PREDICATES else self.recorder.calls.guarded_callback
+        wrap = self.recorded_predicate if function in PREDICATES else self.recorder.calls.recorded_callback
         wrap = self.recorder.calls.passed_on if function in PASSING_ON else wrap
         positions = CALLED_BACK.get(function, ())
         arguments = tuple(wrap(a) if i in positions else a for i, a in enumerate(arguments))
         return arguments, {k: wrap(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}
 
-    def guarded_predicate(self, value: Any) -> Any:
-        """Like `CallHandlers.guarded_callback`, for a predicate (None: the truth of its argument), whose results C code tests."""
+    def recorded_predicate(self, value: Any) -> Any:
+        """Like `CallHandlers.recorded_callback`, for a predicate (None: the truth of its argument), whose results C code tests."""
         recorder = self.recorder
         if value is None:
             return RecordedCallback(recorder, None, recorder.operators.truth)
-        call = recorder.calls.guarded_callback(value)
+        call = recorder.calls.recorded_callback(value)
         if type(call) is not RecordedCallback:
             return call
         return RecordedCallback(recorder, call.function, lambda *arguments: recorder.operators.truth(call(*arguments)))
@@ -427,7 +429,7 @@ class BuiltinCallHandlers(Handlers):
         return all(self.recorder.operators.truth(value) for value in self.recorder.iteration.iterate(values))
 
     def _getattr(self, owner: Any, name: str, *default: Any) -> Any:
-        name = concrete(name)
+        name = concretise(name)
         try:
             return self.recorder.attributes.get_attribute(owner, name)
         except AttributeError:
@@ -437,7 +439,7 @@ class BuiltinCallHandlers(Handlers):
 
     def _hasattr(self, owner: Any, name: str) -> bool:
         if type(name) is not str:
-            return hasattr(owner, concrete(name))  # which raises Python's error
+            return hasattr(owner, concretise(name))  # which raises Python's error
         try:
             self.recorder.attributes.get_attribute(owner, name)
         except AttributeError:
@@ -445,7 +447,7 @@ class BuiltinCallHandlers(Handlers):
         return True
 
     def _setattr(self, owner: Any, name: str, value: Any) -> None:
-        self.recorder.attributes.set_attribute(value, owner, concrete(name))
+        self.recorder.attributes.set_attribute(value, owner, concretise(name))
 
     def _identity(self, value: Any) -> int:
         """id(value), as a stand-in that may only be compared.  A value that guards compare by equality stops the recording."""
@@ -483,7 +485,7 @@ class BuiltinCallHandlers(Handlers):
         if is_a(classes, tuple):
             recorder.contents.read_content(classes)
             return any(self._class_test(function, value, candidate) for candidate in classes)
-        value = concrete(value) if is_deferred_call_result(value) else plain(value)
+        value = concretise(value) if is_deferred_call_result(value) else plain(value)
         kind = type(classes)
         if kind is type:
             recorder.attributes.read_mro(type(value))
@@ -523,7 +525,7 @@ class BuiltinCallHandlers(Handlers):
 
     def _iter(self, value: Any, *sentinel: Any) -> Any:
         if sentinel:
-            return iter(self.recorder.calls.guarded_callback(value), *map(concrete, sentinel))
+            return iter(self.recorder.calls.recorded_callback(value), *map(concretise, sentinel))
         return self.recorder.iteration.iterator(value)
 
     def _next(self, iterator: Any, *default: Any) -> Any:

@@ -38,7 +38,7 @@ from tracejit.capture.handlers.symbols import (
     RecordedCallback,
     SuperProxy,
     SymbolicNumber,
-    concrete,
+    concretise,
     is_symbolic,
     is_symbolic_bool,
 )
@@ -246,7 +246,7 @@ class CallHandlers(Handlers):
         if cls in GETTERS:
             return recorder.standard_calls.call_getter(function, arguments, keywords)
         if is_symbolic(function):
-            return concrete(function)()
+            return concretise(function)()
         if cls is MethodOf:
             return recorder.outside_calls.method_of(function, arguments, keywords)
         method, _ = recorder.attributes.lookup(cls, "__call__")
@@ -382,17 +382,17 @@ class CallHandlers(Handlers):
                 recorder.facts.call(cell, function.__code__.co_freevars[position])
                 recorder.keep.append(cell)
 
-    def guarded_callback(self, value: Any) -> Any:
+    def recorded_callback(self, value: Any) -> Any:
         """A stand-in for a callable passed to C code: it records its calls and returns plain values.  Other values unchanged."""
-        value = concrete(value)
+        value = concretise(value)
         if not callable(value) or is_a(value, Tensor):
             return value
-        concrete_contents = self.recorder.contents.concrete_contents
-        return RecordedCallback(self.recorder, value, lambda *given, **named: concrete_contents(self.call(value, given, named)))
+        concretise_contents = self.recorder.contents.concretise_contents
+        return RecordedCallback(self.recorder, value, lambda *given, **named: concretise_contents(self.call(value, given, named)))
 
     def passed_on(self, value: Any) -> Any:
-        """Like `guarded_callback`, for C code that only passes results on, so that these may be stand-ins."""
-        value = concrete(value)
+        """Like `recorded_callback`, for C code that only passes results on, so that these may be stand-ins."""
+        value = concretise(value)
         if not callable(value) or is_a(value, Tensor):
             return value
         return RecordedCallback(self.recorder, value, lambda *arguments: self.call(value, arguments, {}))
@@ -466,7 +466,7 @@ class CallHandlers(Handlers):
         recorder = self.recorder
         value = recorder.sizes.for_library(as_text(value))
         is_number = is_symbolic(value) and not is_symbolic_bool(value) and not recorder.arrays.is_array(value)
-        return value if is_number else recorder.contents.concrete_contents(value)
+        return value if is_number else recorder.contents.concretise_contents(value)
 
     @staticmethod
     def _is_program_callable(value: Any) -> bool:
@@ -498,8 +498,8 @@ class CallHandlers(Handlers):
         if issubclass(cls, np.generic) and any(is_symbolic(v) or is_a(v, (Tensor, np.ndarray)) for v in arguments):
             return recorder.arrays.array_call(cls, arguments, keywords)
         if issubclass(cls, np.generic) or recorder.plain_values.is_constructed(cls, (*arguments, *keywords.values())):
-            arguments = tuple(map(recorder.contents.concrete_contents, arguments))
-            keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
+            arguments = tuple(map(recorder.contents.concretise_contents, arguments))
+            keywords = {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()}
             for value in (*arguments, *keywords.values()):
                 recorder.contents.read_content(value, deep=True)
             return recorder.plain_values.computed(lambda: cls(*arguments, **keywords), (cls, *arguments, *keywords.values()))
@@ -512,7 +512,7 @@ class CallHandlers(Handlers):
             if cls is type and len(arguments) == 1 and not keywords:
                 return recorder.mark_fixed(type(arguments[0]))
             if cls is MethodType or (cls is weakref.ref and len(arguments) == 1 and not recorder.is_created(arguments[0])):
-                return recorder.mark_created(cls(*map(concrete, arguments), **keywords))
+                return recorder.mark_created(cls(*map(concretise, arguments), **keywords))
             if not issubclass(cls, type):
                 return recorder.outside_calls.outside_call(
                     cls, arguments, keywords, "construction", f"{cls.__module__}.{cls.__qualname__}"
@@ -563,7 +563,7 @@ class CallHandlers(Handlers):
         dictionaries stay as they are."""
 
         def plain_or_tuple(value: Any) -> Any:
-            return self.recorder.contents.concrete_contents(value) if type(value) is tuple else concrete(value)
+            return self.recorder.contents.concretise_contents(value) if type(value) is tuple else concretise(value)
 
         return tuple(map(plain_or_tuple, arguments)), {k: plain_or_tuple(v) for k, v in keywords.items()}
 
@@ -596,7 +596,7 @@ class CallHandlers(Handlers):
         elif getattr(create, "__self__", None) is base and base in (tuple, frozenset, str, bytes, int, float, complex):
             arguments, keywords = self._plain_arguments(arguments, keywords)
             values = tuple(
-                recorder.container_methods.concrete_elements(a) if base in (tuple, frozenset) else a for a in arguments
+                recorder.container_methods.concretised_elements(a) if base in (tuple, frozenset) else a for a in arguments
             )
             for value in values:
                 recorder.contents.read_content(value, deep=True)
@@ -619,18 +619,18 @@ class CallHandlers(Handlers):
         """cls(number) for a symbolic number, where `cls` is type, int or float."""
         recorder = self.recorder
         if cls is type:
-            return type(concrete(number) if is_deferred_call_result(number) else number._value)
+            return type(concretise(number) if is_deferred_call_result(number) else number._value)
         if type(number._value) is cls:
             return number
         try:
             result = cls(number._value)
         except (ArithmeticError, ValueError) as error:  # the program may catch it, so that the value decides a branch
             if not recorder.extracted_numbers.raises_again(cls, (number,), error):
-                concrete(number)
+                concretise(number)
             raise
         if is_post_program(number):
             converted = recorder.extracted_numbers.post_program_function(cls, (number,), result)
-            return cls(concrete(number)) if converted is None else converted
+            return cls(concretise(number)) if converted is None else converted
         size = recorder.sizes.computed_by(cls, (number,))
         return recorder.define_number(Name(cls.__name__).call(number._name), result, check_type=False) if size is None else size
 

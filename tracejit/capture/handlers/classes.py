@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from tracejit.capture.defects import guarded_function
+from tracejit.capture.defects import isolated_function
 from tracejit.capture.handlers.base import ABSENT, Handler, Handlers
 from tracejit.capture.handlers.stand_ins import plain_value
-from tracejit.capture.handlers.symbols import concrete
+from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a, is_user_instance
 from tracejit.capture.recording.journal import Variable
 from tracejit.tensor import Tensor
@@ -84,7 +84,7 @@ class ClassHandlers(Handlers):
     def class_maker(self, name: str, metaclass: Any) -> Any:
         """A callable that creates the class in place of its metaclass."""
         if any(metaclass is usual for usual in _METACLASSES):
-            return guarded_function(self.recorder, metaclass, functools.partial(self._create_class, metaclass))
+            return isolated_function(self.recorder, metaclass, functools.partial(self._create_class, metaclass))
         self._stop(name, _has_metaclass(metaclass))
         return metaclass
 
@@ -133,7 +133,7 @@ class ClassHandlers(Handlers):
     def _dataclass(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """dataclasses.dataclass.  The generated methods hold the defaults of fields, which are guarded by their values."""
         recorder = self.recorder
-        keywords = {name: recorder.contents.concrete_contents(value) for name, value in keywords.items()}
+        keywords = {name: recorder.contents.concretise_contents(value) for name, value in keywords.items()}
         if not arguments or arguments[0] is None:
             return recorder.calls.call(functools.partial, (function,), keywords)
         (cls,) = arguments
@@ -157,4 +157,4 @@ class ClassHandlers(Handlers):
         """Guard the symbolic numbers that are noted for `owner` by their values."""
         effects = self.recorder.effects
         for place in effects.numbered.pop(id(owner), ()):
-            concrete(effects.stored.pop(place))
+            concretise(effects.stored.pop(place))

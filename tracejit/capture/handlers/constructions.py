@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tracejit.capture.handlers.arrays import KINDS
-from tracejit.capture.handlers.symbols import concrete
+from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.policies import is_a
 from tracejit.core.devices import CPU
 from tracejit.tensor import Tensor
@@ -37,7 +37,7 @@ def construction(function: Any, arguments: tuple[Any, ...], keywords: dict[str, 
         return None
     values = {**dict(zip(names, arguments, strict=False)), **keywords}
     data = [values.pop(name) for name in names if name in _DATA and name in values]
-    device, pin_memory, copy = (concrete(values.pop(name, None)) for name in ("device", "pin_memory", "copy"))
+    device, pin_memory, copy = (concretise(values.pop(name, None)) for name in ("device", "pin_memory", "copy"))
     if len(data) != 1 or not (device is None or device == CPU or device == "cpu") or pin_memory or copy not in (None, True):
         return None
     if function is new_tensor:
@@ -49,5 +49,5 @@ def construction(function: Any, arguments: tuple[Any, ...], keywords: dict[str, 
         function = tensor if copy else as_tensor
     elif function is not tensor and "requires_grad" in values:
         return None
-    options = {name: concrete(value) for name, value in values.items()}
+    options = {name: concretise(value) for name, value in values.items()}
     return (function, data[0], options) if options.keys() <= {"dtype", "requires_grad"} else None

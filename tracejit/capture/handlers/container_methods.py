@@ -13,7 +13,7 @@ import numpy as np
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.containers import MOVING
 from tracejit.capture.handlers.contents import DICT_TYPES
-from tracejit.capture.handlers.symbols import concrete, is_symbolic
+from tracejit.capture.handlers.symbols import concretise, is_symbolic
 from tracejit.capture.policies import (
     CHANGING_METHODS,
     PRIMITIVE_TYPES,
@@ -111,22 +111,22 @@ class ContainerMethodHandlers(Handlers):
     def consumable(self, value: Any) -> Any:
         """An iterable of the elements of `value` that C code may consume."""
         recorder = self.recorder
-        value = concrete(value)
+        value = concretise(value)
         if is_a(value, (list, tuple, dict, set, frozenset)) and not is_user_instance(value):
             recorder.contents.check_order(value)
             return recorder.contents.elements(value)
         return recorder.iteration.iterate(value)
 
-    def concrete_elements(self, value: Any) -> Any:
+    def concretised_elements(self, value: Any) -> Any:
         """Like `consumable`, with plain values: for C code that looks at elements, or puts them into an immutable object."""
         values = self.consumable(value)
         is_container = is_a(values, (list, tuple, dict, set, frozenset)) or not hasattr(type(values), "__iter__")
-        return values if is_container else self.recorder.iteration.converted(values, self.recorder.contents.concrete_contents)
+        return values if is_container else self.recorder.iteration.converted(values, self.recorder.contents.concretise_contents)
 
     def pairs(self, value: Any, *, asks_items: bool = False) -> Any:
         """A mapping or an iterable of pairs, for C code that fills a dictionary from it.  asks_items: see
         IterationHandlers.mapping."""
-        value = concrete(value)
+        value = concretise(value)
         if is_a(value, dict) or hasattr(type(value), "keys"):
             return self.recorder.iteration.mapping(value, asks_items=asks_items)
         return self.recorder.iteration.iterate(value, ()) if hasattr(type(value), "__iter__") else value
@@ -138,10 +138,10 @@ class ContainerMethodHandlers(Handlers):
     def in_order(self, elements: list[Any], key: Any = None, reverse: Any = False) -> list[Any]:
         """sorted(elements, key=key, reverse=reverse).  Comparisons of keys that are not plain values are recorded."""
         keys = elements if key is None else [self.recorder.calls.call(key, (element,), {}) for element in elements]
-        sort_keys = [k if is_symbolic(k) else self.recorder.contents.concrete_contents(k) for k in keys]
+        sort_keys = [k if is_symbolic(k) else self.recorder.contents.concretise_contents(k) for k in keys]
         if not all(type(k) in PRIMITIVE_TYPES for k in sort_keys):
             sort_keys = [_Ordered(self.recorder, k) for k in sort_keys]
-        backwards = concrete(reverse)
+        backwards = concretise(reverse)
         order = self.recorder.perform(
             lambda: sorted(range(len(elements)), key=sort_keys.__getitem__, reverse=backwards), is_repeatable=True
         )
@@ -155,11 +155,11 @@ class ContainerMethodHandlers(Handlers):
         if name == "get" and outside and is_a(owner, dict) and len(arguments) in (1, 2) and not keywords:
             key = arguments[0]
             if is_symbolic(key) and not recorder.containers.can_guard_membership(owner, key):
-                key = concrete(key)
+                key = concretise(key)
             if not recorder.containers.plain_contains(key, owner):
                 return arguments[1] if len(arguments) > 1 else None
             item = recorder.containers.numbered_item(owner, key)
-            return recorder.containers.plain_item(owner, concrete(key)) if item is ABSENT else item
+            return recorder.containers.plain_item(owner, concretise(key)) if item is ABSENT else item
         if outside and is_a(owner, dict) and name in ("keys", "values", "items") and not (arguments or keywords):
             recorder.contents.read_elements(owner)
             view = function()
@@ -278,7 +278,7 @@ class ContainerMethodHandlers(Handlers):
         recorder = self.recorder
         base, name = builtin_base(type(owner)), function.__name__
         if not recorder.is_outside(owner):
-            other = recorder.contents.concrete_contents(other) if is_a(owner, set) or name == "__imul__" else other
+            other = recorder.contents.concretise_contents(other) if is_a(owner, set) or name == "__imul__" else other
             return self._change_created(function, name, owner, (other,), {})
         if name == "__imul__":
             times = recorder.containers.index(other)

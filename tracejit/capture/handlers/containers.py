@@ -28,7 +28,7 @@ from tracejit.capture.handlers.sequence_ends import SequenceEnds
 from tracejit.capture.handlers.sequences import SEQUENCES
 from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
 from tracejit.capture.handlers.stand_ins import plain, plain_value, without_stand_ins
-from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic, is_symbolic_bool
+from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concretise, is_symbolic, is_symbolic_bool
 from tracejit.capture.policies import (
     DICT_VIEWS,
     PRIMITIVE_TYPES,
@@ -136,7 +136,7 @@ class ContainerHandlers(Handlers):
             text = recorder.texts.text_slice(owner, self.index(key))
             if text is not None:
                 return text
-        owner = concrete(owner)
+        owner = concretise(owner)
         if is_user_instance(owner):
             method = recorder.attributes.method(owner, "__getitem__")
             if method is not None:
@@ -244,7 +244,7 @@ class ContainerHandlers(Handlers):
             length = stop - start
             if is_post_program(length) and not recorder.in_program.is_position(length):
                 return None
-            length = concrete(length)
+            length = concretise(length)
         bound = owner._sizes[dim]
         if from_end:
             is_negative = start < 0 and (stop is None or stop < 0)  # each comparison adds a guard
@@ -300,10 +300,10 @@ class ContainerHandlers(Handlers):
         else:
             key = recorder.arrays.as_index(key)
         if is_symbolic(key):
-            is_concrete = is_symbolic_bool(key) or (
+            is_settled = is_symbolic_bool(key) or (
                 is_post_program(key) and (is_deferred_call_result(key) or type(plain(key)) is not int)
             )
-            return concrete(key) if is_concrete else key
+            return concretise(key) if is_settled else key
         if type(key) is slice:
             return self._slice_key(key)
         if type(key) is tuple and any(is_symbolic(k) or type(k) is slice for k in key):
@@ -446,7 +446,7 @@ class ContainerHandlers(Handlers):
         if is_a(owner, np.ndarray) and recorder.arrays.takes_stores(owner):
             recorder.arrays.set_array_item(owner, key, value)
             return
-        owner, key = concrete(owner), recorder.contents.as_key(key)
+        owner, key = concretise(owner), recorder.contents.as_key(key)
         if is_user_instance(owner):
             method = recorder.attributes.method(owner, "__setitem__")
             if method is not None:
@@ -468,7 +468,7 @@ class ContainerHandlers(Handlers):
         if not recorder.is_outside(owner):
             if base not in (list, collections.deque, *DICT_TYPES):
                 recorder.stop("container", f"a {cls.__name__}")
-                owner[key] = recorder.contents.concrete_contents(value)
+                owner[key] = recorder.contents.concretise_contents(value)
             elif type(key) is slice:  # it may change the length, so it must not be done twice
                 recorder.perform(lambda: base.__setitem__(owner, key, value))
             elif cls is base:
@@ -498,12 +498,12 @@ class ContainerHandlers(Handlers):
             self.change(owner, "__setitem__", key, value)
         else:
             recorder.stop("container", f"a {cls.__name__}")
-            owner[without_stand_ins(key)] = recorder.contents.concrete_contents(value)
+            owner[without_stand_ins(key)] = recorder.contents.concretise_contents(value)
 
     def delete_item(self, owner: Any, key: Any) -> None:
         """del owner[key]"""
         recorder = self.recorder
-        owner, key = concrete(owner), recorder.contents.as_key(key)
+        owner, key = concretise(owner), recorder.contents.as_key(key)
         if is_user_instance(owner):
             method = recorder.attributes.method(owner, "__delitem__")
             if method is not None:
@@ -540,7 +540,7 @@ class ContainerHandlers(Handlers):
     def contains(self, element: Any, container: Any) -> bool:
         """element in container"""
         recorder = self.recorder
-        container = concrete(container)
+        container = concretise(container)
         if type(container) is Size and recorder.effects.numbered.get(id(container)):  # `0 in x.shape` asks each of its sizes
             container = recorder.mark_created(tuple(recorder.contents.elements(container)))
         if (
@@ -555,7 +555,7 @@ class ContainerHandlers(Handlers):
                 recorder.guard_outcome(Contains(Constant(container), element._name), result)
                 return result
         if is_symbolic(element):
-            element = element if self.can_guard_membership(container, element) else concrete(element)
+            element = element if self.can_guard_membership(container, element) else concretise(element)
         elif type(container) not in _SEQUENCES:
             element = recorder.contents.as_key(element)
         if is_a(container, Tensor):
@@ -665,7 +665,7 @@ class ContainerHandlers(Handlers):
             return len(plain(value))
         if is_a(value, np.ndarray) and value.ndim:
             return self.get_item(recorder.attributes.get_attribute(value, "shape"), 0)
-        value = concrete(value)
+        value = concretise(value)
         if isinstance(value, enum.EnumMeta):
             return self.native(lambda: len(value))
         if is_user_instance(value):
@@ -714,7 +714,7 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         if type(key) is slice:
             return slice(*map(self.index, (key.start, key.stop, key.step)))
-        key = concrete(self.position_in((), key))
+        key = concretise(self.position_in((), key))
         if is_a(key, np.ndarray):
             recorder.contents.read_content(key)
         method = recorder.attributes.method(key, "__index__") if is_user_instance(key) and not is_a(key, (int, Tensor)) else None
@@ -780,7 +780,7 @@ class ContainerHandlers(Handlers):
         if is_open:
             recorder.effects.note_change(owner)
         if symbolic_items is None and ends is None:  # nothing below keeps track of symbolic numbers
-            arguments = tuple(map(recorder.contents.concrete_contents, arguments))
+            arguments = tuple(map(recorder.contents.concretise_contents, arguments))
         recorder.effects.check_dropped(*_dropped(owner, name, arguments))
         values = [list(map(plain_value, a)) if name in _EXTENDING and type(a) is list else plain_value(a) for a in arguments]
         result = recorder.perform(lambda: getattr(builtin_base(type(owner)), name)(owner, *values))

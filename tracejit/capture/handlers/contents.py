@@ -3,7 +3,7 @@ stored values.
 
 Guards check the contents that a container had before the run changed it.
 
-Containers that the call creates hold stand-ins of numbers until C code looks into them (`concrete_contents`) or the recording
+Containers that the call creates hold stand-ins of numbers until C code looks into them (`concretise_contents`) or the recording
 ends.  If the program iterates over an outside container, its structure is guarded, and its numbers are read one by one
 (`read_elements`).  The container itself holds plain numbers, so the symbolic ones are in `effects.stored`, by place.
 """
@@ -29,7 +29,7 @@ from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.effects import EffectTarget, ItemStore, MethodCall
 from tracejit.capture.handlers.sequence_ends import SequenceEnds
 from tracejit.capture.handlers.stand_ins import plain_value, stand_in_iterator, without_stand_ins
-from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concrete, is_symbolic
+from tracejit.capture.handlers.symbols import ObjectIdentity, SymbolicNumber, concretise, is_symbolic
 from tracejit.capture.policies import (
     DICT_VIEWS,
     IDENTITY_TYPES,
@@ -291,7 +291,7 @@ class ContentHandlers(Handlers):
 
     def as_key(self, key: Any) -> Any:
         """`key`, a key or an index, with plain numbers, guarded by their values."""
-        key = self.concrete_contents(key)
+        key = self.concretise_contents(key)
         self._read_key(key)
         return key
 
@@ -336,7 +336,7 @@ class ContentHandlers(Handlers):
     def concretise_places(self, container: Any) -> None:
         """Guard the symbolic numbers that are noted for `container` by their values; later reads get the plain numbers in it."""
         for place in self.recorder.effects.numbered.pop(id(container), ()):
-            self.concrete_contents(self.recorder.effects.stored.pop(place))
+            self.concretise_contents(self.recorder.effects.stored.pop(place))
 
     def _read_element(
         self, value: Any, place: EffectTarget, expression: Expr, symbolic: bool, called: str, truths: bool | None = True
@@ -523,29 +523,29 @@ class ContentHandlers(Handlers):
         if is_a(value, (set, frozenset)) and len(value) > 1 and not all(map(has_stable_hash, value)):
             self.recorder.stop("object_identity", f"the order of a {type(value).__name__} of objects")
 
-    def concrete_contents(self, value: Any) -> Any:
+    def concretise_contents(self, value: Any) -> Any:
         """`value` for C code: symbolic numbers in it, and in containers of this run that it leads to, become plain ones, guarded
         by their values.  Lists and dictionaries are changed in place."""
         if is_symbolic(value):
-            return concrete(value)
-        return value if type(value) in _WITHOUT_CONTENT else self._concrete_contents(value, set())
+            return concretise(value)
+        return value if type(value) in _WITHOUT_CONTENT else self._concretise_contents(value, set())
 
-    def _concrete_contents(self, value: Any, seen: set[int]) -> Any:
+    def _concretise_contents(self, value: Any, seen: set[int]) -> Any:
         cls = type(value)
         if cls is SymbolicNumber:
-            return concrete(value)
+            return concretise(value)
         if not is_a(value, CONTAINERS) or self.recorder.is_outside(value) or id(value) in seen:
             return value
         seen.add(id(value))
         if cls is tuple:
-            new = tuple([self._concrete_contents(v, seen) for v in value])
+            new = tuple([self._concretise_contents(v, seen) for v in value])
             return value if all(a is b for a, b in zip(new, value, strict=True)) else self.recorder.mark_created(new)
         if is_a(value, tuple):
             self.concretise_places(value)
         if is_a(value, (list, dict, collections.deque)):
             base = builtin_base(cls)
             for key, item in list(base.items(value)) if is_a(value, dict) else enumerate(base.__iter__(value)):
-                if (other := self._concrete_contents(item, seen)) is not item:
+                if (other := self._concretise_contents(item, seen)) is not item:
                     base.__setitem__(value, key, other)
         return value
 

@@ -29,7 +29,7 @@ from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.post_program import PostProgramValue, is_post_program
 from tracejit.capture.handlers.stand_ins import plain, plain_copy
-from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, concrete
+from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, concretise
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.core.dtypes import DType
 from tracejit.replay.ir import Constant, Expr, tuple_of
@@ -119,14 +119,14 @@ class EnvironmentReadHandlers(Handlers):
             return self.recorder.perform(lambda: self.recorder.unwatched(compute))
         except Exception:
             for part in parts:
-                concrete(part)
+                concretise(part)
             raise
 
     # -- reads
     def _read_process(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A function that reads a property of the process: `os.getpid()`."""
         recorder = self.recorder
-        values = tuple(map(concrete, arguments))
+        values = tuple(map(concretise, arguments))
         if keywords or not all(type(v) in PRIMITIVE_TYPES for v in values):
             return recorder.outside_calls.outside_call(function, arguments, keywords, "impure_call", f"{function.__name__}()")
         try:
@@ -151,8 +151,8 @@ class EnvironmentReadHandlers(Handlers):
         """A function that has another result each time: `datetime.now()`, `time.strftime("%H:%M")`, `uuid4()`."""
         recorder = self.recorder
         arguments, keywords = (
-            tuple(map(recorder.contents.concrete_contents, arguments)),
-            {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
+            tuple(map(recorder.contents.concretise_contents, arguments)),
+            {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()},
         )
         call = self.data_arguments(recorder.constant(function), arguments, keywords, [])
         result = recorder.perform(lambda: recorder.unwatched(lambda: function(*arguments, **keywords)))
@@ -186,7 +186,7 @@ class EnvironmentReadHandlers(Handlers):
         value = self.computed_now(lambda: compute(plain(left), plain(right)), (left, right))
         calm = compute in _CALM_OPERATORS and all(is_a(plain(v), _MOMENTS) for v in (left, right))
         if not calm or None in operands or type(value) not in (*PRIMITIVE_TYPES, *_MOMENTS, datetime.datetime):
-            concrete(left), concrete(right)
+            concretise(left), concretise(right)
             return value
         return self.recorder.extracted_numbers.define_post_program(
             PostProgramValue(self.recorder.constant(compute).call(*operands), tuple(parts), bits=63), value

@@ -30,7 +30,7 @@ from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.in_program import CHOOSING, TO_INTEGERS, WORD
 from tracejit.capture.handlers.post_program import Access, PostProgramValue, is_deferred_call_result, is_post_program
 from tracejit.capture.handlers.stand_ins import plain
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
+from tracejit.capture.handlers.symbols import SymbolicNumber, concretise, is_symbolic
 from tracejit.capture.policies import SPECIAL_NAMES
 from tracejit.capture.recording.journal import Topic
 from tracejit.core.dtypes import FROM_NUMPY, bool_
@@ -153,7 +153,7 @@ class ExtractedNumberHandlers(Handlers):
             return self._post_program_power(left, right, value)
         bits = None if type(value) is str else self._bits_of(symbol, left, right, value)
         if symbol not in _EXACT or type(value) not in (int, float) or bits is None:
-            concrete(left), concrete(right)
+            concretise(left), concretise(right)
             return value
         if symbol in _DIVISIONS:
             self._not_zero(right)
@@ -198,7 +198,7 @@ class ExtractedNumberHandlers(Handlers):
                 self.recorder.miss_if(Not(And(within)))
                 conditions = [(right, "<", 900.0 // magnitude), (right, ">", -(900.0 // magnitude))]
         if conditions is None or not all(COMPARISONS[symbol](plain(number), bound) for number, symbol, bound in conditions):
-            concrete(left), concrete(right)
+            concretise(left), concretise(right)
             return value
         for number, symbol, bound in conditions:
             self.guard_comparison(symbol, number, bound, True)
@@ -260,7 +260,7 @@ class ExtractedNumberHandlers(Handlers):
         """sum(numbers[1:], numbers[0]).  It is a call of `sum`, because Python may add floats more precisely than `+` does."""
         lengths = [self.bits_of(n) for n in numbers]
         if None in lengths or type(value) not in (int, float):
-            return sum(map(concrete, numbers[1:]), concrete(numbers[0]))
+            return sum(map(concretise, numbers[1:]), concretise(numbers[0]))
         first, *others = map(self._expression, numbers)
         expression = self.recorder.constant(builtins.sum).call(tuple_of(*others), first)
         bits = max(n for n in lengths if n is not None) + len(numbers)
@@ -437,7 +437,7 @@ class ExtractedNumberHandlers(Handlers):
         if not definition.in_prologue:
             parts = [self.in_prologue(part) for part in definition.parts]
             if not _is_number(number._value) or not any(map(is_symbolic, parts)):
-                return concrete(number)
+                return concretise(number)
             for part, early in zip(definition.parts, parts, strict=True):
                 if is_post_program(part) and not is_symbolic(early):
                     part._post_program.in_prologue = True
@@ -454,7 +454,7 @@ class ExtractedNumberHandlers(Handlers):
         value = bool(function(plain(number)))
         tensor = number._post_program.program_tensor()
         if tensor is None:
-            concrete(number)
+            concretise(number)
         elif type(plain(number)) is float:
             self._decide(REGISTRY[name], (tensor,))
         return value
@@ -476,13 +476,13 @@ class ExtractedNumberHandlers(Handlers):
                 what = "is in an ndarray from outside" if number._post_program.outside else "has left as a text or an array"
                 recorder.stop("tensor_contents", f"what {what} decides")
             for part in number._post_program.parts if tensor is None else ():
-                concrete(part)
+                concretise(part)
 
     def _not_zero(self, divisor: Any) -> None:
         """Guard that a divisor is not 0.  For a time between two readings that cannot be guarded."""
         if is_post_program(divisor) and divisor._post_program.readings:
             if divisor._post_program.of_program:
-                concrete(divisor)
+                concretise(divisor)
         elif is_post_program(divisor):
             self.guard_comparison("!=", divisor, 0, True)
         elif type(divisor) is SymbolicNumber:
@@ -503,7 +503,7 @@ class ExtractedNumberHandlers(Handlers):
             return early
         value: Any = plain_number(early._value)
         if type(value) not in (int, float):
-            return concrete(number)
+            return concretise(number)
         return self.recorder.define_number(self.recorder.constant(type(value)).call(early._name), value, check_type=False)
 
 

@@ -23,7 +23,7 @@ from tracejit.capture.handlers.attempts import attempt
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain, plain_copy
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
+from tracejit.capture.handlers.symbols import SymbolicNumber, concretise, is_symbolic
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a
 from tracejit.replay.ir import Constant, Expr, ListOf, Name, tuple_of
 from tracejit.tensor import Size
@@ -228,7 +228,7 @@ class GeneratorHandlers(Handlers):
             return Name("range").call(value.start, value.stop, value.step)
         if recorder.is_outside(value) and type(value) in (list, tuple, deque) and self._is_known_in_prologue(value):
             return recorder.sources[id(value)]
-        value = concrete(value)
+        value = concretise(value)
         if type(value) in (int, float):
             return recorder.number_expression(value)
         if type(value) not in PRIMITIVE_TYPES and not is_a(value, (type, np.dtype)):

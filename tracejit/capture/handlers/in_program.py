@@ -21,7 +21,7 @@ import numpy as np
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
+from tracejit.capture.handlers.symbols import SymbolicNumber, concretise, is_symbolic
 from tracejit.core.array_constant import ArrayConstant
 from tracejit.core.dtypes import FROM_NUMPY, float64, int64
 from tracejit.core.interrupts import is_foreign
@@ -280,7 +280,7 @@ class InProgramHandlers(Handlers):
         one that the tape does not save.  If the program cannot compute it: its value, guarded."""
         tensor = number._post_program.program_tensor()
         if tensor is None:
-            return concrete(number)
+            return concretise(number)
         tensor, bind = self._as_float(tensor), self.recorder.interpreter.bind
         if tensor._array.ndim:
             tensor = bind(REGISTRY["reshape"], (tensor,), {"shape": ()})

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracejit.capture.defects import CONSUMED, guarded_call, guarded_context
+from tracejit.capture.defects import CONSUMED, isolated_call, isolated_context
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
 from tracejit.capture.handlers.stand_ins import plain_value, stand_in_iterator
-from tracejit.capture.handlers.symbols import concrete, is_symbolic
+from tracejit.capture.handlers.symbols import concretise, is_symbolic
 from tracejit.capture.policies import DICT_VIEWS, builtin_base, is_a, is_library_module, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.capture.tracebacks import without_handlers
@@ -73,7 +73,7 @@ class IterationHandlers(Handlers):
     def iterate(self, value: Any, pattern: UnpackPattern = None) -> Any:
         """An iterable that Python's own loop may consume in place of `value`.  pattern: how its elements are unpacked."""
         recorder = self.recorder
-        value = concrete(value)
+        value = concretise(value)
         if is_a(value, (str, range, bytes)) and not is_user_instance(value):
             return value
         if is_a(value, Tensor):
@@ -85,7 +85,7 @@ class IterationHandlers(Handlers):
             return rows
         if is_a(value, np.ndarray) and recorder.arrays.asks_array((value,)):
             if recorder.is_outside(value) and value.ndim:
-                concrete(recorder.containers.length(value))
+                concretise(recorder.containers.length(value))
             elements = recorder.arrays.array_elements(value)
             return value if elements is None else self.iterate(recorder.mark_created(elements), pattern)
         if (is_a(value, _CONTAINERS) and not self._has_own_iterator(value)) or recorder.contents.viewed(value) is not value:
@@ -141,7 +141,7 @@ class IterationHandlers(Handlers):
             if self.recorder.stopped:
                 yield plain_value(element)
                 continue
-            changed = guarded_call(self.recorder, partial(change, element), partial(plain_value, element), change)
+            changed = isolated_call(self.recorder, partial(change, element), partial(plain_value, element), change)
             self._note_taken()
             yield changed
 
@@ -164,7 +164,7 @@ class IterationHandlers(Handlers):
                     value = next(iterator)
                 else:
                     action = partial(self.recorder.calls.call, step, (iterator,), {})
-                    value = guarded_call(self.recorder, action, partial(next, iterator), step)
+                    value = isolated_call(self.recorder, action, partial(next, iterator), step)
                     self._note_taken()
             except StopIteration:
                 return
@@ -173,7 +173,7 @@ class IterationHandlers(Handlers):
     def iterator(self, value: Any) -> Any:
         """iter(value)."""
         recorder = self.recorder
-        value = concrete(value)
+        value = concretise(value)
         if is_user_instance(value) and not is_a(value, Tensor):
             method = recorder.attributes.method(value, "__iter__")
             if method is not None:
@@ -214,7 +214,7 @@ class IterationHandlers(Handlers):
         while not self.recorder.stopped:
             try:
                 action, retry = partial(self.recorder.containers.get_item, value, index), partial(operator.getitem, value, index)
-                element = guarded_call(self.recorder, action, retry, type(value).__getitem__)
+                element = isolated_call(self.recorder, action, retry, type(value).__getitem__)
                 self._note_taken()
             except IndexError:
                 return
@@ -226,7 +226,7 @@ class IterationHandlers(Handlers):
     def advance(self, iterator: Any, *default: Any) -> Any:
         """next(iterator, default)."""
         recorder = self.recorder
-        iterator = concrete(iterator)
+        iterator = concretise(iterator)
         step = recorder.attributes.method(iterator, "__next__") if is_user_instance(iterator) else None
         if step is not None:
             try:
@@ -241,7 +241,7 @@ class IterationHandlers(Handlers):
 
     def unpack(self, value: Any, pattern: UnpackPattern) -> Any:
         """An iterable that Python's own assignment may unpack in place of `value`, as `pattern` says."""
-        value = concrete(value)
+        value = concretise(value)
         if pattern is None or is_a(value, (str, bytes, range)):
             return value
         if is_a(value, (list, tuple)) and not self._has_own_iterator(value):
@@ -273,7 +273,7 @@ class IterationHandlers(Handlers):
         C code reads a subclass of dict without calling its methods, unless it overrides `__iter__`.  asks_items: for the C code
         of OrderedDict, which calls them."""
         recorder = self.recorder
-        value = concrete(value)
+        value = concretise(value)
         if is_a(value, dict) and (not is_user_instance(value) or (not asks_items and self._is_merged_as_it_is(value))):
             recorder.contents.read_elements(value)
             if not recorder.effects.numbered.get(id(value)):
@@ -295,7 +295,7 @@ class IterationHandlers(Handlers):
         special = recorder.locking.entered(manager) or recorder.outside_calls.entered(manager)
         if special is not None:
             return special
-        manager = concrete(manager)
+        manager = concretise(manager)
         cls = type(manager)
         if not (hasattr(cls, "__enter__") and hasattr(cls, "__exit__")):
             return manager  # Python raises its error
@@ -308,7 +308,7 @@ class IterationHandlers(Handlers):
         return manager
 
 
-@guarded_context
+@isolated_context
 class RecordedContext:
     """Enters and leaves a context manager of user code through the recorder."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tracejit.capture.defects import guarded_context
+from tracejit.capture.defects import isolated_context
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import EpilogueExpressions, FunctionCall
 from tracejit.capture.policies import LOCKS, bound_to, is_a
@@ -116,7 +116,7 @@ class LockHandlers(Handlers):
             self.recorder.stop("impure_call", "a lock that is held when the call is over")
 
 
-@guarded_context
+@isolated_context
 class _EnteredLock:
     """Acquires and releases a lock for a `with` statement."""
 

@@ -18,7 +18,7 @@ from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.contents import is_table
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain, plain_copy
-from tracejit.capture.handlers.symbols import concrete, is_symbolic, is_symbolic_bool
+from tracejit.capture.handlers.symbols import concretise, is_symbolic, is_symbolic_bool
 from tracejit.capture.policies import COMPUTED_NUMBERS, PRIMITIVE_TYPES, is_a
 from tracejit.core.dtypes import FROM_NUMPY, as_dtype, bool_, default_dtype, int64
 from tracejit.core.interrupts import is_foreign
@@ -85,7 +85,7 @@ class NumberCallHandlers(Handlers):
         except (ArithmeticError, ValueError, TypeError) as error:  # user code may catch it: then numbers have decided a branch
             if not recorder.extracted_numbers.raises_again(function, arguments, error):
                 for argument in arguments:
-                    concrete(argument)
+                    concretise(argument)
             raise
         if function in _AS_OPERATORS and len(arguments) == 2:
             results = tuple([recorder.operators.binary(symbol, *arguments) for symbol in _AS_OPERATORS[function]])
@@ -160,7 +160,7 @@ class NumberCallHandlers(Handlers):
         if any(map(is_post_program, (start, *numbers))):
             return recorder.extracted_numbers.post_program_sum([start, *numbers], result)
         if type(result) not in (int, float) or result != result:
-            return sum(map(concrete, numbers), concrete(start))
+            return sum(map(concretise, numbers), concretise(start))
         first, *others = [n._name if is_symbolic(n) else recorder.number_expression(n) for n in (start, *numbers)]
         return recorder.define_number(Name("sum").call(tuple_of(*others), first), result, check_type=True)
 
@@ -177,7 +177,7 @@ class NumberCallHandlers(Handlers):
         numbers = list(recorder.iteration.iterate(values))
         usual = 0 < len(numbers) <= _MOST and any(map(is_symbolic, numbers)) and all(type(plain(n)) is float for n in numbers)
         if not usual or not all(abs(plain(n)) < _LARGE for n in numbers):
-            plain_numbers = list(map(concrete, numbers))
+            plain_numbers = list(map(concretise, numbers))
             recorder.contents.read_content(plain_numbers, deep=True)
             return recorder.containers.native(lambda: math.fsum(plain_numbers))
         for number in filter(is_symbolic, numbers):

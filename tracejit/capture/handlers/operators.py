@@ -24,7 +24,7 @@ from tracejit.capture.handlers.identities import is_text
 from tracejit.capture.handlers.post_program import is_deferred_call_result
 from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
 from tracejit.capture.handlers.stand_ins import plain
-from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic, is_symbolic_bool
+from tracejit.capture.handlers.symbols import ObjectIdentity, concretise, is_symbolic, is_symbolic_bool
 from tracejit.capture.handlers.texts import as_text, is_open
 from tracejit.capture.policies import (
     BINARY,
@@ -129,7 +129,7 @@ class OperatorHandlers(Handlers):
         if ObjectIdentity in (type(left), type(right)) and symbol not in ("==", "!="):
             recorder.stop("object_identity", f"operator {symbol} on an id()")
         if is_user_instance(plain(left)) or is_user_instance(plain(right)):
-            result = self._special_methods(symbol, concrete(left), concrete(right), in_place)
+            result = self._special_methods(symbol, concretise(left), concretise(right), in_place)
             if result is not ABSENT:
                 return result
         if in_place and is_a(left, _CHANGEABLE) and recorder.is_outside(left):
@@ -147,12 +147,12 @@ class OperatorHandlers(Handlers):
             if recorder.containers.has_objects(left, right):
                 return self._compare_sequences(symbol, left, right)
         if symbol == "*" and (type(left) in (list, tuple) or type(right) in (list, tuple)):
-            items, times = (left, concrete(right)) if type(left) in (list, tuple) else (right, concrete(left))
+            items, times = (left, concretise(right)) if type(left) in (list, tuple) else (right, concretise(left))
             if type(times) is int and in_place and type(left) is list:
                 return recorder.perform(lambda: operator.imul(left, times))
             if type(times) is int:
                 return recorder.mark_created(type(items)(recorder.contents.elements(items)) * times)
-        left, right = recorder.contents.concrete_contents(left), recorder.contents.concrete_contents(right)
+        left, right = recorder.contents.concretise_contents(left), recorder.contents.concretise_contents(right)
         if symbol == "%" and is_a(left, (str, bytes)):
             self.check_text(right)
         if symbol in SWAPPED and is_a(left, (list, tuple)) and recorder.containers.has_objects(left, right):
@@ -185,7 +185,7 @@ class OperatorHandlers(Handlers):
         if right is None and not is_symbolic(left):  # most common
             return (left is None) is (symbol == "is")
         if any(is_deferred_call_result(x) or is_symbolic_bool(x) for x in (left, right)):
-            left, right = concrete(left), concrete(right)
+            left, right = concretise(left), concretise(right)
         if is_symbolic(left) or is_symbolic(right):
             if left is not right and type(plain(left)) is type(plain(right)):
                 recorder.stop("object_identity", f"operator {symbol} on numbers")
@@ -208,13 +208,13 @@ class OperatorHandlers(Handlers):
             if not is_symbolic(operand) and type(operand) not in (int, float, bool):
                 # Values of different types are unequal (`n == "all"`), whatever their values: that needs no guard.
                 are_unequal = symbol in ("==", "!=") and not is_a(plain(left if operand is right else right), type(operand))
-                return compute(*map(plain if are_unequal else concrete, (left, right)))
+                return compute(*map(plain if are_unequal else concretise, (left, right)))
         try:
             return BINARY[symbol](left, right)
         except TypeError as error:  # its message may name the type of the stand-in
             if is_foreign(error):
                 raise
-            left, right = concrete(left), concrete(right)
+            left, right = concretise(left), concretise(right)
         return compute(left, right)
 
     def _tensor_binary(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
@@ -389,7 +389,7 @@ class OperatorHandlers(Handlers):
         """The text of a field of an f-string: f"{value!r:specification}".  conversion: -1, or the code of `s`, `r` or `a`.  The
         text is a post-program value if `value` is."""
         recorder = self.recorder
-        specification = concrete(specification)
+        specification = concretise(specification)
         if type(value) is Tensor and value._array.ndim == 0 and conversion == -1:
             number = recorder.extracted_numbers.element(value)
             value = recorder.containers.native(value.item) if number is None else number
@@ -411,7 +411,7 @@ class OperatorHandlers(Handlers):
         ):
             text = recorder.arrays.array_call(repr if conversion in (ord("r"), ord("a")) else str, (value,))
             if conversion == ord("a") or not is_open(text):
-                return format(concrete(text), specification)
+                return format(concretise(text), specification)
             return recorder.texts.post_program_format(text, -1, specification) if specification else text  # type: ignore[no-any-return]
         if is_open(value):
             return recorder.texts.post_program_format(value, conversion, specification)  # type: ignore[no-any-return]

@@ -40,14 +40,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracejit.capture.container_kinds import children
-from tracejit.capture.defects import guarded_context
+from tracejit.capture.defects import isolated_context
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.environment_reads import CONSTANTS, present
 from tracejit.capture.handlers.post_program import PostProgramValue, is_deferred_call_result
 from tracejit.capture.handlers.printing import FILES
 from tracejit.capture.handlers.stand_ins import plain, plain_copy
-from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, concrete
+from tracejit.capture.handlers.symbols import MethodOf, SymbolicNumber, concretise
 from tracejit.capture.handlers.texts import OPEN_METHODS
 from tracejit.capture.handlers.try_blocks import is_in_try_block
 from tracejit.capture.policies import (
@@ -168,8 +168,8 @@ class OutsideCallHandlers(Handlers):
 
     def _call_with_plain_values(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """The result of a call with plain values, guarded, in place of stand-ins."""
-        concrete_contents = self.recorder.contents.concrete_contents
-        plain_arguments = tuple(map(concrete_contents, arguments)), {k: concrete_contents(v) for k, v in keywords.items()}
+        concretise_contents = self.recorder.contents.concretise_contents
+        plain_arguments = tuple(map(concretise_contents, arguments)), {k: concretise_contents(v) for k, v in keywords.items()}
         return self.recorder.perform(lambda: function(*plain_arguments[0], **plain_arguments[1]))
 
     def _is_own_iterator(self, value: Any) -> bool:
@@ -197,7 +197,7 @@ class OutsideCallHandlers(Handlers):
             return self._defer(function, arguments, keywords)
         if not quiet or any(map(is_deferred_call_result, parts)) or not recorder.extracted_numbers.are_short(parts):
             for part in parts:
-                concrete(part)
+                concretise(part)
             parts = []
         result = recorder.environment_reads.computed_now(lambda: function(*values[0], **values[1]), parts)
         if recorder.stopped or not parts:
@@ -412,7 +412,7 @@ class OutsideCallHandlers(Handlers):
                 return value
         elif self._may_be_deferred(None, arguments, keywords, False):
             return self._defer(method, arguments, keywords, owner._post_program.answer[0])
-        method_now = getattr(concrete(owner), name)
+        method_now = getattr(concretise(owner), name)
         return self._call_with_plain_values(method_now, arguments, keywords)
 
     def post_program_attribute(self, owner: Any, name: str) -> Any:
@@ -423,9 +423,9 @@ class OutsideCallHandlers(Handlers):
         if type(value) is str and name in OPEN_METHODS:
             return MethodOf(owner, name)
         if not is_deferred_call_result(owner) or type(value) in PRIMITIVE_TYPES or is_python_class(type(value)):
-            return getattr(concrete(owner), name)
+            return getattr(concretise(owner), name)
         if type(getattr(value, name, None)) not in C_CALLABLES:
-            return getattr(concrete(owner), name)
+            return getattr(concretise(owner), name)
         return MethodOf(owner, name)
 
     def entered(self, manager: Any) -> Any:
@@ -436,7 +436,7 @@ class OutsideCallHandlers(Handlers):
         return _EnteredResult(self.recorder, manager) if is_manager else None
 
 
-@guarded_context
+@isolated_context
 class _EnteredResult:
     """Enters and leaves the result of a deferred call, such as a file, by deferred calls of its methods."""
 

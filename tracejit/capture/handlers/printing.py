@@ -20,7 +20,7 @@ from tracejit.capture.defects import does_as_python
 from tracejit.capture.handlers.base import Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.stand_ins import plain, plain_copy
-from tracejit.capture.handlers.symbols import concrete
+from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.policies import DICT_VIEWS, PRIMITIVE_TYPES, bound_to, is_a, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
@@ -110,12 +110,12 @@ class PrintingHandlers(Handlers):
         parts = list(recorder.iteration.iterate(arguments[0])) if consumed else arguments[0]
         if any(map(is_open, parts)) and all(type(plain(part)) is str for part in parts):
             return recorder.texts.joined(tuple(parts), owner)
-        return recorder.perform(lambda: owner.join(map(concrete, parts))) if consumed else None
+        return recorder.perform(lambda: owner.join(map(concretise, parts))) if consumed else None
 
     def _printed(self, _: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """print(*arguments, **keywords), deferred; the texts are made now."""
         recorder = self.recorder
-        keywords = {k: concrete(v) for k, v in keywords.items()}
+        keywords = {k: concretise(v) for k, v in keywords.items()}
         file = keywords.get("file")
         if keywords.keys() - {"sep", "end", "flush", "file"} or not (file is None or recorder.is_outside(file)):
             recorder.stop("impure_call", "print() to a file that the call has made")
@@ -143,7 +143,7 @@ class PrintingHandlers(Handlers):
         to_root = function in _OF_ROOT
         method, rest = _OF_ROOT.get(function, function), list(arguments)
         logger = logging.root if to_root or not rest else rest.pop(0)
-        level = concrete(rest.pop(0)) if method is logging.Logger.log and rest else _LEVELS[method]
+        level = concretise(rest.pop(0)) if method is logging.Logger.log and rest else _LEVELS[method]
         message = rest.pop(0) if rest else None
         values = self._for_template(message, rest)
         is_usual = type(logger) in (logging.Logger, logging.RootLogger) and (to_root or self.recorder.is_outside(logger))
@@ -180,7 +180,7 @@ class PrintingHandlers(Handlers):
     def _is_enabled(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Logger.isEnabledFor(level), guarded by a call of it, because it depends on parent loggers too."""
         recorder = self.recorder
-        arguments = tuple(map(concrete, arguments))
+        arguments = tuple(map(concretise, arguments))
         enabled: bool = recorder.unwatched(lambda: function(*arguments, **keywords))
         logger, level = arguments
         if not recorder.is_outside(logger) or type(level) is not int or type(logger) not in (logging.Logger, logging.RootLogger):
@@ -204,9 +204,9 @@ class PrintingHandlers(Handlers):
     ) -> Any:
         """warnings.warn(message, category, stacklevel), deferred.  innermost: the frame from which stack levels count."""
         recorder = self.recorder
-        options = dict(zip(_WARN, arguments, strict=False)) | {k: concrete(v) for k, v in keywords.items()}
-        message, category = options.get("message"), concrete(options.get("category"))
-        level = concrete(options.get("stacklevel", 1))
+        options = dict(zip(_WARN, arguments, strict=False)) | {k: concretise(v) for k, v in keywords.items()}
+        message, category = options.get("message"), concretise(options.get("category"))
+        level = concretise(options.get("stacklevel", 1))
         frame = frame_at(level, innermost)
         if is_a(message, Warning):
             category = type(message)
@@ -240,7 +240,7 @@ class PrintingHandlers(Handlers):
 
     def _slept(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """time.sleep(seconds), deferred."""
-        return self._call_after_program(function, tuple(map(concrete, arguments)), keywords)
+        return self._call_after_program(function, tuple(map(concretise, arguments)), keywords)
 
     def _written(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """write(), writelines() or flush() of a file from outside, deferred."""

@@ -64,7 +64,7 @@ from tracejit.capture.handlers.sequences import SequenceHandlers
 from tracejit.capture.handlers.sizes import SizeHandlers
 from tracejit.capture.handlers.stand_ins import plain_value, without_stand_ins
 from tracejit.capture.handlers.standard_calls import StandardCallHandlers
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete
+from tracejit.capture.handlers.symbols import SymbolicNumber, concretise
 from tracejit.capture.handlers.texts import TextHandlers
 from tracejit.capture.handlers.type_calls import TypeCallHandlers
 from tracejit.capture.policies import (
@@ -435,7 +435,7 @@ class Recorder(Origins):
                 value = self._expressions[expression]
             if number is None:
                 return value if symbolic else self._with_content(value)
-            return number if symbolic else concrete(number)
+            return number if symbolic else concretise(number)
         self._expressions[expression] = value if type(value) is tuple else None
         cls = type(value)
         if cls is bool and symbolic and truths is None and called and self.facts.earlier:

@@ -16,13 +16,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.call_sites import user_line
-from tracejit.capture.defects import guarded_question
+from tracejit.capture.defects import isolated_question
 from tracejit.capture.handlers.base import Handlers
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete, is_symbolic
+from tracejit.capture.handlers.symbols import SymbolicNumber, concretise, is_symbolic
 from tracejit.capture.recording.journal import Topic
 from tracejit.core.shapes import element_strides, fills_memory
-from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymInt, python_type, shape_of, strides_of, without_symbols
-from tracejit.core.symbolic import is_symbolic as has_symbols
+from tracejit.core.symbolic import SYMBOLIC, ShapeEnv, SymInt, has_symbols, python_type, shape_of, strides_of, without_symbols
 from tracejit.replay.ir import Arithmetic, Compare, Constant, Expr, Name, Unary
 from tracejit.tensor import Tensor
 from tracejit.tensor.size import Size
@@ -81,8 +80,8 @@ class SizeHandlers(Handlers):
             if (len(tensors) + k, 0) in dimensions:
                 self._awaited[k] = env.size(n, name)
         env.__enter__()
-        shape_of.append(guarded_question(self.recorder, self._shape))
-        strides_of.append(guarded_question(self.recorder, self._strides))
+        shape_of.append(isolated_question(self.recorder, self._shape))
+        strides_of.append(isolated_question(self.recorder, self._strides))
         for k, number in enumerate(self.recorder.integers):
             if number is not None:
                 self.begin_number(k, number)
@@ -196,7 +195,7 @@ class SizeHandlers(Handlers):
         if result is None and settling and type(value._value) is int and value._name in self._mixed:
             assert self.env is not None
             symbol, *operands = self._mixed[value._name]
-            parts = [concrete(x) if (part := self.symbol(x, settling)) is None else part for x in operands]
+            parts = [concretise(x) if (part := self.symbol(x, settling)) is None else part for x in operands]
             computed = self.env.compute(symbol, *parts)
             if python_type(computed) is int:
                 result = self._symbols[value._name] = computed

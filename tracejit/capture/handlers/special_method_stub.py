@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracejit.capture.handlers.symbols import concrete
+from tracejit.capture.handlers.symbols import concretise
 
 __all__ = ["SpecialMethodStub"]
 
@@ -18,7 +18,7 @@ class SpecialMethodStub:
     __slots__ = ("result",)
 
     def __init__(self, result: Any) -> None:
-        self.result = concrete(result)
+        self.result = concretise(result)
 
     def _return(self, *_: Any) -> Any:
         return self.result

@@ -2,7 +2,7 @@
 
 Stand-ins exist during a recording: symbolic numbers, iterators that the recorder drives, callbacks for C code (symbols.py).
 Results, stored objects, errors and arguments of C code must not refer to them.  None of these functions adds a guard.  A handler
-that needs a number to decide something calls `concrete` (symbols.py) or `contents.concrete_contents`.
+that needs a number to decide something calls `concretise` (symbols.py) or `contents.concretise_contents`.
 
 | function | result | purpose |
 | --- | --- | --- |

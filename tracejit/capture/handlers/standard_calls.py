@@ -27,7 +27,7 @@ from tracejit.capture.handlers.base import ABSENT, Handler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain, plain_value
-from tracejit.capture.handlers.symbols import ObjectIdentity, concrete, is_symbolic
+from tracejit.capture.handlers.symbols import ObjectIdentity, concretise, is_symbolic
 from tracejit.capture.handlers.texts import is_open
 from tracejit.capture.policies import PRIMITIVE_TYPES, has_plain_state, instance_dictionary, is_a
 from tracejit.replay.ir import Name, tuple_of
@@ -116,8 +116,8 @@ class StandardCallHandlers(Handlers):
         if function in _HEAPING and not keywords and self._is_open_heap(function, arguments):
             return self._heaped(function, *arguments)
         arguments, keywords = (
-            tuple(map(recorder.contents.concrete_contents, arguments)),
-            {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
+            tuple(map(recorder.contents.concretise_contents, arguments)),
+            {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()},
         )
         for value in (*arguments, *keywords.values()):
             recorder.contents.read_content(value, deep=True)
@@ -191,7 +191,7 @@ class StandardCallHandlers(Handlers):
         """collections._count_elements(counts, values), the C code of Counter.update."""
         recorder = self.recorder
         counts, values = arguments
-        for value in map(concrete, recorder.iteration.iterate(values)):
+        for value in map(concretise, recorder.iteration.iterate(values)):
             count = recorder.containers.plain_item(counts, value) if recorder.containers.plain_contains(value, counts) else 0
             recorder.containers.plain_set_item(recorder.operators.binary("+", count, 1), counts, value)
 
@@ -205,15 +205,15 @@ class StandardCallHandlers(Handlers):
         """re.sub, re.match ...  The cache of compiled expressions in `re` is no state of user code."""
         recorder = self.recorder
         arguments, keywords = (
-            tuple(map(recorder.contents.concrete_contents, arguments)),
-            {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()},
+            tuple(map(recorder.contents.concretise_contents, arguments)),
+            {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()},
         )
         if len(arguments) > _EXPRESSIONS[function]:
             recorder.stop("impure_call", f"a warning of {function.__name__}()")
         for value in (*arguments, *keywords.values()):
             recorder.contents.read_content(value, deep=True)
-        arguments = tuple(map(recorder.calls.guarded_callback, arguments))  # the replacement may be a function
-        keywords = {k: recorder.calls.guarded_callback(v) for k, v in keywords.items()}
+        arguments = tuple(map(recorder.calls.recorded_callback, arguments))  # the replacement may be a function
+        keywords = {k: recorder.calls.recorded_callback(v) for k, v in keywords.items()}
         return recorder.mark_created(recorder.containers.native(lambda: function(*arguments, **keywords)))
 
     def _substituted(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

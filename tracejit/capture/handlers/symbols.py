@@ -28,7 +28,7 @@ __all__ = [
     "RecordedCallback",
     "SuperProxy",
     "SymbolicNumber",
-    "concrete",
+    "concretise",
     "is_symbolic",
     "is_symbolic_bool",
 ]  # fmt: skip
@@ -51,7 +51,7 @@ def _binary(symbol: str, swapped: bool) -> Callable[..., Any]:
     def method(self: SymbolicNumber, other: Any, *modulus: Any) -> Any:
         if modulus:
             left, right = (other, self) if swapped else (self, other)
-            return pow(*map(concrete, (left, right, *modulus)))
+            return pow(*map(concretise, (left, right, *modulus)))
         other = self._recorder.sizes.from_library(other) if type(other) in SYMBOLIC else other
         if type(other) is not SymbolicNumber and type(other) not in (int, float, bool):
             return NotImplemented
@@ -60,7 +60,7 @@ def _binary(symbol: str, swapped: bool) -> Callable[..., Any]:
             result = compute(plain(left), plain(right))
         except (ArithmeticError, ValueError) as error:  # user code may catch it: then the numbers have decided a branch
             if self._recorder.stopped or not self._recorder.extracted_numbers.raises_again(symbol, (left, right), error):
-                concrete(left), concrete(right)
+                concretise(left), concretise(right)
             raise
         recorder = self._recorder
         if recorder.stopped:
@@ -68,7 +68,7 @@ def _binary(symbol: str, swapped: bool) -> Callable[..., Any]:
         if _is_post_program(left) or _is_post_program(right):
             return recorder.extracted_numbers.post_program_binary(symbol, left, right, result)
         if type(result) not in (int, float) or result != result:
-            left, right = concrete(left), concrete(right)
+            left, right = concretise(left), concretise(right)
             return result
         computed = Arithmetic(symbol, _expression(recorder, left), _expression(recorder, right))
         number = recorder.define_number(computed, result, check_type=symbol == "**")
@@ -109,7 +109,7 @@ def _unary(symbol: str) -> Callable[[Any], Any]:
         if self._post_program is not None:
             number = self._recorder.extracted_numbers.post_program_function(compute, (self,), result)
             if number is None:
-                concrete(self)
+                concretise(self)
             return result if number is None else number
         expression = Name("abs").call(self._name) if symbol == "abs" else Unary(symbol, self._name)
         return self._recorder.define_number(expression, result, check_type=False)
@@ -121,7 +121,7 @@ def _is_post_program(value: Any) -> bool:
     return type(value) is SymbolicNumber and value._post_program is not None
 
 
-def concrete(value: Any) -> Any:
+def concretise(value: Any) -> Any:
     """The value of a symbolic number, guarded; any other `value` unchanged."""
     return value.concretise() if type(value) is SymbolicNumber else value
 
@@ -227,7 +227,7 @@ class MethodOf:
         self.name = name
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return getattr(concrete(self.owner), self.name)(*arguments, **keywords)
+        return getattr(concretise(self.owner), self.name)(*arguments, **keywords)
 
 
 class RecordedCallback:

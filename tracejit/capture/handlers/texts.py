@@ -21,7 +21,7 @@ from tracejit.capture.container_kinds import children
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.post_program import PostProgramValue, is_deferred_call_result, is_post_program
 from tracejit.capture.handlers.stand_ins import plain
-from tracejit.capture.handlers.symbols import SymbolicNumber, concrete
+from tracejit.capture.handlers.symbols import SymbolicNumber, concretise
 from tracejit.capture.policies import is_a, is_user_instance
 from tracejit.replay.ir import Constant, Expr, SliceKey, tuple_of
 from tracejit.tensor import Tensor
@@ -54,7 +54,7 @@ def _is_text(value: Any) -> bool:
 
 def as_text(value: Any) -> Any:
     """The plain text of an open one, guarded, for operators whose error names the text; other values unchanged."""
-    return concrete(value) if is_open(value) and _is_text(value) else value
+    return concretise(value) if is_open(value) and _is_text(value) else value
 
 
 class TextHandlers(Handlers):
@@ -90,7 +90,7 @@ class TextHandlers(Handlers):
                 and recorder.extracted_numbers.bits_of(value) is None
             )
         ):
-            concrete(value)  # formatting may raise for other numbers, or depend on the locale
+            concretise(value)  # formatting may raise for other numbers, or depend on the locale
             return result
         part = self._expression(value)
         if convert is not None:

@@ -15,7 +15,7 @@ from typing import Any
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import CONTAINERS
 from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
-from tracejit.capture.handlers.symbols import concrete
+from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.policies import CALLED_BACK, is_a, is_user_instance
 from tracejit.tensor import Size, Tensor
 
@@ -66,20 +66,20 @@ class TypeCallHandlers(Handlers):
             arguments, keywords = (*arguments, operator.add), {k: v for k, v in keywords.items() if k != "func"}
         if cls in (map, filter) or cls.__module__ == "itertools":
             arguments, keywords = recorder.builtin_calls.with_callbacks(
-                cls, arguments, {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
+                cls, arguments, {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()}
             )
             positions = CALLED_BACK.get(cls, ()) or _TAKEN_WHOLE.get(cls, ())
             patterns = (None, ()) if cls is itertools.starmap else (None,) * len(arguments)
             arguments = tuple(
-                recorder.iteration.iterate(a, pattern) if i not in positions and hasattr(type(a), "__iter__") else concrete(a)
+                recorder.iteration.iterate(a, pattern) if i not in positions and hasattr(type(a), "__iter__") else concretise(a)
                 for i, (a, pattern) in enumerate(zip(arguments, patterns, strict=False))
             )
             if cls is itertools.compress and len(arguments) == 2 and hasattr(type(arguments[1]), "__iter__"):
                 arguments = (arguments[0], recorder.iteration.converted(arguments[1], recorder.operators.truth))
             return cls(*arguments, **keywords)
-        arguments = tuple(map(concrete if cls in _PASSING_ON else recorder.contents.concrete_contents, arguments))
+        arguments = tuple(map(concretise if cls in _PASSING_ON else recorder.contents.concretise_contents, arguments))
         if not issubclass(cls, dict):
-            keywords = {k: recorder.contents.concrete_contents(v) for k, v in keywords.items()}
+            keywords = {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()}
         if cls in _CONVERSIONS and len(arguments) == 1 and (is_user_instance(arguments[0]) or is_a(arguments[0], Tensor)):
             methods = [(name, recorder.attributes.lookup(type(arguments[0]), name)[0]) for name in _CONVERSIONS[cls]]
             name, method = next((pair for pair in methods if pair[1] is not ABSENT), ("", None))
@@ -100,7 +100,7 @@ class TypeCallHandlers(Handlers):
             return recorder.contents.backwards(arguments[0])
         elif cls in _COLLECTIONS:
             consumed = (
-                recorder.container_methods.consumable if cls in _PASSING_ON else recorder.container_methods.concrete_elements
+                recorder.container_methods.consumable if cls in _PASSING_ON else recorder.container_methods.concretised_elements
             )
             arguments = tuple(consumed(a) if _is_iterable(a) else a for a in arguments)
         else:

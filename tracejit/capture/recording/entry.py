@@ -226,7 +226,7 @@ class Recording:
         the value that each has in all calls that this recording serves.
     generators: references to the generators of Python and NumPy from which the prologue draws.
     locks: whether the entry holds locks.  env: the symbolic sizes in all of this, if there are any (symbolic_recording.py).
-    facts: what the guards guard, for the user, the most important ones first.  moved: the numbers that are not guarded because
+    facts: what the guards check, for the user, the most important ones first.  moved: the numbers that are not guarded because
         earlier recordings have read other values for them (`Facts.moved`).
     outside: calls of opaque code that the entry makes besides the program.
     left_out: number of steps of loops that did not run as Python.  remarks: further remarks on loops, for the user.

@@ -370,16 +370,16 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self.visit(expression)
         return self.located(self.handler("element", self.visit(expression)), expression)
 
-    def concrete(self, expression: ast.expr) -> ast.expr:
+    def concretise(self, expression: ast.expr) -> ast.expr:
         """An expression whose value only Python itself gets, without stand-ins: keys, members of sets, defaults, messages."""
         if isinstance(expression, ast.Constant | ast.Starred):
             return self.visit(expression)
-        return self.located(self.handler("concrete", self.visit(expression)), expression)
+        return self.located(self.handler("concretise", self.visit(expression)), expression)
 
     def display(self, node: Any) -> Any:
         if isinstance(getattr(node, "ctx", None), ast.Store):
             return node
-        node.elts = [self.concrete(e) if isinstance(node, ast.Set) else self.element(e) for e in node.elts]
+        node.elts = [self.concretise(e) if isinstance(node, ast.Set) else self.element(e) for e in node.elts]
         return self.new_object(node)
 
     visit_List = visit_Tuple = visit_Set = display
@@ -396,7 +396,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             self.element(value) if key else self.handler("mapping", self.visit(value))
             for key, value in zip(node.keys, node.values, strict=True)
         ]
-        return self.new_object(self.located(ast.Dict([self.concrete(key) if key else None for key in node.keys], values), node))
+        return self.new_object(self.located(ast.Dict([self.concretise(key) if key else None for key in node.keys], values), node))
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         specification = self.visit(node.format_spec) if node.format_spec else ast.Constant("")
@@ -447,9 +447,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             generators.append(ast.comprehension(target, iterable, [self.truth(c) for c in generator.ifs], 0))
         node.generators = generators
         if isinstance(node, ast.DictComp):
-            node.key, node.value = self.concrete(node.key), self.element(node.value)
+            node.key, node.value = self.concretise(node.key), self.element(node.value)
         else:
-            node.elt = self.concrete(node.elt) if isinstance(node, ast.SetComp) else self.element(node.elt)
+            node.elt = self.concretise(node.elt) if isinstance(node, ast.SetComp) else self.element(node.elt)
         self.comprehension_names.pop()
         return self.new_object(self.located(node, node))
 
@@ -457,8 +457,8 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     # -- definitions: bodies are not rewritten
     def visit_defaults(self, arguments: ast.arguments) -> ast.arguments:
-        arguments.defaults = [self.concrete(d) for d in arguments.defaults]
-        arguments.kw_defaults = [self.concrete(d) if d else None for d in arguments.kw_defaults]
+        arguments.defaults = [self.concretise(d) for d in arguments.defaults]
+        arguments.kw_defaults = [self.concretise(d) if d else None for d in arguments.kw_defaults]
         return arguments
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:

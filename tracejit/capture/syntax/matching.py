@@ -69,7 +69,7 @@ class MatchRewriter(ExpressionRewriter):
             )
             return self._parts(call, [*pattern.patterns, *pattern.kwd_patterns], pattern, captures)
         if isinstance(pattern, ast.MatchMapping):
-            keys = ast.Tuple([self.concrete(key) for key in pattern.keys], ast.Load())
+            keys = ast.Tuple([self.concretise(key) for key in pattern.keys], ast.Load())
             call = self.handler("match_mapping", _load(subject), keys, ast.Constant(pattern.rest is not None))
             rest = [ast.MatchAs(None, pattern.rest)] if pattern.rest is not None else []
             return self._parts(call, [*pattern.patterns, *rest], pattern, captures)

@@ -82,8 +82,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             body = ClassBody(self, node).statements(node)
         except NotConvertible as error:
             return self.uninstrumented_class(node, error.detail)
-        name, metaclass = ast.Constant(node.name), next((self.concrete(k.value) for k in node.keywords), ast.Constant(None))
-        bases = ast.Tuple([self.concrete(base) for base in node.bases], ast.Load())
+        name, metaclass = ast.Constant(node.name), next((self.concretise(k.value) for k in node.keywords), ast.Constant(None))
+        bases = ast.Tuple([self.concretise(base) for base in node.bases], ast.Load())
         node.bases = [self.located(ast.Starred(self.handler("class_bases", name, bases), ast.Load()), node)]
         node.keywords = [self.located(ast.keyword("metaclass", self.handler("class_maker", name, metaclass)), node)]
         node.body = body
@@ -94,8 +94,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         around = ast.Tuple([ast.Name(name, ast.Load()) for name in sorted(self.captured)], ast.Load())
         arguments = ast.Constant(node.name), ast.Constant(hindrance), ast.Lambda(_no_arguments(), around)
         body = self.handler("class_body", *arguments)
-        node.bases = [self.concrete(base) for base in node.bases]
-        node.keywords = [ast.keyword(k.arg, self.concrete(k.value)) for k in node.keywords]
+        node.bases = [self.concretise(base) for base in node.bases]
+        node.keywords = [ast.keyword(k.arg, self.concretise(k.value)) for k in node.keywords]
         return [self.statement(body, node), node]
 
     def refuse_shared_names(self, names: Iterable[str], what: str) -> None:
@@ -471,7 +471,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         node.test = self.truth(node.test)
-        node.msg = self.concrete(node.msg) if node.msg else None
+        node.msg = self.concretise(node.msg) if node.msg else None
         return node
 
     def visit_Raise(self, node: ast.Raise) -> ast.stmt:

@@ -11,7 +11,7 @@ from tracejit.core.devices import require_cpu
 from tracejit.core.numbers import settled
 from tracejit.core.precision import in_float32
 from tracejit.core.shapes import integer, normalise_dim, product, size_range
-from tracejit.core.symbolic import concretise
+from tracejit.core.symbolic import concretise_sizes
 from tracejit.ops import indexing
 from tracejit.ops.creation import arange, full
 from tracejit.ops.elementwise.arithmetic import cast
@@ -500,6 +500,6 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
         positions = triangle_positions(input.shape[0], input.shape[0], 0 if with_replacement else 1, upper=True)
         return stack([indexing.index_select(input, at, dim=0) for at in positions], 1)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(choose(size_range(0, input.shape[0]), concretise(r)))
+    rows = list(choose(size_range(0, input.shape[0]), concretise_sizes(r)))
     picked = indexing.constant_index([i for row in rows for i in row])
     return reshape(indexing.index_select(input, picked, dim=0), len(rows), r)

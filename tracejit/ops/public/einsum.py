@@ -7,7 +7,7 @@ from typing import Any
 from tracejit.core.interrupts import is_foreign
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import broadcast_shapes, normalise_dim, product
-from tracejit.core.symbolic import concretise
+from tracejit.core.symbolic import concretise_sizes
 from tracejit.ops.movement import copies, views
 from tracejit.ops.public.derive import public
 from tracejit.ops.public.linalg import matmul
@@ -197,7 +197,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     """Contraction of the last `dims` dimensions of `a` with the first of `b`, or of two lists of dimensions."""
     dims = settled(dims)
     if isinstance(dims, int):
-        dims = concretise(dims)  # which dimensions these are decides all else
+        dims = concretise_sizes(dims)  # which dimensions these are decides all else
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         left, right = ([d] if isinstance(d, int) else list(d) for d in map(settled, dims))

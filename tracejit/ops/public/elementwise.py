@@ -15,7 +15,7 @@ from tracejit.core.precision import rounds_once
 from tracejit.core.promotion import common_dtype
 from tracejit.core.recorded_number import RecordedNumber
 from tracejit.core.shapes import product
-from tracejit.core.symbolic import concretise
+from tracejit.core.symbolic import concretise_sizes
 from tracejit.ops.creation import full
 from tracejit.ops.elementwise import arithmetic, bitwise, comparison, logarithmic, mathematics, rounding, special, trigonometry
 from tracejit.ops.elementwise.arithmetic import cast
@@ -188,7 +188,7 @@ def round_(input: Any, *, decimals: int = 0) -> Any:
         return rounding.rint(input)
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"round(): decimals is only supported for floating-point tensors, got {input.dtype.name}")
-    scale = 10.0 ** abs(concretise(decimals))
+    scale = 10.0 ** abs(concretise_sizes(decimals))
     return rounding.rint(input * scale) / scale if decimals > 0 else rounding.rint(input / scale) * scale
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tracejit.core.dtypes import DType, float64, int64
 from tracejit.core.numbers import settled
 from tracejit.core.shapes import largest, product, size_range
-from tracejit.core.symbolic import concretise
+from tracejit.core.symbolic import concretise_sizes
 from tracejit.ops import linalg
 from tracejit.ops import reduce as primitives
 from tracejit.ops.creation import ArrayConstant, arange, constant
@@ -100,7 +100,7 @@ def max_pool(
     values = views.select(gather(elements, best, dim=last), 0, dim=last)
     if not return_indices:
         return values
-    table = _positions(*map(concretise, (tuple(input.shape[-rank:]), outputs, size, step, low, gap)))
+    table = _positions(*map(concretise_sizes, (tuple(input.shape[-rank:]), outputs, size, step, low, gap)))
     positions = views.expand(constant(array=ArrayConstant(table)), shape=(*values.shape, table.shape[-1]))
     return values, views.select(gather(copies.clone(positions), best, dim=last), 0, dim=last)
 
@@ -241,7 +241,7 @@ def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return
     first = input.ndim - rank
     x = input
     if return_indices:
-        sizes = concretise(sizes)
+        sizes = concretise_sizes(sizes)
     table = np.arange(product(sizes), dtype=np.int64).reshape(sizes) if return_indices else None
     for i, outputs in enumerate(
         targets
@@ -253,7 +253,7 @@ def adaptive_max_pool(name: str, rank: int, input: Any, output_size: Any, return
                 shape=(*x.shape[:dim], outputs, sizes[i] // outputs, *x.shape[dim + 1 :]),
             )
             continue
-        bins = concretise(_bins(sizes[i], outputs))
+        bins = concretise_sizes(_bins(sizes[i], outputs))
         longest = max((b - a for a, b in bins), default=1)
         positions = np.array([[min(a + j, b - 1) for j in range(longest)] for a, b in bins], np.int64).reshape(outputs, longest)
         x = index_select(x, constant(array=ArrayConstant(positions)), dim=dim)
