@@ -220,7 +220,7 @@ def test_what_handlers_keep_stands_in_the_journal_or_follows_from_it() -> None:
         "CallHandlers._prepared", "EffectHandlers.of_objects", "EffectHandlers.opened", "ContentHandlers.views",
         "IdentityHandlers.placeless_texts", "IterationHandlers.rows",
         # The journal's own, and what has been read and guarded already, which follows from it: it only spares saying so again.
-        "Session.prologue", "Session.tensors", "Session.paths", "Session._constants", "Session._expressions", "Session._once",
+        "Session.prologue", "Session.tensors", "Session.distinct_objects", "Session._constants", "Session._expressions", "Session._once",
         "Session._guarded",
         "Session._symbolic", "Session._variables_of", "Session.instance_reads", "Session.class_reads", "Session.class_misses",
         "Session.plain_classes", "AttributeHandlers._classes", "AttributeHandlers._usual",

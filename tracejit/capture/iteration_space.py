@@ -171,7 +171,7 @@ class InductionValues:
         if (k, ahead) not in self._in_program:
             number = self._in_program[k, ahead] = self._recorder.interpreter.take_number(slice_at(self.tensor, 0, place + ahead))
             if is_symbolic(number):
-                number._post_program.bits = SHORT
+                number._post_program.max_bits = SHORT
         return self._in_program[k, ahead]
 
     def at(self, place: Any) -> Any:

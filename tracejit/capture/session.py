@@ -216,7 +216,7 @@ class Session(Recorder):
         if dynamic:
             tensors, names = self.instances_among(Tensor, args, kwargs, is_shallow)
             for tensor, called in zip(tensors, names, strict=True):
-                self.facts.call(tensor, called)
+                self.facts.name_object(tensor, called)
             named_integers = list(zip(integers, expressions, strict=True))
             self.sizes.begin(tensors, list(map(self.facts.name, tensors)), named_integers, dynamic)
         return positional, named
@@ -224,7 +224,7 @@ class Session(Recorder):
     def _root_instance(self, instance: Any, expression: Expr) -> None:
         """Guard the class of the instance that is compiled, or whose method is.  The instance is always the same object, but its
         `__class__` may be assigned."""
-        self.paths.append(expression)
+        self.distinct_objects.append(expression)
         self.facts.note("type", "the instance that is called", type(instance).__qualname__)
         self.miss_if(expression.type().is_not(self.constant(type(instance))))
 
@@ -263,7 +263,7 @@ class Session(Recorder):
         for _, (key, *steps) in instances:
             called = self.facts.argument(keys[key])
             for container, key in zip(steps[::2], steps[1::2], strict=True):
-                self.facts.call(container, called)
+                self.facts.name_object(container, called)
                 named = self.facts.item if isinstance(container, (tuple, list, dict)) else self.facts.attribute
                 called = named(container, key)
             names.append(called)

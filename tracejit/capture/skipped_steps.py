@@ -30,7 +30,7 @@ class Replacement:
         if id(value) in self._replaced:
             return self._replaced[id(value)]
         if is_post_program(value):
-            new = self._replaced.get(id(value._post_program.program_tensor())) if value._post_program.made else None
+            new = self._replaced.get(id(value._post_program.program_tensor())) if value._post_program.is_made else None
             self._replaced[id(value)] = value if new is None else self._interpreter.take_number(new)
         elif is_tuple(value):
             items = items_of(self._recorder, value)

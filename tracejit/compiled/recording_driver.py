@@ -150,7 +150,7 @@ class RecordingDriver:
             symbolic = table.symbolic
             dynamic = symbolic.dimensions(args, kwargs)
             integers = integers_among(args, kwargs, symbolic.is_shallow)  # before the call, which may change its arguments
-            recordings = [(entry.recording.facts, entry.recording.moved) for entry in table.entries]
+            recordings = [(entry.recording.facts, entry.recording.varied) for entry in table.entries]
             try:
                 recording, result = record(
                     self._function,
@@ -178,7 +178,7 @@ class RecordingDriver:
     ) -> tuple[Recording, Any] | None:
         """See `CompiledFunction.recorded`."""
         ticket = Ticket()
-        earlier, follows_rows = (None, False) if known is None else (known.moved, known.follows_rows)
+        earlier, follows_rows = (None, False) if known is None else (known.varied, known.follows_rows)
         try:
             if not recording_turn.take(ticket):
                 return None

@@ -54,7 +54,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
                 source.get("shape").differs(array.shape).otherwise(source.get("dtype").is_not(recorder.constant(array.dtype)))
             )
             self.left[id(array)] = recorder.extracted_numbers.define_post_program(
-                PostProgramValue(source, outside=True, of_program=True), array
+                PostProgramValue(source, is_outside_array=True, depends_on_tensors=True), array
             )
             self._bases[id(array)] = array
             self.outside_arrays.append(array)
@@ -134,7 +134,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         self.numpy_computes(operator.setitem, (array, *plain_values))
         if not recorder.stopped:
             store = PostProgramValue(
-                recorder.constant(operator.setitem).call(*expressions), tuple(parts), position=len(recorder.interpreter.nodes)
+                recorder.constant(operator.setitem).call(*expressions), tuple(parts), nodes_before=len(recorder.interpreter.nodes)
             )
             self.array_stores.append(recorder.extracted_numbers.define_post_program(store, None))
 
@@ -190,7 +190,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         if type(value) is not SymbolicNumber:
             return value
         number, kind = value._value, array.dtype.kind
-        if is_post_program(value) and any(reading.is_call_result for reading in value._post_program.readings):
+        if is_post_program(value) and any(reading.is_call_result for reading in value._post_program.deferred):
             return concretise(value)  # the result of a deferred call, which is made after the stores
         if is_a(number, np.generic):
             safe = (number.dtype.kind == kind == "f") or self._casts(number.dtype, array.dtype, "safe")
@@ -202,7 +202,7 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         if kind == "f":
             return value if self.recorder.extracted_numbers.are_short([value]) else concretise(value)
         least, most = _WITHIN[array.dtype]
-        always_fits = is_post_program(value) and value._post_program.bits <= 63 and array.dtype.itemsize == 8 and kind == "i"
+        always_fits = is_post_program(value) and value._post_program.max_bits <= 63 and array.dtype.itemsize == 8 and kind == "i"
         return value if always_fits or least <= value <= most else concretise(value)
 
 

@@ -189,8 +189,8 @@ class ArrayHandlers(Handlers):
             None,
             source=tensor,
             access=lambda expression: self.recorder.constant(shared_array).call(expression),
-            of_program=True,
-            shared=True,
+            depends_on_tensors=True,
+            shares_source=True,
         )
         return self._define(definition, array)  # type: ignore[no-any-return]
 
@@ -318,7 +318,7 @@ class ArrayHandlers(Handlers):
         expression = recorder.constant(called).call(*expressions, **keyword_expressions)
         result = self._result(expression, tuple(parts), value, warns=called is not function)
         if is_post_program(result) and not keywords:
-            result._post_program.make = partial(recorder.in_program.numpy_in_program, function, arguments)
+            result._post_program.make_tensor = partial(recorder.in_program.numpy_in_program, function, arguments)
         return result
 
     def with_user_line(self, function: Any) -> Any:
@@ -426,7 +426,9 @@ class ArrayHandlers(Handlers):
     def _result(self, expression: Expr, parts: tuple[Any, ...], value: Any, warns: bool = False) -> Any:
         """The stand-in for `value`, the result of a call that each call of the function computes by `expression` from `parts`."""
         recorder = self.recorder
-        definition = PostProgramValue(expression, parts, bits=63, position=len(recorder.interpreter.nodes), warns=warns)
+        definition = PostProgramValue(
+            expression, parts, max_bits=63, nodes_before=len(recorder.interpreter.nodes), may_warn=warns
+        )
         if type(value) is np.ndarray:
             return self._define(definition, value)
         if is_a(value, np.generic) or type(value) in (int, float, bool, str):

@@ -404,7 +404,7 @@ class AttributeHandlers(Handlers):
         instance = self._dictionary_of(owner)
         if instance is not None and not recorder.is_outside(instance):
             recorder.register(instance, _attributes_of(type(owner), recorder.sources[id(owner)]))
-            recorder.facts.call_dictionary(instance, owner)
+            recorder.facts.name_dictionary(instance, owner)
         return instance
 
     def bound_attribute(self, attribute: Any, name: str, path: Expr | None, owner: Any, cls: type) -> Any:

@@ -453,7 +453,7 @@ class BuiltinCallHandlers(Handlers):
         """id(value), as a stand-in that may only be compared.  A value that guards compare by equality stops the recording."""
         if is_a(value, np.ndarray) or type(value) in MODELS:
             if self.recorder.is_outside(value):  # guard that those whose ids are compared are distinct
-                self.recorder.paths.append(self.recorder.sources[id(value)])
+                self.recorder.distinct_objects.append(self.recorder.sources[id(value)])
             return ObjectIdentity(value, self.recorder)
         if is_symbolic(value) or is_a(value, PRIMITIVE_TYPES) or is_shareable(value):  # guards do not imply identity
             self.recorder.stop("object_identity", f"id() of a {type(plain(value)).__name__}")

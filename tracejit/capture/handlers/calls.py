@@ -379,7 +379,7 @@ class CallHandlers(Handlers):
         for position, cell in enumerate(function.__closure__ or ()):
             if id(cell) not in recorder.effects.cells:
                 recorder.effects.cells[id(cell)] = source.get("__closure__").at(position)
-                recorder.facts.call(cell, function.__code__.co_freevars[position])
+                recorder.facts.name_object(cell, function.__code__.co_freevars[position])
                 recorder.keep.append(cell)
 
     def recorded_callback(self, value: Any) -> Any:
@@ -609,7 +609,7 @@ class CallHandlers(Handlers):
         if type(initialise) is FunctionType:
             result = self.call(initialise, (instance, *arguments), keywords)
             if result is not None:
-                raise recorder.of_program(TypeError(f"__init__() should return None, not {type(plain(result)).__name__!r}"))
+                raise recorder.error_of_program(TypeError(f"__init__() should return None, not {type(plain(result)).__name__!r}"))
         elif base in _OF_ITEMS and (arguments or keywords):
             recorder.containers.native(lambda: base.__init__(instance, *arguments, **keywords))
         recorder.performed.append((cls, instance))

@@ -220,7 +220,7 @@ class ContainerHandlers(Handlers):
     def _before_the_program(self, number: Any) -> Any:
         """A post-program number as one of the prologue; None if it depends on the program or a clock."""
         recorder = self.recorder
-        if number._post_program.of_program or number._post_program.readings or number._post_program.source is not None:
+        if number._post_program.depends_on_tensors or number._post_program.deferred or number._post_program.source is not None:
             return None
         number = recorder.arrays.as_index(number)
         return recorder.extracted_numbers.in_prologue(number)
@@ -256,7 +256,7 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         if is_a(number, Tensor) and number._array.size == 1 and number._array.dtype.kind in "iu":
             number = recorder.extracted_numbers.element(number)
-        if is_post_program(number) and not number._post_program.of_program:
+        if is_post_program(number) and not number._post_program.depends_on_tensors:
             number = self._before_the_program(number)
         if not is_symbolic(number) or type(plain(number)) is not int or is_deferred_call_result(number):
             return None
@@ -272,7 +272,7 @@ class ContainerHandlers(Handlers):
             return False
         recorder.positions.update([number._name for number in (start, stop) if number is not None])
         facts, line = recorder.facts, user_line()
-        if facts.has_moved(start._name, plain(start), line):
+        if facts.number_has_varied(start._name, plain(start), line):
             return True
         facts.note("value", facts.numbers.get(start._name, "a number"), shown(plain(start)), line)  # at each line that asks
         return False
@@ -281,7 +281,9 @@ class ContainerHandlers(Handlers):
         """A position as an int64 tensor without dimensions, if it is a value of the program; else None."""
         if is_post_program(position):
             is_integer = (
-                type(plain(position)) is int and position._post_program.of_program and not is_deferred_call_result(position)
+                type(plain(position)) is int
+                and position._post_program.depends_on_tensors
+                and not is_deferred_call_result(position)
             )
             if not is_integer:
                 return None

@@ -162,13 +162,13 @@ class MethodCall:
 
 @dataclass(slots=True)
 class FunctionCall:
-    """A call of a function that changes something outside.  answer: the stand-in for its result, None if that is not used."""
+    """A call of a function that changes something outside.  result: the stand-in for its result, None if that is not used."""
 
     function: Any
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     value: Any = None
-    answer: Any = None
+    result: Any = None
 
     def statement(self, values: EpilogueExpressions) -> Statement:
         arguments = [values.expression(a) for a in self.arguments]
@@ -176,7 +176,7 @@ class FunctionCall:
         method = self.function if type(self.function) is MethodOf else None
         function = values.expression(self.function) if method is None else values.expression(method.owner).get(method.name)
         call = function.call(*arguments, **keywords)
-        return Evaluate(call) if self.answer is None else Define(self.answer._name.name, call)
+        return Evaluate(call) if self.result is None else Define(self.result._name.name, call)
 
 
 def _value_at(store: AttributeStore | ItemStore) -> Any:

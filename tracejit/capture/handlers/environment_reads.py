@@ -161,8 +161,8 @@ class EnvironmentReadHandlers(Handlers):
         if call is None:
             recorder.stop("impure_call", f"{function.__name__}() of such arguments")
             return result
-        definition = PostProgramValue(call, (), bits=63, behind=recorder.effects.last_call())
-        definition.readings = frozenset([definition])
+        definition = PostProgramValue(call, (), max_bits=63, clock_after=recorder.effects.last_call())
+        definition.deferred = frozenset([definition])
         return recorder.extracted_numbers.define_post_program(definition, result)
 
     # -- uses of moments
@@ -176,7 +176,7 @@ class EnvironmentReadHandlers(Handlers):
         if callable(value):
             return MethodOf(owner, name)
         return self.recorder.extracted_numbers.define_post_program(
-            PostProgramValue(owner._name.get(name), (owner,), bits=63), value
+            PostProgramValue(owner._name.get(name), (owner,), max_bits=63), value
         )
 
     def moment_binary(self, left: Any, right: Any, compute: Callable[[Any, Any], Any]) -> Any:
@@ -189,7 +189,7 @@ class EnvironmentReadHandlers(Handlers):
             concretise(left), concretise(right)
             return value
         return self.recorder.extracted_numbers.define_post_program(
-            PostProgramValue(self.recorder.constant(compute).call(*operands), tuple(parts), bits=63), value
+            PostProgramValue(self.recorder.constant(compute).call(*operands), tuple(parts), max_bits=63), value
         )
 
     def moment_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -200,7 +200,7 @@ class EnvironmentReadHandlers(Handlers):
             return None
         values = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         value = self.computed_now(lambda: getattr(plain(owner), name)(*values[0], **values[1]), parts)
-        return self.recorder.extracted_numbers.define_post_program(PostProgramValue(call, tuple(parts), bits=63), value)
+        return self.recorder.extracted_numbers.define_post_program(PostProgramValue(call, tuple(parts), max_bits=63), value)
 
     def standard_call(self, function: Any) -> Handler | None:
         """The handler of a function that reads the environment; None for others."""

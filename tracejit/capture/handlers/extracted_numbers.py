@@ -107,7 +107,7 @@ class ExtractedNumberHandlers(Handlers):
                 (elements,),
                 partial(self.recorder.in_program.element_in_program, tensor, i),
                 63,
-                element=(tensor, i),
+                tensor_element=(tensor, i),
             )
             flat[i] = self.define_post_program(definition, value)
         return flat.reshape(array.shape).tolist()
@@ -115,7 +115,7 @@ class ExtractedNumberHandlers(Handlers):
     def _extracted(self, source: Tensor, access: Access, value: Any, make: Callable[[], Any] = lambda: None) -> SymbolicNumber:
         """The value that `access` reads from the array of a tensor."""
         return self.define_post_program(
-            PostProgramValue(None, make=make, bits=63, source=source, access=access, of_program=True), value
+            PostProgramValue(None, make_tensor=make, max_bits=63, source=source, access=access, depends_on_tensors=True), value
         )
 
     def tensor_text(self, tensor: Tensor) -> Any:
@@ -141,8 +141,8 @@ class ExtractedNumberHandlers(Handlers):
     def define_post_program(self, definition: PostProgramValue, value: Any) -> SymbolicNumber:
         """A new post-program number.  value: its value in this run."""
         parts = [part._post_program for part in definition.parts if is_post_program(part)]
-        definition.readings = definition.readings.union(*(part.readings for part in parts))
-        definition.of_program = definition.of_program or any(part.of_program for part in parts)
+        definition.deferred = definition.deferred.union(*(part.deferred for part in parts))
+        definition.depends_on_tensors = definition.depends_on_tensors or any(part.depends_on_tensors for part in parts)
         number = SymbolicNumber(self.recorder, self.recorder.variable(), value, definition)
         self.post_program_numbers.append(number)
         return number
@@ -227,7 +227,7 @@ class ExtractedNumberHandlers(Handlers):
             return None
         of_numpy = isinstance(plain(arguments[0]), np.integer)
         finite = of_numpy or type(plain(arguments[0])) is int
-        finite = finite or (is_post_program(arguments[0]) and not arguments[0]._post_program.of_program)  # a time
+        finite = finite or (is_post_program(arguments[0]) and not arguments[0]._post_program.depends_on_tensors)  # a time
         conditions = [(symbol, bound) for symbol, bound in demands if not (finite and math.isinf(bound))]
         shortened = function in TO_INTEGERS and not finite and len(arguments) == 1 and abs(plain(arguments[0])) < 2.0**WORD
         if shortened:
@@ -298,7 +298,7 @@ class ExtractedNumberHandlers(Handlers):
         if type(plain(value)) is float:
             return 0
         if is_post_program(value):
-            bits: int = value._post_program.bits
+            bits: int = value._post_program.max_bits
             return bits if bits <= _FLOATS else None
         number = plain(value)
         if type(number) not in (int, bool):
@@ -349,10 +349,12 @@ class ExtractedNumberHandlers(Handlers):
         """The result of a function that reads a clock."""
         recorder = self.recorder
         value = clock(*arguments, **keywords)  # raises Python's error for wrong arguments
-        definition = PostProgramValue(recorder.constant(clock).call(), (), lambda: None, 63, behind=recorder.effects.last_call())
-        definition.readings = frozenset([definition])
+        definition = PostProgramValue(
+            recorder.constant(clock).call(), (), lambda: None, 63, clock_after=recorder.effects.last_call()
+        )
+        definition.deferred = frozenset([definition])
         number = self.define_post_program(definition, value)
-        if not recorder.interpreter.nodes and definition.behind is None:
+        if not recorder.interpreter.nodes and definition.clock_after is None:
             self.define_clock(number)
         return number
 
@@ -363,13 +365,13 @@ class ExtractedNumberHandlers(Handlers):
 
         code, detail: the reason with which the recording stops when the result is needed earlier.  expression: computes the
         result from `parts`; None if an effect makes the call."""
-        definition = PostProgramValue(expression, parts, answer=(code, detail))
-        definition.readings = frozenset([definition])
+        definition = PostProgramValue(expression, parts, stop_reason=(code, detail))
+        definition.deferred = frozenset([definition])
         return self.define_post_program(definition, answer)
 
-    def _stop_for_answer(self, readings: Iterable[PostProgramValue]) -> bool:
+    def _stop_for_deferred(self, readings: Iterable[PostProgramValue]) -> bool:
         """Stop the recording if there is a result of a deferred call among `readings`; whether there is."""
-        answer = next((reading.answer for reading in readings if reading.answer), None)
+        answer = next((reading.stop_reason for reading in readings if reading.stop_reason), None)
         if answer is not None:
             self.recorder.stop(answer[0], f"{answer[1]}, whose answer is asked for before it is called,")
         return answer is not None
@@ -387,14 +389,14 @@ class ExtractedNumberHandlers(Handlers):
         compute them, the recording stops."""
         recorder = self.recorder
         definitions = [number._post_program for number in numbers if is_post_program(number)]
-        readings: frozenset[PostProgramValue] = frozenset().union(*(definition.readings for definition in definitions))
+        readings: frozenset[PostProgramValue] = frozenset().union(*(definition.deferred for definition in definitions))
         if not readings:
             return False
-        if self._stop_for_answer(readings):
+        if self._stop_for_deferred(readings):
             pass
-        elif any(reading.behind is not None for reading in readings):
+        elif any(reading.clock_after is not None for reading in readings):
             recorder.stop("clock", "a clock that is read after a call of something outside decides")
-        elif any(definition.of_program for definition in definitions):
+        elif any(definition.depends_on_tensors for definition in definitions):
             recorder.stop("clock", "a clock and results of the call decide together")
         elif len(readings) > 1:
             recorder.stop("clock", "the time between two readings of a clock in the call decides")
@@ -406,7 +408,7 @@ class ExtractedNumberHandlers(Handlers):
     def post_program_comparison(self, symbol: str, left: Any, right: Any, outcome: bool) -> Any:
         """left <symbol> right, of which at least one is a post-program number: the outcome, guarded.  For readings it is a
         post-program number itself, which is guarded when its truth decides something."""
-        if any(is_post_program(number) and number._post_program.readings for number in (left, right)):
+        if any(is_post_program(number) and number._post_program.deferred for number in (left, right)):
             compare = self.recorder.constant(COMPARISONS[symbol])
             comparison = compare.call(self._expression(left), self._expression(right))
             return self.define_post_program(PostProgramValue(comparison, (left, right), lambda: None, 1), outcome)
@@ -462,8 +464,8 @@ class ExtractedNumberHandlers(Handlers):
     def guard_post_program(self, number: SymbolicNumber) -> None:
         """Guard the value of a post-program number, by an exit or through its parts; stop the recording if that is impossible."""
         recorder = self.recorder
-        if number._post_program.readings:
-            if not self._stop_for_answer(number._post_program.readings):
+        if number._post_program.deferred:
+            if not self._stop_for_deferred(number._post_program.deferred):
                 recorder.stop("clock", "the very time that a clock tells is asked for")
         elif number._post_program.in_prologue:
             if recorder.first_time("number", number._name):
@@ -472,16 +474,18 @@ class ExtractedNumberHandlers(Handlers):
             tensor = number._post_program.program_tensor()
             if tensor is not None:
                 recorder.interpreter.take(tensor)
-            elif number._post_program.source is not None or number._post_program.outside:
-                what = "is in an ndarray from outside" if number._post_program.outside else "has left as a text or an array"
+            elif number._post_program.source is not None or number._post_program.is_outside_array:
+                what = (
+                    "is in an ndarray from outside" if number._post_program.is_outside_array else "has left as a text or an array"
+                )
                 recorder.stop("tensor_contents", f"what {what} decides")
             for part in number._post_program.parts if tensor is None else ():
                 concretise(part)
 
     def _not_zero(self, divisor: Any) -> None:
         """Guard that a divisor is not 0.  For a time between two readings that cannot be guarded."""
-        if is_post_program(divisor) and divisor._post_program.readings:
-            if divisor._post_program.of_program:
+        if is_post_program(divisor) and divisor._post_program.deferred:
+            if divisor._post_program.depends_on_tensors:
                 concretise(divisor)
         elif is_post_program(divisor):
             self.guard_comparison("!=", divisor, 0, True)
@@ -496,7 +500,7 @@ class ExtractedNumberHandlers(Handlers):
         """A post-program number as an operand of a tensor operation.  If it depends on clocks, or on numbers from outside alone,
         it becomes a number of the prologue."""
         definition: PostProgramValue = number._post_program
-        if definition.readings or definition.of_program or definition.source is not None:
+        if definition.deferred or definition.depends_on_tensors or definition.source is not None:
             return SymbolicNumber(self.recorder, number._name, number._value) if self._decided_by_clocks(number) else number
         early = self.in_prologue(number)
         if not is_symbolic(early) or type(early._value) in (int, float):

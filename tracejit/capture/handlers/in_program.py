@@ -84,7 +84,7 @@ class InProgramHandlers(Handlers):
 
     def elements_as_tensor(self, numbers: list[Any]) -> Tensor | None:
         """A tensor float64 or int64 of numbers that are all elements of one tensor's `tolist()`; None for others."""
-        elements = [number._post_program.element if is_post_program(number) else None for number in numbers]
+        elements = [number._post_program.tensor_element if is_post_program(number) else None for number in numbers]
         if (
             not elements
             or elements[0] is None
@@ -153,10 +153,10 @@ class InProgramHandlers(Handlers):
         """Whether a number has at most SHORT bits, as positions and counts do.  If so, that is guarded."""
         if plain(number).bit_length() > SHORT:
             return False
-        if is_post_program(number) and number._post_program.bits > SHORT:
+        if is_post_program(number) and number._post_program.max_bits > SHORT:
             self.recorder.extracted_numbers.guard_comparison(">", number, -(2**SHORT), True)
             self.recorder.extracted_numbers.guard_comparison("<", number, 2**SHORT, True)
-            number._post_program.bits = SHORT
+            number._post_program.max_bits = SHORT
         elif is_symbolic(number) and not is_post_program(number):
             name = number._name
             self.recorder.miss_if(Not(And((name.compared(">", -(2**SHORT)), name.compared("<", 2**SHORT)))))

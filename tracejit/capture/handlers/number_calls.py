@@ -190,7 +190,7 @@ class NumberCallHandlers(Handlers):
         """tensor(data) or as_tensor(data), for a number or nested lists or tuples of numbers, some of them symbolic: operations
         of the program build the tensor.  None for other data."""
         recorder = self.recorder
-        scalar: Any = plain(data) if is_post_program(data) and not data._post_program.of_program else None
+        scalar: Any = plain(data) if is_post_program(data) and not data._post_program.depends_on_tensors else None
         if is_a(scalar, np.generic) and scalar.dtype in FROM_NUMPY:  # the tensor gets the dtype of the scalar
             dtype = dtype or FROM_NUMPY[scalar.dtype]
             data = recorder.extracted_numbers.for_tensor_work(data)
@@ -251,7 +251,9 @@ class NumberCallHandlers(Handlers):
         """The expression of a number or of nested lists and tuples of numbers; None if the program computes one of them."""
         recorder = self.recorder
         if is_post_program(value):
-            needs_program = value._post_program.of_program or value._post_program.readings or value._post_program.answer
+            needs_program = (
+                value._post_program.depends_on_tensors or value._post_program.deferred or value._post_program.stop_reason
+            )
             value = None if needs_program else recorder.extracted_numbers.in_prologue(value)
         if is_symbolic(value):
             return value._name  # type: ignore[no-any-return]

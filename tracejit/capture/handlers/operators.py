@@ -117,7 +117,7 @@ class OperatorHandlers(Handlers):
             try:
                 return self._symbolic_binary(symbol, left, right, compute) if symbolic else compute(left, right)
             except (ArithmeticError, TypeError, ValueError) as error:
-                recorder.of_program(error)
+                recorder.error_of_program(error)
                 raise
         if is_a(left, Tensor) or is_a(right, Tensor):
             has_array = is_a(right, np.ndarray) or (is_a(left, np.ndarray) and not in_place)
@@ -268,7 +268,7 @@ class OperatorHandlers(Handlers):
             return (left is right) is (symbol == "==")
         if concatenated:  # Python tries the methods of sequences after those of numbers
             return self._concatenated(symbol, *concatenated[0])
-        raise recorder.of_program(TypeError(_unsupported(symbol, left, right, in_place)))
+        raise recorder.error_of_program(TypeError(_unsupported(symbol, left, right, in_place)))
 
     def _special_method(self, method: Any, owner: Any, other: Any) -> Any:
         """method(owner, other), for a special method; ABSENT, with a reason, if it cannot be recorded."""
@@ -298,7 +298,7 @@ class OperatorHandlers(Handlers):
             return recorder.container_methods.change_in_place(method.__get__(owner), owner, other)
         if symbol == "*":
             if recorder.attributes.lookup(type(other), "__index__")[0] is ABSENT:
-                raise recorder.of_program(TypeError(f"can't multiply sequence by non-int of type {_type_name(other)!r}"))
+                raise recorder.error_of_program(TypeError(f"can't multiply sequence by non-int of type {_type_name(other)!r}"))
             other = recorder.containers.index(other)
         recorder.contents.read_content(owner)
         recorder.contents.read_content(other)
@@ -349,7 +349,7 @@ class OperatorHandlers(Handlers):
                 result = recorder.calls.call(method, (value,), {})
                 if type(plain(result)) is not bool:
                     wrong = f"__bool__ should return bool, returned {type(plain(result)).__name__}"
-                    raise recorder.of_program(TypeError(wrong))
+                    raise recorder.error_of_program(TypeError(wrong))
                 return bool(result)
             if recorder.attributes.method(value, "__len__") is not None:
                 return bool(recorder.containers.length(value))

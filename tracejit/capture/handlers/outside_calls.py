@@ -202,7 +202,7 @@ class OutsideCallHandlers(Handlers):
         result = recorder.environment_reads.computed_now(lambda: function(*values[0], **values[1]), parts)
         if recorder.stopped or not parts:
             return recorder.mark_created(result)
-        return recorder.extracted_numbers.define_post_program(PostProgramValue(expression, tuple(parts), bits=63), result)
+        return recorder.extracted_numbers.define_post_program(PostProgramValue(expression, tuple(parts), max_bits=63), result)
 
     def _is_open_in(self, options: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Whether there are stand-ins among options, so that later calls may have other ones."""
@@ -365,7 +365,7 @@ class OutsideCallHandlers(Handlers):
             if result is None and _returns_none(now)
             else recorder.extracted_numbers.stand_in_for_result(result, code, detail)
         )
-        recorder.effects.note_call(FunctionCall(function, arguments, keywords, answer=stand_in), name)
+        recorder.effects.note_call(FunctionCall(function, arguments, keywords, result=stand_in), name)
         return stand_in
 
     def _copy_of(self, value: Any) -> Any:
@@ -411,7 +411,7 @@ class OutsideCallHandlers(Handlers):
             if value is not None:
                 return value
         elif self._may_be_deferred(None, arguments, keywords, False):
-            return self._defer(method, arguments, keywords, owner._post_program.answer[0])
+            return self._defer(method, arguments, keywords, owner._post_program.stop_reason[0])
         method_now = getattr(concretise(owner), name)
         return self._call_with_plain_values(method_now, arguments, keywords)
 

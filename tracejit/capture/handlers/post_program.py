@@ -68,57 +68,57 @@ class RecordingProtocol(Protocol):
 class PostProgramValue:
     """How a value is computed after the program: by `expression` from `parts`, or by `access` from the tensor `source`.
 
-    make: computes the same value in the program, as a tensor of one element in float64 or int64; gives None if the program
-        cannot.  tensor, made: its result, and whether it has been called.
-    bits: the largest bit length that an int may have in any call.
-    readings: the clock readings and results of deferred calls that the value depends on.
-    of_program: whether it depends on elements of tensors.
-    outside: whether it is an array from outside, read when the program has run.
+    make_tensor: computes the same value in the program, as a tensor of one element in float64 or int64; gives None if the program
+        cannot.  made_tensor, is_made: its result, and whether it has been called.
+    max_bits: the largest bit length that an int may have in any call.
+    deferred: the clock readings and results of deferred calls that the value depends on.
+    depends_on_tensors: whether it depends on elements of tensors.
+    is_outside_array: whether it is an array from outside, read when the program has run.
     placed: whether the prologue defines it.
-    shared: whether `source` is a tensor of the function and not a copy.
-    position: the length of the graph when NumPy computed the value from an array; -1 for other values.
-    answer: for the result of a deferred call, and for a value computed from such results alone: (code, detail) of the reason with
+    shares_source: whether `source` is a tensor of the function and not a copy.
+    nodes_before: the length of the graph when NumPy computed the value from an array; -1 for other values.
+    stop_reason: for the result of a deferred call, and for a value computed from such results alone: (code, detail) of the reason with
         which the recording stops when the value is needed earlier.  Even its type is known for this run only.  Else empty.
-    behind: the deferred call after which a clock is read.
-    warns: whether NumPy may warn when it is computed; then each call computes it, even if nothing uses it.
-    element: (tensor, index) for one element of `tensor.tolist()`, the index in memory order."""
+    clock_after: the deferred call after which a clock is read.
+    may_warn: whether NumPy may warn when it is computed; then each call computes it, even if nothing uses it.
+    tensor_element: (tensor, index) for one element of `tensor.tolist()`, the index in memory order."""
 
     expression: Expr | None
     parts: tuple[Any, ...] = ()
-    make: Callable[[], Any] = lambda: None
-    bits: int = 0
+    make_tensor: Callable[[], Any] = lambda: None
+    max_bits: int = 0
     source: Any = None
-    shared: bool = False
-    position: int = -1
+    shares_source: bool = False
+    nodes_before: int = -1
     access: Access | None = None
-    tensor: Any = None
-    made: bool = False
-    readings: frozenset[PostProgramValue] = frozenset()
-    of_program: bool = False
-    outside: bool = False
+    made_tensor: Any = None
+    is_made: bool = False
+    deferred: frozenset[PostProgramValue] = frozenset()
+    depends_on_tensors: bool = False
+    is_outside_array: bool = False
     in_prologue: bool = False
-    answer: tuple[str, ...] = ()
-    behind: Any = None
-    warns: bool = False
-    element: tuple[Any, int] | None = None
+    stop_reason: tuple[str, ...] = ()
+    clock_after: Any = None
+    may_warn: bool = False
+    tensor_element: tuple[Any, int] | None = None
 
     @property
     def is_call_result(self) -> bool:
         """Whether it is the result of a deferred call, and not computed by an expression."""
-        return bool(self.answer) and self.expression is None
+        return bool(self.stop_reason) and self.expression is None
 
     def program_tensor(self) -> Any:
         """The tensor that holds the value in the program, or None.  The first call adds its nodes to the graph."""
-        if not self.made:
-            self.tensor, self.made = self.make(), True
-        return self.tensor
+        if not self.is_made:
+            self.made_tensor, self.is_made = self.make_tensor(), True
+        return self.made_tensor
 
     def carried_tensor(self) -> Any:
         """`program_tensor` for a loop-carried value.  Steps of a loop must do the same however an integer was computed, so from
         here on nothing but the width of the dtype limits its bits."""
         tensor = self.program_tensor()
-        if tensor is not None and self.bits:
-            self.bits = _INT64_BITS
+        if tensor is not None and self.max_bits:
+            self.max_bits = _INT64_BITS
         return tensor
 
 
@@ -129,7 +129,7 @@ def is_post_program(value: Any) -> bool:
 
 def is_deferred_call_result(value: Any) -> bool:
     """Whether `value` is the result of a call that is made after the program, or computed from such results alone."""
-    return is_post_program(value) and bool(value._post_program.answer)
+    return is_post_program(value) and bool(value._post_program.stop_reason)
 
 
 def definitions(

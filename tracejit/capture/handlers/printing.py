@@ -299,7 +299,7 @@ class PrintingHandlers(Handlers):
             return answer
         name = name or function.__qualname__
         stand_in = recorder.extracted_numbers.stand_in_for_result(answer, "impure_call", f"{name}()") if has_result else None
-        recorder.effects.note_call(FunctionCall(recorder.mark_fixed(function), arguments, keywords, answer=stand_in), name)
+        recorder.effects.note_call(FunctionCall(recorder.mark_fixed(function), arguments, keywords, result=stand_in), name)
         return stand_in if has_result else answer
 
 

@@ -230,7 +230,7 @@ class PrologueArrayHandlers(ArrayHandlers):
         if type(value) is slice:
             return all(map(self._is_known_in_prologue, (value.start, value.stop, value.step)))
         if is_post_program(value):
-            return not value._post_program.of_program and not value._post_program.readings
+            return not value._post_program.depends_on_tensors and not value._post_program.deferred
         if type(value) in KINDS:
             return value.dtype.kind in "biuf" and (self.is_outside_array(value) or self.is_fixed(value))
         return is_symbolic(value) or type(value) in PRIMITIVE_TYPES or is_a(value, (np.generic, np.dtype, type))
@@ -264,7 +264,7 @@ class PrologueArrayHandlers(ArrayHandlers):
 
     def prologue_scalar(self, variable: Name, value: Any) -> SymbolicNumber:
         """A symbolic number for a scalar of NumPy that the prologue has defined, its type guarded."""
-        number = SymbolicNumber(self.recorder, variable, value, PostProgramValue(None, bits=63, in_prologue=True))
+        number = SymbolicNumber(self.recorder, variable, value, PostProgramValue(None, max_bits=63, in_prologue=True))
         self.recorder.extracted_numbers.post_program_numbers.append(number)
         return number
 

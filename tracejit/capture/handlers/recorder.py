@@ -132,9 +132,9 @@ class Recorder(Origins):
         self._integers_called: dict[str, int] = {}
         self.instance_reads: set[Expr] = set()  # expressions of attributes found in the dictionary of an instance
         self.compiled: set[str] = self.journal.set()  # names of constants that are the compiled function itself
-        self.paths: list[Expr] = []  # mutable objects: guards require that they are distinct
-        # NumPy arrays.  Reads and writes of them are replayed in order, so they must be distinct only if an effect is a call.
-        self.array_paths: list[Expr] = self.journal.list()
+        self.distinct_objects: list[Expr] = []  # mutable: guards require that no two of them are one
+        # The same of NumPy arrays: reads and writes of them are replayed in order, so guards require it only if an effect is a call.
+        self.distinct_arrays: list[Expr] = self.journal.list()
         self.values = {}
         self.deferred = {}
         self._constants: dict[int, Name] = {}
@@ -273,7 +273,7 @@ class Recorder(Origins):
         """The result of `action`, which is not a part of the program: its calls are not watched."""
         raise NotImplementedError
 
-    def of_program(self, error: Exception) -> Exception:
+    def error_of_program(self, error: Exception) -> Exception:
         """Note that a handler raises `error` because Python raises it there, so that it is no defect; returns it."""
         self.performed.append((RAISED, id(error)))
         return error
@@ -456,7 +456,7 @@ class Recorder(Origins):
             return value
         self.keep.append(value)
         if called:
-            self.facts.call(value, called)
+            self.facts.name_object(value, called)
         if not by_identity and self.plain_values.read(value, expression, called):
             return value
         if by_identity or not self._has_path(value):
@@ -474,16 +474,16 @@ class Recorder(Origins):
             other = variable.get("__code__").is_not(self.constant(value.__code__))
             self.miss_if(variable.type().is_not(self.constant(cls)).otherwise(other))
             self.miss_if(variable.get("__globals__").is_not(self.constant(value.__globals__)))
-            self.paths.append(variable)
+            self.distinct_objects.append(variable)
         elif cls in (BuiltinFunctionType, MethodWrapperType):
             other = variable.get("__name__").differs(value.__name__)
             self.miss_if(variable.type().is_not(self.constant(cls)).otherwise(other))
         else:
             self.miss_if(variable.type().is_not(self.constant(cls)))
             if cls is np.ndarray:
-                self.array_paths.append(variable)
+                self.distinct_arrays.append(variable)
             elif cls not in (tuple, frozenset, slice, MethodType, functools.partial):
-                self.paths.append(variable)
+                self.distinct_objects.append(variable)
         if symbolic and is_a(value, tuple):
             self.contents.read_elements(value)
             return value

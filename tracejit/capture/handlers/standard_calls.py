@@ -166,7 +166,7 @@ class StandardCallHandlers(Handlers):
         stand_in = (
             None if items else recorder.extracted_numbers.stand_in_for_result(result, "impure_call", f"{function.__name__}()")
         )
-        recorder.effects.note_hit(FunctionCall(function, (owner, *items), {}, answer=stand_in))
+        recorder.effects.note_hit(FunctionCall(function, (owner, *items), {}, result=stand_in))
         if items:
             ends.push("append", list(items))
             return result

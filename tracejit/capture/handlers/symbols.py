@@ -158,7 +158,7 @@ class SymbolicNumber(RecordedNumber):
         return self._value
 
     def is_computed(self) -> bool:
-        return self._post_program is not None and bool(self._post_program.of_program)
+        return self._post_program is not None and bool(self._post_program.depends_on_tensors)
 
     def as_size(self) -> Any:
         return None if self._recorder.stopped else self._recorder.sizes.symbol(self, settling=True)

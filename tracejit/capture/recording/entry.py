@@ -226,8 +226,8 @@ class Recording:
         the value that each has in all calls that this recording serves.
     generators: references to the generators of Python and NumPy from which the prologue draws.
     locks: whether the entry holds locks.  env: the symbolic sizes in all of this, if there are any (symbolic_recording.py).
-    facts: what the guards check, for the user, the most important ones first.  moved: the numbers that are not guarded because
-        earlier recordings have read other values for them (`Facts.moved`).
+    facts: what the guards check, for the user, the most important ones first.  varied: the numbers that are not guarded because
+        earlier recordings have read other values for them (`Facts.varied`).
     outside: calls of opaque code that the entry makes besides the program.
     left_out: number of steps of loops that did not run as Python.  remarks: further remarks on loops, for the user.
     branches: the branches that values have decided more than once.
@@ -251,7 +251,7 @@ class Recording:
     generators: tuple[Callable[[], Any], ...] = field(default=(), repr=False)
     locks: bool = False
     facts: tuple[Fact, ...] = field(default=(), repr=False)
-    moved: Earlier = field(default_factory=dict, repr=False, compare=False)
+    varied: Earlier = field(default_factory=dict, repr=False, compare=False)
     env: ShapeEnv | None = field(default=None, repr=False, compare=False)
     outside: tuple[Reason, ...] = field(default=(), repr=False)
     left_out: int = field(default=0, compare=False)

@@ -65,13 +65,13 @@ _ANYTHING_ELSE: Final = frozenset({""})  # the text of no value
 
 def earlier_values(recordings: Iterable[tuple[Iterable[Fact], Earlier]]) -> Earlier:
     """The guarded values of recordings, from their facts; and `_ANYTHING_ELSE` for names that a recording did not guard because
-    they had varied before (`Facts.moved`)."""
+    they had varied before (`Facts.varied`)."""
     values: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for facts, moved in recordings:
+    for facts, varied in recordings:
         for fact in facts:
             if fact.kind == "value":
                 values[fact.name, fact.where].add(fact.value)
-        for key in moved:
+        for key in varied:
             values[key] |= _ANYTHING_ELSE
     return values
 
@@ -80,15 +80,15 @@ class Facts:
     """The facts of a recording, and the names of objects in the user's code.
 
     earlier: the values in earlier recordings of the function.  A number that had another value then may become an input in place
-    of a guarded constant; nothing else may depend on this.  moved: the numbers for which it did.  A recording that gets these in
+    of a guarded constant; nothing else may depend on this.  varied: the numbers for which it did.  A recording that gets these in
     `earlier` decides in the same way."""
 
-    __slots__ = ("_names", "_owners", "earlier", "found", "moved", "numbers", "parameters")
+    __slots__ = ("_names", "_owners", "earlier", "noted", "numbers", "parameters", "varied")
 
     def __init__(self) -> None:
         self.earlier: Earlier = {}
-        self.moved: dict[tuple[str, str], Set[str]] = {}
-        self.found: list[Fact] = []
+        self.varied: dict[tuple[str, str], Set[str]] = {}
+        self.noted: list[Fact] = []
         self.numbers: dict[Name, str] = {}  # of variables of the prologue
         self.parameters: tuple[str, ...] = ()
         self._names: dict[int, str] = {}  # id of an object that the recording keeps alive -> its name
@@ -101,11 +101,11 @@ class Facts:
         assert type(key) is int
         return self.parameters[key] if key < len(self.parameters) else f"argument {key + 1}"
 
-    def call(self, value: Any, name: str) -> None:
+    def name_object(self, value: Any, name: str) -> None:
         """Note the name of an object; the first one counts."""
         self._names.setdefault(id(value), name)
 
-    def call_dictionary(self, attributes: Any, owner: Any) -> None:
+    def name_dictionary(self, attributes: Any, owner: Any) -> None:
         """Note that `attributes` is the dictionary of the attributes of `owner`."""
         self._owners.setdefault(id(attributes), self.name(owner))
 
@@ -128,23 +128,23 @@ class Facts:
             return f"{self._owners[id(owner)]}.{key}"
         return f"{self.name(owner)}[{shown(key) if type(key) in (int, str, float, bool) else type(key).__name__}]"
 
-    def has_moved(self, number: Name, value: Any, where: str) -> bool:
+    def number_has_varied(self, number: Name, value: Any, where: str) -> bool:
         """`has_varied` for a number of the prologue."""
         return self.has_varied(self.numbers.get(number, "a number"), value, where)
 
-    def move(self, name: str, where: str) -> None:
+    def note_varied(self, name: str, where: str) -> None:
         """Note that the number of this name at this line is not guarded: it may have any value in other calls."""
-        self.moved[name, where] = _ANYTHING_ELSE
+        self.varied[name, where] = _ANYTHING_ELSE
 
     def has_varied(self, name: str, value: Any, where: str) -> bool:
         """Whether an earlier recording has guarded another value than `value` for this name at this line.  If so, notes it as
-        moved."""
+        such."""
         key = name, where
         if all(x == shown(value) for x in self.earlier.get(key, ())):
             return False
-        self.move(*key)
+        self.note_varied(*key)
         return True
 
     def note(self, kind: str, name: str, value: str, where: str = "") -> None:
         """Note that a guard has been added."""
-        self.found.append(tuple.__new__(Fact, (kind, name, where, value)))  # `Fact()` runs code that the watch does not know
+        self.noted.append(tuple.__new__(Fact, (kind, name, where, value)))  # `Fact()` runs code that the watch does not know

@@ -118,9 +118,9 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
     join_selections(interpreter, [out.value for out in outputs])
     guards = [*_guards(recorder, hooks), *of_tape]
     asked = _guarded_integers(recorder, guards)
-    distinct = [*[s.variable for s in recorder.tensors.values()], *recorder.paths]
+    distinct = [*[s.variable for s in recorder.tensors.values()], *recorder.distinct_objects]
     if any(isinstance(effect, FunctionCall) for effect in recorder.effects.in_order):
-        distinct += recorder.array_paths
+        distinct += recorder.distinct_arrays
     distinct = list(dict.fromkeys(distinct))
     variables = [recorder.tensors[id(interpreter.inputs[value])].variable for value in inputs]
     weak = {name: weakref.ref(value) for name, value in recorder.namespace.items() if _must_be_weak(name, value, recorder)}
@@ -163,10 +163,10 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         remarks=tuple(dict.fromkeys(interpreter.remarks)),
         branches=branches,
         follows_rows=recorder.ragged.follows_rows,
-        moved=recorder.facts.moved,
+        varied=recorder.facts.varied,
         facts=(
             *_facts_of_tensors(recorder, True),
-            *recorder.facts.found,
+            *recorder.facts.noted,
             *_facts_of_tensors(recorder, False),
             *_inside(interpreter),
         ),

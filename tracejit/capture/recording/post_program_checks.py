@@ -72,9 +72,9 @@ def check_arrays(recorder: Recorder, interpreter: RecordingInterpreter, views: V
     if recorder.arrays.reads_after_program and interpreter.writes_outside():
         recorder.stop("read_after_change", "the memory that an array has")
     looked_at = [
-        (number._post_program.position, number)
+        (number._post_program.nodes_before, number)
         for number in recorder.extracted_numbers.post_program_numbers
-        if number._post_program.position >= 0
+        if number._post_program.nodes_before >= 0
     ]
     for position, number in (*looked_at, *recorder.outside_calls.arrays_given) if views.writes else ():
         for tensor in _sources(number):
@@ -116,6 +116,6 @@ def check_outside_arrays(
 def _sources(number: Any) -> list[Tensor]:
     """The tensors whose memory NumPy reads to compute a post-program number."""
     late = number._post_program
-    if late.shared:
+    if late.shares_source:
         return [late.source]
     return [source for part in late.parts if is_post_program(part) for source in _sources(part)]

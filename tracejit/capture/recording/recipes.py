@@ -75,14 +75,14 @@ class Recipes:
         self.post_program_numbers: list[SymbolicNumber] = []  # post-program numbers that expressions use
         self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that escape
         self._made: dict[int, int] = {}  # id of an effect -> number of statements up to its own
-        self._answered: dict[PostProgramValue, int] = {}  # result of a called function -> number of statements up to the call
+        self._defined_results: dict[PostProgramValue, int] = {}  # result of a called function -> number of statements up to the call
         self._expressions: dict[int, Expr] = {}
 
     def define_post_program(self) -> None:
         """Insert the definitions of post-program numbers before the statements that use them."""
 
         def tensor(value: PostProgramValue) -> Expr:
-            if value.shared and self.recorder.is_outside(value.source):
+            if value.shares_source and self.recorder.is_outside(value.source):
                 return self.source(value.source)
             positions = [i for i, output in enumerate(self.outputs) if output is value.source]
             if not positions:
@@ -90,11 +90,11 @@ class Recipes:
                 self.outputs.append(value.source)
             return Name(f"out{positions[0]}")
 
-        always = [number for number in self.recorder.extracted_numbers.post_program_numbers if number._post_program.warns]
+        always = [number for number in self.recorder.extracted_numbers.post_program_numbers if number._post_program.may_warn]
         wanted = [*self.post_program_numbers, *always, *self.recorder.arrays.array_stores]
         by_position: dict[int, list[Statement]] = {}
         for value, statement in definitions(self.recorder.extracted_numbers.post_program_numbers, wanted, tensor):
-            after = max(map(self._position_of, value.readings), default=0)
+            after = max(map(self._position_of, value.deferred), default=0)
             by_position.setdefault(after, []).append(statement)
         for position in sorted(by_position, reverse=True):
             self.statements[position:position] = by_position[position]
@@ -104,19 +104,19 @@ class Recipes:
         statement = effect.statement(self)
         self.statements.append(statement)
         self._made[id(effect)] = len(self.statements)
-        if isinstance(effect, FunctionCall) and effect.answer is not None:
-            self._answered[effect.answer._post_program] = len(self.statements)
+        if isinstance(effect, FunctionCall) and effect.result is not None:
+            self._defined_results[effect.result._post_program] = len(self.statements)
 
     def _is_known(self, reading: PostProgramValue) -> bool:
         """Whether `reading`, the result of a called function or a clock that is read after a call, is defined by now: the call is
         among the statements."""
         if reading.is_call_result:
-            return reading in self._answered
-        return reading.in_prologue or reading.behind is None or id(reading.behind) in self._made
+            return reading in self._defined_results
+        return reading.in_prologue or reading.clock_after is None or id(reading.clock_after) in self._made
 
     def _position_of(self, reading: PostProgramValue) -> int:
         """The number of statements that come before the definition of `reading` (see `_is_known`)."""
-        return self._answered.get(reading, 0 if reading.behind is None else self._made.get(id(reading.behind), 0))
+        return self._defined_results.get(reading, 0 if reading.clock_after is None else self._made.get(id(reading.clock_after), 0))
 
     def source(self, value: Any) -> Expr:
         """The expression of an outside object."""
@@ -128,7 +128,7 @@ class Recipes:
         if is_symbolic(value):
             if is_post_program(value):
                 self.post_program_numbers.append(value)
-                if not all(map(self._is_known, value._post_program.readings)):
+                if not all(map(self._is_known, value._post_program.deferred)):
                     recorder.stop("impure_call", "what a call has answered, stored in what was handed on before,")
             return value._name
         if is_a(value, np.ndarray):
@@ -329,11 +329,13 @@ class Recipes:
 def _part_of_elements(numbers: list[Any]) -> tuple[SymbolicNumber, SliceKey] | None:
     """(the list of all elements of a tensor, a slice of it) for a list of numbers that are consecutive elements of the tensor;
     None for other lists."""
-    if len(numbers) < 2 or not all(is_post_program(number) and number._post_program.element is not None for number in numbers):
+    if len(numbers) < 2 or not all(
+        is_post_program(number) and number._post_program.tensor_element is not None for number in numbers
+    ):
         return None
-    tensor, start = numbers[0]._post_program.element
+    tensor, start = numbers[0]._post_program.tensor_element
     for i, number in enumerate(numbers, start):
-        source, index = number._post_program.element
+        source, index = number._post_program.tensor_element
         if source is not tensor or index != i:
             return None
     return numbers[0]._post_program.parts[0], SliceKey(Constant(start), Constant(start + len(numbers)))
