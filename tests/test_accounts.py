@@ -14,13 +14,13 @@ from tracejit.compiled.recorded_path import FIRST_WAIT
 from tracejit.config import config
 
 
-def entry(gain: int = 0, uses: int = 0) -> Any:
+def path(gain: int = 0, uses: int = 0) -> Any:
     return SimpleNamespace(gain=gain, uses=uses, executable=SimpleNamespace(counter=[0, 0, 0, 0]))
 
 
-def losing_window(accounts: Accounts, *entries: Any) -> bool:
+def losing_window(accounts: Accounts, *paths: Any) -> bool:
     accounts.charge(1, WINDOW)
-    return accounts.close_window(entries)
+    return accounts.close_window(paths)
 
 
 def test_a_window_is_over_after_so_many_calls_that_the_first_entry_did_not_serve() -> None:
@@ -30,11 +30,11 @@ def test_a_window_is_over_after_so_many_calls_that_the_first_entry_did_not_serve
 
 def test_a_window_loses_where_its_entries_gain_less_than_it_costs_to_try_them() -> None:
     cost = 2 * WINDOW  # one for each call and one for what it tried
-    assert losing_window(Accounts(None), entry(gain=cost - 1)) and not losing_window(Accounts(None), entry(gain=cost))
+    assert losing_window(Accounts(None), path(gain=cost - 1)) and not losing_window(Accounts(None), path(gain=cost))
 
 
 def test_gains_are_counted_once_and_pay_debts_of_earlier_windows() -> None:
-    accounts, serves = Accounts(None), entry(gain=2 * WINDOW)
+    accounts, serves = Accounts(None), path(gain=2 * WINDOW)
     assert not losing_window(accounts, serves)
     assert losing_window(accounts, serves), "the gain belongs to the window before"
     serves.gain += 4 * WINDOW
@@ -42,7 +42,7 @@ def test_gains_are_counted_once_and_pay_debts_of_earlier_windows() -> None:
 
 
 def test_the_gain_of_a_dropped_entry_stays() -> None:
-    accounts, dropped = Accounts(None), entry(gain=2 * WINDOW)
+    accounts, dropped = Accounts(None), path(gain=2 * WINDOW)
     accounts.retire(dropped)
     assert not losing_window(accounts)
 
@@ -56,7 +56,7 @@ def test_a_function_that_goes_on_losing_rests_longer_each_time() -> None:
 
 
 def test_as_many_windows_without_debt_as_there_were_losses_end_the_suspicion() -> None:
-    accounts, serves = Accounts(None), entry()
+    accounts, serves = Accounts(None), path()
     for _ in range(2):
         losing_window(accounts, serves)
     accounts.rest_after_loss()
@@ -83,7 +83,7 @@ def test_failures_in_a_row_make_the_next_recording_wait_and_a_path_ends_that() -
     waits = [accounts.note_failure(lasting=True) for _ in range(config.max_failures + 2)]
     assert waits == [0] * (config.max_failures - 1) + [FIRST_WAIT, 2 * FIRST_WAIT, 4 * FIRST_WAIT]
     assert [accounts.must_wait() for _ in range(waits[-1] + 1)] == [True] * waits[-1] + [False]
-    accounts.note_recording(entry(), 0, is_instance=False)
+    accounts.note_recording(path(), 0, is_instance=False)
     assert accounts.note_failure(lasting=True) == 0
 
 
@@ -102,14 +102,14 @@ def test_paths_that_serve_nothing_discourage_recordings_and_served_calls_encoura
     accounts = Accounts(None)
     for k in range(paths):
         assert not accounts.is_discouraged and accounts.is_wasteful() == (2 * k >= paths)
-        accounts.note_recording(entry(), 0, is_instance)
+        accounts.note_recording(path(), 0, is_instance)
     assert accounts.is_discouraged and accounts.must_wait()
-    accounts.note_recording(entry(), 1000, is_instance)
+    accounts.note_recording(path(), 1000, is_instance)
     assert not accounts.is_discouraged and not accounts.must_wait()
 
 
 def test_in_debt_the_next_path_waits_until_the_last_one_has_served() -> None:
-    accounts, last = Accounts(None), entry()
+    accounts, last = Accounts(None), path()
     losing_window(accounts)
     accounts.note_recording(last, 0, is_instance=False)
     assert accounts.must_wait()
@@ -137,7 +137,7 @@ def test_functions_of_one_code_that_serve_nothing_make_the_next_ones_wait_once()
     for _ in range(32):
         accounts = Accounts(function)
         assert accounts.wait_for_code() == 0
-        accounts.note_recording(entry(), 0, is_instance=False)
+        accounts.note_recording(path(), 0, is_instance=False)
     accounts = Accounts(function)
     assert accounts.wait_for_code() == FIRST_WAIT and accounts.is_first_wait_for_code() and accounts.wait_for_code() == 0
     assert Accounts(function).wait_for_code() == FIRST_WAIT and not Accounts(function).is_first_wait_for_code()

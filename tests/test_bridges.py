@@ -42,7 +42,7 @@ def counted(compiled: Any) -> list[int]:
 def all_hot(compiled: Any, calls: Any) -> None:
     for _ in range(60):
         calls()
-    assert all(entry.machine is not None for entry in compiled._table.entries), compiled.explain()
+    assert all(path.machine is not None for path in compiled._table.paths), compiled.explain()
 
 
 def three_sides(x: Any) -> Any:
@@ -136,8 +136,8 @@ def test_nothing_is_kept_and_nothing_freed_too_early_along_bridges() -> None:
 
     for x in SIDES * 40:
         compiled(x)
-    exits = [e for entry in compiled._table.entries for trace in entry.traces for e in trace.exits.values()]
-    things = [*SIDES, *exits, *[entry.machine for entry in compiled._table.entries]]
+    exits = [e for path in compiled._table.paths for trace in path.traces for e in trace.exits.values()]
+    things = [*SIDES, *exits, *[path.machine for path in compiled._table.paths]]
 
     def counts() -> list[int]:
         return [sys.getrefcount(thing) for thing in things]
@@ -166,10 +166,10 @@ def test_what_most_calls_lead_to_is_tried_first() -> None:
 def test_a_path_that_was_dropped_is_no_bridge_any_more() -> None:
     compiled = T.compile(three_sides)
     all_hot(compiled, lambda: [compiled(x) for x in SIDES])
-    for entry in compiled._table.entries:
-        entry.uses_seen = entry.uses
+    for path in compiled._table.paths:
+        path.uses_seen = path.uses
     compiled(SIDES[0])
-    assert compiled._policy.drop_unused() and len(compiled._table.entries) < 8
-    assert all(e.bridge is None for entry in compiled._table.entries for trace in entry.traces for e in trace.exits.values())
+    assert compiled._policy.drop_unused() and len(compiled._table.paths) < 8
+    assert all(e.bridge is None for path in compiled._table.paths for trace in path.traces for e in trace.exits.values())
     for x in SIDES * 3:
         np.testing.assert_allclose(compiled(x).numpy(), three_sides(x).numpy(), rtol=1e-6)

@@ -44,8 +44,8 @@ def fresh(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def watched(check: Any) -> Iterator[call_hook.Watch]:
-    watch = call_hook.Watch(check)
+def watched(check: Any) -> Iterator[call_hook.CallWatch]:
+    watch = call_hook.CallWatch(check)
     watch.begin()
     try:
         yield watch
@@ -61,7 +61,7 @@ def asked_about(action: Any, closely: bool = False) -> list[str]:
         names.append(code.co_name)
         return closely
 
-    watch = call_hook.Watch(check)  # what leaves a `with` block would be asked about
+    watch = call_hook.CallWatch(check)  # what leaves a `with` block would be asked about
     watch.begin()
     try:
         action()
@@ -223,7 +223,7 @@ def test_a_profiler_that_a_frame_begins_is_left_alone(rendering: str) -> None:
     def begins() -> None:
         sys.setprofile(profile)
 
-    watch = call_hook.Watch(lambda code, names: code is begins.__code__)
+    watch = call_hook.CallWatch(lambda code, names: code is begins.__code__)
     watch.begin()
     try:
         begins()
@@ -242,7 +242,7 @@ def test_the_watch_may_end_while_it_asks() -> None:
         watch.end()
         return True
 
-    watch = call_hook.Watch(check)
+    watch = call_hook.CallWatch(check)
     watch.begin()
     outer(inner)
     assert names == ["outer"] and watch.profiler() is None
@@ -253,7 +253,7 @@ def test_what_the_check_raises_is_raised_where_the_call_was_made() -> None:
         raise LookupError(code.co_name)
 
     inner, after = fresh("inner"), fresh("after")
-    watch = call_hook.Watch(check)
+    watch = call_hook.CallWatch(check)
     watch.begin()
     found = None
     try:

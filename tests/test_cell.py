@@ -284,7 +284,7 @@ def test_a_step_looks_at_no_parameter_while_nothing_changes():
     x = tracejit.ones(4)
     for _ in range(4):
         compiled(net, optimizer, x)
-    state_of = compiled._table.entries[-1].run.__globals__["state_of"]
+    state_of = compiled._table.paths[-1].run.__globals__["state_of"]
     before = state_of[0]
     for i in range(5):
         optimizer.param_groups[0]["lr"] = 0.01 / (i + 1)

@@ -26,7 +26,7 @@ from tracejit.capture.reasons import make
 from tracejit.compiled import recording_driver
 from tracejit.compiled.compile import FullGraphError
 from tracejit.compiled.executable import Executable, UnsupportedProgram
-from tracejit.compiled.recorded_path import Entry
+from tracejit.compiled.recorded_path import RecordedPath
 from tracejit.compiled.recording_driver import RecordingDriver
 from tracejit.config import override
 from tracejit.core import uninterrupted as module
@@ -310,13 +310,13 @@ def test_too_many_paths_are_refused_with_a_reason() -> None:
 
 
 def test_sizes_in_random_order_are_each_served_by_the_path_that_was_recorded_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled, dice, asked, serve = T.compile(lambda x: (x * 2).sum()), random.Random(0), [], Entry.serve
+    compiled, dice, asked, serve = T.compile(lambda x: (x * 2).sum()), random.Random(0), [], RecordedPath.serve
     sizes = list(range(2, 42))
     for n in sizes:
         assert compiled(T.ones(n)).item() == 2 * n
     served = compiled.stats.compiled_calls
     assert (compiled.stats.traces, compiled.stats.instances, served) == (2, len(sizes) - 2, len(sizes) - 2)
-    monkeypatch.setattr(Entry, "serve", lambda entry, args, kwargs: asked.append(entry) or serve(entry, args, kwargs))
+    monkeypatch.setattr(RecordedPath, "serve", lambda path, args, kwargs: asked.append(path) or serve(path, args, kwargs))
     for _ in range(5):
         dice.shuffle(sizes)
         for n in sizes:
@@ -326,14 +326,14 @@ def test_sizes_in_random_order_are_each_served_by_the_path_that_was_recorded_for
 
 
 def test_hundreds_of_sizes_that_come_again_all_stay_compiled_and_each_asks_one_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled, dice, asked, serve = T.compile(lambda x: (x * 2).sum()), random.Random(0), [], Entry.serve
+    compiled, dice, asked, serve = T.compile(lambda x: (x * 2).sum()), random.Random(0), [], RecordedPath.serve
     sizes = list(range(2, 152))
     for _ in range(4):
         dice.shuffle(sizes)
         for n in sizes:
             assert compiled(T.ones(n)).item() == 2 * n
     assert compiled.stats.programs_compiled == len(sizes) and compiled.stats.traces == 2
-    monkeypatch.setattr(Entry, "serve", lambda entry, args, kwargs: asked.append(entry) or serve(entry, args, kwargs))
+    monkeypatch.setattr(RecordedPath, "serve", lambda path, args, kwargs: asked.append(path) or serve(path, args, kwargs))
     before = compiled.stats.compiled_calls
     dice.shuffle(sizes)
     for n in sizes:
@@ -758,8 +758,8 @@ def test_an_exit_that_led_to_a_recorded_path_is_recorded_again_now_and_then(monk
     compiled = T.compile(lambda x: x + 1 if x.sum() > 0 else x - 1)
     up, down = T.ones(2), -T.ones(2)
     compiled(up)
-    (entry,) = compiled._table.entries
-    entry.eager_exits[1] = [0, 64]  # as if a call close to the threshold had taken the exit, and then the recorded path
+    (path,) = compiled._table.paths
+    path.eager_exits[1] = [0, 64]  # as if a call close to the threshold had taken the exit, and then the recorded path
     for _ in range(64):
         assert compiled(down).tolist() == [-2.0, -2.0]
     assert compiled.stats.traces == 1
@@ -1176,8 +1176,8 @@ def test_threads_that_warm_up_do_not_leave_a_function_waiting(held: Held) -> Non
 
 
 def test_an_entry_is_translated_in_the_background_while_it_serves_calls(monkeypatch: pytest.MonkeyPatch, held: Held) -> None:
-    going, translate = threading.Event(), Entry.translate
-    monkeypatch.setattr(Entry, "translate", lambda entry: going.wait(60) and translate(entry))
+    going, translate = threading.Event(), RecordedPath.translate
+    monkeypatch.setattr(RecordedPath, "translate", lambda path: going.wait(60) and translate(path))
     held._event.set()
     with override(hot_calls=3):
         function = T.compile(lambda x: x * 2)
@@ -1192,7 +1192,7 @@ def test_an_entry_is_translated_in_the_background_while_it_serves_calls(monkeypa
         before = function.stats.compiled_calls
         for size in (2, 3) * 5:
             assert function(T.ones(size)).tolist() == [2.0] * size
-        assert all(entry.machine for entry in function.entries()) and len(function._table.size_table.items[1]) == 2
+        assert all(path.machine for path in function.paths()) and len(function._table.size_table.items[1]) == 2
         assert function.stats.compiled_calls == before + 10
 
 
@@ -1212,7 +1212,7 @@ def test_an_entry_that_was_translated_in_the_background_is_known_although_anothe
         assert function.explain()  # puts the new path in place
         function(T.ones(3))
         function(T.ones(2))
-        assert function._table.entries[0].machine and function._table.size_table.items is not None
+        assert function._table.paths[0].machine and function._table.size_table.items is not None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -1220,8 +1220,8 @@ def test_an_entry_that_was_translated_in_the_background_is_known_although_anothe
 def test_a_forked_child_translates_again_what_its_parent_translates_in_the_background(
     monkeypatch: pytest.MonkeyPatch, held: Held
 ) -> None:
-    going, translate = threading.Event(), Entry.translate
-    monkeypatch.setattr(Entry, "translate", lambda entry: going.wait(60) and translate(entry))
+    going, translate = threading.Event(), RecordedPath.translate
+    monkeypatch.setattr(RecordedPath, "translate", lambda path: going.wait(60) and translate(path))
     held._event.set()
     with override(hot_calls=3):
         function = T.compile(lambda x: x * 2)
@@ -1234,7 +1234,7 @@ def test_a_forked_child_translates_again_what_its_parent_translates_in_the_backg
                 going.set()
                 with override(compile_wait=math.inf):
                     fine = [function(T.ones(2)).tolist() for _ in range(3)] == [[2.0, 2.0]] * 3
-                os._exit(0 if fine and function.entries()[0].machine is not None else 1)
+                os._exit(0 if fine and function.paths()[0].machine is not None else 1)
             finally:
                 os._exit(2)
         going.set()

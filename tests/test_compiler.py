@@ -173,7 +173,7 @@ def test_reset_forgets_all_recordings() -> None:
     other = T.compile(lambda v: v + 1)
     other(x)
     compiler.reset()
-    assert (double.stats.calls, other.stats.calls, double.entries()) == (0, 0, [])
+    assert (double.stats.calls, other.stats.calls, double.paths()) == (0, 0, [])
     assert double(x).tolist() == [2.0, 4.0]
 
 

@@ -1184,7 +1184,7 @@ def test_a_number_that_is_computed_twice_is_one_variable_and_two_objects() -> No
     for _ in range(3):
         compiled(x(1))
     assert compiled.stats.traces == 1
-    assert sum(" * 2" in str(guard) for guard in compiled._table.entries[0].recording.guards) == 1
+    assert sum(" * 2" in str(guard) for guard in compiled._table.paths[0].recording.guards) == 1
 
     def asking(a: Any) -> Any:
         return a, box.n * 1000 is box.n * 1000

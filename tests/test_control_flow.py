@@ -259,7 +259,7 @@ def test_recording_a_while_loop_does_not_grow_with_the_number_of_steps() -> None
     def nodes(n: int) -> int:
         compiled = tj.compile(counting)
         compiled(tj.tensor(n))
-        return len(compiled._table.entries[0].recording.graph.avals)
+        return len(compiled._table.paths[0].recording.graph.avals)
 
     assert nodes(5) == nodes(5000)
 

@@ -216,8 +216,8 @@ CONTEXTS = [
     for name in ("__enter__", "__exit__")
 ]
 ENDINGS = {
-    "stop", "release_after_handler", "unhook", "hook", "unwatched", "empty", "release", "run", "perform", "error_of_program", "release_stand_ins",
-    "without_stand_ins", "release_created", "_call_from_frame", "_check",
+    "stop", "release_after_handler", "unhook", "hook", "unwatched", "empty", "release", "run", "perform", "error_of_program",
+    "release_stand_ins", "without_stand_ins", "release_created", "_call_from_frame", "_check",
 }  # fmt: skip
 """What the barriers themselves use after a defect, and what a barrier is part of."""
 

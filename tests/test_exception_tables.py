@@ -100,7 +100,7 @@ def test_functions_of_the_library_cover_their_entries_with_nothing_on_the_stack(
         if isinstance(function, FunctionType) and function.__module__ == name and is_marked(function)
     ]
     names = {function.__qualname__ for function in marked}
-    assert {"_live", "_switch", "Watch._end_profile", "_RecordingScope.__exit__", "autocast.__exit__"} <= names
+    assert {"_live", "_switch", "CallWatch._end_profile", "_RecordingScope.__exit__", "autocast.__exit__"} <= names
     for function in marked:
         table = function.__code__.co_exceptiontable
         start, at = exception_tables._number(table, 0)

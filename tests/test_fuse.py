@@ -14,7 +14,7 @@ from tests.random_graphs import random_graph
 from tracejit.ir.graph import Graph
 from tracejit.ir.layouts import ZERO, Position, Strided
 from tracejit.ir.tracer import trace
-from tracejit.lowering.fuse import EPILOGUE, INNER, LATE, OUTER, Group, Growth, matches, partition
+from tracejit.lowering.fuse import EPILOGUE, INNER, LATE, OUTER, Group, Growth, group_nodes, matches
 from tracejit.lowering.inlining import inlined_nodes
 from tracejit.lowering.values import Values
 from tracejit.passes.copies import copies
@@ -24,7 +24,7 @@ from tracejit.passes.pipeline import optimise
 def groups_of(graph: Graph) -> tuple[Values, list[Group]]:
     strided: dict[int, Strided] = {}
     values = Values(copies(graph, {}, strided=strided), strided)
-    return values, partition(values, inlined_nodes(values))
+    return values, group_nodes(values, inlined_nodes(values))
 
 
 def nests(graph: Graph) -> list[list[str]]:

@@ -106,7 +106,7 @@ def test_an_exit_hands_over_with_the_same_arguments() -> None:
     for _ in range(4 * HOT):
         assert f(positive, 2.0).tolist() == [2.0, 4.0]
         assert f(negative, 2.0).tolist() == [0.5, 1.0]
-    assert all(entry.machine is not None for entry in f._table.entries if entry is f._table.first)
+    assert all(path.machine is not None for path in f._table.paths if path is f._table.first)
     assert f.stats.exits > 0
 
 

@@ -103,9 +103,9 @@ def test_a_handler_that_runs_while_the_hook_is_off_is_no_part_of_the_recording(
         times[0] += 1
         kept.add_(1)
 
-    begin, unhook = call_hook.Watch.begin, Session.unhook
+    begin, unhook = call_hook.CallWatch.begin, Session.unhook
 
-    def late(self: call_hook.Watch) -> None:
+    def late(self: call_hook.CallWatch) -> None:
         signal.raise_signal(signal.SIGALRM)
         begin(self)
 
@@ -119,7 +119,7 @@ def test_a_handler_that_runs_while_the_hook_is_off_is_no_part_of_the_recording(
 
     expected = f.__wrapped__(T.ones(2))
     if moment == "before the hook":
-        monkeypatch.setattr(call_hook.Watch, "begin", late)
+        monkeypatch.setattr(call_hook.CallWatch, "begin", late)
     else:
         monkeypatch.setattr(Session, "unhook", early)
         call_hook.allow(early.__code__, lasting=True)

@@ -442,7 +442,7 @@ def test_memory_and_machine_code_do_not_grow_with_the_length() -> None:
         compiled = tj.compile(lambda xs: tj.scan(lambda h, x: ((h @ W + x).tanh(), None), zeros(), xs)[0].sum())
         with tj.no_grad():
             compiled(parameter(length, 2, WIDTH).detach())
-        program: Any = compiled._table.entries[0].executable.program
+        program: Any = compiled._table.paths[0].executable.program
         return program.lowered.arena_bytes, len(program.llvm().splitlines())
 
     assert programs(20) == programs(500)
@@ -560,7 +560,7 @@ def test_two_steps_run_of_however_many_if_they_do_the_same(function: Callable[..
             for a, b in zip(flatten(compiled(xs))[0], flatten(function(xs))[0], strict=True):
                 np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9, atol=1e-12)
         assert f"loop of {length - 1} steps" in compiled.explain(verbose=True)
-        return max(compiled._table.entries[0].recording.graph.avals)
+        return max(compiled._table.paths[0].recording.graph.avals)
 
     assert values_met(COUNT) == values_met(100)
 

@@ -409,9 +409,9 @@ def test_a_compiled_function_that_is_dropped_leaves_nothing_with_its_callers(nam
         function, use = PROGRAMS[name]()
         compiled = T.compile(function)
         objects = list(use(compiled))
-        entries = [weakref.ref(entry.run) for entry in compiled._table.entries]
+        paths = [weakref.ref(path.run) for path in compiled._table.paths]
         del compiled, use, function
-        assert dead(entries) == []
+        assert dead(paths) == []
         assert not any(getattr(each, "_held", None) for each in objects if isinstance(each, T.Tensor))
 
 
@@ -453,6 +453,6 @@ def test_clearing_lets_go_of_everything() -> None:
     compiled = T.compile(forward)
     for _ in range(4):
         compiled(model, T.ones(2, 3))
-    entries = [weakref.ref(entry.executable) for entry in compiled._table.entries]
+    paths = [weakref.ref(path.executable) for path in compiled._table.paths]
     compiled.clear()
-    assert dead(entries) == [] and not any(getattr(p, "_held", None) for p in model.parameters())
+    assert dead(paths) == [] and not any(getattr(p, "_held", None) for p in model.parameters())

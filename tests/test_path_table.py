@@ -11,7 +11,7 @@ import pytest
 import tracejit as T
 from tracejit.compiled.dispatch import SERVE, nothing_recorded
 from tracejit.compiled.path_table import FunctionState, PathTable
-from tracejit.compiled.recorded_path import FIRST_WAIT, Entry, PathState
+from tracejit.compiled.recorded_path import FIRST_WAIT, PathState, RecordedPath
 from tracejit.compiler import PerformanceWarning
 from tracejit.config import config, override
 from tracejit.cpython.dispatcher import FRONT, SIZED
@@ -24,7 +24,7 @@ def table_of(function: Any) -> PathTable:
 
 
 def slots(function: Any) -> list[Any]:
-    """What a call goes to: [from Python, machine code of the first entry, table of machine code by sizes]."""
+    """What a call goes to: [from Python, machine code of the first path, table of machine code by sizes]."""
     found = table_of(function).slots
     return [found[SERVE], found[FRONT], found[SIZED]]
 
@@ -49,13 +49,13 @@ def test_a_function_is_fresh_until_a_path_is_installed_and_again_after_clear() -
     table = table_of(function)
     assert table.state is FunctionState.FRESH and slots(function) == [nothing_recorded, None, None]
     function(T.ones(2))
-    (entry,) = table.entries
-    assert table.state is FunctionState.SERVING and table.first is entry and slots(function) == [entry.run, None, None]
+    (path,) = table.paths
+    assert table.state is FunctionState.SERVING and table.first is path and slots(function) == [path.run, None, None]
     hot(function, T.ones(2))
-    assert slots(function) == [entry.run, entry.machine, None] and entry.machine is not None
+    assert slots(function) == [path.run, path.machine, None] and path.machine is not None
     function.clear()
     assert table.state is FunctionState.FRESH and slots(function) == [nothing_recorded, None, None]
-    assert not table.entries and not table.by_sizes and table.first is None and entry.state is PathState.DROPPED
+    assert not table.paths and not table.by_sizes and table.first is None and path.state is PathState.DROPPED
 
 
 def test_the_slots_of_a_function_of_several_sizes_have_the_table_of_sizes() -> None:
@@ -64,7 +64,7 @@ def test_the_slots_of_a_function_of_several_sizes_have_the_table_of_sizes() -> N
         hot(function, T.ones(n))
     table = table_of(function)
     assert table.state is FunctionState.SERVING and slots(function)[1:] == [None, table.size_table.items]
-    assert len(table.by_sizes) == 2 and all(len(entries) == 1 for entries in table.by_sizes.values())
+    assert len(table.by_sizes) == 2 and all(len(paths) == 1 for paths in table.by_sizes.values())
 
 
 def test_a_function_that_cannot_be_recorded_warns_and_rests_and_tries_again() -> None:
@@ -98,12 +98,12 @@ def test_slots_that_do_not_have_the_machine_code_of_an_entry_are_filled_by_the_n
     function = T.compile(lambda x: x * 2)
     function(T.ones(2))
     table = table_of(function)
-    (entry,) = table.entries
-    assert entry.begin_translation() and entry.become(*entry.translate())  # as a thread in the background does
+    (path,) = table.paths
+    assert path.begin_translation() and path.become(*path.translate())  # as a thread in the background does
     table.mark_stale()
     assert table.state is FunctionState.STALE and slots(function)[1] is None
     assert function(T.ones(2)).tolist() == [2.0, 2.0]
-    assert table.state is FunctionState.SERVING and slots(function) == [entry.run, entry.machine, None]
+    assert table.state is FunctionState.SERVING and slots(function) == [path.run, path.machine, None]
 
 
 def test_a_function_in_pieces_has_no_entries_and_is_fresh_when_it_is_redefined() -> None:
@@ -122,7 +122,7 @@ def test_a_function_in_pieces_has_no_entries_and_is_fresh_when_it_is_redefined()
         call(k)
     table = table_of(compiled)
     assert table.state is FunctionState.IN_PIECES and table.pieces is not None and slots(compiled)[1:] == [None, None]
-    assert not table.entries and not table.by_sizes and table.first is None
+    assert not table.paths and not table.by_sizes and table.first is None
     function.__code__ = (lambda xs: xs[0] * 3).__code__
     call(1)
     assert table.state is not FunctionState.IN_PIECES and table.pieces is None
@@ -136,14 +136,14 @@ def test_unused_entries_are_dropped_with_the_bridges_to_them() -> None:
         for sign in (1.0, -1.0, 1.0, -1.0):
             function(T.ones(n) * sign)
     table = table_of(function)
-    assert len(table.entries) == 4 and any(entry.bridges for entry in table.entries)
+    assert len(table.paths) == 4 and any(path.bridges for path in table.paths)
     table.drop_unused()  # all were used since they were recorded
-    assert len(table.entries) == 4
+    assert len(table.paths) == 4
     function(T.ones(3))
-    (kept,) = [entry for entry in table.entries if entry.uses != entry.uses_seen]
+    (kept,) = [path for path in table.paths if path.uses != path.uses_seen]
     dropped = table.drop_unused()
-    assert table.entries == (kept,) and len(dropped) == 3 and not kept.bridges
-    assert all(entry.state is PathState.DROPPED for entry in dropped) and kept.state is not PathState.DROPPED
+    assert table.paths == (kept,) and len(dropped) == 3 and not kept.bridges
+    assert all(path.state is PathState.DROPPED for path in dropped) and kept.state is not PathState.DROPPED
     assert list(table.by_sizes.values()) == [(kept,)]
     for sign in (1.0, -1.0):
         for n in (2, 3):
@@ -151,16 +151,16 @@ def test_unused_entries_are_dropped_with_the_bridges_to_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "paths"), [(lambda f, n: f(T.ones(2), "t" * n), [3]), (lambda f, n: f(T.ones(n + 2), "t"), [1, 1, 1])]
+    ("call", "expected"), [(lambda f, n: f(T.ones(2), "t" * n), [3]), (lambda f, n: f(T.ones(n + 2), "t"), [1, 1, 1])]
 )
-def test_there_are_never_more_paths_than_the_configuration_allows(call: Callable[[Any, int], Any], paths: list[int]) -> None:
+def test_there_are_never_more_paths_than_the_configuration_allows(call: Callable[[Any, int], Any], expected: list[int]) -> None:
     with override(max_entries=3, max_sizes=3):
         function = T.compile(lambda x, text: x * len(text), dynamic=False)
         table = table_of(function)
         for n in range(12):
             call(function, n)
-        assert table.is_full() and len(table.entries) == 3 and function.stats.eager_calls == 12
-        assert [len(entries) for entries in table.by_sizes.values()] == paths
+        assert table.is_full() and len(table.paths) == 3 and function.stats.eager_calls == 12
+        assert [len(paths) for paths in table.by_sizes.values()] == expected
 
 
 def test_candidates_of_a_function_with_many_paths_are_those_of_the_sizes_of_the_call() -> None:
@@ -168,15 +168,15 @@ def test_candidates_of_a_function_with_many_paths_are_those_of_the_sizes_of_the_
     for n in range(1, 13):
         function(T.ones(n))
     table = table_of(function)
-    assert len(table.entries) == 12
-    (entry,) = table.by_sizes[table.symbolic.shapes((T.ones(5),), {})]
-    assert table.candidates((T.ones(5),), {})[0] is entry
-    for each in table.entries:
+    assert len(table.paths) == 12
+    (path,) = table.by_sizes[table.symbolic.shapes((T.ones(5),), {})]
+    assert table.candidates((T.ones(5),), {})[0] is path
+    for each in table.paths:
         each.is_sized = True
-    assert table.candidates((T.ones(5),), {}) == (entry,) and table.candidates((T.ones(50),), {}) == ()
+    assert table.candidates((T.ones(5),), {}) == (path,) and table.candidates((T.ones(50),), {}) == ()
 
 
-@pytest.mark.parametrize("method", [PathTable.set_first, PathTable.rest, PathTable._empty, Entry.become])
+@pytest.mark.parametrize("method", [PathTable.set_first, PathTable.rest, PathTable._empty, RecordedPath.become])
 def test_what_belongs_together_is_written_without_a_call_or_a_jump_in_between(method: Any) -> None:
     """A signal handler runs, and another thread, where a function is entered or left and where a loop begins again."""
     rows, left = 0, 0

@@ -234,7 +234,7 @@ def test_binding_an_unrelated_tensor_keeps_key_and_tuples():
     model, x, compiled = Model(), tracejit.ones(3, 3), tracejit.compile(loss_of)
     for _ in range(4):
         compiled(model, x)
-    state_of = compiled._table.entries[0].run.__globals__["state_of"]
+    state_of = compiled._table.paths[0].run.__globals__["state_of"]
     before = state_of[0]
     bind_an_unrelated_tensor(model, random)
     compiled(model, x)

@@ -47,7 +47,7 @@ def inputs(count: int = 16) -> list[Any]:
 
 def sides(compiled: Any) -> list[Trace]:
     """All side traces, from those that lead on from root traces."""
-    return [trace for entry in compiled._table.entries for trace in entry.traces[1:]]
+    return [trace for path in compiled._table.paths for trace in path.traces[1:]]
 
 
 def run_often(compiled: Any, calls: list[Any], times: int = 60) -> None:
@@ -83,7 +83,7 @@ def test_a_side_trace_of_a_side_trace_finds_what_both_have_left() -> None:
     compiled, some = T.compile(loss), inputs(32)
     with T.no_grad():
         run_often(compiled, some, 100)
-    chained = [trace for trace in sides(compiled) if len(trace.entries) == 3]
+    chained = [trace for trace in sides(compiled) if len(trace.paths) == 3]
     assert chained, compiled.explain()
     for trace in chained:
         assert trace.program.describe().count("matmul") == 2  # the second branch's layer and the last one
@@ -163,10 +163,10 @@ def left_and_side(compiled: Any, calls: list[Any]) -> tuple[Any, Any, int]:
     """Machine code of a path, that of a side trace from it, and the exit in between."""
     with T.no_grad():
         run_often(compiled, calls, 300)
-    for entry in compiled._table.entries:
-        for (number, _), side in entry.traces[0].sides.items():
+    for path in compiled._table.paths:
+        for (number, _), side in path.traces[0].sides.items():
             if isinstance(side, Trace):
-                return entry.machine, side.machine, number
+                return path.machine, side.machine, number
     raise AssertionError(compiled.explain())
 
 
@@ -213,13 +213,13 @@ def test_paths_that_are_dropped_take_their_side_traces_with_them() -> None:
     with T.no_grad():
         run_often(compiled, some, 100)
         assert sides(compiled)
-        gone = compiled._table.entries[0]
-        for entry in compiled._table.entries[1:]:
-            entry.unlink([gone])
-        rest = compiled._table.entries[1:]
-        for entry in rest:
-            for trace in entry.traces:
-                assert gone not in trace.entries
+        gone = compiled._table.paths[0]
+        for path in compiled._table.paths[1:]:
+            path.unlink([gone])
+        rest = compiled._table.paths[1:]
+        for path in rest:
+            for trace in path.traces:
+                assert gone not in trace.paths
                 assert all(bridge is not gone for _, bridge in trace.sides)
                 assert all(taken.bridge is None for taken in trace.exits.values())
         for x in some:

@@ -204,7 +204,7 @@ def of_sizes(function: Any, *sizes: int) -> Any:
     for n in sizes:
         for _ in range(HOT + 2):
             f(tj.ones(n))
-    assert len(f.entries()) == len(sizes) and all(entry.machine for entry in f.entries()), f.explain()
+    assert len(f.paths()) == len(sizes) and all(path.machine for path in f.paths()), f.explain()
     return f
 
 
@@ -217,7 +217,7 @@ def test_calls_of_all_sizes_stay_in_machine_code(hot_soon: Any) -> None:
     f._table.slots[0] = refuse
     for n in (3, 4, 5, 5, 3):
         assert f(tj.ones(n)).tolist() == [2.0 + n] * n
-    assert sorted(entry.executable.counter[0] for entry in f.entries()) == [HOT + 3] * 3  # of the third size the first call, too
+    assert sorted(path.executable.counter[0] for path in f.paths()) == [HOT + 3] * 3  # of the third size the first call, too
     with pytest.raises(AssertionError, match="served by Python"):
         f(tj.ones(6))
 
@@ -240,7 +240,7 @@ def test_a_call_that_the_path_of_its_sizes_does_not_serve_finds_another_and_is_s
         f(tj.ones(3), True)
         assert f(tj.ones(3), 2).tolist() == [2.0] * 3 and f(tj.ones(4), 2).tolist() == [2.0] * 4
     assert f(tj.ones(3), True).tolist() == [1.0] * 3
-    assert f.stats.traces + f.stats.instances == len(f.entries())
+    assert f.stats.traces + f.stats.instances == len(f.paths())
 
 
 def test_an_exit_of_the_path_of_the_sizes_leads_on_from_that_path(hot_soon: Any) -> None:
@@ -252,7 +252,7 @@ def test_an_exit_of_the_path_of_the_sizes_leads_on_from_that_path(hot_soon: Any)
     for n in (3, 4, 5):
         for _ in range(3):
             assert f(-tj.ones(n)).tolist() == [-2.0] * n and f(tj.ones(n)).tolist() == [2.0] * n
-    assert f.stats.traces == recorded + 3 and all(entry.bridges.get(1) for (entry, *_) in f._table.by_sizes.values())
+    assert f.stats.traces == recorded + 3 and all(path.bridges.get(1) for (path, *_) in f._table.by_sizes.values())
 
 
 def test_a_function_that_forgets_its_paths_forgets_their_sizes(hot_soon: Any) -> None:

@@ -54,7 +54,7 @@ def replayed(model, x, *, times=3):
 
 
 def state_of(compiled):
-    return compiled._table.entries[0].run.__globals__["state_of"][0]
+    return compiled._table.paths[0].run.__globals__["state_of"][0]
 
 
 def assert_like_eager(compiled, model, x):
@@ -307,8 +307,8 @@ def test_the_entry_does_not_grow_with_the_model():
     def lines(count):
         model, x = Scale(count), tracejit.ones(2)
         compiled = replayed(model, x)
-        entry = compiled._table.entries[0]
-        text = entry.recording.text(entry.executable.body())
+        path = compiled._table.paths[0]
+        text = path.recording.text(path.executable.body())
         return len(text[text.index("def entry") :].splitlines())
 
     assert lines(40) == lines(4)

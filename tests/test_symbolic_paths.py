@@ -553,9 +553,9 @@ def test_ragged_lists_need_two_recordings_for_all_their_lengths() -> None:
     assert compiled([*items, items[0] + 1]).shape == (4,) and compiled.stats.traces == 3  # one more of them
 
 
-def regions(compiled: Any) -> list[int]:
-    """How many sizes each region of programs has served."""
-    return [region.instances for path in compiled._table.symbolic.paths for region in path.regions]
+def domains(compiled: Any) -> list[int]:
+    """How many sizes each domain of programs has served."""
+    return [domain.instances for path in compiled._table.symbolic.paths for domain in path.domains]
 
 
 def test_loops_that_are_cut_into_more_chunks_for_larger_sizes_are_one_program() -> None:
@@ -564,7 +564,7 @@ def test_loops_that_are_cut_into_more_chunks_for_larger_sizes_are_one_program() 
 
     with override(verify=False):  # which asks more about sizes
         with_chunks = with_rows(sums, (20_000, 31_000, 50_001, 90_000, 40_000), rtol=1e-4)
-    assert (with_chunks.stats.traces, regions(with_chunks)) == (2, [4]), with_chunks.explain()
+    assert (with_chunks.stats.traces, domains(with_chunks)) == (2, [4]), with_chunks.explain()
 
 
 def test_lengths_of_many_sequences_that_are_equal_by_chance_are_of_the_same_region() -> None:
@@ -578,7 +578,7 @@ def test_lengths_of_many_sequences_that_are_equal_by_chance_are_of_the_same_regi
         items = [T.tensor(random.integers(0, 20, n)) for n in lengths]
         with override(verify=False):
             np.testing.assert_allclose(compiled(items).item(), encoded(items).item(), rtol=1e-4)
-    served = regions(compiled)
+    served = domains(compiled)
     assert compiled.stats.traces == 2 and max(served) >= 7 and len(served) <= 3, compiled.explain()
 
 
@@ -613,8 +613,8 @@ def test_parts_of_an_instance_are_made_when_somebody_asks_and_are_those_of_its_s
         for n in (5, 7, 9, 12, 33, 20, 21):
             compiled(*rows(n)).backward()
             assert compiled(*rows(n)).requires_grad
-    entry = compiled._table.entries[-1]
-    made, program = entry.executable, entry.executable.program
+    path = compiled._table.paths[-1]
+    made, program = path.executable, path.executable.program
     assert made._general is not None and made.__dict__.keys().isdisjoint({"pure", "graph"}) and program._of_sizes is not None
     assert program.lowered.spec.slots and program._of_sizes is None
     assert made.graph.avals != made._general.graph.avals or made.pure.avals != made._general.pure.avals
@@ -648,7 +648,7 @@ def test_what_pads_a_list_by_itself_needs_no_recording_for_each_order_of_its_len
         items = [rows(int(n))[0] for n in lengths]
         with override(verify=False):
             assert compiled(items).tolist() == function(items).tolist()
-    assert compiled.stats.traces <= 3 and len(regions(compiled)) <= 6, compiled.explain()  # one for each that may be the longest
+    assert compiled.stats.traces <= 3 and len(domains(compiled)) <= 6, compiled.explain()  # one for each that may be the longest
 
 
 def by_halves(x: T.Tensor) -> T.Tensor:
@@ -1021,8 +1021,8 @@ def test_lowering_that_takes_the_number_out_of_a_size_makes_programs_of_that_siz
         function(y).backward()
         assert x.grad is not None and y.grad is not None
         np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-4, atol=1e-6)
-    regions = [region for path in compiled._table.symbolic.paths for region in path.regions]
-    assert regions and all(region.is_pinned and region.instances == 1 for region in regions)
+    domains = [domain for path in compiled._table.symbolic.paths for domain in path.domains]
+    assert domains and all(domain.is_pinned and domain.instances == 1 for domain in domains)
 
 
 def test_threads_that_bring_new_sizes_get_their_results() -> None:
@@ -1218,7 +1218,7 @@ def test_code_that_takes_the_number_out_of_a_size_makes_programs_of_that_size(mo
         assert plain(compiled(x)) == plain(T.cat([x * 2, x], 1)), shape
     assert compiled.stats.instances > 8, compiled.explain()
     (path,) = compiled._table.symbolic.paths
-    assert path.regions and all(region.env.pinned() == {1} for region in path.regions)
+    assert path.domains and all(domain.env.pinned() == {1} for domain in path.domains)
 
 
 def test_programs_that_are_others_for_some_sizes_by_chance_serve_the_others() -> None:
@@ -1230,7 +1230,7 @@ def test_programs_that_are_others_for_some_sizes_by_chance_serve_the_others() ->
         x, y = T.arange(n).float(), T.ones(m)
         assert plain(compiled(x, y)) == plain(exact(function, x, y))
     assert compiled.stats.traces == 2
-    assert sum(region.instances for path in compiled._table.symbolic.paths for region in path.regions) == 4, compiled.explain()
+    assert sum(domain.instances for path in compiled._table.symbolic.paths for domain in path.domains) == 4, compiled.explain()
 
 
 def test_programs_with_steps_of_python_and_no_sizes_are_made_for_each_size() -> None:
@@ -1569,7 +1569,7 @@ def test_gradients_of_means_make_no_program_for_each_size(dtype: Any) -> None:
         for a, b in zip(compiled(x), function(x), strict=True):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12 if dtype is T.float64 else 1e-4, atol=1e-6)
     (path,) = compiled._table.symbolic.paths
-    assert [region.instances for region in path.regions] == [9], compiled.explain()
+    assert [domain.instances for domain in path.domains] == [9], compiled.explain()
 
 
 def test_positions_of_a_dtype_are_as_many_as_the_size_says() -> None:

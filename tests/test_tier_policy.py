@@ -126,10 +126,10 @@ def test_paths_that_come_in_turn_are_found_at_the_second_try() -> None:
     shapes = [T.ones(n) for n in range(1, 11)]
     for x in (*shapes, *shapes):
         compiled(x)
-    missed = sum(entry.executable.counter[2] for entry in compiled._table.entries)
+    missed = sum(path.executable.counter[2] for path in compiled._table.paths)
     for x in shapes * 5:
         compiled(x)
-    assert sum(entry.executable.counter[2] for entry in compiled._table.entries) - missed <= 50
+    assert sum(path.executable.counter[2] for path in compiled._table.paths) - missed <= 50
     assert compiled.stats.programs_compiled == 10 and compiled.stats.bridges == 0
 
 
@@ -163,7 +163,7 @@ def test_branches_over_large_arrays_are_never_left_alone_where_programs_go_throu
     for x in [T.ones(size), -T.ones(size)] * 200:
         compiled(x)
     assert compiled.stats.eager_calls == compiled.stats.traces == 2 and compiled._policy.accounts.direct_calls == 0
-    (first, second) = compiled._table.entries
+    (first, second) = compiled._table.paths
     assert first.gain > 100 * first.effort > 0 and second.gain > 100 * second.effort > 0
 
 
@@ -199,7 +199,7 @@ def test_a_function_that_settled_finds_out_that_things_have_changed(bad: int) ->
 
 
 def test_a_loss_over_entries_that_cost_more_than_they_save_is_noticed() -> None:
-    """Two operations, and ten entries to try on the way to them."""
+    """Two operations, and ten paths to try on the way to them."""
     compiled, x = T.compile(lambda x, mode: x * 2 + len(mode)), T.ones(3)
     for k in range(3000):
         compiled(x, "m" * ((k * k * 31 + 7 * k) % 29 + 1))

@@ -22,16 +22,16 @@ from tracejit.core.interpreter import Interpreter, is_recording, pushed, state
 from tracejit.core.package_files import is_own_frame
 
 __all__ = [
-    "Watch",
+    "AnomalyInterpreter",
+    "anomaly_interpreter",
     "detect_anomaly",
     "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled",
     "set_detect_anomaly",
-    "watch",
 ]
 
 
-class Watch(Interpreter):
+class AnomalyInterpreter(Interpreter):
     """The eager interpreter, with a note of where nodes were made."""
 
     def __init__(self, check_nan: bool) -> None:
@@ -86,27 +86,27 @@ class _Mode(threading.local):
 _mode = _Mode()
 
 
-def watch() -> Watch | None:
-    """The watch of this thread, if it is the innermost interpreter."""
+def anomaly_interpreter() -> AnomalyInterpreter | None:
+    """The one of this thread, if it is the innermost interpreter."""
     top = state.top
-    return top if isinstance(top, Watch) else None
+    return top if isinstance(top, AnomalyInterpreter) else None
 
 
 def go_on() -> None:
     """A recording is over, in which detection may have been switched on: it is on from here."""
-    if _mode.entered is not None and watch() is None:
+    if _mode.entered is not None and anomaly_interpreter() is None:
         _mode.entered.again()
 
 
 def _switch(mode: bool, check_nan: bool) -> None:
-    if is_recording() and watch() is None:
+    if is_recording() and anomaly_interpreter() is None:
         state.top.note("anomaly detection")  # the recording ends there
-    if watch() is not None:
+    if anomaly_interpreter() is not None:
         entered, _mode.entered = _mode.entered, None
         assert entered is not None
         entered.__exit__(None, None, None)
     if mode:
-        _mode.entered = pushed(Watch(check_nan))
+        _mode.entered = pushed(AnomalyInterpreter(check_nan))
         _mode.entered.__enter__()
 
 
@@ -114,7 +114,7 @@ class set_detect_anomaly:  # noqa: N801  (PyTorch's name)
     """Switch anomaly detection on or off: at once when called, and back at the end when used as a context manager."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        before = watch()
+        before = anomaly_interpreter()
         self._previous = (before is not None, before is None or before.check_nan)
         _switch(bool(mode), bool(check_nan))
 
@@ -141,10 +141,10 @@ class detect_anomaly:  # noqa: N801
 
 def is_anomaly_enabled() -> bool:
     """Whether anomaly detection is on in this thread."""
-    return watch() is not None
+    return anomaly_interpreter() is not None
 
 
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether a NaN in a gradient is an error in this thread."""
-    found = watch()
+    found = anomaly_interpreter()
     return found is not None and found.check_nan

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tracejit.autograd.anomaly import watch
+from tracejit.autograd.anomaly import anomaly_interpreter
 from tracejit.autograd.tape import AFTER, RETAIN, Node, SelectiveNode
 from tracejit.core.floating import quietly, read_errors, with_errors
 from tracejit.core.interpreter import state
@@ -211,7 +211,7 @@ class _Pass:
                 self.deliver(*root, g)
         heap, pending, leaves, allowed, tensors = self.heap, self.pending, self.leaves, self.allowed, self.tensors
         retain, plain, deliver = self.retain_graph, not tensors, self.deliver
-        watched, boundary = watch(), self.boundary
+        watched, boundary = anomaly_interpreter(), self.boundary
         while heap:
             node = heappop(heap)[1]
             slots: Any = pending.pop(node)

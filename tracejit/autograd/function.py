@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tracejit.autograd.anomaly import watch
+from tracejit.autograd.anomaly import anomaly_interpreter
 from tracejit.autograd.grad_mode import enable_grad, is_grad_enabled, no_grad
 from tracejit.autograd.saved import SavedTensor
 from tracejit.autograd.tape import FREED, Node, edge_of, is_tensor, make_tensor, next_sequence
@@ -243,7 +243,7 @@ class Function:
                 state.top.call_method(cls, "setup_context", node, args, result)
         outputs = result if isinstance(result, tuple) else (result,)
         results = _with_edges(node, args, outputs, recorded)
-        watched = watch()
+        watched = anomaly_interpreter()
         if watched is not None:
             watched.made(node)
         return results if isinstance(result, tuple) else results[0]

@@ -35,7 +35,7 @@ from tracejit.capture.recording.facts import Earlier, parameters
 from tracejit.capture.recording.finish import finish
 from tracejit.capture.syntax.convert import convert, is_instrumented
 from tracejit.capture.syntax.locate import NotConvertible
-from tracejit.capture.tensors import RecordingInterpreter, Watch
+from tracejit.capture.tensors import NodeObserver, RecordingInterpreter
 from tracejit.capture.tracebacks import without_handlers as _without_recorder
 from tracejit.core import dtypes
 from tracejit.core.compiler import disabled_name, is_disabled
@@ -83,7 +83,7 @@ class Session(Recorder):
     def __init__(self, hold: collection_paused) -> None:
         """hold: pauses the garbage collector during the recording."""
         super().__init__()
-        self.frames = call_hook.Watch(self._check)
+        self.frames = call_hook.CallWatch(self._check)
         self.is_watching = False
         self._hold = hold
         self._releases_late = False
@@ -424,7 +424,7 @@ def record(
     function: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    watch: Watch | None = None,
+    observer: NodeObserver | None = None,
     dynamic: Collection[tuple[int, int]] = (),
     earlier: Earlier | None = None,
     follows_rows: bool = False,
@@ -433,7 +433,7 @@ def record(
 ) -> tuple[Recording, Any]:
     """Run `function(*args, **kwargs)` eagerly and record it.  Returns (recording, result).
 
-    watch: called with each operation.
+    observer: called with each operation.
     dynamic: which dimensions of the tensors of `tensors_among`, and which integers of `integers_among`, are symbolic sizes in the
         recording.
     earlier: values that earlier recordings of the function have read (recording/facts.py).
@@ -447,7 +447,7 @@ def record(
         return Recording(reasons.make("profiler_active", repr(profiler))), function(*args, **kwargs)
     try:
         with room(_FRAMES):
-            return _recorded(function, args, kwargs, watch, dynamic, earlier, follows_rows, may_give_up, is_shallow)
+            return _recorded(function, args, kwargs, observer, dynamic, earlier, follows_rows, may_give_up, is_shallow)
     except BaseException as error:
         _without_recorder(error)
         raise error  # this frame in the traceback tells without_dispatch where the error came from
@@ -475,7 +475,7 @@ def _recorded(
     function: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    watch: Watch | None,
+    observer: NodeObserver | None,
     dynamic: Collection[tuple[int, int]],
     earlier: Earlier | None,
     follows_rows: bool,
@@ -487,7 +487,7 @@ def _recorded(
     session = Session(hold)
     is_settled = False
     try:
-        interpreter = RecordingInterpreter(session, next_sequence(), watch)
+        interpreter = RecordingInterpreter(session, next_sequence(), observer)
         with hold, _RecordingScope(session, interpreter) as run:
             hold.begin()  # a collection would run finalizers and callbacks in the middle of the user's code
             call_hook.forget()

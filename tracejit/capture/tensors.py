@@ -48,7 +48,7 @@ from tracejit.replay.ir import And, Name, Not
 from tracejit.tensor import Tensor
 from tracejit.tensor.base import wrap
 
-__all__ = ["RecordingInterpreter", "Watch"]
+__all__ = ["NodeObserver", "RecordingInterpreter"]
 
 _OWN_CODE = "own code"
 _STATIC_SCALARS = "static scalars"
@@ -73,7 +73,7 @@ _SIMPLE = frozenset({int, bool, float, str, type(None), DType})
 _F32, _F64 = float32.numpy, float64.numpy
 _RANDOM, _VIEW = Effect.RANDOM, Kind.VIEW  # members of an enumeration take 0.1 us to find on Python 3.11
 
-Watch = Callable[[Node, tuple[Tensor, ...]], None]
+NodeObserver = Callable[[Node, tuple[Tensor, ...]], None]
 """Called with each node that is appended and the tensors that it gives."""
 
 
@@ -82,10 +82,10 @@ class RecordingInterpreter(StateRecorder):
 
     _wrote = Variable(False)
 
-    def __init__(self, recorder: Recorder, first_sequence: int, watch: Watch | None = None) -> None:
-        """first_sequence: see StateRecorder.  watch: called with each operation that is appended."""
+    def __init__(self, recorder: Recorder, first_sequence: int, observer: NodeObserver | None = None) -> None:
+        """first_sequence: see StateRecorder.  observer: called with each operation that is appended."""
         super().__init__(recorder, first_sequence)
-        self._watch = watch
+        self._watch = observer
         self.scalars: dict[Name, int] = {}  # prologue variable -> value id
         self.numbers: dict[int, SymbolicNumber] = {}  # value id -> the number that it stands for
         self.left_out = 0  # number of skipped steps of loops (loop_recogniser.py)

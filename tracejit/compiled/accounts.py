@@ -2,33 +2,33 @@
 that.
 
 Gains and costs are counts, never seconds, so that it does not depend on luck which calls are compiled.  The unit is half of the
-time that eager mode needs at least to call one operation, 0.7 us.  Trying an entry in vain costs about as much, and so does
+time that eager mode needs at least to call one operation, 0.7 us.  Trying a path in vain costs about as much, and so does
 getting as far as that.
 
-* Entries.  A call that an entry serves gains two units for each recorded operation, and one for every 4,096 elements that only
+* Paths.  A call that a path serves gains two units for each recorded operation, and one for every 4,096 elements that only
   eager mode processes: it processes the elements of each operation, a program those of fused operations once (recorded_path.py).
-  A call that the first entry does not serve costs one for itself, one for each entry tried in vain (two if the entry is Python),
+  A call that the first path does not serve costs one for itself, one for each path tried in vain (two if the path is Python),
   and, for a program that was left by an exit, as much as the elements that it processes.  Recorded calls are not counted.
-* Windows.  A *window* is `WINDOW` calls that the first entry did not serve.  The loss of a window is a debt, which later windows
+* Windows.  A *window* is `WINDOW` calls that the first path did not serve.  The loss of a window is a debt, which later windows
   may pay back.  If a function with a debt has as many paths as it may have, it drops those that served nothing (after one loss,
   the next time after two ...).  It records the next path when the last one has served a call.  If the debt remains, the function
   rests for `FIRST_WAIT` calls, then for four times as many, and so on, until there were as many windows in a row without debt as
   losses.
 * Recordings.  After `config.max_failures` failed recordings in a row the next one comes `FIRST_WAIT` calls later, then twice as
   many.  After `_ERRORS` recordings in a row that ended in an error it comes 8 calls later, then twice as many.  A function
-  without entries rests meanwhile.  A recording and its program cost as much as `_WORTH` served calls gain, an instance of another
+  without paths rests meanwhile.  A recording and its program cost as much as `_WORTH` served calls gain, an instance of another
   one as much as one. If `_WASTEFUL` more recordings were made than have earned their cost, the function runs in pieces if it can
   (pieces.py).  If it is `_DISCOURAGING` more, the next one comes `FIRST_WAIT` calls later, then twice as many, until enough calls
   have been served.  The same holds at once if a recording shows that later calls take other paths, and the function cannot run in
   pieces (`discourage`).
-* Room.  If there is no room for another path, unused entries are searched for after a number of calls (`is_search_early`), which
+* Room.  If there is no room for another path, unused paths are searched for after a number of calls (`is_search_early`), which
   doubles whenever some were dropped; sooner for a path for other sizes that pays with one call.
 * Code.  Functions that are created and compiled for each call (a lambda in a loop) are treated as one: after `_FRUITLESS`
   functions of the same code object in a row that have served no call, the next one is recorded only when it has been called
   `FIRST_WAIT` times.
 
 A call of a resting function goes from machine code to the function itself (cpython/dispatcher.py), which decrements
-`resting_calls`; so this also counts such calls.  The accounts must not know what an entry does.
+`resting_calls`; so this also counts such calls.  The accounts must not know what a path does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from collections.abc import Iterable
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
-from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
+from tracejit.compiled.recorded_path import FIRST_WAIT, RecordedPath
 from tracejit.config import config
 from tracejit.core.weak_table import WeakTable
 
@@ -75,7 +75,7 @@ class Accounts:
         """Reset to the state before the first call."""
         self.resting_calls.value = self._granted = 0
         self._window_calls = self._cost = 0  # of the current window
-        self._gained = self._retired_gain = 0  # total gain: when the window began; of dropped entries
+        self._gained = self._retired_gain = 0  # total gain: when the window began; of dropped paths
         self._debt = 0  # the losses of earlier windows that later ones have not paid back
         self._losses = self._windows_without_debt = 0  # windows that ended with a debt; windows in a row since then without one
         self._drops = 0  # how often paths were dropped after a loss
@@ -83,14 +83,14 @@ class Accounts:
             WINDOW  # calls of a window: WINDOW, or the number of paths if that is more, since closing it reads all of them
         )
         self._in_debt = False  # whether the last window ended with a debt
-        self._on_trial: Entry | None = None  # the last path that was recorded with a debt
+        self._on_trial: RecordedPath | None = None  # the last path that was recorded with a debt
         self._failures = self._errors = 0  # recordings in a row that failed; that ended in an error
-        self._served = 0  # calls that entries had served when the last path was recorded
+        self._served = 0  # calls that paths had served when the last path was recorded
         self._unearned = 0  # the cost of recorded paths that served calls have not earned yet, in calls
         self._calls_to_wait = 0  # unserved calls before the next recording
-        self._calls_for_room = 0  # calls since the last search for unused entries that could not be recorded for lack of room
+        self._calls_for_room = 0  # calls since the last search for unused paths that could not be recorded for lack of room
         self._paying_calls_for_room = 0  # those among them whose paths would have paid with one call
-        self._search_factor = 1  # factor of the number of calls before a search; doubled when entries were dropped
+        self._search_factor = 1  # factor of the number of calls before a search; doubled when paths were dropped
 
     # -- calls that rest
     @property
@@ -115,17 +115,17 @@ class Accounts:
         self.resting_calls.value -= 1
         return True
 
-    # -- entries
+    # -- paths
     def charge(self, cost: int, calls: int = 1) -> bool:
-        """Charge for calls that the first entry did not serve.  cost: of the entries that each of them has tried in vain.
+        """Charge for calls that the first path did not serve.  cost: of the paths that each of them has tried in vain.
         Returns whether the window is over."""
         self._window_calls += calls
         self._cost += calls * (cost + 1)
         return self._window_calls >= self.window
 
-    def close_window(self, entries: Iterable[Entry]) -> bool:
+    def close_window(self, paths: Iterable[RecordedPath]) -> bool:
         """End the window and begin the next one.  Returns whether there is a debt."""
-        total = self._retired_gain + sum([entry.gain for entry in entries])
+        total = self._retired_gain + sum([path.gain for path in paths])
         self._debt = max(0, self._debt + self._cost - (total - self._gained))
         self._window_calls = self._cost = 0
         self._gained = total
@@ -151,9 +151,9 @@ class Accounts:
         self._debt = 0
         self.note_search(True)
 
-    def retire(self, entry: Entry) -> None:
-        """Note that an entry is dropped; its gain still counts."""
-        self._retired_gain += entry.gain
+    def retire(self, path: RecordedPath) -> None:
+        """Note that a path is dropped; its gain still counts."""
+        self._retired_gain += path.gain
 
     def rest_after_loss(self) -> int:
         """The number of calls for which the function has to rest after a loss, which settle the debt."""
@@ -199,7 +199,7 @@ class Accounts:
         return True
 
     def is_search_early(self, pays: bool) -> bool:
-        """Whether it is too early to search for unused entries.  Counts a call for whose path there is no room.
+        """Whether it is too early to search for unused paths.  Counts a call for whose path there is no room.
 
         pays: whether the path would pay with one call."""
         if pays:
@@ -209,14 +209,14 @@ class Accounts:
         return self._calls_for_room < FIRST_WAIT * config.max_entries * self._search_factor
 
     def note_search(self, dropped: bool, pays: bool = False) -> None:
-        """Note a search for unused entries.  dropped: whether there were any.  pays: whether it was for a path that pays with one
+        """Note a search for unused paths.  dropped: whether there were any.  pays: whether it was for a path that pays with one
         call."""
         self._paying_calls_for_room = 0
         if not pays:
             self._calls_for_room = 0
             self._search_factor *= 2 if dropped else 1
 
-    def note_recording(self, entry: Entry, served: int, is_instance: bool) -> None:
+    def note_recording(self, path: RecordedPath, served: int, is_instance: bool) -> None:
         """Note a new path.  served: the number of calls that the other paths have served so far.  is_instance: whether it was
         made without a recorded call."""
         self._failures = self._errors = 0
@@ -225,12 +225,12 @@ class Accounts:
         beyond = self._unearned // _WORTH - _DISCOURAGING
         self._calls_to_wait = 0 if beyond < 0 else FIRST_WAIT << min(beyond, _MOST_DOUBLINGS)
         if self._in_debt:
-            self._on_trial = entry
+            self._on_trial = path
         if self._code is not None and not self._has_recorded:
             history = _histories.get(self._code)
             if history is None:
                 history = _histories[self._code] = _CodeHistory()
-            history.last = entry.executable.counter
+            history.last = path.executable.counter
         self._has_recorded = True
 
     @property
@@ -240,7 +240,7 @@ class Accounts:
 
     @property
     def unrecorded_calls(self) -> int:
-        """Number of calls since the last search for unused entries that could not be recorded for lack of room."""
+        """Number of calls since the last search for unused paths that could not be recorded for lack of room."""
         return self._calls_for_room + self._paying_calls_for_room
 
     def is_wasteful(self) -> bool:

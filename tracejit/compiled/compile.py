@@ -20,16 +20,16 @@ from tracejit.capture.reasons import Reason
 from tracejit.capture.recording.entry import Exit, Recording
 from tracejit.capture.session import declare_inlined
 from tracejit.capture.syntax.sources import give_source
-from tracejit.capture.tensors import Watch
+from tracejit.capture.tensors import NodeObserver
 from tracejit.capture.tracebacks import without_dispatch
 from tracejit.compiled.accounts import Accounts
 from tracejit.compiled.bridges import BridgeLinker
 from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import FALLBACK, OWNER, dispatch_function, exit_handler, nothing_recorded
 from tracejit.compiled.options import CompileWait, Options
-from tracejit.compiled.path_table import PathTable, StateHandlers
+from tracejit.compiled.path_table import PathTable, ServeByState
 from tracejit.compiled.promotion import Promoter
-from tracejit.compiled.recorded_path import Entry
+from tracejit.compiled.recorded_path import RecordedPath
 from tracejit.compiled.recording_driver import RecordingDriver
 from tracejit.compiled.symbolic_paths import SymbolicPaths
 from tracejit.compiled.tier_policy import FullGraphError, TierPolicy
@@ -43,7 +43,7 @@ from tracejit.report.stats import Stats
 from tracejit.report.summary import summary
 from tracejit.tensor import Tensor
 
-__all__ = ["CompiledFunction", "Entry", "FullGraphError", "compile", "compiled_functions"]
+__all__ = ["CompiledFunction", "FullGraphError", "RecordedPath", "compile", "compiled_functions"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -113,28 +113,30 @@ class CompiledFunction(_Partial[P, R]):
         )
         self._promoter = promoter = Promoter(table, diagnostics, wait)
         self._driver = driver = RecordingDriver(function, options, wait, table, policy, promoter, diagnostics)
-        table.handlers = StateHandlers(policy.serve_in_pieces, policy.serve_resting, policy.serve_warned, promoter.serve_stale)
+        table.serve_by_state = ServeByState(
+            policy.serve_in_pieces, policy.serve_resting, policy.serve_warned, promoter.serve_stale
+        )
         slots[FALLBACK] = BridgeLinker(table, policy, promoter, driver, stats).serve_after_exit
         slots[OWNER] = self
         _compiled[self] = None
         return self
 
     # -- for shadow.py and tests, which compare calls
-    def entries(self) -> list[Entry]:
+    def paths(self) -> list[RecordedPath]:
         """The recorded paths, the one that is tried first in front."""
         first = self._table.first
-        return sorted(self._table.entries, key=lambda entry: entry is not first)
+        return sorted(self._table.paths, key=lambda path: path is not first)
 
     def serve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call as paths serve it, also inside of other recordings; or UNSERVED."""
         return self._table.serve(args, kwargs)
 
     def recorded(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch, known: Recording | None = None
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], observer: NodeObserver, known: Recording | None = None
     ) -> tuple[Recording, Any] | None:
         """Run a call eagerly and record it, without keeping the path.  Returns (recording, result), or None if another thread is
         recording.  known: an earlier recording of such a call; the new one is made with the same settings."""
-        return self._driver.recorded(args, kwargs, watch, known)
+        return self._driver.recorded(args, kwargs, observer, known)
 
     # -- questions of the user
     @property
@@ -152,7 +154,7 @@ class CompiledFunction(_Partial[P, R]):
         return report(
             diagnostics.name,
             diagnostics.stats,
-            table.entries,
+            table.paths,
             diagnostics.reasons,
             diagnostics.divergences.foremost(),
             table.is_full(),
@@ -169,13 +171,13 @@ class CompiledFunction(_Partial[P, R]):
     def graph(self, index: int = -1) -> str:
         """The optimised graph of a recorded path (the latest by default) as Python that runs.  Raises RuntimeError if there is
         none."""
-        return graph_text(self._entry(index).executable)
+        return graph_text(self._path(index).executable)
 
     def source(self, index: int = -1) -> str:
         """The programs of a recorded path as the source of a Python module that needs only NumPy and Numba: `run`, and
         `backward0`, `backward1` ... as far as they have been compiled.  Operations that NumPy does not have raise in it.  Raises
         RuntimeError if there is no path."""
-        return source_text(self._entry(index).executable)
+        return source_text(self._path(index).executable)
 
     def warm_up(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as usual, with its effects and its result, and wait until all programs are compiled: the one of its
@@ -194,8 +196,8 @@ class CompiledFunction(_Partial[P, R]):
             result = self(*args, **kwargs)
             pieces = self._table.pieces
             for function in (self, *(() if pieces is None else pieces.parts)):
-                for entry in function._table.entries:
-                    entry.executable.warm_up()
+                for path in function._table.paths:
+                    path.executable.warm_up()
         finally:
             if reason in waits:
                 waits.remove(reason)
@@ -206,14 +208,14 @@ class CompiledFunction(_Partial[P, R]):
         for part in (self._driver, self._promoter, self._policy, self._diagnostics, self._table):
             part.clear()
 
-    def _entry(self, index: int) -> Entry:
+    def _path(self, index: int) -> RecordedPath:
         self._install_finished()
-        entries = self._table.entries
-        if not entries:
+        paths = self._table.paths
+        if not paths:
             own = "it was not called yet" if self._table.pieces is None else "it runs in pieces, which explain() shows"
             why = "; ".join(map(str, self._diagnostics.reasons)) or own
             raise RuntimeError(f"{self._diagnostics.name}: nothing was compiled: {why}")
-        return entries[index]
+        return paths[index]
 
     # -- behaving like the function
     @overload

@@ -63,7 +63,7 @@ from tracejit.runtime.slab import unpack
 from tracejit.tensor import Tensor
 from tracejit.tensor.rebinding import rebound
 
-__all__ = ["Executable", "UnsupportedProgram", "Watcher"]
+__all__ = ["Executable", "ProgramObserver", "UnsupportedProgram"]
 
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class UnsupportedProgram(Exception):
         self.reason = reason
 
 
-class Watcher(Protocol):
+class ProgramObserver(Protocol):
     """An observer of what an Executable compiles and runs (report/debug.py).  role: "forward" or "backward for ..."."""
 
     def after_pass(self, role: str, name: str, graph: Graph) -> None:
@@ -123,11 +123,11 @@ class Executable:
         recording: Recording,
         backend: str,
         patience: Callable[[], float],
-        watcher: Watcher | None = None,
+        observer: ProgramObserver | None = None,
         family: Family | None = None,
     ) -> None:
-        """patience: gives how many seconds a backward pass waits for its program.  watcher: an observer.  family: the programs of
-        the function's other recordings, which share machine code."""
+        """patience: gives how many seconds a backward pass waits for its program.  observer: of what it compiles and runs.  family: the
+        programs of the function's other recordings, which share machine code."""
         assert recording.graph is not None
         self.name = name
         self.recording = recording
@@ -135,8 +135,8 @@ class Executable:
         self.backend = backend
         self._member = None if family is None else _member(family, recording)
         self._patience = patience
-        self._watcher = watcher
-        observe = None if watcher is None else partial(watcher.after_pass, _FORWARD)
+        self._watcher = observer
+        observe = None if observer is None else partial(observer.after_pass, _FORWARD)
         # Calls served; exits; misses by arrays that did not fit; calls of machine code in backward passes.
         self.counter = [0, 0, 0, 0]
         self.exits_taken: dict[int, int] = {}  # number of an exit -> how often it was taken
@@ -192,8 +192,8 @@ class Executable:
         else:
             self.graph = self._in_memory_order(optimise(self.pure, observe=observe))
             self.program = build(self.graph, self._layouts, backend=backend, resident=resident, member=self._member)
-        if watcher is not None:
-            watcher.built(_FORWARD, self.program)
+        if observer is not None:
+            observer.built(_FORWARD, self.program)
         self.kept: tuple[int, ...] = ()
         self.saved: tuple[int, ...] = ()
         self._backward_scalars: tuple[int, ...] = ()

@@ -1,9 +1,9 @@
-"""The table of paths: the entries of a compiled function, which of them a call tries first, and how many there may be.
+"""The table of paths: those of a compiled function, which of them a call tries first, and how many there may be.
 
 Lookup.  The table fills the *slots* that the dispatcher reads (cpython/dispatcher.py; dispatch.py has their layout).  A call
-tries the first entry; if the function has paths for several sizes of its arguments, the first entry for the sizes of the call.
-If that does not serve the call, bridges.py tries the `candidates`.  Those are all entries, if there are at most `_FEW_PATHS`; the
-entries for the call's sizes and the entries that serve any sizes, if there are at most `MANY_PATHS`; beyond that only the entries
+tries the first path; if the function has paths for several sizes of its arguments, the first path for the sizes of the call.
+If that does not serve the call, bridges.py tries the `candidates`.  Those are all paths, if there are at most `_FEW_PATHS`; the
+paths for the call's sizes and the paths that serve any sizes, if there are at most `MANY_PATHS`; beyond that only the paths
 for the call's sizes.
 
 Capacity.  There is at most one path for each of `config.max_sizes` sizes, and less than `config.max_entries` more.  Calls beyond
@@ -11,8 +11,8 @@ that run eagerly, as users of torch.compile expect: recording every new path in 
 have served no call since the last search make room (`drop_unused`); tier_policy.py decides when to search.
 
 Interrupts and threads: data that belong together are written by assignments in a row, between which CPython calls nothing.  So
-neither an exception of a signal handler nor another thread sees half of a change.  Tuples of entries are replaced as a whole.  A
-race of threads may lose which entry is tried first, but never a result, since each entry checks its own guards.
+neither an exception of a signal handler nor another thread sees half of a change.  Tuples of paths are replaced as a whole.  A
+race of threads may lose which path is tried first, but never a result, since each path checks its own guards.
 
 The table must not know why a path is recorded, dropped or skipped.
 """
@@ -26,19 +26,19 @@ from typing import Any, Final, NamedTuple
 from tracejit.capture.recording.entry import MISS, Exit
 from tracejit.compiled.dispatch import FALLBACK, SERVE, exit_handler, nothing_recorded
 from tracejit.compiled.pieces import Pieces
-from tracejit.compiled.recorded_path import Entry
+from tracejit.compiled.recorded_path import RecordedPath
 from tracejit.compiled.symbolic_paths import SymbolicPaths, of_tensors
 from tracejit.config import config
 from tracejit.cpython.dispatcher import FRONT, SIZED
 from tracejit.cpython.size_table import Shapes, SizeTable
 from tracejit.report.performance import Advice
 
-__all__ = ["MANY_PATHS", "FunctionState", "Handler", "PathTable", "StateHandlers"]
+__all__ = ["MANY_PATHS", "FunctionState", "PathTable", "Serve", "ServeByState"]
 
 MANY_PATHS: Final = 64
 _FEW_PATHS: Final = 8
 
-Handler = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+Serve = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
 class FunctionState(Enum):
@@ -61,9 +61,9 @@ class FunctionState(Enum):
     `clear()` leads to FRESH.  `PathTable.set_first` decides which state "back" is."""
 
     FRESH = auto()
-    """There is no entry to try first."""
+    """There is no path to try first."""
     SERVING = auto()
-    """Tries the first entry, or the first one for the sizes of the call."""
+    """Tries the first path, or the first one for the sizes of the call."""
     IN_PIECES = auto()
     """Calls the function in pieces (pieces.py)."""
     RESTING = auto()
@@ -71,30 +71,40 @@ class FunctionState(Enum):
     WARNING = auto()
     """Gives a warning, then serves the call."""
     STALE = auto()
-    """Fills the slots again, which do not have the machine code of some entry yet, then serves the call."""
+    """Fills the slots again, which do not have the machine code of some path yet, then serves the call."""
 
 
 # Globals, since reading an attribute of an Enum takes 0.1 us on Python 3.11.
 _FRESH, _SERVING, _IN_PIECES, _RESTING, _WARNING, _STALE = FunctionState
 
 
-class StateHandlers(NamedTuple):
-    """The SERVE slots of the states in which no entry is tried first.  Each returns what an entry returns (a result, MISS or an
+class ServeByState(NamedTuple):
+    """The SERVE slots of the states in which no path is tried first.  Each returns what a path returns (a result, MISS or an
     Exit), or UNSERVED."""
 
-    in_pieces: Handler
-    resting: Handler
-    warning: Handler
-    stale: Handler
+    in_pieces: Serve
+    resting: Serve
+    warning: Serve
+    stale: Serve
 
 
 class PathTable:
-    """The table of one function.  entries: all entries.  first: the one that is tried first.  by_sizes: sizes of arguments -> the
-    entries for these, the one that is tried first in front.  size_table: the same for machine code.  symbolic: the recordings
-    with symbolic sizes. pieces: set while the function runs in pieces.  handlers: set once, before the first call."""
+    """The table of one function.  paths: all paths.  first: the one that is tried first.  by_sizes: sizes of arguments -> the
+    paths for these, the one that is tried first in front.  size_table: the same for machine code.  symbolic: the recordings
+    with symbolic sizes. pieces: set while the function runs in pieces.  serve_by_state: set once, before the first call."""
 
     __slots__ = (
-        "_advice", "_is_stale", "by_sizes", "entries", "first", "handlers", "pieces", "size_table", "slots", "state", "symbolic",
+        "_advice",
+        "_is_stale",
+        "by_sizes",
+        "first",
+        "paths",
+        "pieces",
+        "serve_by_state",
+        "size_table",
+        "slots",
+        "state",
+        "symbolic",
     )  # fmt: skip
 
     def __init__(self, slots: list[Any], symbolic: SymbolicPaths, advice: Advice) -> None:
@@ -102,22 +112,22 @@ class PathTable:
         self.slots = slots
         self.symbolic = symbolic
         self._advice = advice
-        self.handlers: StateHandlers
+        self.serve_by_state: ServeByState
         self._is_stale = False
         self.pieces: Pieces | None
-        self.entries: tuple[Entry, ...]
-        self.by_sizes: dict[Shapes, tuple[Entry, ...]]
+        self.paths: tuple[RecordedPath, ...]
+        self.by_sizes: dict[Shapes, tuple[RecordedPath, ...]]
         self.size_table: SizeTable
         self._empty()
         self.state: FunctionState = _FRESH
-        self.first: Entry | None = None
+        self.first: RecordedPath | None = None
 
     def _empty(self, pieces: Pieces | None = None) -> None:
-        self.pieces, self.entries, self.by_sizes, self.size_table = pieces, (), {}, SizeTable()
+        self.pieces, self.paths, self.by_sizes, self.size_table = pieces, (), {}, SizeTable()
 
     def clear(self) -> None:
         """Reset to the state before the first call."""
-        dropped = self.entries
+        dropped = self.paths
         self._is_stale = False
         self._empty()
         self.symbolic = SymbolicPaths(self.symbolic.dynamic, self.symbolic.is_shallow)
@@ -130,70 +140,70 @@ class PathTable:
         result = self.slots[SERVE](args, kwargs)
         return result if result.__class__ is not Exit else self.slots[FALLBACK](args, kwargs, result.number)
 
-    def set_first(self, entry: Entry | None) -> None:
-        """Try this entry first from now on (none, if the function runs in pieces).  Leaves the states RESTING, WARNING and STALE,
+    def set_first(self, path: RecordedPath | None) -> None:
+        """Try this path first from now on (none, if the function runs in pieces).  Leaves the states RESTING, WARNING and STALE,
         unless there is still a reason for WARNING or STALE."""
         slots, machine, sized = self.slots, None, None
-        serve: Handler
+        serve: Serve
         if self.pieces is not None:
-            entry, state, serve = None, _IN_PIECES, self.handlers.in_pieces
-        elif entry is None:
+            path, state, serve = None, _IN_PIECES, self.serve_by_state.in_pieces
+        elif path is None:
             state, serve = _FRESH, nothing_recorded
         elif len(self.by_sizes) > 1:
             state, serve = _SERVING, self._serve_by_sizes
             sized = None if self.symbolic.is_shallow else self.size_table.items  # machine code always looks into containers
         else:
-            state, serve, machine = _SERVING, entry.run, entry.machine
-        self.state, self.first, slots[SERVE], slots[FRONT], slots[SIZED] = state, entry, serve, machine, sized
+            state, serve, machine = _SERVING, path.run, path.machine
+        self.state, self.first, slots[SERVE], slots[FRONT], slots[SIZED] = state, path, serve, machine, sized
         # Read after the slots are filled, since the background thread sets the mark before the slot (mark_stale).
-        if self._is_stale and entry is not None:
-            self.state, slots[SERVE] = _STALE, self.handlers.stale
+        if self._is_stale and path is not None:
+            self.state, slots[SERVE] = _STALE, self.serve_by_state.stale
         if self._advice.is_due:
-            self.state, slots[SERVE], slots[FRONT], slots[SIZED] = _WARNING, self.handlers.warning, None, None
+            self.state, slots[SERVE], slots[FRONT], slots[SIZED] = _WARNING, self.serve_by_state.warning, None, None
 
-    def set_first_for(self, sizes: Shapes, entry: Entry) -> None:
-        """Try this entry first for arguments of these sizes from now on."""
-        self.by_sizes[sizes] = (entry, *[other for other in self.by_sizes.get(sizes, ()) if other is not entry])
-        if entry.machine is not None:
-            # Machine code looks entries up by the shapes of tensors alone, without integers.
-            self.size_table.put(of_tensors(sizes), (entry.machine, exit_handler(self.slots, entry)))
+    def set_first_for(self, sizes: Shapes, path: RecordedPath) -> None:
+        """Try this path first for arguments of these sizes from now on."""
+        self.by_sizes[sizes] = (path, *[other for other in self.by_sizes.get(sizes, ()) if other is not path])
+        if path.machine is not None:
+            # Machine code looks paths up by the shapes of tensors alone, without integers.
+            self.size_table.put(of_tensors(sizes), (path.machine, exit_handler(self.slots, path)))
 
     def _serve_by_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        entries = self.by_sizes.get(self.symbolic.shapes(args, kwargs))
-        entry = self.first = self.first if entries is None else entries[0]
-        return MISS if entry is None else entry.serve(args, kwargs)
+        paths = self.by_sizes.get(self.symbolic.shapes(args, kwargs))
+        path = self.first = self.first if paths is None else paths[0]
+        return MISS if path is None else path.serve(args, kwargs)
 
-    def candidates(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Entry, ...]:
-        """The entries to try for a call that the first one and its bridges do not serve."""
-        entries = self.entries
-        if len(entries) <= _FEW_PATHS:
-            return entries
+    def candidates(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[RecordedPath, ...]:
+        """The paths to try for a call that the first one and its bridges do not serve."""
+        paths = self.paths
+        if len(paths) <= _FEW_PATHS:
+            return paths
         of_sizes = self.by_sizes.get(self.symbolic.shapes(args, kwargs), ())
-        if len(entries) > MANY_PATHS:
+        if len(paths) > MANY_PATHS:
             return of_sizes
-        return (*of_sizes, *[entry for entry in entries if not entry.is_sized and entry not in of_sizes])
+        return (*of_sizes, *[path for path in paths if not path.is_sized and path not in of_sizes])
 
-    # -- states in which the slots have no entry
+    # -- states in which the slots have no path
     def rest(self) -> None:
-        """Enter RESTING: no entry is tried until `set_first` is called."""
+        """Enter RESTING: no path is tried until `set_first` is called."""
         slots = self.slots
-        self.state, slots[SERVE], slots[FRONT], slots[SIZED] = _RESTING, self.handlers.resting, None, None
+        self.state, slots[SERVE], slots[FRONT], slots[SIZED] = _RESTING, self.serve_by_state.resting, None, None
 
     def mark_stale(self) -> None:
         """Enter STALE: the next call that machine code does not serve fills the slots again.  May be called by any thread."""
         self._is_stale = True
-        self.state, self.slots[SERVE] = _STALE, self.handlers.stale
+        self.state, self.slots[SERVE] = _STALE, self.serve_by_state.stale
 
     def refresh(self) -> None:
-        """Fill the slots, and the size table, with the machine code that entries have now."""
+        """Fill the slots, and the size table, with the machine code that paths have now."""
         self._is_stale = False
-        for sizes, entries in list(self.by_sizes.items()):
-            self.set_first_for(sizes, entries[0])
+        for sizes, paths in list(self.by_sizes.items()):
+            self.set_first_for(sizes, paths[0])
         self.set_first(self.first)
 
-    def enter_pieces(self, pieces: Pieces) -> tuple[Entry, ...]:
-        """Enter IN_PIECES.  Drops all entries and returns them."""
-        dropped = self.entries
+    def enter_pieces(self, pieces: Pieces) -> tuple[RecordedPath, ...]:
+        """Enter IN_PIECES.  Drops all paths and returns them."""
+        dropped = self.paths
         self._empty(pieces)
         self.set_first(None)
         _drop(dropped)
@@ -205,46 +215,46 @@ class PathTable:
         self.set_first(None)
 
     # -- capacity
-    def add(self, entry: Entry, sizes: Shapes, exited: Entry | None, number: int) -> None:
-        """Add a new entry, recorded for a call of these sizes.  exited, number: the entry that this call had left, and the exit;
-        None if all entries had missed."""
-        self.entries = (*self.entries, entry)
+    def add(self, path: RecordedPath, sizes: Shapes, exited: RecordedPath | None, number: int) -> None:
+        """Add a new path, recorded for a call of these sizes.  exited, number: the path that this call had left, and the exit;
+        None if all paths had missed."""
+        self.paths = (*self.paths, path)
         if exited is not None:
-            exited.bridges[number] = entry
-            self.by_sizes[sizes] = (*self.by_sizes.get(sizes, ()), entry)
+            exited.bridges[number] = path
+            self.by_sizes[sizes] = (*self.by_sizes.get(sizes, ()), path)
         else:
             if self.first is not None:
-                self.first.bridges[0] = entry
-            self.set_first_for(sizes, entry)
-            self.set_first(entry)
+                self.first.bridges[0] = path
+            self.set_first_for(sizes, path)
+            self.set_first(path)
 
     def is_full(self, sizes: Shapes | None = None) -> bool:
         """Whether there is no room for another path for these sizes.  None: whether there is none for sizes that have a path, or
         none for new sizes."""
-        entries, sized = len(self.entries), len(self.by_sizes)
+        paths, sized = len(self.paths), len(self.by_sizes)
         if sizes is None or sizes in self.by_sizes:
-            return entries - sized >= config.max_entries - 1 or (sizes is None and sized >= config.max_sizes)
-        return sized >= config.max_sizes or entries >= config.max_sizes + config.max_entries
+            return paths - sized >= config.max_entries - 1 or (sizes is None and sized >= config.max_sizes)
+        return sized >= config.max_sizes or paths >= config.max_sizes + config.max_entries
 
-    def drop_unused(self) -> list[Entry]:
-        """Drop the entries that have served no call since the last time, and return them."""
-        kept = tuple([entry for entry in self.entries if entry.uses != entry.uses_seen])
-        dropped = [entry for entry in self.entries if entry not in kept]
-        for entry in kept:
-            entry.uses_seen = entry.uses
-            entry.unlink(dropped)
-            entry.unbridged = [0, 0]
+    def drop_unused(self) -> list[RecordedPath]:
+        """Drop the paths that have served no call since the last time, and return them."""
+        kept = tuple([path for path in self.paths if path.uses != path.uses_seen])
+        dropped = [path for path in self.paths if path not in kept]
+        for path in kept:
+            path.uses_seen = path.uses
+            path.unlink(dropped)
+            path.unbridged = [0, 0]
         sized = self.by_sizes
-        self.entries, self.by_sizes, self.size_table = kept, {}, SizeTable()
-        for sizes, entries in sized.items():
-            for entry in reversed(entries):
-                if entry in kept:
-                    self.set_first_for(sizes, entry)
+        self.paths, self.by_sizes, self.size_table = kept, {}, SizeTable()
+        for sizes, paths in sized.items():
+            for path in reversed(paths):
+                if path in kept:
+                    self.set_first_for(sizes, path)
         self.set_first(self.first if self.first in kept else None)
         _drop(dropped)
         return dropped
 
 
-def _drop(entries: Iterable[Entry]) -> None:
-    for entry in entries:
-        entry.drop()
+def _drop(paths: Iterable[RecordedPath]) -> None:
+    for path in paths:
+        path.drop()

@@ -13,7 +13,7 @@ from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import SERVE
 from tracejit.compiled.options import CompileWait
 from tracejit.compiled.path_table import PathTable
-from tracejit.compiled.recorded_path import Entry
+from tracejit.compiled.recorded_path import RecordedPath
 from tracejit.compiled.side_trace import Trace
 from tracejit.config import config
 from tracejit.core.uninterrupted import start_work
@@ -30,41 +30,41 @@ class Promoter:
 
     def __init__(self, table: PathTable, diagnostics: Diagnostics, wait: CompileWait) -> None:
         self._table, self._diagnostics, self._wait = table, diagnostics, wait
-        self._lost: list[Entry] = []  # entries whose translation was lost by a fork
+        self._lost: list[RecordedPath] = []  # entries whose translation was lost by a fork
 
     def clear(self) -> None:
         """Reset to the state before the first call."""
         self._lost.clear()
 
-    def promote(self, entry: Entry) -> None:
+    def promote(self, path: RecordedPath) -> None:
         """Have an entry translated to machine code.  Called at the beginning of a call; nothing of the call has been done yet, so
         it may be interrupted here."""
-        if not entry.begin_translation():
+        if not path.begin_translation():
             return
-        work = start_work(lambda: self._translate(entry), self._wait(), lambda: self._lose(entry))
+        work = start_work(lambda: self._translate(path), self._wait(), lambda: self._lose(path))
         if not work.finished:
             return
         self._table.refresh()
         if (error := work.outcome().error) is not None:
             report_defect(self._diagnostics.name, "translate the Python around", error)
 
-    def _translate(self, entry: Entry) -> None:
+    def _translate(self, path: RecordedPath) -> None:
         """Make an entry machine code, or note in it why that is impossible.  Raises defects.  Runs in the thread."""
         try:
-            translated = entry.translate()
+            translated = path.translate()
         except Untranslatable as error:
-            entry.keep_interpreted(f"what cannot be translated is {error}")
+            path.keep_interpreted(f"what cannot be translated is {error}")
         except Exception as error:
-            entry.keep_interpreted(f"the translation failed: {type(error).__name__}: {error}")
+            path.keep_interpreted(f"the translation failed: {type(error).__name__}: {error}")
             raise
         else:
-            if entry.become(*translated):
+            if path.become(*translated):
                 self._table.mark_stale()
 
-    def _lose(self, entry: Entry) -> None:
+    def _lose(self, path: RecordedPath) -> None:
         """Called in a forked child, which does not have the thread: lets the next call have the entry translated again."""
-        if entry.lose_translation():
-            self._lost.append(entry)
+        if path.lose_translation():
+            self._lost.append(path)
             self._table.mark_stale()
 
     def serve_stale(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -75,9 +75,9 @@ class Promoter:
         self._table.refresh()
         return self._table.slots[SERVE](args, kwargs)
 
-    def add_side_trace(self, trace: Trace, number: int, bridge: Entry) -> None:
+    def add_side_trace(self, trace: Trace, number: int, bridge: RecordedPath) -> None:
         """Have a side trace compiled from exit `number` of a trace to `bridge`, unless there are too many."""
-        if sum([len(entry.traces) - 1 for entry in self._table.entries]) >= config.max_entries:
+        if sum([len(path.traces) - 1 for path in self._table.paths]) >= config.max_entries:
             return
         key = number, bridge
         trace.sides[key] = None
@@ -85,7 +85,7 @@ class Promoter:
         if work.finished and (error := work.outcome().error) is not None:
             report_defect(self._diagnostics.name, "compile a side trace", error)
 
-    def _compile_side_trace(self, trace: Trace, number: int, bridge: Entry) -> None:
+    def _compile_side_trace(self, trace: Trace, number: int, bridge: RecordedPath) -> None:
         try:
             side = bridge.side_trace(trace, number)
         except Exception as error:

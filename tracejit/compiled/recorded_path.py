@@ -28,7 +28,7 @@ from tracejit.replay.ir import Distinct, Is, Statement, names, walk
 from tracejit.report.debug import DebugLog
 from tracejit.runtime.program import Program
 
-__all__ = ["FIRST_WAIT", "Entry", "PathState", "same_objects"]
+__all__ = ["FIRST_WAIT", "PathState", "RecordedPath", "same_objects"]
 
 _TABLE_TYPES = (list, tuple, int, float, complex, str, bytes)
 _CHEAP_CHECKS = 200  # machine code checks so many guards in a few microseconds
@@ -44,7 +44,7 @@ FIRST_WAIT = 64  # eager calls before a failed attempt is repeated; doubled each
 
 
 class PathState(Enum):
-    """How calls reach the program of a path.  While the program itself is being compiled, there is a PendingPath and no Entry
+    """How calls reach the program of a path.  While the program itself is being compiled, there is a PendingPath and no RecordedPath
     (recording_driver.py).
 
     ::
@@ -62,14 +62,14 @@ class PathState(Enum):
     TRANSLATING = auto()
     """Through the generated Python function, while it is translated to machine code in the background."""
     INTERPRETED = auto()
-    """Through the generated Python function for good; `Entry.obstacle` says why."""
+    """Through the generated Python function for good; `RecordedPath.obstacle` says why."""
     MACHINE_CODE = auto()
     """Through machine code alone."""
     DROPPED = auto()
     """Not at all: the path is no longer in the table."""
 
 
-class Entry:
+class RecordedPath:
     """One recorded path: the generated function (`run`, and `machine` as machine code), its executable, its traces, and the
     bridges from its exits."""
 
@@ -79,7 +79,7 @@ class Entry:
     )  # fmt: skip
 
     def __init__(
-        self, recording: Recording, executable: Executable, log: DebugLog | None, promote: Callable[[Entry], None]
+        self, recording: Recording, executable: Executable, log: DebugLog | None, promote: Callable[[RecordedPath], None]
     ) -> None:
         """promote: called with this entry when it has served `config.hot_calls` calls."""
         self.recording = recording
@@ -90,11 +90,11 @@ class Entry:
         self.machine: Any = None
         self.state = PathState.RECORDED
         self.obstacle = ""  # why the state is INTERPRETED
-        root = Trace(executable, executable.program, executable.operations, body, entries=(self,))
+        root = Trace(executable, executable.program, executable.operations, body, paths=(self,))
         self.traces: tuple[Trace, ...] = (root,)  # the root trace, and the side traces that end in this path
         if log is not None:
             log.entry(recording.text(body))
-        self.bridges: dict[int, Entry] = {}  # number of an exit, 0 for a miss -> the entry that served the last such call
+        self.bridges: dict[int, RecordedPath] = {}  # number of an exit, 0 for a miss -> the entry that served the last such call
         # Exits after which eager mode takes a path that is recorded already: [eager calls since, how many to wait for].
         self.eager_exits: dict[int, list[int]] = {}
         self.unbridged = [0, 0]  # exits without a bridge since the last vain search of all entries, how many skip the next search
@@ -174,7 +174,7 @@ class Entry:
             machine = machine_entry(recording, body, recording.build_entry(body))
         except Untranslatable as error:
             return f"what cannot be translated is {error}"
-        return Trace(executable, program, len(rest.graph.nodes), body, machine, rest.known, rest.held, (*source.entries, self))
+        return Trace(executable, program, len(rest.graph.nodes), body, machine, rest.known, rest.held, (*source.paths, self))
 
     def add_side_trace(self, side: Trace) -> None:
         """Add a side trace that ends in this path."""
@@ -238,7 +238,7 @@ class Entry:
         wait[:] = 0, 2 * wait[1]
         return False
 
-    def link(self, number: int, bridge: Entry) -> int:
+    def link(self, number: int, bridge: RecordedPath) -> int:
         """Let calls that leave by exit `number` continue in `bridge`; a number of them without Python, if both are machine code.
         Returns how many have done so since the last time."""
         self.bridges[number] = bridge
@@ -253,7 +253,7 @@ class Entry:
                 calls += hops
         return calls
 
-    def missing_side_traces(self, number: int, bridge: Entry) -> list[Trace]:
+    def missing_side_traces(self, number: int, bridge: RecordedPath) -> list[Trace]:
         """The traces of this path from whose exit `number` enough calls go on in `bridge` for a side trace, which has not been
         tried yet."""
         if not config.hot_calls or self.machine is None or bridge.machine is None:
@@ -267,10 +267,10 @@ class Entry:
         served, self._served_seen = self.executable.counter[0] - self._served_seen, self.executable.counter[0]
         return 2 * served < calls
 
-    def unlink(self, others: Collection[Entry]) -> None:
+    def unlink(self, others: Collection[RecordedPath]) -> None:
         """Remove the bridges and side traces to dropped entries."""
         self.bridges = {number: bridge for number, bridge in self.bridges.items() if bridge not in others}
-        self.traces = tuple([trace for trace in self.traces if not any(entry in others for entry in trace.entries)])
+        self.traces = tuple([trace for trace in self.traces if not any(path in others for path in trace.paths)])
         for trace in self.traces:
             trace.unlink(others)
 

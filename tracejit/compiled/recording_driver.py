@@ -15,13 +15,13 @@ none.
     _install <---------------------------+                                                +--> recorded again
          |   \\-- no program, or a defect --> rejected;  a path that the table has --> tried first, or its exit stays eager
          v
-    an entry of the table (recorded_path.PathState)
+    a path of the table (recorded_path.PathState)
 
 A recorded call has its result before its program is compiled: no later failure changes the result.  While a program is pending,
-calls that no entry serves run eagerly and are not recorded, since without guards nothing tells whether they are like the recorded
+calls that no path serves run eagerly and are not recorded, since without guards nothing tells whether they are like the recorded
 one.
 
-Interrupts: a signal handler may raise an exception after any call.  Programs and entries are built in a thread of their own
+Interrupts: a signal handler may raise an exception after any call.  Programs and paths are built in a thread of their own
 (core/uninterrupted.py), and `PathTable` installs them by assignments in a row, so there is never half of one.
 
 Threads: one recording runs at a time in the process (`recording_turn`); a thread that cannot take the turn runs eagerly.
@@ -38,13 +38,13 @@ from tracejit.capture.reasons import make
 from tracejit.capture.recording.entry import Recording
 from tracejit.capture.recording.facts import earlier_values
 from tracejit.capture.session import integers_among, record, recording_obstacle
-from tracejit.capture.tensors import Watch
+from tracejit.capture.tensors import NodeObserver
 from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.executable import Executable, UnsupportedProgram
 from tracejit.compiled.options import CompileWait, Options
 from tracejit.compiled.path_table import PathTable
 from tracejit.compiled.promotion import Promoter
-from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
+from tracejit.compiled.recorded_path import FIRST_WAIT, RecordedPath
 from tracejit.compiled.symbolic_paths import SymbolicPath
 from tracejit.compiled.tier_policy import TierPolicy, recording_turn
 from tracejit.config import config
@@ -60,11 +60,11 @@ __all__ = ["Miss", "PendingPath", "RecordingDriver"]
 
 
 class Miss(NamedTuple):
-    """A call that no entry serves.  tried: all entries at that time.  exited: the entry that it has left by exit `number`; None
-    if all missed.  cost: of trying entries, in the units of accounts.py."""
+    """A call that no path serves.  tried: all paths at that time.  exited: the path that it has left by exit `number`; None
+    if all missed.  cost: of trying paths, in the units of accounts.py."""
 
-    tried: tuple[Entry, ...]
-    exited: Entry | None
+    tried: tuple[RecordedPath, ...]
+    exited: RecordedPath | None
     number: int
     cost: int
 
@@ -76,7 +76,7 @@ class PendingPath:
     is_instance: whether it was made without a recorded call.  sizes: of the arguments of its call.  is_sized: whether it serves
     only calls of these sizes."""
 
-    work: Work[tuple[Entry, bool]]
+    work: Work[tuple[RecordedPath, bool]]
     recording: Recording
     is_instance: bool
     miss: Miss
@@ -150,7 +150,7 @@ class RecordingDriver:
             symbolic = table.symbolic
             dynamic = symbolic.dimensions(args, kwargs)
             integers = integers_among(args, kwargs, symbolic.is_shallow)  # before the call, which may change its arguments
-            recordings = [(entry.recording.facts, entry.recording.varied) for entry in table.entries]
+            recordings = [(path.recording.facts, path.recording.varied) for path in table.paths]
             try:
                 recording, result = record(
                     self._function,
@@ -167,14 +167,14 @@ class RecordingDriver:
                 raise
             # From now on the sizes of calls include the integers that this recording guards.
             sizes = table.symbolic.note_shapes(recording, sizes, integers)
-            recording, path = table.symbolic.note_recording(recording, sizes, dynamic)
-            self._compile(recording, miss, sizes, path)
+            recording, symbolic_path = table.symbolic.note_recording(recording, sizes, dynamic)
+            self._compile(recording, miss, sizes, symbolic_path)
         finally:
             ticket.over = True
         return result
 
     def recorded(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], watch: Watch, known: Recording | None
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], observer: NodeObserver, known: Recording | None
     ) -> tuple[Recording, Any] | None:
         """See `CompiledFunction.recorded`."""
         ticket = Ticket()
@@ -182,12 +182,12 @@ class RecordingDriver:
         try:
             if not recording_turn.take(ticket):
                 return None
-            return record(self._function, args, kwargs, watch, earlier=earlier, follows_rows=follows_rows)
+            return record(self._function, args, kwargs, observer, earlier=earlier, follows_rows=follows_rows)
         finally:
             ticket.over = True
 
     def _log_guard(self, args: tuple[Any, ...], kwargs: dict[str, Any], miss: Miss) -> None:
-        """Log why no entry serves the call: the failed guard at the exit, or of the first entry."""
+        """Log why no path serves the call: the failed guard at the exit, or of the first path."""
         if miss.exited is not None:
             text = exit_text(miss.exited.executable.graph, miss.number)
         else:
@@ -203,11 +203,11 @@ class RecordingDriver:
             if not recording_turn.take(ticket) or self.pending is not None:
                 return False
             instance = table.symbolic.instance(sizes, args, kwargs)
-            if instance is None or any(entry.stands_for(instance[0]) for entry in miss.tried):
+            if instance is None or any(path.stands_for(instance[0]) for path in miss.tried):
                 return False
             self._diagnostics.stats.instances += 1
             self._compile(instance[0], miss, sizes, instance[1], is_instance=True)
-            return any(entry not in miss.tried for entry in table.by_sizes.get(sizes, ()))
+            return any(path not in miss.tried for path in table.by_sizes.get(sizes, ()))
         finally:
             ticket.over = True
 
@@ -229,8 +229,8 @@ class RecordingDriver:
             return
         if self._options.fullgraph and recording.outside:
             policy.reject(recording.outside[0])
-        entries, backend = self._table.entries, self._options.backend or config.backend
-        work = start_work(lambda: self._build(recording, entries, backend, sizes, symbolic), self._wait())
+        paths, backend = self._table.paths, self._options.backend or config.backend
+        work = start_work(lambda: self._build(recording, paths, backend, sizes, symbolic), self._wait())
         pending = PendingPath(
             work, recording, is_instance, miss, sizes, symbolic is not None and symbolic.recording.env.is_guarded
         )
@@ -241,13 +241,13 @@ class RecordingDriver:
             self._install(pending)
 
     def _build(
-        self, recording: Recording, entries: tuple[Entry, ...], backend: str, sizes: Shapes, symbolic: SymbolicPath | None
-    ) -> tuple[Entry, bool]:
-        """(the entry of a recording, whether it is new): one of `entries` that is of the same path, or a new one.  Raises
+        self, recording: Recording, paths: tuple[RecordedPath, ...], backend: str, sizes: Shapes, symbolic: SymbolicPath | None
+    ) -> tuple[RecordedPath, bool]:
+        """(the path of a recording, whether it is new): one of `paths` that is of the same path, or a new one.  Raises
         UnsupportedProgram."""
-        for entry in entries:
-            if entry.stands_for(recording):
-                return entry, False
+        for path in paths:
+            if path.stands_for(recording):
+                return path, False
         name, wait = self._diagnostics.name, self._wait
         log = DebugLog(name) if config.debug else None
         executable = None
@@ -257,7 +257,7 @@ class RecordingDriver:
             )
         if executable is None:
             executable = Executable(name, recording, backend, wait, log, self._family)
-        return Entry(recording, executable, log, self._promoter.promote), True
+        return RecordedPath(recording, executable, log, self._promoter.promote), True
 
     def install_finished(self) -> bool:
         """Install the path that was compiled in the background.  Returns False if it is still being compiled or there is none;
@@ -294,18 +294,18 @@ class RecordingDriver:
             policy.reject(make("internal_error", f"{type(error).__name__}: {error}"))
             report_defect(self._diagnostics.name, "compile", error)
             return
-        entry, is_new = outcome.value
+        path, is_new = outcome.value
         if not is_new:
-            if entry not in tried:  # another thread has recorded it meanwhile, or it was recorded for other sizes
-                table.set_first_for(sizes, entry)
+            if path not in tried:  # another thread has recorded it meanwhile, or it was recorded for other sizes
+                table.set_first_for(sizes, path)
             elif exited is not None:
                 exited.eager_exits.setdefault(number, [0, FIRST_WAIT])
-            elif entry.is_unstable():
+            elif path.is_unstable():
                 policy.reject(make("unstable_guards", self._diagnostics.name))
             return
-        parting = policy.note_path(entry, recording, pending.is_instance)
+        parting = policy.note_path(path, recording, pending.is_instance)
         stats = self._diagnostics.stats
-        stats.executables = [*stats.executables, entry.executable]
-        entry.sizes, entry.is_sized = sizes, pending.is_sized
-        table.add(entry, sizes, exited, number)
-        policy.review(entry, parting)
+        stats.executables = [*stats.executables, path.executable]
+        path.sizes, path.is_sized = sizes, pending.is_sized
+        table.add(path, sizes, exited, number)
+        policy.review(path, parting)

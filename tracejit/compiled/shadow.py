@@ -9,7 +9,7 @@ first operation that differs and the user's line.  There are four kinds:
 * *code*: they do, but the compiled program does not.  The first wrong operation is found by compiling parts of the graph.
 * *gradient*: the compiled backward pass does not give what its operations give, for artificial cotangents.
 
-This module must not know how entries guard, nor how programs are compiled.
+This module must not know how paths guard, nor how programs are compiled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numpy.lib.array_utils import byte_bounds
 from tracejit.capture.recording.entry import Recording, calling
 from tracejit.compiled.compile import CompiledFunction
 from tracejit.compiled.dispatch import compared
-from tracejit.compiled.recorded_path import Entry
+from tracejit.compiled.recorded_path import RecordedPath
 from tracejit.core.aval import Aval
 from tracejit.core.dtypes import FLOATING_KINDS
 from tracejit.core.interpreter import ask_always
@@ -120,41 +120,46 @@ class shadow:  # noqa: N801  (named like no_grad)
     def _call(self, function: CompiledFunction[Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         calls = self._calls[function] = self._calls.get(function, 0) + 1
         if self._on and calls % self.every == 0:
-            for entry in function.entries():
-                answer = _path_answer(entry, args, kwargs)
+            for path in function.paths():
+                answer = _path_answer(path, args, kwargs)
                 if answer is not None:
-                    return self._compare(function, entry, answer, args, kwargs)
+                    return self._compare(function, path, answer, args, kwargs)
         return function.serve(args, kwargs)
 
     def _compare(
-        self, function: CompiledFunction[Any, Any], entry: Entry, answer: _Answer, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        function: CompiledFunction[Any, Any],
+        path: RecordedPath,
+        answer: _Answer,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
         eager: dict[int, Array] = {}
 
-        def watch(node: Node, outputs: Sequence[Any]) -> None:
+        def observer(node: Node, outputs: Sequence[Any]) -> None:
             eager.update(zip(node.outputs, [t._array.copy() for t in outputs], strict=True))
 
         try:
-            done = function.recorded(args, kwargs, watch, entry.recording)
+            done = function.recorded(args, kwargs, observer, path.recording)
         except Exception as error:
-            self._note(entry, ("path", "", "", f"eager raises {type(error).__name__}: {error}"))
+            self._note(path, ("path", "", "", f"eager raises {type(error).__name__}: {error}"))
             raise
         if done is None:
             return function.serve(args, kwargs)
         recording, result = done
         self.compared += 1
-        difference = self._difference(entry, answer, recording, eager)
+        difference = self._difference(path, answer, recording, eager)
         if difference is not None:
-            self._note(entry, difference)
+            self._note(path, difference)
         return result
 
-    def _note(self, entry: Entry, fields: tuple[str, str, str, str]) -> None:
-        difference = Difference(entry.executable.name, *fields)
+    def _note(self, path: RecordedPath, fields: tuple[str, str, str, str]) -> None:
+        difference = Difference(path.executable.name, *fields)
         self.differences.append(difference)
         self._report(difference)
 
     def _difference(
-        self, entry: Entry, answer: _Answer, recording: Recording, eager: dict[int, Array]
+        self, path: RecordedPath, answer: _Answer, recording: Recording, eager: dict[int, Array]
     ) -> tuple[str, str, str, str] | None:
         """(kind, operation, line, detail) of the first difference; None if there is none.  eager: contents of values in the eager
         call."""
@@ -164,7 +169,7 @@ class shadow:  # noqa: N801  (named like no_grad)
             return "path", "", recording.reason.where, f"eager cannot be recorded: {recording.reason}"
         graph = recording.graph
         assert graph is not None
-        parting = _divergence(entry.recording, recording)
+        parting = _divergence(path.recording, recording)
         if parting is not None:
             return parting
         eager.update(zip([facts.value for facts in recording.tensor_inputs], answer.before, strict=True))
@@ -180,11 +185,11 @@ class shadow:  # noqa: N801  (named like no_grad)
                     if not self._close(meaning[v], eager[v]):
                         return "meaning", node.op.name, node.line, _difference_of_arrays(meaning[v], eager[v])
             return ("code", *self._first_wrong(graph, given, meaning, wrong))
-        return self._gradients(entry, answer)
+        return self._gradients(path, answer)
 
-    def _gradients(self, entry: Entry, answer: _Answer) -> tuple[str, str, str, str] | None:
+    def _gradients(self, path: RecordedPath, answer: _Answer) -> tuple[str, str, str, str] | None:
         """The first difference between the compiled backward pass and its operations, evaluated one by one."""
-        plan, split = entry.executable, entry.executable.partition
+        plan, split = path.executable, path.executable.partition
         if split is None:
             return None
         backward, read = plan.whole_backward()
@@ -254,15 +259,15 @@ class _Answer:
         return [next(tensors if isinstance(graph.avals[v], Aval) else numbers) for v in graph.inputs]
 
 
-def _path_answer(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Answer | None:
-    """What `entry` computes for a call, without effects; None if it does not serve the call."""
+def _path_answer(path: RecordedPath, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Answer | None:
+    """What `path` computes for a call, without effects; None if it does not serve the call."""
     given: list[Any] = []
 
     def note(tensors: tuple[Any, ...], scalars: tuple[Any, ...]) -> Any:
         given.extend((tensors, scalars))
         return given
 
-    recording, plan = entry.recording, entry.executable
+    recording, plan = path.recording, path.executable
     recording.build_entry(calling(recording, note))(args, kwargs)
     if not given:
         return None

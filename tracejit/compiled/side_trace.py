@@ -43,12 +43,12 @@ Where = tuple[Remains, ValueLocation]
 class Trace:
     """Machine code of a recorded path, or of the rest of it (a side trace).
 
-    inherited: values of the path's graph that are computed when the trace begins, with their positions in memory.  held: id() of the
+    inherited: values of the path's graph that are computed when the trace begins, with their locations in memory.  held: id() of the
     guard nodes that are known to hold then.  sides: (exit, path that goes on there) -> the side trace; None while it is compiled;
     a text that says why there is none.  crossed: number of an exit -> number of calls that went on from there without Python.
-    entries: those of the traces that lead to this one, and its own."""
+    paths: those of the traces that lead to this one, and its own."""
 
-    __slots__ = ("body", "crossed", "entries", "executable", "held", "inherited", "machine", "program", "sides", "size")
+    __slots__ = ("body", "crossed", "executable", "held", "inherited", "machine", "paths", "program", "sides", "size")
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Trace:
         machine: Any = None,
         inherited: Mapping[int, Where] | None = None,
         held: frozenset[int] = frozenset(),
-        entries: tuple[Any, ...] = (),
+        paths: tuple[Any, ...] = (),
     ) -> None:
         self.executable = executable
         self.program = program
@@ -68,7 +68,7 @@ class Trace:
         self.machine = machine
         self.inherited = inherited or {}
         self.held = held
-        self.entries = entries
+        self.paths = paths
         self.sides: dict[tuple[int, Any], Trace | str | None] = {}
         self.crossed: dict[int, int] = {}
 

@@ -4,9 +4,9 @@ The second different size of a dimension makes it symbolic: that call is recorde
 (capture/recording/symbolic_recording.py).  Paths for other sizes are instances of that recording, as long as the relations
 between sizes hold that the recorded call relied on; no Python of the function runs for them.
 
-Programs are made once for a *region* of sizes.  Passes, lowering and the writing of machine code run on the symbolic recording as
+Programs are made once for a *domain* of sizes.  Passes, lowering and the writing of machine code run on the symbolic recording as
 on any other.  A second environment notes the relations that they rely on: for all sizes for which these hold they would write the
-same text of machine code, with other numbers in its table.  A size outside all regions begins a new one.  Results are therefore
+same text of machine code, with other numbers in its table.  A size outside all domains begins a new one.  Results are therefore
 those of a program of the exact size, bit for bit (tests/test_symbolic_paths.py compares).
 
 It knows of entries only for which sizes they were recorded.
@@ -40,16 +40,16 @@ __all__ = ["SymbolicPath", "SymbolicPaths", "of_tensors"]
 
 _MOST: Final = 8  # symbolic recordings that a function keeps: of branches of its Python, of modes
 _ATTEMPTS: Final = 4  # symbolic recordings in a row of which no instance was made; then no more are made
-_REGIONS: Final = 24  # of a symbolic recording
-_NARROW: Final = 6  # regions that served no size but their first; then no more are made
-_UNROLLED: Final = 2  # regions of one size each, while there are no others: a loop over the size is unrolled
+_DOMAINS: Final = 24  # of a symbolic recording
+_NARROW: Final = 6  # domains that served no size but their first; then no more are made
+_UNROLLED: Final = 2  # domains of one size each, while there are no others: a loop over the size is unrolled
 _FITS: Final = object()
 INTEGER: Final[Any] = "an integer"  # in the place of a second size: no shape has it
 STRIDES: Final[Any] = "strides"  # behind the sizes and the strides of a tensor that does not fill its memory
 _making = Turn()
 
 
-class Region:
+class SizeDomain:
     """The programs of a symbolic recording, and the relations between sizes under which they are right."""
 
     def __init__(self, path: SymbolicPath, shapes: Shapes, make: Callable[[Recording], Executable]) -> None:
@@ -69,16 +69,16 @@ class Region:
         return len(self.env.pinned()) == self.env.variables
 
     def _numbers(self, sizes: list[int]) -> Substitution | None:
-        """What puts these sizes in the places of the symbolic ones; None where they are not in the region."""
+        """What puts these sizes in the places of the symbolic ones; None where they are not in the domain."""
         values = self.env.evaluated(sizes)
         return None if values is None else Substitution(self.env, values, self._clean)
 
     def is_for(self, sizes: list[int]) -> bool:
-        """Whether these sizes are in the region."""
+        """Whether these sizes are in the domain."""
         return self.env.evaluated(sizes) is not None
 
     def at(self, recording: Recording, sizes: list[int]) -> Executable | None:
-        """The programs of the recording for these sizes; None where they are not in the region."""
+        """The programs of the recording for these sizes; None where they are not in the domain."""
         numbers = self._numbers(sizes)
         if numbers is None:
             return None
@@ -86,7 +86,7 @@ class Region:
         return self._executable.at(recording, numbers, _Origin(self, sizes))
 
     def backward(self, instance: Executable, present: Mask, mask: Mask, sizes: list[int]) -> Program | None:
-        """A backward program of an instance for these sizes; None where it cannot be made once for the whole region."""
+        """A backward program of an instance for these sizes; None where it cannot be made once for the whole domain."""
         key = (present, mask)
         if key not in self._backward:
             ticket = Ticket()
@@ -109,24 +109,24 @@ class Region:
 
 
 class _Origin:
-    """The region that an executable is an instance of, and its sizes."""
+    """The domain that an executable is an instance of, and its sizes."""
 
-    __slots__ = ("_region", "_sizes")
+    __slots__ = ("_domain", "_sizes")
 
-    def __init__(self, region: Region, sizes: list[int]) -> None:
-        self._region = region
+    def __init__(self, domain: SizeDomain, sizes: list[int]) -> None:
+        self._domain = domain
         self._sizes = sizes
 
     def backward(self, instance: Executable, present: Mask, mask: Mask) -> Program | None:
-        return self._region.backward(instance, present, mask, self._sizes)
+        return self._domain.backward(instance, present, mask, self._sizes)
 
 
 class SymbolicPath:
-    """A symbolic recording, and the regions of its programs."""
+    """A symbolic recording, and the domains of its programs."""
 
     def __init__(self, recording: SymbolicRecording) -> None:
         self.recording = recording
-        self.regions: tuple[Region, ...] = ()
+        self.domains: tuple[SizeDomain, ...] = ()
         self.needs_host = False
 
     def is_of(self, recording: Recording, shapes: Shapes) -> bool:
@@ -144,8 +144,8 @@ class SymbolicPath:
     def executable(self, plain: Recording, shapes: Shapes, make: Callable[[Recording], Executable]) -> Executable | None:
         """The programs of `plain`, which is this recording for these shapes; None where they have to be made for these alone."""
         sizes = self.recording.sizes(shapes)
-        for region in self.regions:
-            if (found := region.at(plain, sizes)) is not None:
+        for domain in self.domains:
+            if (found := domain.at(plain, sizes)) is not None:
                 return found
         if self.needs_host or not self._may_have_more():
             return None
@@ -153,28 +153,28 @@ class SymbolicPath:
         try:
             if not _making.take(ticket):
                 return None
-            region = Region(self, shapes, make)
+            domain = SizeDomain(self, shapes, make)
         except NeedsHost:  # whose programs are several, with numbers of their own in each
             self.needs_host = True
             return None
         finally:
             ticket.over = True
-        self.regions = (*self.regions, region)
-        return region.at(plain, sizes)
+        self.domains = (*self.domains, domain)
+        return domain.at(plain, sizes)
 
     def has_programs(self, shapes: Shapes) -> bool:
-        """Whether some region stands for these sizes, and is used for them."""
+        """Whether some domain stands for these sizes, and is used for them."""
         sizes = self.recording.sizes(shapes)
-        return self.recording.serves(shapes) and any(region.is_for(sizes) for region in self.regions)
+        return self.recording.serves(shapes) and any(domain.is_for(sizes) for domain in self.domains)
 
     def _may_have_more(self) -> bool:
-        """Whether another region may pay.  One of a single size is of one that is equal to another size by chance, unless all
+        """Whether another domain may pay.  One of a single size is of one that is equal to another size by chance, unless all
         are: then something is unrolled."""
-        wide = [region for region in self.regions if not region.is_pinned]
+        wide = [domain for domain in self.domains if not domain.is_pinned]
         return (
-            len(self.regions) - len(wide) < (_REGIONS if wide else _UNROLLED)
-            and len(wide) < _REGIONS
-            and sum(region.instances < 2 for region in wide) < _NARROW
+            len(self.domains) - len(wide) < (_DOMAINS if wide else _UNROLLED)
+            and len(wide) < _DOMAINS
+            and sum(domain.instances < 2 for domain in wide) < _NARROW
         )
 
 
@@ -268,9 +268,9 @@ class SymbolicPaths:
             guards = env.guards()
             more = f" and {len(guards) - _MOST} more" if len(guards) > _MOST else ""
             where = f", where {' and '.join(guards[:_MOST])}{more}" if guards else ""
-            count = sum(region.instances for region in path.regions)
+            count = sum(domain.instances for domain in path.domains)
             state = f"{_counted_noun(count, 'path')} came of it"
-            programs = _counted_noun(len(path.regions), "region")
+            programs = _counted_noun(len(path.domains), "domain")
             own = ""
             if path.needs_host:
                 own = "; programs with steps of Python are made for each size"

@@ -1,13 +1,13 @@
 """The policy of tiers: decides when calls are recorded, run eagerly, rest or run in pieces, and when the user is warned.
 
-The tiers of a call are the function itself, a recorded path (whose entry is Python at first, machine code after
+The tiers of a call are the function itself, a recorded path (whose path is Python at first, machine code after
 `config.hot_calls` calls), and the function in pieces.
 
 * No function is slower than eager mode for long.  accounts.py compares what paths gain with what they cost.  If that is a loss,
   or nothing can be recorded, the function rests: calls go to the function itself for a while, longer each time.
-* A recorded path is never recorded again.  Eager mode may take a path that an entry already has, after a call has left this entry
+* A recorded path is never recorded again.  Eager mode may take a path that a path already has, after a call has left this path
   by an exit (a comparison so close to its threshold that two fusions round it differently).  Then calls that leave by this exit
-  are recorded again only after more and more calls (Entry.stays_eager).
+  are recorded again only after more and more calls (RecordedPath.stays_eager).
 * If there is no room for another path, unused ones are dropped after `FIRST_WAIT * max_entries` eager calls; the next time after
   twice as many.
 * Paths for different sizes do not slow each other down, since a call looks up the paths for its own sizes.  A function with more
@@ -35,7 +35,7 @@ from tracejit.compiled.diagnostics import Diagnostics
 from tracejit.compiled.dispatch import SERVE
 from tracejit.compiled.path_table import MANY_PATHS, PathTable
 from tracejit.compiled.pieces import compile_in_pieces
-from tracejit.compiled.recorded_path import FIRST_WAIT, Entry
+from tracejit.compiled.recorded_path import FIRST_WAIT, RecordedPath
 from tracejit.core.locks import Ticket, Turn
 from tracejit.cpython.dispatcher import UNSERVED
 from tracejit.cpython.size_table import Shapes
@@ -119,8 +119,8 @@ class TierPolicy:
         return table.slots[SERVE](args, kwargs)
 
     def _rest_for_failure(self, calls: int) -> None:
-        """Rest for so many calls, which are not to be recorded, if there are no entries that could serve them."""
-        if calls and not self._table.entries:
+        """Rest for so many calls, which are not to be recorded, if there are no paths that could serve them."""
+        if calls and not self._table.paths:
             self.rest(calls)
             self.accounts.end_wait()
 
@@ -147,45 +147,45 @@ class TierPolicy:
 
     # -- windows
     def close_window(self) -> None:
-        """End a window of calls that the first entry did not serve (accounts.py): drop paths, or rest, if they do not pay."""
+        """End a window of calls that the first path did not serve (accounts.py): drop paths, or rest, if they do not pay."""
         ticket = Ticket()
         try:
             if not recording_turn.take(ticket):
                 return
             accounts, table = self.accounts, self._table
-            lost = accounts.close_window(table.entries)
+            lost = accounts.close_window(table.paths)
             if lost and table.is_full() and accounts.may_drop() and self.drop_unused():
                 accounts.note_drop()
-            for entry in table.entries:
-                entry.uses_seen = entry.uses
+            for path in table.paths:
+                path.uses_seen = path.uses
             if lost and not self._is_fullgraph and (calls := accounts.rest_after_loss()):
-                self.advise(not_worth_it(len(table.entries), self._diagnostics.divergences.foremost()))
+                self.advise(not_worth_it(len(table.paths), self._diagnostics.divergences.foremost()))
                 self.rest(calls)
         finally:
             ticket.over = True
 
     def drop_unused(self, pays: bool = False) -> bool:
-        """Drop the entries that have served no call since the last time; returns whether there were any.  pays: whether the room
+        """Drop the paths that have served no call since the last time; returns whether there were any.  pays: whether the room
         is needed for a path that pays with one call."""
-        table, before = self._table, len(self._table.entries)
+        table, before = self._table, len(self._table.paths)
         dropped = table.drop_unused()
         self._retire(dropped)
-        if not pays and before > MANY_PATHS and sum([entry.uses for entry in dropped]) < _CALLS_TO_EARN * len(dropped):
+        if not pays and before > MANY_PATHS and sum([path.uses for path in dropped]) < _CALLS_TO_EARN * len(dropped):
             self._calls_of_new_size *= 2
-        self.accounts.window = max(WINDOW, len(table.entries))
+        self.accounts.window = max(WINDOW, len(table.paths))
         return bool(dropped)
 
-    def _retire(self, dropped: Sequence[Entry]) -> None:
-        for entry in dropped:
-            self.accounts.retire(entry)
-            self._diagnostics.stats.retire(entry.executable)
+    def _retire(self, dropped: Sequence[RecordedPath]) -> None:
+        for path in dropped:
+            self.accounts.retire(path)
+            self._diagnostics.stats.retire(path.executable)
 
     # -- whether to record
     def defers(self, sizes: Shapes) -> bool:
         """Whether a call of these sizes is not recorded yet, since there are many paths and few calls had these sizes.  Counts
         the call."""
         table = self._table
-        if self._is_fullgraph or len(table.entries) < MANY_PATHS or sizes in table.by_sizes:
+        if self._is_fullgraph or len(table.paths) < MANY_PATHS or sizes in table.by_sizes:
             return False
         if table.is_full(sizes) or self._pays_at_once(sizes):
             return False
@@ -200,8 +200,8 @@ class TierPolicy:
         """Whether deferred calls are not charged to the accounts, since there were not too many."""
         return self._deferred_calls <= _MOST_SIZES
 
-    def may_record(self, exited: Entry | None, number: int, sizes: Shapes) -> bool:
-        """Whether to record a call of these sizes that no entry has served.  exited, number: the entry that the call has left, if
+    def may_record(self, exited: RecordedPath | None, number: int, sizes: Shapes) -> bool:
+        """Whether to record a call of these sizes that no path has served.  exited, number: the path that the call has left, if
         any, and the exit."""
         table, name = self._table, self._diagnostics.name
         if self.accounts.must_wait() or (exited is not None and exited.stays_eager(number)):
@@ -215,15 +215,15 @@ class TierPolicy:
         if self._has_room(sizes):
             return True
         if self._is_fullgraph:
-            self.reject(make("too_many_paths", f"{name} has {len(table.entries)} recorded paths"))
+            self.reject(make("too_many_paths", f"{name} has {len(table.paths)} recorded paths"))
         if not self._diagnostics.advice.is_noted and self.accounts.unrecorded_calls >= _CALLS_BEFORE_WARNING:
-            self.advise(too_many(len(table.entries), self._diagnostics.divergences.foremost()))
+            self.advise(too_many(len(table.paths), self._diagnostics.divergences.foremost()))
         if exited is not None:
             exited.note_vain_search()
         return False
 
     def _has_room(self, sizes: Shapes) -> bool:
-        """Whether there is room for a path for these sizes.  Drops unused entries if enough calls have waited for room."""
+        """Whether there is room for a path for these sizes.  Drops unused paths if enough calls have waited for room."""
         table = self._table
         if not table.is_full(sizes):
             return True
@@ -252,7 +252,7 @@ class TierPolicy:
         if not self._is_fullgraph:
             calls = self.accounts.note_failure(lasting)
             if calls and reason.code not in ("internal_error", "recording_defect"):  # for these report_defect warns
-                which = " in calls that none of its recorded paths serves" if self._table.entries else ""
+                which = " in calls that none of its recorded paths serves" if self._table.paths else ""
                 self.advise(f"runs eagerly{which}: {sentence(reason)}", reason.where)
             self._rest_for_failure(calls)
         elif reason.code not in _PASSING:
@@ -269,27 +269,25 @@ class TierPolicy:
                 self.advise(raising(error))
             self._rest_for_failure(calls)
 
-    def note_path(self, entry: Entry, recording: Recording, is_instance: bool) -> Divergence | None:
+    def note_path(self, path: RecordedPath, recording: Recording, is_instance: bool) -> Divergence | None:
         """Note a new path, which is not in the table yet.  is_instance: whether it was made without a recorded call.  Returns the
         branch at which it diverges from the other paths, if there is one."""
-        entries, diagnostics = self._table.entries, self._diagnostics
+        paths, diagnostics = self._table.paths, self._diagnostics
         parting = None
         if not is_instance:
-            parting = diagnostics.divergences.note(
-                diagnostics.name, recording.facts, [other.recording.facts for other in entries]
-            )
-        self.accounts.note_recording(entry, sum([other.executable.counter[0] for other in entries]), is_instance)
+            parting = diagnostics.divergences.note(diagnostics.name, recording.facts, [other.recording.facts for other in paths])
+        self.accounts.note_recording(path, sum([other.executable.counter[0] for other in paths]), is_instance)
         return parting
 
-    def review(self, entry: Entry, parting: Divergence | None) -> None:
-        """Decide what follows from a new entry in the table: to run in pieces, to warn, or to note that the table is full.
+    def review(self, path: RecordedPath, parting: Divergence | None) -> None:
+        """Decide what follows from a new path in the table: to run in pieces, to warn, or to note that the table is full.
         parting: the result of `note_path`."""
         table, diagnostics = self._table, self._diagnostics
-        entries = len(table.entries)
-        self.accounts.window = max(WINDOW, entries)
-        self._new_sizes.pop(entry.sizes, None)
+        paths = len(table.paths)
+        self.accounts.window = max(WINDOW, paths)
+        self._new_sizes.pop(path.sizes, None)
         self._deferred_calls = 0
-        if entries == MANY_PATHS and len(table.by_sizes) > 1:
+        if paths == MANY_PATHS and len(table.by_sizes) > 1:
             text = f"{diagnostics.name} has recorded paths for {len(table.by_sizes)} sizes of its arguments"
             diagnostics.note(make("many_sizes", text))
         if self._split_at(parting):
@@ -298,7 +296,7 @@ class TierPolicy:
             parting = diagnostics.divergences.foremost() or diagnostics.divergences.latest
             self.advise(again_and_again(diagnostics.stats, parting), "" if parting is None else parting.where)
         if table.is_full():
-            diagnostics.note(make("too_many_paths", f"{diagnostics.name} has {entries} recorded paths"))
+            diagnostics.note(make("too_many_paths", f"{diagnostics.name} has {paths} recorded paths"))
 
     # -- pieces
     def _split_at(self, parting: Divergence | None) -> bool:
@@ -306,7 +304,7 @@ class TierPolicy:
         on."""
         if not self._may_split or self._is_fullgraph:
             return False
-        branches = [branch for entry in self._table.entries for branch in entry.recording.branches]
+        branches = [branch for path in self._table.paths for branch in path.recording.branches]
         blamed = [x for x in branches if parting is not None and x.where == parting.where and x.runs >= _STEPS_TO_SPLIT]
         if parting is not None and blamed:
             others = [x for x in branches if x.alternates and x.runs >= _STEPS_TO_SPLIT]

@@ -1,7 +1,7 @@
 """The function that evaluates frames, in machine code: it asks about frames of code that nobody knows, then has them evaluated as ever.
 
-While `Watch(check)` is on, `check(code, globals)` is called, unwatched, for each frame of this thread that begins to run code which nobody
-has passed to `allow`.  Code objects are known by address and kept alive: those of the library for ever, others until `forget`.
+While `CallWatch(check)` is on, `check(code, globals)` is called, unwatched, for each frame of this thread that begins to run code which
+nobody has passed to `allow`.  Code objects are known by address and kept alive: those of the library for ever, others until `forget`.
 
 CPython hands each frame of Python code to a function of the interpreter's (PEP 523), which may be another one than its own.  A profile
 function would learn of the same frames, and of each return and each call of a builtin besides; and while there is one, CPython 3.11 runs
@@ -37,7 +37,7 @@ from tracejit.cpython.c_api import LAYOUT, failed_checks
 from tracejit.cpython.linking import link
 from tracejit.cpython.memory_reads import CheckedMemory
 
-__all__ = ["Watch", "allow", "forget", "is_allowed", "obstacle", "unsupported", "watched_threads"]
+__all__ = ["CallWatch", "allow", "forget", "is_allowed", "obstacle", "unsupported", "watched_threads"]
 
 exception_tables.install()  # from here on functions get the code that they keep, which is what `allow` knows them by
 Check = Callable[[CodeType, dict[str, Any]], bool]
@@ -461,7 +461,7 @@ def watched_threads() -> int:
     return 0 if function is None else function(_COUNT, None, 0)
 
 
-class Watch:
+class CallWatch:
     """Asks `check` about frames of this thread: whether a frame of such code, with such globals, is to be run without specialised
     instructions.  What it raises is raised where the call was made, and it is asked no more.
 
@@ -507,4 +507,4 @@ def _profile_function(check: Check) -> Callable[[FrameType, str, Any], None]:
     return profile
 
 
-allow(Watch._end_profile.__code__, lasting=True)
+allow(CallWatch._end_profile.__code__, lasting=True)

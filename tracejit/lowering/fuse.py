@@ -5,7 +5,7 @@ over exactly the axes from `inner` on ends inside the nest, once per iteration o
 layer norm).  A reduction that crosses outer axes accumulates in memory and is complete only after the loops (bias gradients, totals):
 it is *late*, and only numbers (*epilogue*) may use it in the same nest.
 
-`partition` goes over the nodes in program order and lets each join the groups of its producers, merging them where that is legal:
+`group_nodes` goes over the nodes in program order and lets each join the groups of its producers, merging them where that is legal:
 no path may leave a group and come back.  Groups that read the same memory over the same space are merged at the end.  What cannot
 be a member stands alone.  Groups know positions, not memory; nothing is emitted here.
 
@@ -35,7 +35,7 @@ from tracejit.lowering.values import (
     reduced_dims,
 )
 
-__all__ = ["EPILOGUE", "INNER", "LATE", "OUTER", "Group", "Growth", "Member", "partition"]
+__all__ = ["EPILOGUE", "INNER", "LATE", "OUTER", "Group", "Growth", "Member", "group_nodes"]
 
 INNER, OUTER, LATE, EPILOGUE = "inner", "outer", "late", "epilogue"
 LARGEST_GROUP = 160  # members; beyond that a nest has more streams than the machine likes
@@ -320,8 +320,8 @@ def matches(shape: Shape, axes: Shape, limit: int = 6) -> tuple[Positions, ...]:
     return tuple(found)
 
 
-class _Partition:
-    """State of one run of `partition`."""
+class _Grouping:
+    """State of one run of `group_nodes`."""
 
     def __init__(self, values: Values) -> None:
         self.values = values
@@ -527,9 +527,9 @@ class _Partition:
                 masks[axes] = mask | 1 << g.number
 
 
-def partition(values: Values, inlined: frozenset[int] = frozenset()) -> list[Group]:
+def group_nodes(values: Values, inlined: frozenset[int] = frozenset()) -> list[Group]:
     """Groups in an order in which they can run.  Nodes in `inlined` belong to every group that uses them, and to none."""
-    work = _Partition(values)
+    work = _Grouping(values)
     for number, fits in enumerate(values.members):
         if number in inlined or values.views[number]:
             continue
@@ -544,7 +544,7 @@ def partition(values: Values, inlined: frozenset[int] = frozenset()) -> list[Gro
     return _ordered(work)
 
 
-def _ordered(work: _Partition) -> list[Group]:
+def _ordered(work: _Grouping) -> list[Group]:
     """The groups, those that others need first.  Raises AssertionError where groups need each other."""
     done: set[int] = set()
     begun: set[int] = set()

@@ -29,7 +29,7 @@ from tracejit.loops.verify import verify
 from tracejit.lowering.divide import Piece
 from tracejit.lowering.elements import Scratch, python_dtype
 from tracejit.lowering.exits import exit_codes
-from tracejit.lowering.fuse import partition
+from tracejit.lowering.fuse import group_nodes
 from tracejit.lowering.inlining import inlined_nodes, stored_nodes
 from tracejit.lowering.likeness import Nests, group_alike_units, merge_runs
 from tracejit.lowering.live import NOTHING_LIVE, Inherited, LiveValues, ValueLocation, live
@@ -171,7 +171,7 @@ class _Lowering:
     def _build_units(self) -> None:
         values = self.values
         self.inlined = inlined_nodes(values)
-        groups = partition(values, self.inlined)
+        groups = group_nodes(values, self.inlined)
         stored = stored_nodes(values, groups, self.inlined)
         schedules = Schedules(values, stored, self.inlined, self.exit_code)
         first_units: dict[int, _Unit] = {}  # by id of what `schedules` keeps

@@ -10,7 +10,7 @@ Levels, each of which includes those before it:
 
 Defects of the library give a warning at any level (`report_defect`).
 
-A DebugLog is the Watcher of one Executable.  It does not change what a program computes: steps are timed on copies of the arrays
+A DebugLog is the ProgramObserver of one Executable.  It does not change what a program computes: steps are timed on copies of the arrays
 that they write.
 """
 
@@ -72,19 +72,19 @@ def report_defect(name: str, what: str, error: BaseException) -> None:
 
 
 class DebugLog:
-    """The log of one recorded path of the function `name`; see executable.Watcher.  The level is read at each event."""
+    """The log of one recorded path of the function `name`; see executable.ProgramObserver.  The level is read at each event."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._timed: set[int] = set()  # ids of programs whose steps were timed; these live as long as this log
 
     def after_pass(self, role: str, name: str, graph: Graph) -> None:
-        """See Watcher."""
+        """See ProgramObserver."""
         if config.debug >= 3:
             _write(self.name, f"{role} after {name}:\n{to_text(graph)}")
 
     def built(self, role: str, program: Any) -> None:
-        """See Watcher."""
+        """See ProgramObserver."""
         if config.debug >= 1:
             _write(self.name, f"compiled {role} in {program.seconds:.3f} s:\n{program.describe()}")
         if config.debug >= 4:
@@ -101,7 +101,7 @@ class DebugLog:
             _write(self.name, f"entry:\n{text}")
 
     def running(self, role: str, program: Any, arrays: Sequence[Any], scalars: Sequence[Any]) -> None:
-        """See Watcher.  Times the steps of a program when it runs first."""
+        """See ProgramObserver.  Times the steps of a program when it runs first."""
         if config.debug < 2 or id(program) in self._timed:
             return
         self._timed.add(id(program))

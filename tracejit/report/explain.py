@@ -27,7 +27,7 @@ _MOST: Final = 5  # guards that are listed
 def explain_function(
     name: str,
     stats: Any,
-    entries: Sequence[Any],
+    paths: Sequence[Any],
     reasons: Mapping[Any, int],
     parting: Divergence | None,
     full: bool,
@@ -37,10 +37,10 @@ def explain_function(
 ) -> str:
     """The text.
 
-    entries: the recorded paths (recorded_path.Entry).  parting: the guard at which most recordings differ, if there is one.
+    paths: the recorded paths (recorded_path.RecordedPath).  parting: the guard at which most recordings differ, if there is one.
     full: whether there is no room for another path.  compiling: whether another path is being compiled in the background.
     symbolic: lines about symbolic sizes.  pieces: set if the function runs in pieces (compiled/pieces.py)."""
-    title = headline(stats, len(entries), reasons, parting, full, compiling, pieces)
+    title = headline(stats, len(paths), reasons, parting, full, compiling, pieces)
     if not stats.calls:
         return f"{name}: {title}"
     lines = [f"{name}: {title}", f"  {_counts(stats)}"]
@@ -50,21 +50,21 @@ def explain_function(
     for reason, count in reasons.items():
         lines.append(f"ran eagerly ({count} recording{'s' if count != 1 else ''}): {reason}")
     passes: list[str] = []
-    for i, entry in enumerate(entries):
-        recording, executable = entry.recording, entry.executable
+    for i, path in enumerate(paths):
+        recording, executable = path.recording, path.executable
         served, *_ = executable.counter
         lines.append(
             f"path {i}: {served} calls, {len(executable.graph.nodes)} nodes, {len(recording.tensor_inputs)} tensors, "
             f"{len(recording.scalar_inputs)} numbers"
         )
-        lines.append(f"  calls: {entry.calls()}")
+        lines.append(f"  calls: {path.calls()}")
         lines += _guards(recording)
         if recording.left_out:
             lines.append(
                 f"  {recording.left_out} steps of loops were recorded without running, since those before them did the same"
             )
         lines += [f"  {remark}" for remark in recording.remarks]
-        lines += _exits(entry, entries)
+        lines += _exits(path, paths)
         lines += [f"  {line}" for line in executable.program.describe().splitlines()]
         for present, (program, _) in executable.backward_programs():
             lines.append(f"  backward for cotangents {present}:")
@@ -82,10 +82,10 @@ def explain_function(
     return "\n".join([*lines, *passes])
 
 
-def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
+def _exits(path: Any, paths: Sequence[Any]) -> list[str]:
     """Lines about the guards inside the program: what has to hold, how often the program was left there, and to which path calls
     went."""
-    executable = entry.executable
+    executable = path.executable
     numbers, lines = exit_codes(executable.graph), []
     for node in executable.graph.nodes:
         number = numbers[id(node)]
@@ -103,12 +103,12 @@ def _exits(entry: Any, entries: Sequence[Any]) -> list[str]:
         else:
             continue
         number = max(counts, key=counts.__getitem__, default=number)  # in a loop: of the step in which it was left most often
-        bridge = entry.bridges.get(number)
+        bridge = path.bridges.get(number)
         if count:
             text += f": left {count} time{'s' if count != 1 else ''}"
-            if bridge in entries:
-                text += f", then on to path {entries.index(bridge)}"
-                text += f"; {sides[0]}" if (sides := _sides(entry, number, bridge)) else ""
+            if bridge in paths:
+                text += f", then on to path {paths.index(bridge)}"
+                text += f"; {sides[0]}" if (sides := _sides(path, number, bridge)) else ""
         lines.append(f"  {text}")
     return lines
 
@@ -120,9 +120,9 @@ def _exits_inside(node: Node) -> list[str]:
     return [inner.line for inner in all_nodes(node.attrs["body"].graph) if inner.op.kind is Kind.GUARD or inner.op.may_exit]
 
 
-def _sides(entry: Any, number: int, bridge: Any) -> list[str]:
+def _sides(path: Any, number: int, bridge: Any) -> list[str]:
     """Texts about the side traces from an exit of a path to `bridge`; that of the root trace first."""
-    sides = [trace.sides[number, bridge] for trace in entry.traces if trace.sides.get((number, bridge)) is not None]
+    sides = [trace.sides[number, bridge] for trace in path.traces if trace.sides.get((number, bridge)) is not None]
     nodes = len(bridge.executable.graph.nodes)
     return [
         f"a side trace computes {side.size} of its {nodes} nodes" if isinstance(side, Trace) else f"no side trace: {side}"

@@ -26,8 +26,8 @@ class Stats:
     pieces (compiled/pieces.py).
     traces: recordings.  instances: paths for other sizes that were made from these, without a recording.  programs_compiled:
     forward programs.  machine_calls: calls of machine code, forward and backward, including those that left by an exit.
-    guard_misses: calls for which the guards of all entries failed.  exits: programs left by an exit.  bridges: calls that left by
-    an exit and were served by another entry."""
+    guard_misses: calls for which the guards of all paths failed.  exits: programs left by an exit.  bridges: calls that left by
+    an exit and were served by another path."""
 
     FIELDS = (
         "calls", "compiled_calls", "eager_calls", "traces", "programs_compiled", "machine_calls", "guard_misses", "exits", "bridges",

@@ -102,13 +102,13 @@ def _counts(stats: Any) -> str:
     return f"{counted(stats.calls, 'call')}: {', '.join(parts)}"
 
 
-def _path(k: int, entry: Any, entries: Sequence[Any]) -> str:
+def _path(k: int, path: Any, paths: Sequence[Any]) -> str:
     """A line about a path: the calls that it served, its size, and how often it was left by an exit."""
-    served, *_ = entry.executable.counter
-    text = f"path {k}: served {counted(served, 'call')}, {counted(len(entry.executable.graph.nodes), 'operation')}"
-    exits = sum(entry.executable.exits_taken.values())
+    served, *_ = path.executable.counter
+    text = f"path {k}: served {counted(served, 'call')}, {counted(len(path.executable.graph.nodes), 'operation')}"
+    exits = sum(path.executable.exits_taken.values())
     if exits:
-        bridges = sorted({entries.index(bridge) for bridge in entry.bridges.values() if bridge in entries})
+        bridges = sorted({paths.index(bridge) for bridge in path.bridges.values() if bridge in paths})
         onward = f", then on to path{'s' if len(bridges) > 1 else ''} {', '.join(map(str, bridges))}" if bridges else ""
         text += f"; left {counted(exits, 'time')} where a value decided otherwise{onward}"
     return text
@@ -117,7 +117,7 @@ def _path(k: int, entry: Any, entries: Sequence[Any]) -> str:
 def summary(
     name: str,
     stats: Any,
-    entries: Sequence[Any],
+    paths: Sequence[Any],
     reasons: Mapping[Reason, int],
     parting: Divergence | None,
     full: bool,
@@ -126,7 +126,7 @@ def summary(
     pieces: Any,
 ) -> str:
     """A screen: headline, counts, reasons, sizes, the paths that served most calls.  For the arguments see `explain_function`."""
-    title = headline(stats, len(entries), reasons, parting, full, compiling, pieces)
+    title = headline(stats, len(paths), reasons, parting, full, compiling, pieces)
     lines = _wrapped(f"{name}: {title}")
     if not stats.calls:
         return "\n".join(lines)
@@ -137,8 +137,8 @@ def summary(
     often = sorted(reasons, key=lambda reason: -reasons[reason])
     lines += _some([f"eager ({counted(reasons[reason], 'time')}): {reason}" for reason in often], _REASONS, "reason")
     lines += _some(symbolic, _SIZES, "line")
-    order = sorted(range(len(entries)), key=lambda k: -entries[k].executable.counter[0])
-    lines += _some([_path(k, entries[k], entries) for k in order], _PATHS, "path")
+    order = sorted(range(len(paths)), key=lambda k: -paths[k].executable.counter[0])
+    lines += _some([_path(k, paths[k], paths) for k in order], _PATHS, "path")
     if pieces is not None:
         lines += _some([part.explain().partition("\n")[0] for part in pieces.parts], _PIECES, "piece")
     return "\n".join([*_cut(lines), "explain(verbose=True) tells guards, exits, programs and passes."])

@@ -75,7 +75,9 @@ class Recipes:
         self.post_program_numbers: list[SymbolicNumber] = []  # post-program numbers that expressions use
         self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that escape
         self._made: dict[int, int] = {}  # id of an effect -> number of statements up to its own
-        self._defined_results: dict[PostProgramValue, int] = {}  # result of a called function -> number of statements up to the call
+        self._defined_results: dict[
+            PostProgramValue, int
+        ] = {}  # result of a called function -> number of statements up to the call
         self._expressions: dict[int, Expr] = {}
 
     def define_post_program(self) -> None:
@@ -116,7 +118,9 @@ class Recipes:
 
     def _position_of(self, reading: PostProgramValue) -> int:
         """The number of statements that come before the definition of `reading` (see `_is_known`)."""
-        return self._defined_results.get(reading, 0 if reading.clock_after is None else self._made.get(id(reading.clock_after), 0))
+        return self._defined_results.get(
+            reading, 0 if reading.clock_after is None else self._made.get(id(reading.clock_after), 0)
+        )
 
     def source(self, value: Any) -> Expr:
         """The expression of an outside object."""
