@@ -123,10 +123,10 @@ def test_explain_says_in_plain_words_how_far_a_recording_with_symbolic_sizes_goe
         compiled(T.ones(n + 3), n)
         said += [line for line in compiled.explain(verbose=True).splitlines() if "symbolic sizes" in line]
     assert said and all("92233720" not in line for line in said)
-    assert "x.shape[0], n, where x.shape[0] >= n: 2 paths came of it, machine code for 1 region of sizes" in said[-1]
+    assert "x.shape[0], n, where x.shape[0] >= n: 2 paths came of it, machine code for 1 domain of sizes" in said[-1]
     compiled = T.compile(lambda x: x * (2 if x.shape[0] > 5 else 3), dynamic=True)
     compiled(T.ones(4))
-    assert "x.shape[0], where x.shape[0] <= 5: 1 path came of it, machine code for 1 region of sizes" in compiled.explain(True)
+    assert "x.shape[0], where x.shape[0] <= 5: 1 path came of it, machine code for 1 domain of sizes" in compiled.explain(True)
 
 
 def test_explain_and_source_include_backward_programs_once_they_exist() -> None:

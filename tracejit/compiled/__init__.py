@@ -10,7 +10,7 @@ recorded, if there is room and it pays.
 * Machine code: hot_entry (an entry as machine code), side_trace (machine code that goes on from an exit, with the values that the
   program has computed so far), promotion (has both compiled).
 * Sizes: symbolic_paths.  A recording with symbolic sizes serves all sizes for which its relations hold; its programs are compiled
-  once for each region of sizes.
+  once for each domain of sizes.
 * Paths: recorded_path (one path and its states), path_table (the paths and the states of a function, the slots that machine code
   reads), bridges (from an entry that did not serve a call to one that does).
 * Policy: accounts (what paths gain and cost), tier_policy (when to record, run eagerly, rest, warn, or run in pieces), pieces

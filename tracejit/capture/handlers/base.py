@@ -19,9 +19,9 @@ from tracejit.tensor import Tensor
 if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
-__all__ = ["ABSENT", "Handler", "Handlers", "TensorSource"]
+__all__ = ["ABSENT", "CallHandler", "Handlers", "TensorSource"]
 
-Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+CallHandler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Replaces a call of a function: `handler(function, arguments, keywords)` gives what `function(*arguments, **keywords)` would
 give."""
 ABSENT: Any = object()
@@ -35,7 +35,7 @@ class Handlers:
         self.recorder = recorder
         self.journal = recorder.journal
 
-    def in_table(self, table: Mapping[Any, Callable[..., Any]], function: Any) -> Handler | None:
+    def in_table(self, table: Mapping[Any, Callable[..., Any]], function: Any) -> CallHandler | None:
         """The handler that `table` has for `function`, bound to this object; None if there is none.  table: unbound methods of
         this class, by the functions that they handle."""
         try:

@@ -17,7 +17,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.defects import isolated_function
-from tracejit.capture.handlers.base import ABSENT, Handler, Handlers
+from tracejit.capture.handlers.base import ABSENT, CallHandler, Handlers
 from tracejit.capture.handlers.stand_ins import plain_value
 from tracejit.capture.handlers.symbols import concretise
 from tracejit.capture.policies import PRIMITIVE_TYPES, is_a, is_user_instance
@@ -126,7 +126,7 @@ class ClassHandlers(Handlers):
         self.recorder.effects.remember((id(cls), name), value)
 
     # -- dataclasses
-    def standard_call(self, function: Any) -> Handler | None:
+    def standard_call(self, function: Any) -> CallHandler | None:
         """The handler of `dataclasses.dataclass`; None for other functions."""
         return self._dataclass if function is dataclasses.dataclass else None
 

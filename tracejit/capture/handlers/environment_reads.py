@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from tracejit.capture.handlers.attempts import attempt
-from tracejit.capture.handlers.base import Handler, Handlers
+from tracejit.capture.handlers.base import CallHandler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.post_program import PostProgramValue, is_post_program
 from tracejit.capture.handlers.stand_ins import plain, plain_copy
@@ -202,7 +202,7 @@ class EnvironmentReadHandlers(Handlers):
         value = self.computed_now(lambda: getattr(plain(owner), name)(*values[0], **values[1]), parts)
         return self.recorder.extracted_numbers.define_post_program(PostProgramValue(call, tuple(parts), max_bits=63), value)
 
-    def standard_call(self, function: Any) -> Handler | None:
+    def standard_call(self, function: Any) -> CallHandler | None:
         """The handler of a function that reads the environment; None for others."""
         return self.in_table(_HANDLERS, function)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracejit.capture.defects import isolated_context
-from tracejit.capture.handlers.base import Handler, Handlers
+from tracejit.capture.handlers.base import CallHandler, Handlers
 from tracejit.capture.handlers.effects import EpilogueExpressions, FunctionCall
 from tracejit.capture.policies import LOCKS, bound_to, is_a
 from tracejit.capture.recording.journal import Variable
@@ -54,7 +54,7 @@ class LockHandlers(Handlers):
         journal = recorder.journal
         self.taken: list[Any] = journal.list()
 
-    def standard_call(self, function: Any) -> Handler | None:
+    def standard_call(self, function: Any) -> CallHandler | None:
         """The handler of a method that acquires or releases a lock; else None."""
         if is_a(bound_to(function), LOCKS) and function.__name__ in (*_ACQUIRING, *_RELEASING):
             return self._call_method

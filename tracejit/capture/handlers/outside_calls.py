@@ -41,7 +41,7 @@ import numpy as np
 
 from tracejit.capture.container_kinds import children
 from tracejit.capture.defects import isolated_context
-from tracejit.capture.handlers.base import Handler, Handlers
+from tracejit.capture.handlers.base import CallHandler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.environment_reads import CONSTANTS, present
 from tracejit.capture.handlers.post_program import PostProgramValue, is_deferred_call_result
@@ -148,7 +148,7 @@ class OutsideCallHandlers(Handlers):
         self.may_raise: list[tuple[int, str, str]] = journal.list()
 
     # -- dispatch
-    def standard_call(self, function: Any) -> Handler | None:
+    def standard_call(self, function: Any) -> CallHandler | None:
         """The handler of a function of the standard library that is a function of data or may be deferred; else None."""
         return self.in_table(_HANDLERS, function)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tracejit.capture.call_sites import calling_frame, frame_at, instrumented_frames, level_from_here, may_be_error
 from tracejit.capture.defects import does_as_python
-from tracejit.capture.handlers.base import Handler, Handlers
+from tracejit.capture.handlers.base import CallHandler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.stand_ins import plain, plain_copy
 from tracejit.capture.handlers.symbols import concretise
@@ -127,7 +127,7 @@ class PrintingHandlers(Handlers):
         recorder.effects.note_call(FunctionCall(print, texts, keywords), "print")
 
     # -- loggers, warnings, files, progress bars
-    def standard_call(self, function: Any) -> Handler | None:
+    def standard_call(self, function: Any) -> CallHandler | None:
         """The handler of a function for output; else None."""
         if type(function) not in (FunctionType, BuiltinFunctionType):
             return None

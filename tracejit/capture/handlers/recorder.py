@@ -37,7 +37,7 @@ from tracejit.capture.call_sites import user_line
 from tracejit.capture.defects import RAISED, Performed, does_as_python, note_raised
 from tracejit.capture.handlers.array_stores import ArrayStoreHandlers
 from tracejit.capture.handlers.attributes import AttributeHandlers
-from tracejit.capture.handlers.base import ABSENT, Handler, TensorSource
+from tracejit.capture.handlers.base import ABSENT, CallHandler, TensorSource
 from tracejit.capture.handlers.builtin_calls import BuiltinCallHandlers
 from tracejit.capture.handlers.calls import CallHandlers
 from tracejit.capture.handlers.classes import ClassHandlers
@@ -231,7 +231,7 @@ class Recorder(Origins):
         self.namespace.clear()
 
     # -- calls
-    def standard_call(self, function: Any) -> Handler | None:
+    def standard_call(self, function: Any) -> CallHandler | None:
         """The handler of a function of the standard library, called with the function and its arguments; else None."""
         for handlers in (
             self.locking,

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tracejit.capture.handlers.base import ABSENT, Handler, Handlers
+from tracejit.capture.handlers.base import ABSENT, CallHandler, Handlers
 from tracejit.capture.handlers.effects import FunctionCall
 from tracejit.capture.handlers.post_program import is_post_program
 from tracejit.capture.handlers.stand_ins import plain, plain_value
@@ -325,7 +325,7 @@ class StandardCallHandlers(Handlers):
             return partial(self._property_with_function, name)
         return self._reduced if name == "__reduce_ex__" and self._reduces_as_usual(owner) else None
 
-    def standard_call(self, function: Any) -> Handler | None:
+    def standard_call(self, function: Any) -> CallHandler | None:
         """The handler that this class has for a function; else None."""
         return self.in_table(_HANDLERS, function)
 

@@ -118,7 +118,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         self.ends: dict[ast.expr, str] = {}  # comparisons that are conditions of recognised `while` loops -> their variables
 
     # -- small builders
-    def handler(self, name: str, *arguments: ast.expr) -> ast.Call:
+    def entry_point(self, name: str, *arguments: ast.expr) -> ast.Call:
+        """A call of an entry point, a method of `__capture__`."""
         method = ast.Attribute(ast.Name(CAPTURE, ast.Load()), name, ast.Load())
         return ast.Call(method, list(arguments), [])
 
@@ -152,7 +153,7 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def new_object(self, expression: ast.expr) -> ast.expr:
         """An expression that creates a new object (a display, comprehension, lambda), marked as created."""
-        return self.located(self.handler("new_object", expression), expression)
+        return self.located(self.entry_point("new_object", expression), expression)
 
     def statement(self, expression: ast.expr, node: ast.AST) -> ast.stmt:
         return self.located(ast.Expr(expression), node)
@@ -165,9 +166,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         if node in self.computed_with:
             loop, counter, ahead = self.computed_with[node]
             arguments = [ast.Name(loop, ast.Load()), ast.Constant(self.mangle(counter)), ast.Constant(ahead)]
-            return self.located(self.handler("number_of_step", *arguments, node), node)
+            return self.located(self.entry_point("number_of_step", *arguments, node), node)
         if name in self.local or any(name in names for names in self.comprehension_names):
-            return self.located(self.handler("starred", node), node) if node.id in self.gathered else node
+            return self.located(self.entry_point("starred", node), node) if node.id in self.gathered else node
         if name in _FRAME_NAMES:
             raise NotConvertible("frame_access", name)
         return self.shared_name(node)
@@ -175,14 +176,14 @@ class ExpressionRewriter(ast.NodeTransformer):
     def shared_name(self, node: ast.Name) -> ast.expr:
         """The value of a global or free variable."""
         name = self.mangle(node.id)
-        return self.located(self.handler("load_free" if name in self.free else "load_global", ast.Constant(name)), node)
+        return self.located(self.entry_point("load_free" if name in self.free else "load_global", ast.Constant(name)), node)
 
     # -- expressions
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         of_builtins = isinstance(node.value, ast.Name) and node.value.id in ("builtins", "__builtins__")
         if node.attr in _FRAME_ATTRIBUTES or (of_builtins and node.attr in _FRAME_NAMES):
             raise NotConvertible("frame_access", node.attr)
-        return self.located(self.handler("attribute", self.visit(node.value), self.name_constant(node.attr)), node)
+        return self.located(self.entry_point("attribute", self.visit(node.value), self.name_constant(node.attr)), node)
 
     def loops_of(self, names: Iterable[str]) -> list[ast.expr]:
         """The variables of the loops whose counters are among `names`."""
@@ -194,52 +195,52 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         if reads_end(node) in self.lists:
-            return self.located(self.handler("list_end", self.visit(node.value), self.visit(node.slice)), node)
+            return self.located(self.entry_point("list_end", self.visit(node.value), self.visit(node.slice)), node)
         loops = self.loops_along(node)
         if loops:
-            return self.located(self.handler("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
+            return self.located(self.entry_point("item_along", self.visit(node.value), self.visit(node.slice), *loops), node)
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" and integer(node.slice) is not None:
             shape = self.visit(node.value)
             assert isinstance(shape, ast.Call)
-            return self.located(self.handler("item_of_shape", shape.args[0], self.visit(node.slice)), node)
-        return self.located(self.handler("item", self.visit(node.value), self.visit(node.slice)), node)
+            return self.located(self.entry_point("item_of_shape", shape.args[0], self.visit(node.slice)), node)
+        return self.located(self.entry_point("item", self.visit(node.value), self.visit(node.slice)), node)
 
     def items_of(self, node: ast.Subscript) -> ast.expr:
         """`x[::-1]` or `x[1:]` of a private list."""
         if is_reversed_slice(node):
-            items = self.handler("reversed_items", self.visit(node.value))
+            items = self.entry_point("reversed_items", self.visit(node.value))
         else:
             parts = self.visit(node.value), self.visit(node.slice)
-            items = self.handler("without_ends", *parts, *map(ast.Constant, without_ends(node) or ()))
+            items = self.entry_point("without_ends", *parts, *map(ast.Constant, without_ends(node) or ()))
         return self.located(items, node)
 
     def visit_Slice(self, node: ast.Slice) -> ast.expr:
         bounds = [self.visit(b) if b else ast.Constant(None) for b in (node.lower, node.upper, node.step)]
-        return self.located(self.handler("slice", *bounds), node)
+        return self.located(self.entry_point("slice", *bounds), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if node in self.sums:
             variables = [ast.Name(name, ast.Load()) for name in self.sums[node]]
-            return self.located(self.handler("add_to_sum", *variables, self.visit(node.left), self.visit(node.right)), node)
+            return self.located(self.entry_point("add_to_sum", *variables, self.visit(node.left), self.visit(node.right)), node)
         symbol = ast.Constant(SYMBOLS[type(node.op)])
         loops = self.loops_of(offset_names(node, self.counters, scaled=True))
         if loops and self.computed_with.keys().isdisjoint(walk(node)):
             is_left = bool(offset_names(node.left, self.counters, scaled=True))
             how = ("scaled", ast.Constant(is_left)) if isinstance(node.op, ast.Mult) else ("offset", symbol)
-            return self.located(self.handler(*how, self.visit(node.left), self.visit(node.right), *loops), node)
-        return self.located(self.handler("binary", symbol, self.visit(node.left), self.visit(node.right)), node)
+            return self.located(self.entry_point(*how, self.visit(node.left), self.visit(node.right), *loops), node)
+        return self.located(self.entry_point("binary", symbol, self.visit(node.left), self.visit(node.right)), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         if isinstance(node.op, ast.Not):
-            return self.located(self.handler("negated", self.visit(node.operand)), node)
+            return self.located(self.entry_point("negated", self.visit(node.operand)), node)
         if isinstance(node.operand, ast.Constant):
             return node
-        return self.located(self.handler("unary", ast.Constant(SYMBOLS[type(node.op)]), self.visit(node.operand)), node)
+        return self.located(self.entry_point("unary", ast.Constant(SYMBOLS[type(node.op)]), self.visit(node.operand)), node)
 
     # -- truth: each operand is tested as often as by Python, since `__bool__` may be user code
     def condition(self, expression: ast.expr) -> ast.expr:
         """The truth of the value of an expression."""
-        return self.located(self.handler("truth", self.visit(expression)), expression)
+        return self.located(self.entry_point("truth", self.visit(expression)), expression)
 
     def truth(self, expression: ast.expr) -> ast.expr:
         """The truth of an expression that is a condition (of `if`, `while` ...).  Python tests the operands of `and`, `or`,
@@ -252,7 +253,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         elif isinstance(expression, ast.IfExp):
             result = ast.IfExp(self.truth(expression.test), self.truth(expression.body), self.truth(expression.orelse))
         elif isinstance(expression, ast.Compare) and len(expression.ops) > 1:
-            result = self.comparison_chain(expression, lambda last: self.handler("truth", last), "drop_kept")
+            result = self.comparison_chain(expression, lambda last: self.entry_point("truth", last), "drop_kept")
         else:
             return self.condition(expression)
         return self.located(result, expression)
@@ -263,7 +264,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         of_and = isinstance(node.op, ast.And)
         decisions = [self.operand_condition(value, not of_and) for value in values]
         holds = ast.BoolOp(node.op, decisions) if len(values) > 1 else decisions[0]
-        kept, rest = self.handler("kept_operand"), self.visit(last)
+        kept, rest = self.entry_point("kept_operand"), self.visit(last)
         return self.located(ast.IfExp(holds, rest, kept) if of_and else ast.IfExp(holds, kept, rest), node)
 
     def operand_condition(self, expression: ast.expr, keep: bool | None) -> ast.expr:
@@ -271,7 +272,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         whole; None: for neither."""
         if not isinstance(expression, ast.BoolOp) or _ASKS_AGAIN:
             name = "truth" if keep is None else "holds_and_keep" if keep else "holds_or_keep"
-            return self.located(self.handler(name, self.visit(expression)), expression)
+            return self.located(self.entry_point(name, self.visit(expression)), expression)
         *values, last = expression.values
         earlier = keep if keep is isinstance(expression.op, ast.Or) else None  # operands before the last decide only in this way
         return ast.BoolOp(
@@ -290,9 +291,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             if of_one and self.ends.get(node) == loops[0].id:  # type: ignore[attr-defined]
                 (name,) = left | right
                 return self.located(
-                    self.handler("while_condition", self.name_constant(name), symbol, *sides, which, *loops), node
+                    self.entry_point("while_condition", self.name_constant(name), symbol, *sides, which, *loops), node
                 )
-            return self.located(self.handler("compare_along", symbol, *sides, which, *loops), node)
+            return self.located(self.entry_point("compare_along", symbol, *sides, which, *loops), node)
         return self.located(self.comparison_chain(node, lambda last: last, "kept_operand"), node)
 
     def comparison_chain(self, node: ast.Compare, end: Callable[[ast.expr], ast.expr], broken: str) -> ast.expr:
@@ -304,15 +305,15 @@ class ExpressionRewriter(ast.NodeTransformer):
 
         def link(i: int, operand: ast.expr) -> ast.expr:
             if i == len(symbols) - 1:
-                return end(self.handler("compare", symbols[i], operand, right[i]))
-            rest = link(i + 1, self.handler("kept_operand"))
-            return ast.IfExp(self.handler("compare_link", symbols[i], operand, right[i]), rest, self.handler(broken))
+                return end(self.entry_point("compare", symbols[i], operand, right[i]))
+            rest = link(i + 1, self.entry_point("kept_operand"))
+            return ast.IfExp(self.entry_point("compare_link", symbols[i], operand, right[i]), rest, self.entry_point(broken))
 
         return link(0, left)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         if _is_number(node.body) and _is_number(node.orelse) and not _is_decided_by_parts(node.test):
-            return self.located(self.handler("conditional", self.visit(node.test), node.body, node.orelse), node)
+            return self.located(self.entry_point("conditional", self.visit(node.test), node.body, node.orelse), node)
         return self.located(ast.IfExp(self.truth(node.test), self.visit(node.body), self.visit(node.orelse)), node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -321,12 +322,12 @@ class ExpressionRewriter(ast.NodeTransformer):
             if self.first_argument is None or "__class__" not in self.free:
                 return node  # it raises
             names = [ast.Name("__class__", ast.Load()), ast.Name(self.first_argument, ast.Load())]
-            return self.located(self.handler("zero_argument_super", *names), node)
+            return self.located(self.entry_point("zero_argument_super", *names), node)
         if reversed_list_name(node) in self.lists:
-            return self.located(self.handler("reverse_items", self.visit(function.value)), node)  # type: ignore[attr-defined]
+            return self.located(self.entry_point("reverse_items", self.visit(function.value)), node)  # type: ignore[attr-defined]
         joins = node in self.joining or joined_list(node) in self.lists
         arguments = [
-            self.located(ast.Starred(self.handler("unpack", self.visit(a.value), ast.Constant(_ALL_ELEMENTS)), ast.Load()), a)
+            self.located(ast.Starred(self.entry_point("unpack", self.visit(a.value), ast.Constant(_ALL_ELEMENTS)), ast.Load()), a)
             if isinstance(a, ast.Starred)
             else self.argument(a)
             for a in node.args
@@ -337,23 +338,23 @@ class ExpressionRewriter(ast.NodeTransformer):
             site = ast.Constant(self.mappings)
         passing = [] if site is None else [site]
         keywords = [
-            ast.keyword(k.arg, self.argument(k.value) if k.arg else self.handler("mapping", self.visit(k.value), *passing))
+            ast.keyword(k.arg, self.argument(k.value) if k.arg else self.entry_point("mapping", self.visit(k.value), *passing))
             for k in node.keywords
         ]
         one = len(arguments) == 1 and not keywords and not isinstance(arguments[0], ast.Starred)
         if one and isinstance(function, ast.Name) and function.id == "vars" and "vars" not in self.local:  # it looks at no frame
-            return self.located(self.handler("vars_of", self.shared_name(function), arguments[0]), node)
+            return self.located(self.entry_point("vars_of", self.shared_name(function), arguments[0]), node)
         if joins and isinstance(node.args[0], ast.Subscript):
             arguments[0] = self.items_of(node.args[0])
         if site is not None:
-            callee = self.handler("callee_with_mapping", self.visit(function), site)
+            callee = self.entry_point("callee_with_mapping", self.visit(function), site)
         elif loop is None:
-            callee = self.handler("joining_callee" if joins else "callee", self.visit(function))
+            callee = self.entry_point("joining_callee" if joins else "callee", self.visit(function))
         elif isinstance(function, ast.Name):
-            callee = self.handler("counting_callee", ast.Name(loop, ast.Load()), self.shared_name(function))
+            callee = self.entry_point("counting_callee", ast.Name(loop, ast.Load()), self.shared_name(function))
         else:
             owner, name = self.visit(function.value), self.name_constant(function.attr)  # type: ignore[attr-defined]
-            callee = self.handler("unbind_callee", ast.Name(loop, ast.Load()), owner, name)
+            callee = self.entry_point("unbind_callee", ast.Name(loop, ast.Load()), owner, name)
         callee = self.located(callee, function)
         return self.located(ast.Call(callee, arguments, keywords), node)
 
@@ -363,18 +364,18 @@ class ExpressionRewriter(ast.NodeTransformer):
         visited = self.visit(expression)
         if isinstance(expression, _WITHOUT_NUMBERS):
             return visited
-        return self.located(self.handler("argument", visited), expression)
+        return self.located(self.entry_point("argument", visited), expression)
 
     def element(self, expression: ast.expr) -> ast.expr:
         if isinstance(expression, ast.Constant | ast.Starred):
             return self.visit(expression)
-        return self.located(self.handler("element", self.visit(expression)), expression)
+        return self.located(self.entry_point("element", self.visit(expression)), expression)
 
     def concretise(self, expression: ast.expr) -> ast.expr:
         """An expression whose value only Python itself gets, without stand-ins: keys, members of sets, defaults, messages."""
         if isinstance(expression, ast.Constant | ast.Starred):
             return self.visit(expression)
-        return self.located(self.handler("concretise", self.visit(expression)), expression)
+        return self.located(self.entry_point("concretise", self.visit(expression)), expression)
 
     def display(self, node: Any) -> Any:
         if isinstance(getattr(node, "ctx", None), ast.Store):
@@ -388,26 +389,26 @@ class ExpressionRewriter(ast.NodeTransformer):
         if not isinstance(node.ctx, ast.Load):
             return node
         return self.located(
-            ast.Starred(self.handler("unpack", self.visit(node.value), ast.Constant(_ALL_ELEMENTS)), ast.Load()), node
+            ast.Starred(self.entry_point("unpack", self.visit(node.value), ast.Constant(_ALL_ELEMENTS)), ast.Load()), node
         )
 
     def visit_Dict(self, node: ast.Dict) -> ast.expr:
         values = [
-            self.element(value) if key else self.handler("mapping", self.visit(value))
+            self.element(value) if key else self.entry_point("mapping", self.visit(value))
             for key, value in zip(node.keys, node.values, strict=True)
         ]
         return self.new_object(self.located(ast.Dict([self.concretise(key) if key else None for key in node.keys], values), node))
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
         specification = self.visit(node.format_spec) if node.format_spec else ast.Constant("")
-        text = self.handler("formatted", self.visit(node.value), ast.Constant(node.conversion), specification)
+        text = self.entry_point("formatted", self.visit(node.value), ast.Constant(node.conversion), specification)
         return self.located(ast.FormattedValue(text, -1, None), node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         if not any(isinstance(part, ast.FormattedValue) for part in node.values):
             return node
         parts = [self.visit(part).value if isinstance(part, ast.FormattedValue) else part for part in node.values]
-        return self.located(self.handler("fstring", self.located(ast.Tuple(parts, ast.Load()), node)), node)
+        return self.located(self.entry_point("fstring", self.located(ast.Tuple(parts, ast.Load()), node)), node)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
         if node.target.id in self.globals | self.nonlocals:
@@ -424,7 +425,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         return node
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.expr:
-        return self.located(ast.YieldFrom(self.handler("iterate", self.visit(node.value), ast.Constant(None))), node)
+        return self.located(ast.YieldFrom(self.entry_point("iterate", self.visit(node.value), ast.Constant(None))), node)
 
     def visit_Await(self, node: ast.Await) -> ast.expr:
         raise NotConvertible("unsupported_syntax", "await")
@@ -443,7 +444,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             if position == 0:
                 self.comprehension_names.append(names)
             names |= {part.id for part in walk(target) if isinstance(part, ast.Name)}
-            iterable = self.handler("iterate", iterable, ast.Constant(target_pattern(target)))
+            iterable = self.entry_point("iterate", iterable, ast.Constant(target_pattern(target)))
             generators.append(ast.comprehension(target, iterable, [self.truth(c) for c in generator.ifs], 0))
         node.generators = generators
         if isinstance(node, ast.DictComp):

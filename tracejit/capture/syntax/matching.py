@@ -47,15 +47,15 @@ class MatchRewriter(ExpressionRewriter):
         return self.located(_all(tests), case.pattern), used
 
     def _bound(self, name: str, value: ast.expr) -> ast.expr:
-        return self.handler("argument", value) if self.mangle(name) in self.captured else value
+        return self.entry_point("argument", value) if self.mangle(name) in self.captured else value
 
     def _tests(self, pattern: ast.pattern, subject: str, captures: dict[str, str]) -> list[ast.expr]:
         """The conditions for a pattern to match.  captures: name that it binds -> temporary; the temporaries are added to it."""
         if isinstance(pattern, ast.MatchValue):
-            is_equal = self.handler("compare", ast.Constant("=="), _load(subject), self.visit(pattern.value))
-            return [self.located(self.handler("truth", is_equal), pattern)]
+            is_equal = self.entry_point("compare", ast.Constant("=="), _load(subject), self.visit(pattern.value))
+            return [self.located(self.entry_point("truth", is_equal), pattern)]
         if isinstance(pattern, ast.MatchSingleton):
-            return [self.handler("compare", ast.Constant("is"), _load(subject), ast.Constant(pattern.value))]
+            return [self.entry_point("compare", ast.Constant("is"), _load(subject), ast.Constant(pattern.value))]
         if isinstance(pattern, ast.MatchAs):
             tests = [] if pattern.pattern is None else self._tests(pattern.pattern, subject, captures)
             return tests if pattern.name is None else [*tests, self._captured(pattern.name, _load(subject), captures)]
@@ -64,13 +64,13 @@ class MatchRewriter(ExpressionRewriter):
         if isinstance(pattern, ast.MatchClass):
             names = [ast.Constant(self.mangle(name)) for name in pattern.kwd_attrs]
             positional = ast.Constant(len(pattern.patterns))
-            call = self.handler(
+            call = self.entry_point(
                 "match_class", _load(subject), self.visit(pattern.cls), positional, ast.Tuple([*names], ast.Load())
             )
             return self._parts(call, [*pattern.patterns, *pattern.kwd_patterns], pattern, captures)
         if isinstance(pattern, ast.MatchMapping):
             keys = ast.Tuple([self.concretise(key) for key in pattern.keys], ast.Load())
-            call = self.handler("match_mapping", _load(subject), keys, ast.Constant(pattern.rest is not None))
+            call = self.entry_point("match_mapping", _load(subject), keys, ast.Constant(pattern.rest is not None))
             rest = [ast.MatchAs(None, pattern.rest)] if pattern.rest is not None else []
             return self._parts(call, [*pattern.patterns, *rest], pattern, captures)
         assert isinstance(pattern, ast.MatchSequence)
@@ -101,17 +101,20 @@ class MatchRewriter(ExpressionRewriter):
         after = 0 if star is None else len(patterns) - star - 1
         before = len(patterns) - after - (star is not None)
         shape = ast.Constant(before), ast.Constant(star is not None), ast.Constant(after)
-        has_length = self.located(self.handler("match_length", _load(subject), *shape), pattern)
+        has_length = self.located(self.entry_point("match_length", _load(subject), *shape), pattern)
         if all(map(_is_wildcard, parts)):
             return [has_length]
         if star is None or not _is_wildcard(parts[star]):
-            return [has_length, *self._parts(self.handler("match_elements", _load(subject), *shape), [*parts], pattern, captures)]
+            return [
+                has_length,
+                *self._parts(self.entry_point("match_elements", _load(subject), *shape), [*parts], pattern, captures),
+            ]
         tests: list[ast.expr] = [has_length]  # `[a, *_, b]`: Python reads the items one by one, not those of the star
         for position, part in enumerate(parts):
             if not _is_wildcard(part):
                 index = position if position < star else position - len(parts)
                 name = self.temporary()
-                tests.append(_kept(name, self.located(self.handler("match_item", _load(subject), ast.Constant(index)), part)))
+                tests.append(_kept(name, self.located(self.entry_point("match_item", _load(subject), ast.Constant(index)), part)))
                 tests += self._tests(part, name, captures)
         return tests
 

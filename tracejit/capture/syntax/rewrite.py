@@ -69,7 +69,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         node.args = self.visit_defaults(node.args)
         decorators = [self.visit(d) for d in node.decorator_list]
         new_object = self.located(ast.Attribute(ast.Name(CAPTURE, ast.Load()), "new_object", ast.Load()), node)
-        node.decorator_list = [*(self.located(self.handler("callee", d), d) for d in decorators), new_object]
+        node.decorator_list = [*(self.located(self.entry_point("callee", d), d) for d in decorators), new_object]
         return node
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.stmt:
@@ -77,15 +77,15 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> list[ast.stmt]:
         self.refuse_shared_names([node.name], "a class statement")
-        node.decorator_list = [self.located(self.handler("callee", self.visit(d)), d) for d in node.decorator_list]
+        node.decorator_list = [self.located(self.entry_point("callee", self.visit(d)), d) for d in node.decorator_list]
         try:
             body = ClassBody(self, node).statements(node)
         except NotConvertible as error:
             return self.uninstrumented_class(node, error.detail)
         name, metaclass = ast.Constant(node.name), next((self.concretise(k.value) for k in node.keywords), ast.Constant(None))
         bases = ast.Tuple([self.concretise(base) for base in node.bases], ast.Load())
-        node.bases = [self.located(ast.Starred(self.handler("class_bases", name, bases), ast.Load()), node)]
-        node.keywords = [self.located(ast.keyword("metaclass", self.handler("class_maker", name, metaclass)), node)]
+        node.bases = [self.located(ast.Starred(self.entry_point("class_bases", name, bases), ast.Load()), node)]
+        node.keywords = [self.located(ast.keyword("metaclass", self.entry_point("class_maker", name, metaclass)), node)]
         node.body = body
         return [self.located(node, node)]
 
@@ -93,7 +93,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         """A class statement whose body cannot be rewritten: it stops the recording.  hindrance: why."""
         around = ast.Tuple([ast.Name(name, ast.Load()) for name in sorted(self.captured)], ast.Load())
         arguments = ast.Constant(node.name), ast.Constant(hindrance), ast.Lambda(_no_arguments(), around)
-        body = self.handler("class_body", *arguments)
+        body = self.entry_point("class_body", *arguments)
         node.bases = [self.concretise(base) for base in node.bases]
         node.keywords = [ast.keyword(k.arg, self.concretise(k.value)) for k in node.keywords]
         return [self.statement(body, node), node]
@@ -108,23 +108,23 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         if isinstance(target, ast.Attribute):
             return [
                 self.statement(
-                    self.handler("set_attribute", value, self.visit(target.value), self.name_constant(target.attr)), node
+                    self.entry_point("set_attribute", value, self.visit(target.value), self.name_constant(target.attr)), node
                 )
             ]
         if isinstance(target, ast.Subscript):
             loops = self.loops_along(target)
             target_parts = self.visit(target.value), self.visit(target.slice)
             name = "set_item_along" if loops else "set_item"
-            return [self.statement(self.handler(name, value, *target_parts, *loops), node)]
+            return [self.statement(self.entry_point(name, value, *target_parts, *loops), node)]
         if isinstance(target, ast.Name):
             for names, handler in ((self.globals, "store_global"), (self.nonlocals, "store_free")):
                 if target.id in names:
-                    value = self.handler(handler, self.name_constant(target.id), value)
+                    value = self.entry_point(handler, self.name_constant(target.id), value)
             if self.mangle(target.id) in self.captured:  # nested functions read it
-                value = self.handler("argument", value)
+                value = self.entry_point("argument", value)
             return [self.located(ast.Assign([target], value), node)]
         simple, after = self.simplified(target, node)
-        unpacked = self.handler("unpack", value, ast.Constant(target_pattern(simple)))
+        unpacked = self.entry_point("unpack", value, ast.Constant(target_pattern(simple)))
         return [self.located(ast.Assign([simple], unpacked), node), *after]
 
     def simplified(self, target: ast.expr, node: ast.AST) -> tuple[ast.expr, list[ast.stmt]]:
@@ -144,7 +144,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
                 return part
             name = self.temporary()
             value: ast.expr = ast.Name(name, ast.Load())
-            after.extend(self.store(part, self.handler("starred", value) if starred else value, node))
+            after.extend(self.store(part, self.entry_point("starred", value) if starred else value, node))
             return self.located(ast.Name(name, ast.Store()), part)
 
         return visit(target), after
@@ -190,28 +190,28 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             if node in self.increments:
                 return self.store(target, self.counter_increment(node, load, node.value, node.op), node)
             load = self.visit(load)
-            return self.store(target, self.handler("in_place", symbol, load, self.visit(node.value)), node)
+            return self.store(target, self.entry_point("in_place", symbol, load, self.visit(node.value)), node)
         if isinstance(target, ast.Attribute):
-            place = self.handler("attribute_place", self.visit(target.value), self.name_constant(target.attr))
+            place = self.entry_point("attribute_place", self.visit(target.value), self.name_constant(target.attr))
         else:
             loops = self.loops_along(target)
             name = "item_place_along" if loops else "item_place"
-            place = self.handler(name, self.visit(target.value), self.visit(target.slice), *loops)
-        return [self.statement(self.handler("update_place", place, symbol, self.visit(node.value)), node)]
+            place = self.entry_point(name, self.visit(target.value), self.visit(target.slice), *loops)
+        return [self.statement(self.entry_point("update_place", place, symbol, self.visit(node.value)), node)]
 
     def counter_increment(self, node: ast.stmt, left: ast.expr, right: ast.expr, op: ast.operator) -> ast.expr:
         """The value that a statement of `self.increments` assigns: a counter and a number added up."""
         in_place, loop = ast.Constant(isinstance(node, ast.AugAssign)), ast.Name(self.increments[node], ast.Load())
         operands = ast.Constant(SYMBOLS[type(op)]), self.visit(left), self.visit(right)
-        return self.located(self.handler("increment_counter", *operands, in_place, loop), node)
+        return self.located(self.entry_point("increment_counter", *operands, in_place, loop), node)
 
     def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:
         statements: list[ast.stmt] = []
         for target in node.targets:
             if isinstance(target, ast.Attribute):
-                call = self.handler("delete_attribute", self.visit(target.value), self.name_constant(target.attr))
+                call = self.entry_point("delete_attribute", self.visit(target.value), self.name_constant(target.attr))
             elif isinstance(target, ast.Subscript):
-                call = self.handler("delete_item", self.visit(target.value), self.visit(target.slice))
+                call = self.entry_point("delete_item", self.visit(target.value), self.visit(target.slice))
             elif isinstance(target, ast.Name):
                 self.refuse_shared_names([target.id], "deletion")
                 statements.append(self.located(ast.Delete([target]), node))
@@ -227,7 +227,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         functions read them."""
         names = [a.arg for a in (node.args.vararg, node.args.kwarg) if a and self.mangle(a.arg) in self.captured]
         first = node.body[0]
-        marks = [self.statement(self.handler("starred", ast.Name(name, ast.Load())), first) for name in names]
+        marks = [self.statement(self.entry_point("starred", ast.Name(name, ast.Load())), first) for name in names]
         return [*marks, *self.body(node.body)]
 
     def body(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -270,10 +270,10 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         first, last, whole = makes(collecting, repeated, items, loop)
         create_loop, *looped = self.loop_over_steps(repeated, names, loop, ast.Name(loop, ast.Load()))
         generator.iter = ast.Name(value, ast.Load())
-        materialised = self.assigned(value, self.handler("materialised", ast.Name(value, ast.Load())))
-        condition: ast.expr = self.handler("is_loop_over", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load()))
+        materialised = self.assigned(value, self.entry_point("materialised", ast.Name(value, ast.Load())))
+        condition: ast.expr = self.entry_point("is_loop_over", ast.Name(loop, ast.Load()), ast.Name(value, ast.Load()))
         if collecting.added is not None:
-            condition = ast.BoolOp(ast.And(), [self.handler("is_sum", copy(collecting.added.func)), condition])
+            condition = ast.BoolOp(ast.And(), [self.entry_point("is_sum", copy(collecting.added.func)), condition])
         choice = ast.If(condition, [*first, *looped, *last], [materialised, self.assigned(items, whole())])
         before = [*earlier, create_loop, self.assigned(value, iterable), choice]
         replace_expression_at(collecting.location, self.located(ast.Name(items, ast.Load()), comprehension))
@@ -296,7 +296,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         begin = next(iter([*call.args[1:], *[part.value for part in call.keywords]]), ast.Constant(0))
         first = [self.assigned(total, copy(begin)), self.assigned(numbers, ast.List([], ast.Load()))]
         variables = [ast.Name(numbers, ast.Load()), ast.Name(total, ast.Load())]
-        last = [self.assigned(total, self.handler("sum_of", *variables)), self._forgetting([numbers], call)]
+        last = [self.assigned(total, self.entry_point("sum_of", *variables)), self._forgetting([numbers], call)]
         return first, last, lambda: self.visit(call)
 
     def sum_name(self) -> str:
@@ -345,7 +345,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             return self.watched_loop(node, names)
         iterable = self.visit(node.iter)
         node.target, stores = self.bound_target(node.target, node)
-        node.iter = self.handler("iterate", iterable, ast.Constant(None))
+        node.iter = self.entry_point("iterate", iterable, ast.Constant(None))
         node.body = stores + self.body(node.body)
         node.orelse = self.body(node.orelse)
         return self.located(node, node)
@@ -354,7 +354,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         """A `for` loop with a recogniser (loop_recogniser.py)."""
         loop, header = self.temporary(), node.iter
         iterable, passing = self.header(header, loop)
-        steps = self.handler("steps", ast.Name(loop, ast.Load()), iterable, ast.Constant(passing))
+        steps = self.entry_point("steps", ast.Name(loop, ast.Load()), iterable, ast.Constant(passing))
         return self.loop_over_steps(node, names, loop, self.located(steps, header))
 
     def header(self, header: ast.expr, loop: str) -> tuple[ast.expr, str]:
@@ -396,11 +396,13 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         header = node.iter
         node.iter = steps
         node.target, stores = self.bound_target(node.target, node)
-        create = ast.Assign([ast.Name(loop, ast.Store())], self.handler("loop", *map(ast.Constant, self.mangled(astuple(names)))))
+        create = ast.Assign(
+            [ast.Name(loop, ast.Store())], self.entry_point("loop", *map(ast.Constant, self.mangled(astuple(names))))
+        )
         targets = [copy(node.target), *[ast.Name(name, ast.Store()) for name in names.stored]]
-        assign = ast.Assign([ast.Tuple(targets, ast.Store())], self.handler("loop_exit_values", ast.Name(loop, ast.Load())))
+        assign = ast.Assign([ast.Tuple(targets, ast.Store())], self.entry_point("loop_exit_values", ast.Name(loop, ast.Load())))
         delete = [self.unbound_again(name) for name in names.stored if name not in names.targets]
-        skip = ast.If(self.handler("skips_steps", ast.Name(loop, ast.Load())), [assign, *delete], [])
+        skip = ast.If(self.entry_point("skips_steps", ast.Name(loop, ast.Load())), [assign, *delete], [])
         kept = {name: kept_counter(name, node.body) for name, _ in names.kept}
         counters = (*names.counters, *names.numbers, *kept)
         around, self.counters = self.counters, {**self.counters, **dict.fromkeys(names.targets), **dict.fromkeys(counters, loop)}
@@ -423,7 +425,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     def unbound_again(self, name: str) -> ast.stmt:
         """A statement that deletes a variable if `loop_exit_values` says that it has no value."""
-        return ast.If(self.handler("is_unbound", ast.Name(name, ast.Load())), [ast.Delete([ast.Name(name, ast.Del())])], [])
+        return ast.If(self.entry_point("is_unbound", ast.Name(name, ast.Load())), [ast.Delete([ast.Name(name, ast.Del())])], [])
 
     def mangled(self, names: Any) -> Any:
         """Nested tuples of names, with all names mangled."""
@@ -461,7 +463,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             return None
         loop = self.temporary()
         self.ends[first] = loop
-        return self.loop_over_steps(repeated, names, loop, self.handler("while_steps", ast.Name(loop, ast.Load())))
+        return self.loop_over_steps(repeated, names, loop, self.entry_point("while_steps", ast.Name(loop, ast.Load())))
 
     def visit_If(self, node: Any) -> ast.stmt:
         node.test = self.truth(node.test)
@@ -476,14 +478,14 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
 
     def visit_Raise(self, node: ast.Raise) -> ast.stmt:
         if node.exc is not None:
-            node.exc = self.located(self.handler("exception_to_raise", self.visit(node.exc)), node.exc)
+            node.exc = self.located(self.entry_point("exception_to_raise", self.visit(node.exc)), node.exc)
             node.cause = self.visit(node.cause) if node.cause else None
         return node
 
     def visit_With(self, node: ast.With) -> ast.stmt:
         stores: list[ast.stmt] = []
         for item in node.items:
-            item.context_expr = self.located(self.handler("context", self.visit(item.context_expr)), item.context_expr)
+            item.context_expr = self.located(self.entry_point("context", self.visit(item.context_expr)), item.context_expr)
             if item.optional_vars is not None:
                 item.optional_vars, more = self.bound_target(item.optional_vars, node)
                 if more and len(node.items) > 1:  # the store must come before the next manager is entered
@@ -495,14 +497,14 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
         self.refuse_shared_names([node.name] if node.name else [], "an exception handler")
         self.generic_visit(node)
-        node.body.insert(0, self.statement(self.handler("caught"), node.body[0]))
+        node.body.insert(0, self.statement(self.entry_point("caught"), node.body[0]))
         return node
 
     def visit_Try(self, node: Any) -> ast.stmt:
         leaves = any(isinstance(part, ast.Return | ast.Break | ast.Continue) for end in node.finalbody for part in walk(end))
         self.generic_visit(node)
         if leaves:  # `return`, `break` or `continue` in `finally` swallows an exception, like an `except` block
-            node.finalbody.insert(0, self.statement(self.handler("caught"), node.finalbody[0]))
+            node.finalbody.insert(0, self.statement(self.entry_point("caught"), node.finalbody[0]))
         return node
 
     visit_TryStar = visit_Try
@@ -533,9 +535,9 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         for alias in node.names:
             name = ast.Constant(alias.name)
             statements += [
-                self.statement(self.handler("importing", name), node),
+                self.statement(self.entry_point("importing", name), node),
                 self.located(ast.Import([alias]), node),
-                self.statement(self.handler("imported", name), node),
+                self.statement(self.entry_point("imported", name), node),
             ]
         return statements
 
@@ -544,8 +546,8 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
             raise NotConvertible("unsupported_syntax", "a relative import inside a function")
         self.refuse_shared_names([a.asname or a.name for a in node.names], "an import")
         module, names = ast.Constant(node.module), [ast.Constant(a.name) for a in node.names]
-        before = [self.statement(self.handler("importing", module, name), node) for name in names]
-        return [*before, node, *(self.statement(self.handler("imported", module, name), node) for name in names)]
+        before = [self.statement(self.entry_point("importing", module, name), node) for name in names]
+        return [*before, node, *(self.statement(self.entry_point("imported", module, name), node) for name in names)]
 
     def visit_Global(self, node: ast.stmt) -> ast.stmt:
         return node
@@ -598,7 +600,7 @@ class ClassBody(Rewriter):
             return super().visit_Name(node)
         if self.comprehension_names:
             raise NotConvertible("unsupported_syntax", f"a comprehension in its body that uses {node.id}")
-        return self.located(self.handler("class_name", ast.Constant(name)), node)
+        return self.located(self.entry_point("class_name", ast.Constant(name)), node)
 
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple) and _are_names(node.targets[0].elts):
