@@ -167,10 +167,10 @@ def test_facts_hold_no_object_of_the_program_and_are_short() -> None:
 
 
 def test_recordings_that_went_other_ways_have_no_guard_in_common() -> None:
-    partings = Divergences()
+    divergences = Divergences()
     for k in range(5):
-        partings.note("f", [Fact("value", f"name {k}", "", "1")], [[Fact("value", "another", "", "1")]])
-    assert partings.foremost() is None
+        divergences.note("f", [Fact("value", f"name {k}", "", "1")], [[Fact("value", "another", "", "1")]])
+    assert divergences.most_frequent() is None
 
 
 def test_counts_say_how_many_calls_were_eager_and_why() -> None:

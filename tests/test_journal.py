@@ -217,7 +217,7 @@ def test_what_handlers_keep_stands_in_the_journal_or_follows_from_it() -> None:
     assert unlogged == {
         # Objects and functions that the call has made, and what is known of these: snapshots look at them.
         "Session.created", "Session.keep", "Session._functions", "CallHandlers._followed", "CallHandlers._native",
-        "CallHandlers._prepared", "EffectHandlers.of_objects", "EffectHandlers.opened", "ContentHandlers.views",
+        "CallHandlers._prepared", "EffectHandlers.holders_of_stored", "EffectHandlers.exposed_dictionaries", "ContentHandlers.views",
         "IdentityHandlers.placeless_texts", "IterationHandlers.rows",
         # The journal's own, and what has been read and guarded already, which follows from it: it only spares saying so again.
         "Session.prologue", "Session.tensors", "Session.distinct_objects", "Session._constants", "Session._expressions", "Session._once",

@@ -74,7 +74,7 @@ class DifferentiablePlan(Protocol):
     def made_at(self, i: int) -> int:
         """When output `i` was made, among the others."""
 
-    def can_go_on(self, freed: frozenset[int]) -> bool:
+    def can_continue(self, freed: frozenset[int]) -> bool:
         """Whether some pass, from an output to an input or to another output, needs values that are kept and enters none of the savers in
         `freed`."""
 
@@ -199,7 +199,7 @@ class CompiledNode(SelectiveNode):
         if not visit.savers:
             return
         freed = self.freed | visit.savers
-        if self.plan.can_go_on(freed):
+        if self.plan.can_continue(freed):
             self.freed = freed
             return
         self.freed = self.plan.everything

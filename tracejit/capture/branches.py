@@ -87,7 +87,7 @@ class Branch:
         if len(self.values) < _SHOWN and (value := repr(outcome)) not in self.values:
             self.values.append(value)
 
-    def is_hopeless(self, nodes: int) -> bool:
+    def should_give_up(self, nodes: int) -> bool:
         """Whether a recording with so many nodes is to be given up because of this branch."""
         if self.runs < _RUNS or self.is_fixed:
             return False
@@ -135,7 +135,7 @@ class Branches:
         if branch is None:
             branch = self._branches[key] = self._new_branch(outcome, frames, is_fixed)
         branch.add(outcome)
-        return branch.text() if self.may_give_up and branch.is_hopeless(nodes) else ""
+        return branch.text() if self.may_give_up and branch.should_give_up(nodes) else ""
 
     def in_program(self) -> tuple[Branch, ...]:
         """The branches in functions of the user that were decided more than once."""

@@ -295,7 +295,7 @@ def _evaluate_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], 
             if was_stopped:
                 result = retry()
             else:
-                result = recorder.unwatched(lambda: _as_if_stopped(recorder, retry))
+                result = recorder.unwatched(lambda: _with_recording_stopped(recorder, retry))
         except Exception as raised:
             eager_error = raised
         finally:
@@ -317,7 +317,7 @@ def _evaluate_eagerly(recorder: Recorder, error: Exception, retry: Callable[[], 
         del error, eager_error  # their tracebacks lead to this frame
 
 
-def _as_if_stopped(recorder: Recorder, action: Callable[[], Any]) -> Any:
+def _with_recording_stopped(recorder: Recorder, action: Callable[[], Any]) -> Any:
     """The result of `action`, during which entry points do what Python does."""
     recorder.stopped = True
     try:

@@ -284,10 +284,10 @@ class LoopRecogniser:
             compared = self._interpreter.journal.mark()
             if previous is not None and previous.is_like(step) and self._only_computes(before, now):  # type: ignore[arg-type]
                 moves = self._moves(previous, step)
-                can_go_on = moves is not None and self.counters.agree(previous, step)
-                if can_go_on and follows and self._skip(step, moves, now, variables):  # type: ignore[arg-type]
+                can_continue = moves is not None and self.counters.agree(previous, step)
+                if can_continue and follows and self._skip(step, moves, now, variables):  # type: ignore[arg-type]
                     return True
-                self._obstacle = _GOES_ASTRAY if not can_go_on else _NO_NODE if follows else _HANDED_ON
+                self._obstacle = _GOES_ASTRAY if not can_continue else _NO_NODE if follows else _HANDED_ON
         tries = self._tries - (before is not None)
         difference = self._how_they_differ(before, now, step, compared is not None)
         if not tries or remaining < (_FEWEST_LEFT if self._any_length else _FEWEST):

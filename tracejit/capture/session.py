@@ -86,7 +86,7 @@ class Session(Recorder):
         self.frames = call_hook.CallWatch(self._check)
         self.is_watching = False
         self._hold = hold
-        self._releases_late = False
+        self._release_is_pending = False
         # Imports in progress or failed, by (module, attribute) -> the condition under which they would succeed.
         self._missing: dict[tuple[str, str | None], Expr] = self.journal.dictionary()
 
@@ -96,15 +96,15 @@ class Session(Recorder):
         if not self.stopped:
             super().stop(code, detail)
             self.unhook()
-            self._releases_late = True
+            self._release_is_pending = True
             if not in_handler:
                 self.release_after_handler()
             self._hold.end()  # the program may ask whether the collector is on
 
     def release_after_handler(self) -> None:
         """Release what a stopped recording keeps alive, if that has been put off.  Called when no handler is running."""
-        if self._releases_late:
-            self._releases_late = False
+        if self._release_is_pending:
+            self._release_is_pending = False
             self.release()
 
     def empty(self) -> None:

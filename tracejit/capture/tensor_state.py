@@ -52,7 +52,7 @@ class _WrittenCache:
     written: set[Any] = field(default_factory=set)
 
 
-def _lies_alike(tensor: Tensor, view: Tensor) -> bool:
+def _is_same_memory_in_order(tensor: Tensor, view: Tensor) -> bool:
     """Whether a tensor and a view of all its elements have them in the same order in memory, without gaps."""
     return tensor._base is None and tensor._array.flags.c_contiguous and view._array.flags.c_contiguous
 
@@ -300,8 +300,8 @@ class StateRecorder(Interpreter):
         index = self._written_cache()
         own = index.roots.get(before, before)
         views = [v for v, root in index.roots.items() if root == own and index.makers[v].op.kind is Kind.VIEW]
-        is_shared = any(number._post_program.source is tensor for number in recorder.arrays.left.values())
-        if is_shared or any(self.defined[v] is not view for v in views) or not _lies_alike(tensor, view):
+        is_shared = any(number._post_program.source is tensor for number in recorder.arrays.epilogue_arrays.values())
+        if is_shared or any(self.defined[v] is not view for v in views) or not _is_same_memory_in_order(tensor, view):
             return False
         self._append_same(REGISTRY["clone"], value, tensor, view)
         recorder.keep.append(tensor)

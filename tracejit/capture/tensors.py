@@ -154,9 +154,9 @@ class RecordingInterpreter(StateRecorder):
             return state.base.bind(op, tuple(map(plain, operands)), {k: _attribute(v) for k, v in attributes.items()})
         if attributes:
             attributes = {k: _attribute(v) for k, v in attributes.items()}
-        if (settled_operands := self._settled_operands(op, operands)) is not None:
+        if (settled_operands := self._fast_path_operands(op, operands)) is not None:
             return self._evaluated(op, operands, *settled_operands, attributes)
-        late: dict[int, int] = {}  # id of a post-program number -> the value that stands for it
+        post_program_values: dict[int, int] = {}  # id of a post-program number -> the value that stands for it
         kinds = set(map(type, operands))
         # The usual case, in which all that concerns numbers is skipped.
         all_tensors = kinds <= _TENSORS or all(map(issubclass, kinds, repeat(Tensor)))
@@ -170,7 +170,7 @@ class RecordingInterpreter(StateRecorder):
                     and (result := self._full_of_post_program(operands[0], attributes)) is not None
                 ):
                     return result
-                operands, late = self._with_post_program_values(op, operands)
+                operands, post_program_values = self._with_post_program_values(op, operands)
             operands = tuple(map(settled, operands))
         recordable = all_plain or all(x is None or isinstance(x, (Tensor, int, float)) for x in operands)
         if recordable:  # else the eager interpreter raises
@@ -180,7 +180,7 @@ class RecordingInterpreter(StateRecorder):
             if not is_float32 and (reduced := op.reduced(operands)) is not None:
                 return op.in_float32(operands, attributes, reduced)
         if _STATIC_SCALARS in op.traits:
-            operands = tuple([x if id(x) in late else concretise(x) for x in operands])
+            operands = tuple([x if id(x) in post_program_values else concretise(x) for x in operands])
         recorded: tuple[Operand, ...] = ()
         if recordable:
             has_integers = not all_tensors and any(map(_is_integer, operands))
@@ -189,14 +189,14 @@ class RecordingInterpreter(StateRecorder):
             recorded = tuple(
                 [
                     v
-                    if (v := values.get(id(x))) is not None or (v := late.get(id(x))) is not None
+                    if (v := values.get(id(x))) is not None or (v := post_program_values.get(id(x))) is not None
                     else self._operand(op, x, bounds)
                     for x in operands
                 ]
             )
         return self._evaluated(op, operands, operands if all_plain else tuple(map(plain, operands)), recorded, attributes)
 
-    def _settled_operands(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Operand, ...]] | None:
+    def _fast_path_operands(self, op: Op, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Operand, ...]] | None:
         """A fast path for operands that need no conversion and no promotion: the operands for the eager interpreter, and those of
         the node.  They are tensors, all float32 or all float64, floats, float numbers of the prologue, and small integers.  None for
         other operands."""
@@ -305,11 +305,11 @@ class RecordingInterpreter(StateRecorder):
         dtype = dtypes.pop() if len(dtypes) == 1 else None
         if not ((op.is_plain and op.ufunc) or "condition first" in op.traits) or dtype not in (float32, float64):
             return tuple([concretise(x) if is_post_program(x) else x for x in operands]), {}
-        late: dict[int, int] = {}
+        values: dict[int, int] = {}
         for x in operands:
             if is_post_program(x) and isinstance(tensor := self.recorder.in_program.as_operand(x, dtype), Tensor):
-                late[id(x)] = self.values[id(tensor)]
-        return tuple([x if id(x) in late else concretise(x) if is_post_program(x) else x for x in operands]), late
+                values[id(x)] = self.values[id(tensor)]
+        return tuple([x if id(x) in values else concretise(x) if is_post_program(x) else x for x in operands]), values
 
     def _full_of_post_program(self, number: Any, attributes: Mapping[str, Any]) -> Any:
         """`full(shape, number)` for a post-program number; None if its value has to be guarded."""

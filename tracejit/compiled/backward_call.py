@@ -93,7 +93,7 @@ class Pass:
     counter: list[int]
 
 
-class _Refused(dict[int, bool]):
+class _AlwaysFalse(dict[int, bool]):
     """Any code of a program -> False, which the call returns then."""
 
     def __missing__(self, code: int) -> bool:
@@ -156,7 +156,7 @@ def make(
     served = [0]
     environment: dict[str, Any] = {
         **fragment.environment, **{f"kind{k}": kind for k, kind in enumerate(kinds)},
-        "CompiledNode": CompiledNode, "Tensor": Tensor, "NOTHING_FREED": NOTHING_FREED, "leave": _Refused(), "counter": work.counter,
+        "CompiledNode": CompiledNode, "Tensor": Tensor, "NOTHING_FREED": NOTHING_FREED, "leave": _AlwaysFalse(), "counter": work.counter,
         "new": object.__new__, "freed": work.freed, "state": state, "add": np.add, "mark_written": mark_written,
         "served": served, "hot": config.hot_calls - 1 if small else -1, "promote": promote,
     }  # fmt: skip

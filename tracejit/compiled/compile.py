@@ -156,7 +156,7 @@ class CompiledFunction(_Partial[P, R]):
             diagnostics.stats,
             table.paths,
             diagnostics.reasons,
-            diagnostics.divergences.foremost(),
+            diagnostics.divergences.most_frequent(),
             table.is_full(),
             self._driver.pending is not None,
             table.symbolic.describe(),

@@ -586,8 +586,8 @@ class Executable:
     def made_at(self, i: int) -> int:
         return self._split.made_at(i)
 
-    def can_go_on(self, freed: frozenset[int]) -> bool:
-        return self._split.can_go_on(freed)
+    def can_continue(self, freed: frozenset[int]) -> bool:
+        return self._split.can_continue(freed)
 
     def tape(self, node: CompiledNode) -> tuple[tuple[Any, int] | None, ...]:
         if self._tape is None:
@@ -640,7 +640,7 @@ class Executable:
             return backward_call.never  # until it is compiled
         self.calls[key] = backward_call.never
         if isinstance(program, Program) and self._watcher is None:
-            is_last = bool(visit.savers) and not self.can_go_on(visit.savers)
+            is_last = bool(visit.savers) and not self.can_continue(visit.savers)
             work = backward_call.Pass(
                 program,
                 picks,

@@ -247,9 +247,9 @@ class RecordedPath:
             exit_ = trace.exits.get(number)
             if exit_ is not None:
                 crossed = trace.crossed.get(number, 0)
-                hops = 0 if exit_.bridge is None else _hops(crossed) - exit_.left.value
+                hops = 0 if exit_.bridge is None else _hops(crossed) - exit_.remaining_hops.value
                 trace.crossed[number] = crossed + hops
-                exit_.bridge, exit_.left.value = trace.next_trace(number, bridge), _hops(crossed + hops)
+                exit_.bridge, exit_.remaining_hops.value = trace.next_trace(number, bridge), _hops(crossed + hops)
                 calls += hops
         return calls
 

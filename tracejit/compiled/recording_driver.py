@@ -227,8 +227,8 @@ class RecordingDriver:
             if recording.reason.code == "recording_defect":
                 report_defect(self._diagnostics.name, "record", InternalError(recording.reason.message))
             return
-        if self._options.fullgraph and recording.outside:
-            policy.reject(recording.outside[0])
+        if self._options.fullgraph and recording.opaque_calls:
+            policy.reject(recording.opaque_calls[0])
         paths, backend = self._table.paths, self._options.backend or config.backend
         work = start_work(lambda: self._build(recording, paths, backend, sizes, symbolic), self._wait())
         pending = PendingPath(
@@ -303,9 +303,9 @@ class RecordingDriver:
             elif path.is_unstable():
                 policy.reject(make("unstable_guards", self._diagnostics.name))
             return
-        parting = policy.note_path(path, recording, pending.is_instance)
+        divergence = policy.note_path(path, recording, pending.is_instance)
         stats = self._diagnostics.stats
         stats.executables = [*stats.executables, path.executable]
         path.sizes, path.is_sized = sizes, pending.is_sized
         table.add(path, sizes, exited, number)
-        policy.review(path, parting)
+        policy.review(path, divergence)

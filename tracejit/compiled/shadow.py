@@ -169,9 +169,9 @@ class shadow:  # noqa: N801  (named like no_grad)
             return "path", "", recording.reason.where, f"eager cannot be recorded: {recording.reason}"
         graph = recording.graph
         assert graph is not None
-        parting = _divergence(path.recording, recording)
-        if parting is not None:
-            return parting
+        divergence = _divergence(path.recording, recording)
+        if divergence is not None:
+            return divergence
         eager.update(zip([facts.value for facts in recording.tensor_inputs], answer.before, strict=True))
         wrong = next((v for v, array in answer.values if not self._close(array, eager[v])), None)
         if wrong is not None:

@@ -39,7 +39,7 @@ from tracejit.compiled.recorded_path import FIRST_WAIT, RecordedPath
 from tracejit.core.locks import Ticket, Turn
 from tracejit.cpython.dispatcher import UNSERVED
 from tracejit.cpython.size_table import Shapes
-from tracejit.report.debug import left_alone, report_defect
+from tracejit.report.debug import log_resting, report_defect
 from tracejit.report.divergences import Divergence
 from tracejit.report.performance import COMPILED_ANEW, Warned, again_and_again, not_worth_it, raising, too_many
 from tracejit.report.summary import sentence
@@ -49,7 +49,7 @@ __all__ = ["FullGraphError", "TierPolicy", "recording_turn"]
 recording_turn = Turn()
 """Held by the thread that records or changes recorded paths, one in the process; others run eagerly meanwhile."""
 
-_PARTINGS_TO_SPLIT: Final = 6  # divergences at branches before a function is split into pieces
+_DIVERGENCES_TO_SPLIT: Final = 6  # divergences at branches before a function is split into pieces
 _STEPS_TO_SPLIT: Final = 16  # with so many runs of a branch in a loop, one divergence there is enough
 _CALLS_OF_NEW_SIZE: Final = 4
 _CALLS_BEFORE_WARNING: Final = 12  # eager calls
@@ -106,7 +106,7 @@ class TierPolicy:
         if self._diagnostics.advice.is_due:
             first = min(calls, _CALLS_BEFORE_WARNING)
             self._rest_after_warning, calls = calls - first, first
-        left_alone(self._diagnostics.name, calls)
+        log_resting(self._diagnostics.name, calls)
         self.accounts.rest(calls)
         self._table.rest()
 
@@ -159,7 +159,7 @@ class TierPolicy:
             for path in table.paths:
                 path.uses_seen = path.uses
             if lost and not self._is_fullgraph and (calls := accounts.rest_after_loss()):
-                self.advise(not_worth_it(len(table.paths), self._diagnostics.divergences.foremost()))
+                self.advise(not_worth_it(len(table.paths), self._diagnostics.divergences.most_frequent()))
                 self.rest(calls)
         finally:
             ticket.over = True
@@ -217,7 +217,7 @@ class TierPolicy:
         if self._is_fullgraph:
             self.reject(make("too_many_paths", f"{name} has {len(table.paths)} recorded paths"))
         if not self._diagnostics.advice.is_noted and self.accounts.unrecorded_calls >= _CALLS_BEFORE_WARNING:
-            self.advise(too_many(len(table.paths), self._diagnostics.divergences.foremost()))
+            self.advise(too_many(len(table.paths), self._diagnostics.divergences.most_frequent()))
         if exited is not None:
             exited.note_vain_search()
         return False
@@ -273,15 +273,17 @@ class TierPolicy:
         """Note a new path, which is not in the table yet.  is_instance: whether it was made without a recorded call.  Returns the
         branch at which it diverges from the other paths, if there is one."""
         paths, diagnostics = self._table.paths, self._diagnostics
-        parting = None
+        divergence = None
         if not is_instance:
-            parting = diagnostics.divergences.note(diagnostics.name, recording.facts, [other.recording.facts for other in paths])
+            divergence = diagnostics.divergences.note(
+                diagnostics.name, recording.facts, [other.recording.facts for other in paths]
+            )
         self.accounts.note_recording(path, sum([other.executable.counter[0] for other in paths]), is_instance)
-        return parting
+        return divergence
 
-    def review(self, path: RecordedPath, parting: Divergence | None) -> None:
+    def review(self, path: RecordedPath, divergence: Divergence | None) -> None:
         """Decide what follows from a new path in the table: to run in pieces, to warn, or to note that the table is full.
-        parting: the result of `note_path`."""
+        divergence: the result of `note_path`."""
         table, diagnostics = self._table, self._diagnostics
         paths = len(table.paths)
         self.accounts.window = max(WINDOW, paths)
@@ -290,49 +292,49 @@ class TierPolicy:
         if paths == MANY_PATHS and len(table.by_sizes) > 1:
             text = f"{diagnostics.name} has recorded paths for {len(table.by_sizes)} sizes of its arguments"
             diagnostics.note(make("many_sizes", text))
-        if self._split_at(parting):
+        if self._split_at(divergence):
             return
         if self.accounts.is_discouraged:
-            parting = diagnostics.divergences.foremost() or diagnostics.divergences.latest
-            self.advise(again_and_again(diagnostics.stats, parting), "" if parting is None else parting.where)
+            divergence = diagnostics.divergences.most_frequent() or diagnostics.divergences.latest
+            self.advise(again_and_again(diagnostics.stats, divergence), "" if divergence is None else divergence.where)
         if table.is_full():
             diagnostics.note(make("too_many_paths", f"{diagnostics.name} has {paths} recorded paths"))
 
     # -- pieces
-    def _split_at(self, parting: Divergence | None) -> bool:
+    def _split_at(self, divergence: Divergence | None) -> bool:
         """Run in pieces if the steps of a loop take too many different paths.  Returns whether the function does so from now
         on."""
         if not self._may_split or self._is_fullgraph:
             return False
         branches = [branch for path in self._table.paths for branch in path.recording.branches]
-        blamed = [x for x in branches if parting is not None and x.where == parting.where and x.runs >= _STEPS_TO_SPLIT]
-        if parting is not None and blamed:
+        blamed = [x for x in branches if divergence is not None and x.where == divergence.where and x.runs >= _STEPS_TO_SPLIT]
+        if divergence is not None and blamed:
             others = [x for x in branches if x.alternates and x.runs >= _STEPS_TO_SPLIT]
-            if self._split(parting, [*blamed, *others]):
+            if self._split(divergence, [*blamed, *others]):
                 return True
             if (worst := next((x for x in blamed if x.alternates), None)) is not None:
                 self.accounts.discourage()
                 self._diagnostics.note(make("branching_loop", worst.text(), worst.where))
             return False
-        partings = self._diagnostics.divergences.of_branches()
-        if sum(x.count for x in partings) < _PARTINGS_TO_SPLIT or not self.accounts.is_wasteful():
+        divergences = self._diagnostics.divergences.of_branches()
+        if sum(x.count for x in divergences) < _DIVERGENCES_TO_SPLIT or not self.accounts.is_wasteful():
             return False
         by_line = {branch.where: branch for branch in branches}
-        return self._split(partings[0], [by_line.get(x.where, Branch.at(x.where)) for x in partings])
+        return self._split(divergences[0], [by_line.get(x.where, Branch.at(x.where)) for x in divergences])
 
     def split_or_reject(self, recording: Recording, reason: Reason) -> None:
         """A recording has stopped because steps of a loop branch differently: run in pieces, or record less often."""
         blamed = [x for x in recording.branches if x.where == reason.where or (x.alternates and x.runs >= _STEPS_TO_SPLIT)]
-        parting = Divergence("exit", "a value", reason.where, blamed[0].values if blamed else [])
-        if not blamed or not self._may_split or not self._split(parting, blamed):
+        divergence = Divergence("exit", "a value", reason.where, blamed[0].values if blamed else [])
+        if not blamed or not self._may_split or not self._split(divergence, blamed):
             self.accounts.discourage()
             self.reject(reason)
 
-    def _split(self, parting: Divergence, branches: Sequence[Branch]) -> bool:
+    def _split(self, divergence: Divergence, branches: Sequence[Branch]) -> bool:
         """Compile the bodies of the loops around `branches`, and nothing else, from now on.  Returns False if that is not
-        possible.  parting: the branch to name to the user."""
+        possible.  divergence: the branch to name to the user."""
         self._may_split = False
-        why = f"{parting.name}{parting.location()} changes ({parting.some()})"
+        why = f"{divergence.name}{divergence.location()} changes ({divergence.values_text()})"
         try:
             pieces = compile_in_pieces(self._function, branches, why, self._compile_piece)
         except Exception as error:  # a defect, which must not reach the caller: the call itself has its result

@@ -84,7 +84,7 @@ class Partition:
     paths: BackwardPaths
     _made: dict[tuple[Mask, Mask], Graph] = field(default_factory=dict, repr=False)
     _visits: dict[tuple[Mask, Mask | None], Visit] = field(default_factory=dict, repr=False)
-    _going_on: dict[frozenset[int], bool] = field(default_factory=dict, repr=False)
+    _continuable: dict[frozenset[int], bool] = field(default_factory=dict, repr=False)
 
     def substituted(self, of: Callable[[Any], Any]) -> Partition:
         """That of the graph with other sizes in the places of symbolic ones: what is kept, and which nodes passes enter, is known."""
@@ -108,9 +108,9 @@ class Partition:
         active = active_values(self.graph, self.targets(wanted))
         return frozenset([i for i, v in enumerate(self.graph.outputs) if type(v) is int and v in active])
 
-    def can_go_on(self, freed: frozenset[int]) -> bool:
+    def can_continue(self, freed: frozenset[int]) -> bool:
         """Whether some pass, from an output to a target, enters nodes whose rules read something, none of them at the positions `freed`."""
-        known = self._going_on.get(freed)
+        known = self._continuable.get(freed)
         if known is None:
             paths, graph = self.paths, self.graph
             numbers = extracted_numbers(graph)
@@ -118,7 +118,7 @@ class Partition:
                 i for i, s in enumerate(paths.steps) if read_values(graph, graph.nodes[s.position], graph.requires_grad, numbers)
             }
             readers, blocked = paths.meeting(reading), paths.meeting(paths.numbers(freed))
-            known = self._going_on[freed] = any(readers[i] & ~blocked[i] for i in paths.ends)
+            known = self._continuable[freed] = any(readers[i] & ~blocked[i] for i in paths.ends)
         return known
 
     def tape_value(self, i: int) -> int | None:

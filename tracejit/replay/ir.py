@@ -134,16 +134,20 @@ class Expr(ReplayNode):
         return _new(Attribute, (Attribute, self, name))
 
     def at(self, key: Any) -> Item:
-        return _new(Item, (Item, self, _made(key)))
+        return _new(Item, (Item, self, _as_expression(key)))
 
     def call(self, /, *arguments: Any, **keywords: Any) -> Call:
-        return Call(self, tuple(map(_made, arguments)), tuple([(name, _made(value)) for name, value in keywords.items()]))
+        return Call(
+            self,
+            tuple(map(_as_expression, arguments)),
+            tuple([(name, _as_expression(value)) for name, value in keywords.items()]),
+        )
 
     def method(self, name: str, *arguments: Any) -> Call:
         return Attribute(self, name).call(*arguments)
 
     def of(self, symbol: str, other: Any) -> Expr:
-        return Arithmetic(symbol, self, _made(other))
+        return Arithmetic(symbol, self, _as_expression(other))
 
     def type(self) -> Expr:
         return _new(TypeOf, (TypeOf, self))
@@ -152,34 +156,34 @@ class Expr(ReplayNode):
         return Length(self)
 
     def is_same(self, other: Any) -> Expr:
-        return _new(Is, (Is, self, _made(other)))
+        return _new(Is, (Is, self, _as_expression(other)))
 
     def is_not(self, other: Any) -> Expr:
-        return _new(Not, (Not, _new(Is, (Is, self, _made(other)))))
+        return _new(Not, (Not, _new(Is, (Is, self, _as_expression(other)))))
 
     def compared(self, symbol: str, other: Any) -> Expr:
-        return Compare(symbol, self, _made(other))
+        return Compare(symbol, self, _as_expression(other))
 
     def differs(self, other: Any) -> Expr:
-        return Compare("!=", self, _made(other))
+        return Compare("!=", self, _as_expression(other))
 
     def has(self, element: Any) -> Expr:
-        return Contains(self, _made(element))
+        return Contains(self, _as_expression(element))
 
     def lacks(self, element: Any) -> Expr:
-        return Not(Contains(self, _made(element)))
+        return Not(Contains(self, _as_expression(element)))
 
     def otherwise(self, other: Any) -> Expr:
-        return Or((self, _made(other)))
+        return Or((self, _as_expression(other)))
 
 
-def _made(value: Any) -> Expr:
+def _as_expression(value: Any) -> Expr:
     return value if isinstance(value, Expr) else Constant(value)
 
 
 def tuple_of(*elements: Any) -> TupleOf:
     """A TupleOf of expressions and values of constants."""
-    return TupleOf(tuple(map(_made, elements)))
+    return TupleOf(tuple(map(_as_expression, elements)))
 
 
 def _within(expression: Expr, level: int) -> str:

@@ -61,7 +61,7 @@ def _rows(column: tuple[Expr, ...]) -> RepeatedExpressions | None:
     merging = _Merging((), "p_row")
     try:
         element = merging.part(column)
-    except _Unlike:
+    except _NotMergeable:
         return None
     each = tuple([(name.name, values) for values, name in merging.each.items()])
     return RepeatedExpressions(element, each) if each else None
@@ -172,7 +172,7 @@ def _repeat(statements: Sequence[Statement], first: int, period: int, count: int
     merging = _Merging(made)
     try:
         body = tuple([merging.statement(column) for column in zip(*times, strict=True)])
-    except _Unlike:
+    except _NotMergeable:
         return None
     owners = [statement[1] for statement in body if type(statement) is SetAttribute]
     if not {owner[1] for owner in owners} <= merging.own.keys():
@@ -180,7 +180,7 @@ def _repeat(statements: Sequence[Statement], first: int, period: int, count: int
     return Repeat(body, tuple([(name.name, column) for column, name in merging.each.items()]), tuple(made))
 
 
-class _Unlike(Exception):
+class _NotMergeable(Exception):
     """Statements differ in more than names and constants."""
 
 
@@ -207,19 +207,19 @@ class _Merging:
         if not isinstance(first, tuple):
             if column.count(first) == len(column) and (kind is str or len(set(map(type, column))) == 1):
                 return first
-            raise _Unlike
+            raise _NotMergeable
         if kind is Constant and column.count(first) == len(column):
             return first
         try:
             fields = list(zip(*column, strict=True))
         except (TypeError, ValueError):  # some are no tuples, or have other lengths
-            raise _Unlike from None
+            raise _NotMergeable from None
         if kind is tuple:
             if len(set(map(type, column))) > 1:
-                raise _Unlike
+                raise _NotMergeable
             return tuple(map(self.part, fields))
         if fields[0].count(kind) != len(column):
-            raise _Unlike
+            raise _NotMergeable
         if kind is Name:
             return self._name(column, fields[1])
         return self._other(column) if kind is Constant else kind(*map(self.part, fields[1:]))
@@ -230,7 +230,7 @@ class _Merging:
         if own is not None and names == own:
             return first
         if not self._everywhere.isdisjoint(names):
-            raise _Unlike  # it uses a variable that another time defines
+            raise _NotMergeable  # it uses a variable that another time defines
         return first if names.count(names[0]) == len(names) else self._other(column)
 
     def _other(self, column: tuple[Expr, ...]) -> Expr:

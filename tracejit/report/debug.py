@@ -29,7 +29,7 @@ from tracejit.runtime.host import HostProgram
 from tracejit.runtime.program import Program
 from tracejit.runtime.source import LoweredProgram
 
-__all__ = ["DebugLog", "eager_reason", "left_alone", "parted", "report_defect", "unserved"]
+__all__ = ["DebugLog", "eager_reason", "log_divergence", "log_resting", "report_defect", "unserved"]
 
 
 def _write(name: str, text: str) -> None:
@@ -49,13 +49,13 @@ def unserved(name: str, text: str) -> None:
     _write(name, f"no recorded path serves the call, since a guard failed: {text}")
 
 
-def left_alone(name: str, calls: int) -> None:
+def log_resting(name: str, calls: int) -> None:
     """Log that the next calls of function `name` go to the function itself."""
     if config.debug >= 1:
         _write(name, f"the next {calls} calls are left to Python, since trying to serve them does not pay")
 
 
-def parted(name: str, text: str) -> None:
+def log_divergence(name: str, text: str) -> None:
     """Log that recordings of function `name` have differed at the same guard for the third time."""
     if config.debug >= 1:
         _write(name, f"records path after path: {text}")

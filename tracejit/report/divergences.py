@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tracejit.capture.recording.facts import Fact
-from tracejit.report.debug import parted
+from tracejit.report.debug import log_divergence
 
 __all__ = ["ENOUGH", "Divergence", "Divergences"]
 
@@ -52,9 +52,9 @@ class Divergence:
 
     def text(self) -> str:
         """A text for the user: what differs from recording to recording, and what to do about it."""
-        return f"{self.name}{self.location()} took {len(self.values)} values ({self.some()}). {self.remedy()}"
+        return f"{self.name}{self.location()} took {len(self.values)} values ({self.values_text()}). {self.remedy()}"
 
-    def some(self) -> str:
+    def values_text(self) -> str:
         """The first values, as a text."""
         return ", ".join(self.values[:_SHOWN]) + (", ..." if len(self.values) > _SHOWN else "")
 
@@ -105,14 +105,14 @@ def _without_sizes(facts: Sequence[Fact]) -> list[Fact]:
     return [fact for fact in facts if fact.kind not in ("shape", "size")]
 
 
-def _added(partings: dict[tuple[str, str], Divergence], before: Fact, fact: Fact) -> Divergence:
+def _added(divergences: dict[tuple[str, str], Divergence], before: Fact, fact: Fact) -> Divergence:
     """Count one more recording for the divergence at a fact, and return the divergence."""
-    parting = partings.setdefault((fact.name, fact.where), Divergence(fact.kind, fact.name, fact.where))
-    if not parting.count:
-        parting.add(before.value)
-    parting.add(fact.value)
-    parting.latest = before.value, fact.value
-    return parting
+    divergence = divergences.setdefault((fact.name, fact.where), Divergence(fact.kind, fact.name, fact.where))
+    if not divergence.count:
+        divergence.add(before.value)
+    divergence.add(fact.value)
+    divergence.latest = before.value, fact.value
+    return divergence
 
 
 class Divergences:
@@ -130,19 +130,19 @@ class Divergences:
         difference = _first_difference(facts, compared)
         self.latest = None if difference is None else _added(self._divergences, *difference)
         if self.latest is not None and self.latest.count == ENOUGH:
-            parted(name, self.latest.text())
+            log_divergence(name, self.latest.text())
         branch = _first_difference(_without_sizes(facts), list(map(_without_sizes, compared)))
         return None if branch is None or branch[1].kind not in _BRANCHES else _added(self._branches, *branch)
 
-    def foremost(self) -> Divergence | None:
+    def most_frequent(self) -> Divergence | None:
         """The divergence with the most recordings, if there are at least `ENOUGH`."""
-        largest = max(self._divergences.values(), key=lambda parting: parting.count, default=None)
+        largest = max(self._divergences.values(), key=lambda divergence: divergence.count, default=None)
         return largest if largest is not None and largest.count >= ENOUGH else None
 
     def of_branches(self) -> list[Divergence]:
         """The divergences at branches, the one with the most recordings first.  Recordings of different sizes are compared, too,
         since the steps of a loop with another trip count branch in the same way."""
-        return sorted(self._branches.values(), key=lambda parting: -parting.count)
+        return sorted(self._branches.values(), key=lambda divergence: -divergence.count)
 
     def clear(self) -> None:
         """Forget all divergences."""

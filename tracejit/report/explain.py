@@ -29,7 +29,7 @@ def explain_function(
     stats: Any,
     paths: Sequence[Any],
     reasons: Mapping[Any, int],
-    parting: Divergence | None,
+    divergence: Divergence | None,
     full: bool,
     compiling: bool,
     symbolic: Sequence[str] = (),
@@ -37,15 +37,15 @@ def explain_function(
 ) -> str:
     """The text.
 
-    paths: the recorded paths (recorded_path.RecordedPath).  parting: the guard at which most recordings differ, if there is one.
+    paths: the recorded paths (recorded_path.RecordedPath).  divergence: the guard at which most recordings differ, if there is one.
     full: whether there is no room for another path.  compiling: whether another path is being compiled in the background.
     symbolic: lines about symbolic sizes.  pieces: set if the function runs in pieces (compiled/pieces.py)."""
-    title = headline(stats, len(paths), reasons, parting, full, compiling, pieces)
+    title = headline(stats, len(paths), reasons, divergence, full, compiling, pieces)
     if not stats.calls:
         return f"{name}: {title}"
     lines = [f"{name}: {title}", f"  {_counts(stats)}"]
-    if parting is not None and parting.name not in title:
-        lines.append(f"  paths differ at {parting.name}{parting.location()}: {parting.some()}")
+    if divergence is not None and divergence.name not in title:
+        lines.append(f"  paths differ at {divergence.name}{divergence.location()}: {divergence.values_text()}")
     lines += [f"  {line}" for line in symbolic]
     for reason, count in reasons.items():
         lines.append(f"ran eagerly ({count} recording{'s' if count != 1 else ''}): {reason}")

@@ -110,24 +110,22 @@ class Advice:
         return True
 
 
-def again_and_again(stats: Any, parting: Divergence | None) -> str:
-    """The text for a function that is recorded again and again.  parting: the guard at which recordings differ, if it is
+def again_and_again(stats: Any, divergence: Divergence | None) -> str:
+    """The text for a function that is recorded again and again.  divergence: the guard at which recordings differ, if it is
     known."""
     text = f"is recorded again and again: {counted(stats.traces, 'recording')}, {stats.compiled_calls} of {stats.calls} calls ran compiled"
-    return f"{text}. {_guard_sentence(parting) or 'They part at different guards.'}"
+    return f"{text}. {_guard_sentence(divergence) or 'They part at different guards.'}"
 
 
-def too_many(paths: int, parting: Divergence | None) -> str:
+def too_many(paths: int, divergence: Divergence | None) -> str:
     """The text for a function without room for another path."""
-    return (
-        f"has as many recorded paths as there may be ({paths}): what fits none of them runs eagerly. {_guard_sentence(parting)}"
-    )
+    return f"has as many recorded paths as there may be ({paths}): what fits none of them runs eagerly. {_guard_sentence(divergence)}"
 
 
-def not_worth_it(paths: int, parting: Divergence | None) -> str:
+def not_worth_it(paths: int, divergence: Divergence | None) -> str:
     """The text for a function whose paths cost more than they save."""
     cost = f"to try its {counted(paths, 'recorded path')} costs more than they save"
-    return f"is left to Python for a while: {cost}. {_guard_sentence(parting)}"
+    return f"is left to Python for a while: {cost}. {_guard_sentence(divergence)}"
 
 
 def raising(error: BaseException) -> str:
@@ -144,12 +142,12 @@ COMPILED_ANEW: Final = (
 )
 
 
-def _guard_sentence(parting: Divergence | None) -> str:
+def _guard_sentence(divergence: Divergence | None) -> str:
     """A sentence about the guard at which recordings differ, with both values and the remedy; "" if it is unknown."""
-    if parting is None:
+    if divergence is None:
         return ""
-    expected, actual = parting.latest
-    return f"The guard on {parting.name}{parting.location()} failed: expected {expected}, found {actual}. {parting.remedy()}."
+    expected, actual = divergence.latest
+    return f"The guard on {divergence.name}{divergence.location()} failed: expected {expected}, found {actual}. {divergence.remedy()}."
 
 
 def _code(function: Any) -> tuple[CodeType | None, dict[str, Any]]:

@@ -44,7 +44,7 @@ def sentence(reason: Reason) -> str:
 
 
 def headline(
-    stats: Any, paths: int, reasons: Mapping[Reason, int], parting: Divergence | None, full: bool, compiling: bool, pieces: Any
+    stats: Any, paths: int, reasons: Mapping[Reason, int], divergence: Divergence | None, full: bool, compiling: bool, pieces: Any
 ) -> str:
     """The headline: one sentence.  paths: number of recorded paths.  For the other arguments see `explain_function`."""
     calls, served, recordings = stats.calls, stats.compiled_calls, counted(stats.traces, "recording")
@@ -59,11 +59,12 @@ def headline(
     ran = f"{served:,} of {counted(calls, 'call')} ran compiled"
     if compiling:
         return f"{ran}; {recordings}; one more path is compiled in the background."
-    if parting is not None and not served and not full:
+    if divergence is not None and not served and not full:
         often = "recorded on each call" if stats.traces == calls else f"recorded {stats.traces} times for nothing"
-        return f"{ran}: {often} because {parting.name}{parting.location()} changes ({parting.some()}). {parting.remedy()}."
-    if parting is not None and (full or 2 * served < calls):
-        return f"{ran}; {counted(paths, 'path')}: {parting.text()}."
+        what = f"{divergence.name}{divergence.location()} changes ({divergence.values_text()})"
+        return f"{ran}: {often} because {what}. {divergence.remedy()}."
+    if divergence is not None and (full or 2 * served < calls):
+        return f"{ran}; {counted(paths, 'path')}: {divergence.text()}."
     if not paths and reasons:
         return f"runs eagerly: {sentence(max(reasons, key=lambda reason: reasons[reason]))}"
     if paths and 2 * stats.direct_calls > calls:
@@ -119,21 +120,21 @@ def summary(
     stats: Any,
     paths: Sequence[Any],
     reasons: Mapping[Reason, int],
-    parting: Divergence | None,
+    divergence: Divergence | None,
     full: bool,
     compiling: bool,
     symbolic: Sequence[str],
     pieces: Any,
 ) -> str:
     """A screen: headline, counts, reasons, sizes, the paths that served most calls.  For the arguments see `explain_function`."""
-    title = headline(stats, len(paths), reasons, parting, full, compiling, pieces)
+    title = headline(stats, len(paths), reasons, divergence, full, compiling, pieces)
     lines = _wrapped(f"{name}: {title}")
     if not stats.calls:
         return "\n".join(lines)
     lines += _wrapped(_counts(stats), "  ")
     lines += _wrapped(slower(), "  ")
-    if parting is not None and parting.name not in title:
-        lines += _wrapped(f"paths differ at {parting.name}{parting.location()}: {parting.some()}", "  ")
+    if divergence is not None and divergence.name not in title:
+        lines += _wrapped(f"paths differ at {divergence.name}{divergence.location()}: {divergence.values_text()}", "  ")
     often = sorted(reasons, key=lambda reason: -reasons[reason])
     lines += _some([f"eager ({counted(reasons[reason], 'time')}): {reason}" for reason in often], _REASONS, "reason")
     lines += _some(symbolic, _SIZES, "line")

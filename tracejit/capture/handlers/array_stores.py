@@ -48,12 +48,12 @@ class ArrayStoreHandlers(PrologueArrayHandlers):
         if recorder.stopped or type(array) is not np.ndarray or array.dtype.kind not in "biuf" or not array.dtype.isnative:
             return False
         if id(array) not in self._bases:
-            self.is_read_later(array)
+            self.note_later_read(array)
             source = recorder.sources[id(array)]
             recorder.miss_if(
                 source.get("shape").differs(array.shape).otherwise(source.get("dtype").is_not(recorder.constant(array.dtype)))
             )
-            self.left[id(array)] = recorder.extracted_numbers.define_post_program(
+            self.epilogue_arrays[id(array)] = recorder.extracted_numbers.define_post_program(
                 PostProgramValue(source, is_outside_array=True, depends_on_tensors=True), array
             )
             self._bases[id(array)] = array

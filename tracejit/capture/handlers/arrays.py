@@ -172,12 +172,12 @@ def of_numpy(function: Any) -> bool:
 class ArrayHandlers(Handlers):
     """Handlers of arrays and of NumPy's functions.
 
-    left: post-program arrays by id; the number is the variable of the epilogue that holds the array."""
+    epilogue_arrays: post-program arrays by id; the number is the variable of the epilogue that holds the array."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self.left: dict[int, SymbolicNumber] = journal.dictionary()
+        self.epilogue_arrays: dict[int, SymbolicNumber] = journal.dictionary()
         self._fixed: set[int] = journal.set()  # ids of fixed arrays
         # (function, code, line) -> the function with its warnings at that line.
         self._with_user_line: dict[Any, Any] = journal.dictionary()
@@ -198,7 +198,7 @@ class ArrayHandlers(Handlers):
         """`array`, as a post-program array that each call computes by `definition`."""
         recorder = self.recorder
         number = recorder.extracted_numbers.define_post_program(definition, array)
-        self.left[id(array)] = number
+        self.epilogue_arrays[id(array)] = number
         recorder.created[id(array)] = array
         recorder.keep.append(array)
         return array
@@ -210,7 +210,7 @@ class ArrayHandlers(Handlers):
     def asks_array(self, arguments: tuple[Any, ...]) -> bool:
         """Whether the first argument is an array of this run, or one from outside that is read after the program."""
         is_array = bool(arguments) and self.is_array(arguments[0])
-        return is_array and (not self.recorder.is_outside(arguments[0]) or id(arguments[0]) in self.left)
+        return is_array and (not self.recorder.is_outside(arguments[0]) or id(arguments[0]) in self.epilogue_arrays)
 
     def is_of_arrays(self, left: Any, right: Any) -> bool:
         """Whether NumPy does an operator between `left` and `right`."""
@@ -274,13 +274,13 @@ class ArrayHandlers(Handlers):
             return any(map(self._varies_between_calls, value))
         if type(value) is slice:
             return any(map(self._varies_between_calls, (value.start, value.stop, value.step)))
-        return type(value) is SymbolicNumber or id(value) in self.left
+        return type(value) is SymbolicNumber or id(value) in self.epilogue_arrays
 
     def _is_post_program(self, value: Any) -> bool:
         """Whether `value`, or something in it, is computed after the program.  Slices count as such."""
         if type(value) in (tuple, list):
             return any(map(self._is_post_program, value))
-        return is_post_program(value) or type(value) is slice or id(value) in self.left
+        return is_post_program(value) or type(value) is slice or id(value) in self.epilogue_arrays
 
     # -- computation
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
@@ -401,7 +401,7 @@ class ArrayHandlers(Handlers):
     def argument_expression(self, value: Any, parts: list[Any]) -> Expr:
         """The expression of an argument of a call after the program.  Post-program values in it are appended to `parts`."""
         recorder = self.recorder
-        number = value if type(value) is SymbolicNumber else self.left.get(id(value))
+        number = value if type(value) is SymbolicNumber else self.epilogue_arrays.get(id(value))
         if number is not None:
             parts.append(number)
             return number._name

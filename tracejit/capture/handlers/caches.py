@@ -67,7 +67,7 @@ def cache_of(function: Any) -> tuple[dict[Any, Any], int | None, bool] | None:
 
 def key_of(values: tuple[Any, ...], keywords: dict[str, Any], typed: bool) -> Any:
     """The key of a call with these arguments in the dictionary of a cache."""
-    if _is_bare(values, keywords, typed):
+    if _key_is_single_argument(values, keywords, typed):
         return values[0]
     named = (_MARK, *chain.from_iterable(keywords.items())) if keywords else ()
     types = (*map(type, values), *map(type, keywords.values())) if typed else ()
@@ -84,7 +84,7 @@ def key_expression(
     """The expression of the key of a call with these arguments.
 
     expressions: those of the arguments, those of keywords last.  constant: gives the expression of an object."""
-    if _is_bare(values, keywords, typed):
+    if _key_is_single_argument(values, keywords, typed):
         return expressions[0]
     positional, of_keywords = expressions[: len(values)], expressions[len(values) :]
     named = [constant(_MARK)] if keywords else []
@@ -94,7 +94,7 @@ def key_expression(
     return tuple_of(*positional, *named, *types)
 
 
-def _is_bare(values: tuple[Any, ...], keywords: dict[str, Any], typed: bool) -> bool:
+def _key_is_single_argument(values: tuple[Any, ...], keywords: dict[str, Any], typed: bool) -> bool:
     """Whether the key is the single argument itself, and not a tuple."""
     return not typed and len(values) == 1 and not keywords and type(values[0]) in (int, str)
 

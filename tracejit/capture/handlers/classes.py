@@ -156,5 +156,5 @@ class ClassHandlers(Handlers):
     def _concretise_places(self, owner: Any) -> None:
         """Guard the symbolic numbers that are noted for `owner` by their values."""
         effects = self.recorder.effects
-        for place in effects.numbered.pop(id(owner), ()):
+        for place in effects.stored_by_container.pop(id(owner), ()):
             concretise(effects.stored.pop(place))

@@ -337,7 +337,7 @@ class ContainerHandlers(Handlers):
             return recorder.effects.stored[id(owner), key]
         if base is collections.defaultdict and not self.plain_contains(key, owner):
             return self._missing_item(owner, key)
-        if is_a(owner, tuple) and recorder.effects.numbered.get(id(owner)):
+        if is_a(owner, tuple) and recorder.effects.stored_by_container.get(id(owner)):
             if type(key) is slice:
                 return recorder.mark_created(tuple(recorder.contents.elements(owner))[key])
             if type(key) is int and -len(owner) <= key < len(owner):
@@ -543,7 +543,9 @@ class ContainerHandlers(Handlers):
         """element in container"""
         recorder = self.recorder
         container = concretise(container)
-        if type(container) is Size and recorder.effects.numbered.get(id(container)):  # `0 in x.shape` asks each of its sizes
+        if type(container) is Size and recorder.effects.stored_by_container.get(
+            id(container)
+        ):  # `0 in x.shape` asks each of its sizes
             container = recorder.mark_created(tuple(recorder.contents.elements(container)))
         if (
             is_symbolic(element)
@@ -581,7 +583,7 @@ class ContainerHandlers(Handlers):
         recorder = self.recorder
         if type(container) in _SEQUENCES:
             return len(container) <= _FEW
-        is_written = recorder.effects.numbered.get(id(container)) or any(
+        is_written = recorder.effects.stored_by_container.get(id(container)) or any(
             place[0] == id(container) for place in recorder.effects.written
         )
         is_hashed = is_a(container, (dict, set, frozenset)) and recorder.is_outside(container) and not is_post_program(number)
@@ -728,7 +730,7 @@ class ContainerHandlers(Handlers):
     def _may_hold_numbers(self, owner: Any, arguments: tuple[Any, ...]) -> bool:
         """Whether there may be symbolic numbers in the container `owner`, or in the arguments of a method of it.  If not, later
         reads find all that the method moves in the container itself."""
-        if self.recorder.effects.numbered.get(id(owner)) or not all(type(x) in _TRANSPARENT_TYPES for x in arguments):
+        if self.recorder.effects.stored_by_container.get(id(owner)) or not all(type(x) in _TRANSPARENT_TYPES for x in arguments):
             return True
         items = itertools.chain.from_iterable(x for x in arguments if type(x) in (list, tuple))
         return any(plain_value(item) is not item for item in items)

@@ -239,7 +239,7 @@ class ContentHandlers(Handlers):
             return value
         self.read_elements(owner)
         if (
-            not self.recorder.effects.numbered.get(id(owner))
+            not self.recorder.effects.stored_by_container.get(id(owner))
             or (is_a(value, dict) and owner is value)
             or is_a(value, DICT_VIEWS[0])
         ):
@@ -269,7 +269,7 @@ class ContentHandlers(Handlers):
     def backwards(self, value: Any) -> Any:
         """reversed(value), for a list or tuple."""
         self.read_elements(value)
-        if not self.recorder.effects.numbered.get(id(value)):
+        if not self.recorder.effects.stored_by_container.get(id(value)):
             return reversed(value)
         items = reversed(value)
         return stand_in_iterator(items, self._numbers_from_the_end(items, value))
@@ -330,12 +330,12 @@ class ContentHandlers(Handlers):
 
     def _with_content(self, items: Iterable[Any]) -> list[Any]:
         """The items that may have content to guard.  A membership test looks through all elements of a set each time."""
-        empty, numbered = self._empty, self.recorder.effects.numbered
-        return [x for x in items if type(x) not in _WITHOUT_CONTENT and (id(x) not in empty or id(x) in numbered)]
+        empty, stored_by_container = self._empty, self.recorder.effects.stored_by_container
+        return [x for x in items if type(x) not in _WITHOUT_CONTENT and (id(x) not in empty or id(x) in stored_by_container)]
 
     def concretise_places(self, container: Any) -> None:
         """Guard the symbolic numbers that are noted for `container` by their values; later reads get the plain numbers in it."""
-        for place in self.recorder.effects.numbered.pop(id(container), ()):
+        for place in self.recorder.effects.stored_by_container.pop(id(container), ()):
             self.concretise_contents(self.recorder.effects.stored.pop(place))
 
     def _read_element(
@@ -446,7 +446,7 @@ class ContentHandlers(Handlers):
     def note_record_items(self, record: Any, items: dict[str, Any]) -> Any:
         """Note the stand-ins in a new named tuple; returns it.  items: what it was given, by names of fields."""
         recorder = self.recorder
-        recorder.effects.of_objects.add(id(record))
+        recorder.effects.holders_of_stored.add(id(record))
         for index, name in enumerate(type(record)._fields):
             if name in items:
                 recorder.effects.remember((id(record), index), items[name])
@@ -460,7 +460,7 @@ class ContentHandlers(Handlers):
             for index in range(first, first + count):
                 effects.remember((id(container), index), None)
         else:
-            for place in effects.numbered.pop(id(container), ()):
+            for place in effects.stored_by_container.pop(id(container), ()):
                 effects.stored.pop(place)
         for index, item in enumerate(items, first):
             effects.remember((id(container), index), item)

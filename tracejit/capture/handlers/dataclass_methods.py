@@ -45,8 +45,8 @@ def dataclass_method(function: FunctionType, arguments: tuple[Any, ...]) -> Meth
     if not expected.issuperset(code.co_names):
         return None
     if name == "__hash__":
-        return _Hash(cls)
-    return _Initialise(cls) if name == "__init__" else _Compare(cls, _SYMBOLS[name])
+        return _HashHandler(cls)
+    return _InitHandler(cls) if name == "__init__" else _CompareHandler(cls, _SYMBOLS[name])
 
 
 def _fields(cls: Any) -> list[Any]:
@@ -61,7 +61,7 @@ def _bound(function: FunctionType, arguments: tuple[Any, ...], keywords: dict[st
     return bound.arguments
 
 
-class _Initialise:
+class _InitHandler:
     """Handler of `__init__`."""
 
     def __init__(self, cls: Any) -> None:
@@ -97,7 +97,7 @@ class _Initialise:
         return None
 
 
-class _Compare:
+class _CompareHandler:
     """Handler of a comparison of all fields."""
 
     def __init__(self, cls: Any, symbol: str) -> None:
@@ -128,7 +128,7 @@ class _Compare:
         return recorder.operators.binary(self._symbol, *sides)
 
 
-class _Hash:
+class _HashHandler:
     """Handler of `__hash__`: the hash of the fields that have `hash=True`, or `compare=True` and no `hash`."""
 
     def __init__(self, cls: Any) -> None:

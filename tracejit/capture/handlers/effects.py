@@ -215,15 +215,17 @@ class EffectHandlers(Handlers):
         super().__init__(recorder)
         journal = recorder.journal
         self.in_order: list[Effect] = journal.list()
-        self.outside: list[Reason] = journal.list()  # one for each deferred call of opaque code, which is made after the program
+        self.opaque_calls: list[Reason] = (
+            journal.list()
+        )  # one for each deferred call of opaque code, which is made after the program
         self.written: dict[EffectTarget, None] = journal.dictionary()
         # Stand-ins that this run has stored: later reads of these places get them instead of the plain values there.
         self.stored: dict[EffectTarget, Any] = journal.dictionary()
         # The places in `stored`, by the ids of their containers.
-        self.numbered: dict[int, dict[EffectTarget, None]] = journal.dictionary(Topic.INDEX)
+        self.stored_by_container: dict[int, dict[EffectTarget, None]] = journal.dictionary(Topic.INDEX)
         # ids of created named tuples and instances with places in `stored`, and of the dictionaries of such instances
-        self.of_objects: set[int] = set()
-        self.opened: set[int] = set()  # ids of dictionaries of created instances to which the program refers
+        self.holders_of_stored: set[int] = set()
+        self.exposed_dictionaries: set[int] = set()  # ids of dictionaries of created instances to which the program refers
         self.content_guarded: set[int] = journal.set()  # ids of containers whose whole content is guarded
         # By id: the contents that other containers had before they were changed, as a list or dictionary.
         self.originals: dict[int, Any] = journal.dictionary()
@@ -288,13 +290,13 @@ class EffectHandlers(Handlers):
     def release(self) -> None:
         """Release what the effects keep alive.  Nothing is recorded after this."""
         self.release_stored_objects()
-        for table in (self.in_order, self.originals, self.stored, self.numbered):
+        for table in (self.in_order, self.originals, self.stored, self.stored_by_container):
             table.clear()
 
     def note_call(self, effect: Effect, name: str) -> None:
         """Note a deferred call of opaque code.  Later stores do not replace those before it.  name: what the program called."""
         if not self.recorder.stopped:
-            self.outside.append(make("outside_call", f"{name}()", user_line()))
+            self.opaque_calls.append(make("outside_call", f"{name}()", user_line()))
             self.in_order.append(effect)
             self.recorder.keep.append(effect)
             self._latest.clear()
@@ -342,7 +344,7 @@ class EffectHandlers(Handlers):
         """Whether the numbers in `stored` for the container of id `owner` count as a difference between two steps of a loop.  Not
         for created objects, whose contents are compared anyway, nor for shapes, unless they hold post-program numbers: each step
         that looks at a shape has new symbolic sizes."""
-        if owner in self.of_objects:
+        if owner in self.holders_of_stored:
             return False
         is_shape = type(self.recorder.created.get(owner)) is Size
         return not is_shape or any(is_post_program(x) for (other, _), x in self.stored.items() if other == owner)
@@ -351,9 +353,9 @@ class EffectHandlers(Handlers):
         """Set `stored` for a place that now holds `value`."""
         if plain_value(value) is not value:
             self.stored[place] = value
-            self.numbered.setdefault(place[0], self.journal.dictionary(Topic.INDEX))[place] = None
+            self.stored_by_container.setdefault(place[0], self.journal.dictionary(Topic.INDEX))[place] = None
         elif place in self.stored:
-            del self.stored[place], self.numbered[place[0]][place]
+            del self.stored[place], self.stored_by_container[place[0]][place]
 
     # -- attributes
     def note_attribute(self, owner: Any, name: str, value: Any) -> None:
@@ -363,20 +365,20 @@ class EffectHandlers(Handlers):
         place: EffectTarget = (id(owner) if slot else id(instance), name)
         if self.recorder.is_outside(owner):
             self.note_store(place, AttributeStore(owner, name, value))
-        elif place[0] in self.opened or type(instance) not in (dict, type(None)):
+        elif place[0] in self.exposed_dictionaries or type(instance) not in (dict, type(None)):
             if value is not ABSENT:
                 dict.__setitem__(instance, name, value)  # type: ignore[index]
         else:
             self.remember(place, value)
-            self.of_objects.add(place[0])
+            self.holders_of_stored.add(place[0])
             self.recorder.keep.append(owner)
 
     def open(self, instance: dict[str, Any]) -> None:
         """Note that the program refers to the dictionary of a created instance.  From here on the dictionary holds symbolic
         numbers itself, like any other created container."""
-        for place in self.numbered.pop(id(instance), ()):
+        for place in self.stored_by_container.pop(id(instance), ()):
             instance[place[1]] = self.stored.pop(place)  # type: ignore[index]
-        self.opened.add(id(instance))
+        self.exposed_dictionaries.add(id(instance))
 
     # -- globals and cells
     def read_global(self, names: dict[str, Any], name: str, value: Any) -> Any:

@@ -237,7 +237,7 @@ class GeneratorHandlers(Handlers):
                 return Constant(None)
             if recorder.is_outside(value):
                 recorder.contents.read_content(value, deep=True)
-            if type(value) is Size and id(value) in recorder.effects.numbered:
+            if type(value) is Size and id(value) in recorder.effects.stored_by_container:
                 value = [recorder.effects.stored.get((id(value), k), v) for k, v in enumerate(value)]
             return tuple_of(*map(self._to_draw, value))
         return recorder.constant(value)

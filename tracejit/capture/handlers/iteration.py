@@ -142,10 +142,10 @@ class IterationHandlers(Handlers):
                 yield plain_value(element)
                 continue
             changed = isolated_call(self.recorder, partial(change, element), partial(plain_value, element), change)
-            self._note_taken()
+            self._note_consumed()
             yield changed
 
-    def _note_taken(self) -> None:
+    def _note_consumed(self) -> None:
         """Note that an element was taken from an iterator, which cannot be repeated (defects.py)."""
         if not self.recorder.stopped:
             self.recorder.performed.append((CONSUMED, None))
@@ -165,7 +165,7 @@ class IterationHandlers(Handlers):
                 else:
                     action = partial(self.recorder.calls.call, step, (iterator,), {})
                     value = isolated_call(self.recorder, action, partial(next, iterator), step)
-                    self._note_taken()
+                    self._note_consumed()
             except StopIteration:
                 return
             yield value
@@ -215,7 +215,7 @@ class IterationHandlers(Handlers):
             try:
                 action, retry = partial(self.recorder.containers.get_item, value, index), partial(operator.getitem, value, index)
                 element = isolated_call(self.recorder, action, retry, type(value).__getitem__)
-                self._note_taken()
+                self._note_consumed()
             except IndexError:
                 return
             index += 1
@@ -276,7 +276,7 @@ class IterationHandlers(Handlers):
         value = concretise(value)
         if is_a(value, dict) and (not is_user_instance(value) or (not asks_items and self._is_merged_as_it_is(value))):
             recorder.contents.read_elements(value)
-            if not recorder.effects.numbered.get(id(value)):
+            if not recorder.effects.stored_by_container.get(id(value)):
                 return value
             return {
                 key: recorder.effects.stored.get((id(value), key), item) for key, item in builtin_base(type(value)).items(value)

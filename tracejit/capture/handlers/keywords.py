@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["as_given", "as_texts"]
 
 
-class _Keyword(str):
+class _KeywordStandIn(str):
     """Stands for `key`, a keyword that is no string."""
 
     __slots__ = ("key",)
@@ -22,7 +22,7 @@ def as_texts(mapping: dict[Any, Any]) -> dict[str, Any]:
     keywords: dict[str, Any] = {}
     for index, (key, value) in enumerate(mapping.items()):
         if not isinstance(key, str):
-            text = _Keyword(f"\0{index}")
+            text = _KeywordStandIn(f"\0{index}")
             text.key = key
             keywords[text] = value
         else:
@@ -32,4 +32,4 @@ def as_texts(mapping: dict[Any, Any]) -> dict[str, Any]:
 
 def as_given(keywords: dict[str, Any]) -> dict[Any, Any]:
     """The keywords that user code has passed: the inverse of `as_texts`."""
-    return {name.key if type(name) is _Keyword else name: value for name, value in keywords.items()}
+    return {name.key if type(name) is _KeywordStandIn else name: value for name, value in keywords.items()}

@@ -45,14 +45,14 @@ class Release:
 
 
 class LockHandlers(Handlers):
-    """Acquires and releases locks.  taken: the locks that the entry acquires, each as often as it does."""
+    """Acquires and releases locks.  acquired: the locks that the entry acquires, each as often as it does."""
 
     _has_released = Variable(False)
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self.taken: list[Any] = journal.list()
+        self.acquired: list[Any] = journal.list()
 
     def standard_call(self, function: Any) -> CallHandler | None:
         """The handler of a method that acquires or releases a lock; else None."""
@@ -87,7 +87,7 @@ class LockHandlers(Handlers):
             recorder.stop("impure_call", "a lock, taken after a call that is made when the program has run,")
         result: bool = recorder.perform(lock.acquire)
         if not recorder.stopped:
-            self.taken.append(lock)
+            self.acquired.append(lock)
             source = recorder.sources[id(lock)]
             recorder.prologue.append(Evaluate(Name("held").method("append", And((source.method("acquire"), source)))))
             recorder.read_again()
@@ -96,7 +96,7 @@ class LockHandlers(Handlers):
     def give_back(self, lock: Any) -> None:
         """lock.release(), of a lock that the call has acquired."""
         recorder = self.recorder
-        if sum(held is lock for held in self.taken) <= sum(
+        if sum(held is lock for held in self.acquired) <= sum(
             type(effect) is Release and effect.lock is lock for effect in recorder.effects.in_order
         ):
             recorder.stop("impure_call", "a lock, given back that was taken outside,")
@@ -112,7 +112,7 @@ class LockHandlers(Handlers):
 
     def check_locks(self) -> None:
         """Stop the recording unless it releases each lock that it acquires."""
-        if len(self.taken) != sum(type(effect) is Release for effect in self.recorder.effects.in_order):
+        if len(self.acquired) != sum(type(effect) is Release for effect in self.recorder.effects.in_order):
             self.recorder.stop("impure_call", "a lock that is held when the call is over")
 
 

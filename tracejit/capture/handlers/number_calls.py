@@ -277,7 +277,9 @@ class NumberCallHandlers(Handlers):
         recorder = self.recorder
         if type(key) is not list or any(type(plain(n)) is not int for n in key):
             return key
-        if recorder.is_outside(key) and not (recorder.effects.numbered.get(id(key)) or recorder.contents.has_varied(key)):
+        if recorder.is_outside(key) and not (
+            recorder.effects.stored_by_container.get(id(key)) or recorder.contents.has_varied(key)
+        ):
             return key
         index = self.tensor_of_numbers(tensor, key)
         return key if index is None else index

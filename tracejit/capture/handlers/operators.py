@@ -86,7 +86,7 @@ class OperatorHandlers(Handlers):
             result = self._tensor_binary(symbol, left, right, in_place)
             if result is not ABSENT:
                 return result
-        if symbol == "%" and is_a(right, tuple) and recorder.effects.numbered.get(id(right)):
+        if symbol == "%" and is_a(right, tuple) and recorder.effects.stored_by_container.get(id(right)):
             right = tuple(recorder.contents.elements(right))
         if symbol == "%" and type(left) is str:
             left, right = recorder.texts.with_texts(left, right)
@@ -400,14 +400,17 @@ class OperatorHandlers(Handlers):
             and recorder.texts.holds_open(value)
         ):
             return recorder.texts.text_of_container(value)  # type: ignore[no-any-return]
-        if type(value) is Size and not specification and recorder.effects.numbered.get(id(value)):
+        if type(value) is Size and not specification and recorder.effects.stored_by_container.get(id(value)):
             return recorder.texts.text_of_shape(value)  # type: ignore[no-any-return]
         if type(value) is np.ndarray and value.ndim == 0 and conversion == -1:
             value = recorder.arrays.array_call(np.ndarray.item, (value,))
         if (
             is_a(value, np.ndarray)
             and (conversion != -1 or not specification)
-            and (id(value) in recorder.arrays.left or (recorder.is_outside(value) and recorder.arrays.read_after_program(value)))
+            and (
+                id(value) in recorder.arrays.epilogue_arrays
+                or (recorder.is_outside(value) and recorder.arrays.read_after_program(value))
+            )
         ):
             text = recorder.arrays.array_call(repr if conversion in (ord("r"), ord("a")) else str, (value,))
             if conversion == ord("a") or not is_open(text):

@@ -135,17 +135,17 @@ def _is_endless(value: Any, around: tuple[int, ...] = ()) -> bool:
 class OutsideCallHandlers(Handlers):
     """Computes functions of data and defers other opaque calls.
 
-    given: containers of this run that were arguments of deferred calls, each with its items then.  arrays_given: arrays that
-    were, each with the length of the graph then.  looking: (length of the graph, code, detail of the reason) for each deferred
-    call that reads tensors; may_raise: the same for each that may raise."""
+    passed_containers: containers of this run that were arguments of deferred calls, each with its items then.  passed_arrays: arrays that
+    were, each with the length of the graph then.  reading_calls: (length of the graph, code, detail of the reason) for each deferred
+    call that reads tensors; raising_calls: the same for each that may raise."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         journal = recorder.journal
-        self.given: list[tuple[Any, list[Any]]] = journal.list()
-        self.arrays_given: list[tuple[int, SymbolicNumber]] = journal.list()
-        self.looking: list[tuple[int, str, str]] = journal.list()
-        self.may_raise: list[tuple[int, str, str]] = journal.list()
+        self.passed_containers: list[tuple[Any, list[Any]]] = journal.list()
+        self.passed_arrays: list[tuple[int, SymbolicNumber]] = journal.list()
+        self.reading_calls: list[tuple[int, str, str]] = journal.list()
+        self.raising_calls: list[tuple[int, str, str]] = journal.list()
 
     # -- dispatch
     def standard_call(self, function: Any) -> CallHandler | None:
@@ -155,7 +155,7 @@ class OutsideCallHandlers(Handlers):
     def outside_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], code: str, detail: str) -> Any:
         """The result of a call of opaque code.  code, detail: the reason to stop with if it cannot be deferred."""
         recorder = self.recorder
-        if _looks_only(function):
+        if _only_reads(function):
             arguments = tuple(
                 [recorder.mark_created([*recorder.iteration.iterate(v)]) if self._is_own_iterator(v) else v for v in arguments]
             )
@@ -269,7 +269,12 @@ class OutsideCallHandlers(Handlers):
     def _may_be_argument(self, value: Any) -> bool:
         """Whether a deferred call may get `value`, which the call of the entry then has in the same state."""
         cls = type(value)
-        if cls is SymbolicNumber or cls in PRIMITIVE_TYPES or is_a(value, CONSTANTS) or id(value) in self.recorder.arrays.left:
+        if (
+            cls is SymbolicNumber
+            or cls in PRIMITIVE_TYPES
+            or is_a(value, CONSTANTS)
+            or id(value) in self.recorder.arrays.epilogue_arrays
+        ):
             return True
         if cls in (list, tuple, dict, set, frozenset) and not self.recorder.is_outside(value):
             return all(map(self._may_be_argument, children(value)))
@@ -308,8 +313,8 @@ class OutsideCallHandlers(Handlers):
         now = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
         recorder.perform(lambda: recorder.unwatched(lambda: function(*now[0], **now[1])))
         if not recorder.stopped:
-            self.looking.append((len(recorder.interpreter.nodes), "impure_call", f"{function.__name__}()"))
-            self.given += [entry for value in values for entry in self._contents(value)]
+            self.reading_calls.append((len(recorder.interpreter.nodes), "impure_call", f"{function.__name__}()"))
+            self.passed_containers += [entry for value in values for entry in self._contents(value)]
             recorder.effects.note_call(FunctionCall(recorder.mark_fixed(function), arguments, keywords), function.__name__)
         return None
 
@@ -328,11 +333,11 @@ class OutsideCallHandlers(Handlers):
         now = getattr(plain(function.owner), function.name) if type(function) is MethodOf else function
         name = getattr(now, "__qualname__", type(now).__qualname__)
         detail = detail or f"{name}()"
-        if _looks_only(now):  # then copies of containers make no difference
+        if _only_reads(now):  # then copies of containers make no difference
             arguments, keywords = tuple(map(self._copy_of, arguments)), {k: self._copy_of(v) for k, v in keywords.items()}
         before = [entry for value in (*arguments, *keywords.values()) for entry in self._contents(value)]
         plain_arguments = tuple(map(plain_copy, arguments)), {k: plain_copy(v) for k, v in keywords.items()}
-        if not _looks_only(now) and any(
+        if not _only_reads(now) and any(
             type(new) in (list, dict, set) and new is not old
             for new, old in zip(
                 (*plain_arguments[0], *plain_arguments[1].values()), (*arguments, *keywords.values()), strict=True
@@ -350,13 +355,17 @@ class OutsideCallHandlers(Handlers):
             raise
         if recorder.stopped:
             return result
-        self.given += before
-        arrays = [recorder.arrays.left[id(v)] for v in (*arguments, *keywords.values()) if id(v) in recorder.arrays.left]
-        self.arrays_given += [(len(recorder.interpreter.nodes), array) for array in arrays]
+        self.passed_containers += before
+        arrays = [
+            recorder.arrays.epilogue_arrays[id(v)]
+            for v in (*arguments, *keywords.values())
+            if id(v) in recorder.arrays.epilogue_arrays
+        ]
+        self.passed_arrays += [(len(recorder.interpreter.nodes), array) for array in arrays]
         if type(function) is not MethodOf and bound_to(function) is None:
             recorder.mark_fixed(function)
         if not _is_quiet(now, arguments, keywords):
-            self.may_raise.append((len(recorder.interpreter.nodes), code, detail))
+            self.raising_calls.append((len(recorder.interpreter.nodes), code, detail))
         owner = bound_to(now) if type(now) is not FunctionType else arguments[0] if function in _KEEPING else None
         if owner is not None:
             recorder.effects.changed[id(owner)] = owner
@@ -392,7 +401,7 @@ class OutsideCallHandlers(Handlers):
 
     def check_given(self) -> None:
         """Stop the recording if a container has changed since it was an argument of a deferred call."""
-        for container, before in self.given:
+        for container, before in self.passed_containers:
             now = self._items_of(container)
             if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
                 self.recorder.stop(
@@ -474,7 +483,7 @@ def _returns_none(function: Any) -> bool:
     return keeps or (not _is_unhashable(function) and function in (_KEEPING | {json.dump, os.makedirs}))
 
 
-def _looks_only(function: Any) -> bool:
+def _only_reads(function: Any) -> bool:
     """Whether a function reads its arguments and keeps no reference to them."""
     quiet = module_of(type(bound_to(function))).partition(".")[0] in ("_io", "_csv")
     return quiet or (not _is_unhashable(function) and (function in _WHOLE or function is array.array))

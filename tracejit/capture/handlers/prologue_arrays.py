@@ -128,7 +128,7 @@ class PrologueArrayHandlers(ArrayHandlers):
         items = list(map(self._with_numbers, recorder.contents.elements(value)))
         return value if all(map(operator.is_, items, value)) else recorder.mark_created(type(value)(items))
 
-    def is_read_later(self, array: Any) -> None:
+    def note_later_read(self, array: Any) -> None:
         """Note that something reads the memory of an array after the prologue."""
         self._read_later.add(id(_owner(array)))
 
@@ -154,7 +154,7 @@ class PrologueArrayHandlers(ArrayHandlers):
 
     def tensor_of_array(self, function: Any, array: Any, dtype: Any = None, *, requires_grad: Any = False) -> Any:
         if function is not tensor or not self.is_outside_array(array) or id(_owner(array)) not in self._own:
-            self.is_read_later(array)
+            self.note_later_read(array)
             return super().tensor_of_array(function, array, dtype, requires_grad=requires_grad)
         return self._copied_before(array, dtype, requires_grad)
 
@@ -255,7 +255,7 @@ class PrologueArrayHandlers(ArrayHandlers):
         if not self.is_outside_array(value) or value.dtype.kind not in "biuf":
             return super().argument_expression(value, parts)
         source = recorder.sources[id(value)]
-        self.is_read_later(value)
+        self.note_later_read(value)
         recorder.miss_if(
             source.get("shape").differs(value.shape).otherwise(source.get("dtype").is_not(recorder.constant(value.dtype)))
         )

@@ -221,7 +221,7 @@ class SizeHandlers(Handlers):
         if kind is SymbolicNumber:
             symbol = self.symbol(value, settling=True)
             return value if symbol is None else symbol
-        if kind is Size and id(value) in self.recorder.effects.numbered:
+        if kind is Size and id(value) in self.recorder.effects.stored_by_container:
             stored = self.recorder.effects.stored
             sizes = [self.for_library(stored.get((id(value), k), v)) for k, v in enumerate(value)]
             return self.recorder.mark_created(tuple.__new__(Size, sizes))

@@ -79,17 +79,17 @@ class Exit:
     `MISS`), or a signal has interrupted it (-1, `INTERRUPTED`).  Nothing has been changed.
 
     counter: the `Executable.counter` of the program, which identifies the program.  bridge: the machine code to which machine
-    code goes on from here by itself (cpython/dispatcher.py), or None.  left: how often it still does so; each time decrements it.
-    word: the address of `left`."""
+    code goes on from here by itself (cpython/dispatcher.py), or None.  remaining_hops: how often it still does so; each time decrements it.
+    word: the address of `remaining_hops`."""
 
-    __slots__ = ("bridge", "counter", "left", "number", "word")
+    __slots__ = ("bridge", "counter", "number", "remaining_hops", "word")
 
     def __init__(self, number: int, counter: list[int] | None = None) -> None:
         self.number = number
         self.counter = counter
         self.bridge: Any = None
-        self.left = ctypes.c_int64(0)
-        self.word = struct.pack("=q", ctypes.addressof(self.left))
+        self.remaining_hops = ctypes.c_int64(0)
+        self.word = struct.pack("=q", ctypes.addressof(self.remaining_hops))
 
 
 MISS = Exit(0)
@@ -228,7 +228,7 @@ class Recording:
     locks: whether the entry holds locks.  env: the symbolic sizes in all of this, if there are any (symbolic_recording.py).
     facts: what the guards check, for the user, the most important ones first.  varied: the numbers that are not guarded because
         earlier recordings have read other values for them (`Facts.varied`).
-    outside: calls of opaque code that the entry makes besides the program.
+    opaque_calls: calls of opaque code that the entry makes besides the program.
     left_out: number of steps of loops that did not run as Python.  remarks: further remarks on loops, for the user.
     branches: the branches that values have decided more than once.
     follows_rows: see `RaggedHandlers`."""
@@ -253,7 +253,7 @@ class Recording:
     facts: tuple[Fact, ...] = field(default=(), repr=False)
     varied: Earlier = field(default_factory=dict, repr=False, compare=False)
     env: ShapeEnv | None = field(default=None, repr=False, compare=False)
-    outside: tuple[Reason, ...] = field(default=(), repr=False)
+    opaque_calls: tuple[Reason, ...] = field(default=(), repr=False)
     left_out: int = field(default=0, compare=False)
     remarks: tuple[str, ...] = field(default=(), compare=False)
     branches: tuple[Branch, ...] = field(default=(), repr=False, compare=False)

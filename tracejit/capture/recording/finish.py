@@ -148,9 +148,9 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
         namespace={**recorder.namespace, **weak, "release": release},
         weak=tuple(weak),
         structure=None
-        if recorder.locking.taken
+        if recorder.locking.acquired
         else _structure(recorder, guards, distinct),  # values read under a lock have to be read under it
-        locks=bool(recorder.locking.taken),
+        locks=bool(recorder.locking.acquired),
         asked=asked,
         settled={
             x._name.name: x._value
@@ -158,7 +158,7 @@ def finish(recorder: Recorder, interpreter: RecordingInterpreter, result: Any, m
             if x is not None and k in asked and not recorder.sizes.is_size(x)
         },
         generators=tuple(map(reference, recorder.generators.known.values())),
-        outside=tuple(recorder.effects.outside),
+        opaque_calls=tuple(recorder.effects.opaque_calls),
         left_out=interpreter.left_out,
         remarks=tuple(dict.fromkeys(interpreter.remarks)),
         branches=branches,

@@ -105,7 +105,7 @@ class Journal:
 
     def note(self, topic: Topic = Topic.EFFECTS) -> None:
         """Log a change that is in no table and cannot be undone."""
-        self._changes.append((_Happened(topic), None, False))
+        self._changes.append((_AlwaysChanged(topic), None, False))
 
     def release(self) -> None:
         """Drop the log, which keeps former values of tables alive.  The journal is not used after this."""
@@ -286,7 +286,7 @@ class LoggedList(list[V]):
     pop = remove = insert = sort = reverse = __delitem__ = __imul__ = None  # type: ignore[assignment]
 
 
-class _Happened:
+class _AlwaysChanged:
     """The table of a change that is in no table (`Journal.note`): it always counts as changed."""
 
     __slots__ = ("topic",)

@@ -76,7 +76,7 @@ def check_arrays(recorder: Recorder, interpreter: RecordingInterpreter, views: V
         for number in recorder.extracted_numbers.post_program_numbers
         if number._post_program.nodes_before >= 0
     ]
-    for position, number in (*looked_at, *recorder.outside_calls.arrays_given) if views.writes else ():
+    for position, number in (*looked_at, *recorder.outside_calls.passed_arrays) if views.writes else ():
         for tensor in _sources(number):
             value = interpreter.value_of(tensor)
             if value is None:
@@ -90,10 +90,10 @@ def check_calls(recorder: Recorder, views: Views, inputs: list[int]) -> None:
     raise before inputs are written."""
     recorder.outside_calls.check_given()
     recorder.locking.check_locks()
-    for position, code, detail in recorder.outside_calls.looking:
+    for position, code, detail in recorder.outside_calls.reading_calls:
         if views.written(position):
             recorder.stop(code, f"{detail} of tensors that are changed afterwards")
-    for position, code, detail in recorder.outside_calls.may_raise:
+    for position, code, detail in recorder.outside_calls.raising_calls:
         if not views.written(position).isdisjoint(inputs):
             recorder.stop(code, f"{detail}, which may raise before tensors are changed,")
 
@@ -115,7 +115,7 @@ def check_outside_arrays(
 
 def _sources(number: Any) -> list[Tensor]:
     """The tensors whose memory NumPy reads to compute a post-program number."""
-    late = number._post_program
-    if late.shares_source:
-        return [late.source]
-    return [source for part in late.parts if is_post_program(part) for source in _sources(part)]
+    definition = number._post_program
+    if definition.shares_source:
+        return [definition.source]
+    return [source for part in definition.parts if is_post_program(part) for source in _sources(part)]

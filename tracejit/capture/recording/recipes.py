@@ -74,7 +74,7 @@ class Recipes:
         self.outputs: list[Tensor] = []
         self.post_program_numbers: list[SymbolicNumber] = []  # post-program numbers that expressions use
         self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that escape
-        self._made: dict[int, int] = {}  # id of an effect -> number of statements up to its own
+        self._statements_up_to: dict[int, int] = {}  # id of an effect -> number of statements up to its own
         self._defined_results: dict[
             PostProgramValue, int
         ] = {}  # result of a called function -> number of statements up to the call
@@ -105,7 +105,7 @@ class Recipes:
         """Append the statement of an effect, after those that build the values that it needs."""
         statement = effect.statement(self)
         self.statements.append(statement)
-        self._made[id(effect)] = len(self.statements)
+        self._statements_up_to[id(effect)] = len(self.statements)
         if isinstance(effect, FunctionCall) and effect.result is not None:
             self._defined_results[effect.result._post_program] = len(self.statements)
 
@@ -114,12 +114,12 @@ class Recipes:
         among the statements."""
         if reading.is_call_result:
             return reading in self._defined_results
-        return reading.in_prologue or reading.clock_after is None or id(reading.clock_after) in self._made
+        return reading.in_prologue or reading.clock_after is None or id(reading.clock_after) in self._statements_up_to
 
     def _position_of(self, reading: PostProgramValue) -> int:
         """The number of statements that come before the definition of `reading` (see `_is_known`)."""
         return self._defined_results.get(
-            reading, 0 if reading.clock_after is None else self._made.get(id(reading.clock_after), 0)
+            reading, 0 if reading.clock_after is None else self._statements_up_to.get(id(reading.clock_after), 0)
         )
 
     def source(self, value: Any) -> Expr:
@@ -181,7 +181,7 @@ class Recipes:
     def _array(self, value: np.ndarray[Any, Any]) -> Expr:
         recorder = self.recorder
         existing = recorder.sources.get(id(value)) or self._expressions.get(id(value))
-        number = recorder.arrays.left.get(id(value))
+        number = recorder.arrays.epilogue_arrays.get(id(value))
         if existing is not None:
             return existing
         if number is not None:

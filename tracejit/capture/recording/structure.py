@@ -161,12 +161,12 @@ class _Splitter:
         self.kinds: dict[str, str] = {}
         # What is to be noted if the current statement becomes a check: (one of the tables above, a key).
         self._needed: list[tuple[dict[Any, None], Any]] = []
-        self._late: set[str] = set()  # variables defined in `after`
+        self._defined_after: set[str] = set()  # variables defined in `after`
         # Whether `after` has calls.  Later calls then go to `after`, too, so that their order is kept (draws of one generator).
-        self._called_late = False
-        self._early: set[str] = set()  # variables defined in `before`
+        self._calls_after = False
+        self._defined_before: set[str] = set()  # variables defined in `before`
         self._is_watched: dict[int, bool] = {}  # id of an object -> whether its attributes are in words
-        self._exposed = self._exposed_namespaces()
+        self._read_before = self._namespaces_read_before()
 
     def add(self, statement: Statement) -> None:
         kind = type(statement)
@@ -183,9 +183,9 @@ class _Splitter:
             self._need()
             return
         self._needed.clear()  # it is no check: nothing need be noted
-        is_late = self._is_late(statement)
-        (self.after if is_late else self.before).append(statement)
-        (self._late if is_late else self._early).update(defined(statement))
+        is_defined_after = self._comes_after(statement)
+        (self.after if is_defined_after else self.before).append(statement)
+        (self._defined_after if is_defined_after else self._defined_before).update(defined(statement))
 
     def _need(self) -> None:
         """The current statement has become a check: note what it needs."""
@@ -193,15 +193,15 @@ class _Splitter:
             table[key] = None
         self._needed.clear()
 
-    def _is_late(self, statement: Statement) -> bool:
+    def _comes_after(self, statement: Statement) -> bool:
         """Whether a statement that is no check comes after the checks."""
         used = names(statement)
-        is_late = not (self.definitions.keys().isdisjoint(used) and self._late.isdisjoint(used))
-        if is_late != self._called_late and any(type(node) is Call and node[1] not in _PURE for node in walk(statement)):
-            self._called_late = is_late = True
-        return is_late
+        is_defined_after = not (self.definitions.keys().isdisjoint(used) and self._defined_after.isdisjoint(used))
+        if is_defined_after != self._calls_after and any(type(node) is Call and node[1] not in _PURE for node in walk(statement)):
+            self._calls_after = is_defined_after = True
+        return is_defined_after
 
-    def _exposed_namespaces(self) -> set[int]:
+    def _namespaces_read_before(self) -> set[int]:
         """Addresses of the class dictionaries of objects whose attributes each call reads before the checks.  These dictionaries
         decide what such a read does (a property, `__getattribute__`), so the guards on them must come before it: they cannot be
         checks."""
@@ -242,14 +242,18 @@ class _Splitter:
             return self.kinds[name] == "instance"
         if name in self.roots:
             return True
-        if name in self._early and name in self.objects and self._is_instance(self.objects[name]):
+        if name in self._defined_before and name in self.objects and self._is_instance(self.objects[name]):
             self._needed.append((self.roots, name))
             return True
         return False
 
     def _namespace(self, node: Expr) -> bool:
         value = self.constants.get(node[1]) if type(node) is Name else None
-        if type(value) is MappingProxyType and id(value) not in self.changed and namespace_address(value) not in self._exposed:
+        if (
+            type(value) is MappingProxyType
+            and id(value) not in self.changed
+            and namespace_address(value) not in self._read_before
+        ):
             self._needed.append((self.namespaces, node[1]))
             return True
         return False

@@ -136,12 +136,12 @@ def _collect_texts(code: CodeType, into: dict[Any, Any]) -> None:
         if type(constant) in _TEXTS:
             into[constant] = constant
         elif type(constant) is frozenset:
-            into[_meaning_of_set(constant)] = constant
+            into[_typed_elements(constant)] = constant
         elif type(constant) is tuple:
             pending += constant
 
 
-def _meaning_of_set(constant: frozenset[Any]) -> frozenset[tuple[type, str]]:
+def _typed_elements(constant: frozenset[Any]) -> frozenset[tuple[type, str]]:
     return frozenset([(type(element), repr(element)) for element in constant])  # 1 is equal to 1.0
 
 
@@ -155,7 +155,7 @@ def _with_texts(constant: Any, texts: dict[Any, Any]) -> Any:
     if type(constant) in _TEXTS:
         return texts.get(constant, constant)
     if type(constant) is frozenset:
-        return texts.get(_meaning_of_set(constant), constant)
+        return texts.get(_typed_elements(constant), constant)
     return tuple([_with_texts(item, texts) for item in constant]) if type(constant) is tuple and constant else constant
 
 

@@ -77,7 +77,7 @@ def _blocks(body: list[ast.stmt], before: Sequence[ast.stmt] = ()) -> Iterator[l
             continue
         if isinstance(statement, ast.With):
             managers = [item.context_expr for item in statement.items if item.optional_vars is None]
-            if all(_lets_pass(item.context_expr) for item in statement.items):
+            if all(_is_mode_switch(item.context_expr) for item in statement.items):
                 entered = [*before, *body[:k], *map(ast.Expr, managers)]
                 yield from _blocks(statement.body, entered if len(managers) == len(statement.items) else ())
             continue
@@ -85,6 +85,6 @@ def _blocks(body: list[ast.stmt], before: Sequence[ast.stmt] = ()) -> Iterator[l
             yield from _blocks(inner_body) if (inner_body := getattr(statement, field, None)) else ()
 
 
-def _lets_pass(manager: ast.expr) -> bool:
+def _is_mode_switch(manager: ast.expr) -> bool:
     function = manager.func if isinstance(manager, ast.Call) else manager
     return isinstance(function, ast.Attribute) and function.attr in _SWITCHES

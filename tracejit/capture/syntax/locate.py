@@ -175,10 +175,10 @@ def _is_constant(code: CodeType, node: FunctionNode) -> bool:
     if not isinstance(node, ast.Lambda):
         return True
     alone = compile_again(ast.Expression(node), "<lambda>", "eval", 0)
-    return any(_meaning_of_constant(other) == _meaning_of_constant(code) for other in nested_codes(alone))
+    return any(_comparable_code(other) == _comparable_code(code) for other in nested_codes(alone))
 
 
-def _meaning_of_constant(code: CodeType) -> tuple[Any, ...]:
+def _comparable_code(code: CodeType) -> tuple[Any, ...]:
     arguments = code.co_varnames, code.co_argcount, code.co_kwonlyargcount, code.co_flags & _STARRED
     return code.co_code, repr(code.co_consts), *arguments  # 1 is equal to 1.0
 

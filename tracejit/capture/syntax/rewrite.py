@@ -252,7 +252,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
                 items = [... for ... in materialised(value)]
         """
         collecting = None if self.is_generator else find_collecting_comprehension(node, self.lists)
-        if collecting is None or (isinstance(node, ast.AugAssign) and not self.is_own(expression_at(collecting.before[0]))):
+        if collecting is None or (isinstance(node, ast.AugAssign) and not self.is_private(expression_at(collecting.before[0]))):
             return [], []
         comprehension, (generator,) = collecting.comprehension, collecting.comprehension.generators
         items, value, loop = self.temporary() if collecting.added is None else self.sum_name(), self.temporary(), self.temporary()
@@ -265,7 +265,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         self.local |= local
         self.lists = lists
         iterable, _ = self.header(repeated.iter, loop)
-        earlier = [self.into_variable(location) for location in collecting.before if not self.is_own(expression_at(location))]
+        earlier = [self.into_variable(location) for location in collecting.before if not self.is_private(expression_at(location))]
         makes = self.collected_by if collecting.added is None else self.added_up_by
         first, last, whole = makes(collecting, repeated, items, loop)
         create_loop, *looped = self.loop_over_steps(repeated, names, loop, ast.Name(loop, ast.Load()))
@@ -304,7 +304,7 @@ class Rewriter(MatchRewriter, ast.NodeTransformer):
         self.temporaries += 1
         return f"__sum_{self.temporaries}__"
 
-    def is_own(self, node: ast.expr) -> bool:
+    def is_private(self, node: ast.expr) -> bool:
         """Whether an expression is a literal, or a variable that only this function's own statements change."""
         return not isinstance(node, ast.Name | ast.Attribute) or (
             isinstance(node, ast.Name) and self.mangle(node.id) in self.local - self.captured - self.gathered
