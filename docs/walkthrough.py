@@ -86,8 +86,8 @@ def _stages() -> dict[str, str]:
         x, weight = tracejit.ones(8, 4), tracejit.ones(4, 3, requires_grad=True)
         for _ in range(3):
             loss(x, weight, 2).backward()
-        entry = loss._entry(0)
-        recording, executable = entry.recording, entry.executable
+        path = loss._path(0)
+        recording, executable = path.recording, path.executable
         backward, _ = executable.backward_graph((True,), executable.partition.wanted)
         program = executable.program
         (nest,) = [step.nest for step in program.lowered.spec.steps if isinstance(step, NestCall)]

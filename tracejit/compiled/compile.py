@@ -25,7 +25,7 @@ from tracejit.capture.tracebacks import without_dispatch
 from tracejit.compiled.accounts import Accounts
 from tracejit.compiled.bridges import BridgeLinker
 from tracejit.compiled.diagnostics import Diagnostics
-from tracejit.compiled.dispatch import FALLBACK, OWNER, dispatch_function, exit_handler, nothing_recorded
+from tracejit.compiled.dispatch import FALLBACK, OWNER, dispatch_function, fallback_call, nothing_recorded
 from tracejit.compiled.options import CompileWait, Options
 from tracejit.compiled.path_table import PathTable, ServeByState
 from tracejit.compiled.promotion import Promoter
@@ -94,7 +94,7 @@ class CompiledFunction(_Partial[P, R]):
                 slots,
                 pushed_anywhere,
                 Exit,
-                exit_handler(slots),
+                fallback_call(slots),
                 dispatch_function(slots),
                 without_dispatch,
                 accounts.resting_calls,

@@ -17,7 +17,7 @@ from tracejit.config import config, watch
 from tracejit.core.interpreter import ask_always, pushed_anywhere, state
 from tracejit.cpython.dispatcher import UNSERVED
 
-__all__ = ["FALLBACK", "OWNER", "SERVE", "compared", "dispatch_function", "exit_handler", "nothing_recorded"]
+__all__ = ["FALLBACK", "OWNER", "SERVE", "compared", "dispatch_function", "fallback_call", "nothing_recorded"]
 
 SERVE: Final = 0
 FALLBACK: Final = 1
@@ -50,7 +50,7 @@ def dispatch_function(slots: list[Any]) -> Callable[..., Any]:
     return dispatch
 
 
-def exit_handler(slots: list[Any], entry: Any = None) -> Callable[..., Any]:
+def fallback_call(slots: list[Any], entry: Any = None) -> Callable[..., Any]:
     """The function that machine code calls if neither an entry nor those along its bridges served the call.  entry: default: the
     first one."""
 

@@ -24,7 +24,7 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from tracejit.capture.recording.entry import MISS, Exit
-from tracejit.compiled.dispatch import FALLBACK, SERVE, exit_handler, nothing_recorded
+from tracejit.compiled.dispatch import FALLBACK, SERVE, fallback_call, nothing_recorded
 from tracejit.compiled.pieces import Pieces
 from tracejit.compiled.recorded_path import RecordedPath
 from tracejit.compiled.symbolic_paths import SymbolicPaths, of_tensors
@@ -166,7 +166,7 @@ class PathTable:
         self.by_sizes[sizes] = (path, *[other for other in self.by_sizes.get(sizes, ()) if other is not path])
         if path.machine is not None:
             # Machine code looks paths up by the shapes of tensors alone, without integers.
-            self.size_table.put(of_tensors(sizes), (path.machine, exit_handler(self.slots, path)))
+            self.size_table.put(of_tensors(sizes), (path.machine, fallback_call(self.slots, path)))
 
     def _serve_by_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         paths = self.by_sizes.get(self.symbolic.shapes(args, kwargs))
