@@ -967,11 +967,11 @@ def test_gradients_are_computed_by_the_interpreter_while_their_program_is_compil
     stats = compiled.stats
     assert (stats.compiled_calls, stats.machine_calls) == (3, 3)
     [executable] = stats.executables
-    [arriving] = executable._arriving.values()
+    [pending] = executable._pending_backward.values()
     assert "gradients by the interpreter, while their program is compiled in the background" in compiled.explain(verbose=True)
-    held.go_on(arriving.work)
+    held.go_on(pending.work)
     found += [gradient(compiled) for _ in range(2)]
-    assert stats.machine_calls == 3 + 2 + 2 and not executable._arriving
+    assert stats.machine_calls == 3 + 2 + 2 and not executable._pending_backward
     assert found[0] == found[1] == found[2]
     for gradients in found:
         assert np.allclose(gradients, expected, rtol=1e-6, atol=1e-7)
@@ -990,8 +990,8 @@ def test_an_error_in_the_background_of_a_backward_program_is_raised_by_a_later_p
     held._event.clear()
     monkeypatch.setattr(Executable, "_built_backward", fail)
     function(leaf(1, 2)).backward()
-    [arriving] = function.stats.executables[0]._arriving.values()
-    held.go_on(arriving.work)
+    [pending] = function.stats.executables[0]._pending_backward.values()
+    held.go_on(pending.work)
     with pytest.raises(ArithmeticError, match="no program"):
         function(leaf(1, 2)).backward()
 
@@ -1039,8 +1039,8 @@ def test_explain_tells_that_a_backward_program_could_not_be_compiled_in_the_back
     held._event.clear()
     monkeypatch.setattr(Executable, "_built_backward", lambda *given: held._event.wait(60) and 1 // 0)
     function(leaf(1, 2)).backward()
-    [arriving] = function.stats.executables[0]._arriving.values()
-    held.go_on(arriving.work)
+    [pending] = function.stats.executables[0]._pending_backward.values()
+    held.go_on(pending.work)
     assert "a backward program could not be compiled in the background: ZeroDivisionError" in function.explain(verbose=True)
 
 

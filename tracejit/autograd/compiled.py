@@ -59,7 +59,7 @@ class DifferentiablePlan(Protocol):
 
     calls: dict[int | Mask, Call]
     """What `call` has made."""
-    everything: frozenset[int]
+    freed_by_all_outputs: frozenset[int]
     """The savers that a pass from all outputs to everything enters."""
 
     def visit(self, present: Mask, wanted: Mask | None) -> Visit:
@@ -202,7 +202,7 @@ class CompiledNode(SelectiveNode):
         if self.plan.can_continue(freed):
             self.freed = freed
             return
-        self.freed = self.plan.everything
+        self.freed = self.plan.freed_by_all_outputs
         self.slab = None
         self.tensors = self.arrays = ()
 

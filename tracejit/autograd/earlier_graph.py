@@ -42,7 +42,7 @@ def propagate_from(tensors: Iterable[Any], cotangents: Sequence[Any], retain_gra
 
 
 def propagate(edges: Sequence[TapeEdge], cotangents: Sequence[Any], retain_graph: bool) -> None:
-    """The same from places of the tape."""
+    """The same from edges of the tape."""
     run_backward(edges, cotangents, GradientSink(accumulate), retain_graph=retain_graph, create_graph=False, wrap=new_tensor)
 
 

@@ -93,7 +93,7 @@ class ProgramObserver(Protocol):
         """Called before a program runs on these arrays."""
 
 
-class Origin(Protocol):
+class InstanceMaker(Protocol):
     """The owner of an Executable with symbolic sizes, from which instances are made (compiled/symbolic_paths.py)."""
 
     def backward(self, instance: Executable, present: Mask, mask: Mask) -> Program | None:
@@ -154,7 +154,7 @@ class Executable:
         # for other reasons, or if the gradient of one passes through another.
         linked = tuple([i for i, facts in enumerate(recording.outputs) if facts.alias is not None and _is_differentiable(facts)])
         joined = bool(self._changed) or any(map(_is_differentiable, self.outputs))
-        self._origin: Origin | None = None
+        self._maker: InstanceMaker | None = None
         self._general: Executable | None = None
         self._numbers: Substitution | None = None
         self._linked = linked if joined or (linked and self._depend(linked)) else ()
@@ -163,14 +163,14 @@ class Executable:
         self._live: tuple[tuple[int, int], ...] = ()  # (residual, input whose contents it is), for writes through .data
         self.in_slab = SlabContents((), ())
         self._backward: dict[tuple[Mask, Mask], tuple[Any, tuple[int, ...]]] = {}
-        self._arriving: dict[tuple[Mask, Mask], _PendingBackward] = {}  # being compiled in the background
+        self._pending_backward: dict[tuple[Mask, Mask], _PendingBackward] = {}  # being compiled in the background
         self._tape: EagerTape | None = None
         self._visits: dict[tuple[Mask, Mask | None], Visit] = {}
         self._leading: dict[Mask, frozenset[int]] = {}
         self.calls: dict[int | Mask, Call] = {}
         self.interpreted_for: dict[str, None] = {}  # why some of these calls are not machine code
         self._positions = {facts.value: i for i, facts in enumerate(self.inputs)}
-        self.everything: frozenset[int] = frozenset()  # the nodes of eager's tape that a pass from all outputs frees
+        self.freed_by_all_outputs: frozenset[int] = frozenset()  # the nodes of eager's tape that a pass from all outputs frees
         without_result = len(self._linked) + len(self._changed)
         self._differentiable: Mask = (*map(_is_differentiable, self.outputs), *[True] * without_result)
         structural = frozenset(() if recording.structure is None else recording.structure.tensors)
@@ -202,7 +202,7 @@ class Executable:
         self._all: Mask = ()  # for each edge, whether a pass to all inputs gives a gradient for it
         if self.partition is not None:
             split = self.partition
-            self.everything = split.visit(self._differentiable).savers
+            self.freed_by_all_outputs = split.visit(self._differentiable).savers
             numbers = [v for v in self.pure.inputs if not isinstance(self.pure.avals[v], Aval)]
             self._backward_scalars = tuple([i for i, v in enumerate(numbers) if v in split.direct_inputs])
             outputs = {leaf: i for i in range(len(self.outputs)) if (leaf := self._leaf(split, i)) is not None}
@@ -290,21 +290,21 @@ class Executable:
         """Whether something is differentiable."""
         return self._of_any_sizes.partition is not None
 
-    def at(self, recording: Recording, numbers: Substitution, origin: Origin) -> Executable:
+    def at(self, recording: Recording, numbers: Substitution, maker: InstanceMaker) -> Executable:
         """An instance of this executable, which has symbolic sizes, for other sizes.
 
-        recording: the recording for these sizes.  numbers: the values of the symbolic sizes.  origin: the owner of this
+        recording: the recording for these sizes.  numbers: the values of the symbolic sizes.  maker: the owner of this
         executable, which makes backward programs of it."""
         instance: Executable = object.__new__(Executable)
         instance.__dict__.update(self.__dict__)
-        instance.recording, instance.inputs, instance._origin = recording, recording.tensor_inputs, origin
+        instance.recording, instance.inputs, instance._maker = recording, recording.tensor_inputs, maker
         instance.outputs = tuple([recording.outputs[i] for i in self._computed])
         instance._layouts = {facts.value: facts.strides for facts in instance.inputs}
         instance._general, instance._numbers, instance.program = self, numbers, numbers.of(self.program)
         for name in _OF_SIZES:
             instance.__dict__.pop(name, None)
         instance.counter, instance.exits_taken, instance.calls, instance.interpreted_for = [0, 0, 0, 0], {}, {}, {}
-        instance._backward, instance._arriving, instance._tape = {}, {}, None
+        instance._backward, instance._pending_backward, instance._tape = {}, {}, None
         instance._visits, instance._leading = {}, {}
         return instance
 
@@ -648,7 +648,7 @@ class Executable:
                 bool(self._split.reads(present, self._mask(None))[0]),
                 self._backward_scalars,
                 self._all,
-                self.everything if is_last else visit.savers,
+                self.freed_by_all_outputs if is_last else visit.savers,
                 is_last,
                 self.counter,
             )
@@ -667,21 +667,21 @@ class Executable:
         built = self._backward.get((present, mask))
         if built is not None:
             return built
-        arriving = self._arriving.get((present, mask))
-        if arriving is None or arriving.work.is_lost:
+        pending = self._pending_backward.get((present, mask))
+        if pending is None or pending.work.is_lost:
             work = start_work(lambda: self._built_backward(present, mask), self._patience())
             if work.behind:
                 backward = uninterrupted_result(lambda: self.backward_graph(present, mask))  # the interpreter needs the graph now
                 interpreted = self._with_operands(backward, present, mask, "interpret")
-                self._arriving[present, mask] = arriving = _PendingBackward(work, interpreted)
+                self._pending_backward[present, mask] = pending = _PendingBackward(work, interpreted)
         else:
-            work = arriving.work
-        if arriving is not None and not work.finished:
-            return arriving.interpreted
+            work = pending.work
+        if pending is not None and not work.finished:
+            return pending.interpreted
         try:
             built = self._backward[present, mask] = work.outcome().result()
         finally:
-            self._arriving.pop((present, mask), None)
+            self._pending_backward.pop((present, mask), None)
         return built
 
     def warm_up(self) -> None:
@@ -691,8 +691,8 @@ class Executable:
         masks = {self._differentiable, *[tuple([i == k for i in range(count)]) for k in range(count) if self._differentiable[k]]}
         for present in masks if self._is_split else ():
             self.backward_program(present, None)
-        for (present, mask), arriving in list(self._arriving.items()):
-            arriving.work.wait_until(math.inf)
+        for (present, mask), pending in list(self._pending_backward.items()):
+            pending.work.wait_until(math.inf)
             self.build_backward(present, mask)
 
     def backward_graph(self, present: Mask, mask: Mask) -> tuple[Graph, tuple[int, ...]]:
@@ -706,7 +706,7 @@ class Executable:
         return optimise(graph, observe=observe, has_loops=self.in_slab.has_stacks), residuals
 
     def _built_backward(self, present: Mask, mask: Mask) -> tuple[Any, tuple[int, ...]]:
-        program = None if self._origin is None else self._origin.backward(self, present, mask)
+        program = None if self._maker is None else self._maker.backward(self, present, mask)
         if program is not None:
             return program, self._direct(present, mask)
         program, picks = self._with_operands(self.backward_graph(present, mask), present, mask, self.backend)
@@ -726,12 +726,12 @@ class Executable:
     @property
     def awaits_backward(self) -> bool:
         """Whether backward programs are being compiled in the background."""
-        return any(not arriving.work.finished for arriving in list(self._arriving.values()))
+        return any(not pending.work.finished for pending in list(self._pending_backward.values()))
 
     def backward_errors(self) -> list[BaseException]:
         """The errors of backward programs that failed to compile in the background; the next pass that needs one raises its
         error."""
-        finished = [arriving.work for arriving in list(self._arriving.values()) if arriving.work.finished]
+        finished = [pending.work for pending in list(self._pending_backward.values()) if pending.work.finished]
         return [error for work in finished if (error := work.outcome().error) is not None]
 
     def backward_programs(self) -> list[tuple[Mask, tuple[Any, tuple[int, ...]]]]:

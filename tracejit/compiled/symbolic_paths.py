@@ -83,7 +83,7 @@ class SizeDomain:
         if numbers is None:
             return None
         self.instances += 1
-        return self._executable.at(recording, numbers, _Origin(self, sizes))
+        return self._executable.at(recording, numbers, _InstanceMaker(self, sizes))
 
     def backward(self, instance: Executable, present: Mask, mask: Mask, sizes: list[int]) -> Program | None:
         """A backward program of an instance for these sizes; None where it cannot be made once for the whole domain."""
@@ -108,7 +108,7 @@ class SizeDomain:
         return None if numbers is None else numbers.of(symbolic)  # type: ignore[no-any-return]
 
 
-class _Origin:
+class _InstanceMaker:
     """The domain that an executable is an instance of, and its sizes."""
 
     __slots__ = ("_domain", "_sizes")

@@ -126,7 +126,7 @@ class SizeTable:
 
 
 def _words(indices: dict[Shapes, int]) -> bytes:
-    """One less than the number of slots, then pairs (hash, index): from its hash on, the first place with it or with index -1."""
+    """One less than the number of slots, then pairs (hash, index): from its hash on, the first slot with it or with index -1."""
     count = max(_FEWEST, 1 << (2 * len(indices)).bit_length())
     table: list[tuple[int, int]] = [(0, -1)] * count
     for shapes, index in indices.items():

@@ -108,7 +108,7 @@ class Strided(NamedTuple):
     strides: Shape
 
     def extent(self, shape: Shape) -> tuple[int, int]:
-        """The first place of the elements of a value of `shape`, and the one after the last."""
+        """The first position of the elements of a value of `shape`, and the one after the last."""
         if 0 in shape:
             return self.offset, self.offset
         ends = [(n - 1) * s for n, s in zip(shape, self.strides, strict=True)]

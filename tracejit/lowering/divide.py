@@ -15,11 +15,11 @@ from tracejit.lowering.elements import Scratch
 from tracejit.lowering.schedule import Argument, Scheduled
 from tracejit.lowering.steps import Division
 
-__all__ = ["Piece", "pieces"]
+__all__ = ["NestPart", "nest_parts"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class NestPart:
     """A nest and its arguments in the order of its parameters, as in `Scheduled`; `division`: how its chunks are made, if it has some."""
 
     nest: Nest
@@ -47,7 +47,7 @@ class Piece:
             check_reach(self.nest, dict(zip(self.nest.sizes, sizes, strict=True)), elements)
 
 
-def pieces(done: Scheduled) -> tuple[Piece, ...]:
+def nest_parts(done: Scheduled) -> tuple[NestPart, ...]:
     """The nests that do what `done` does, one after the other."""
     nest = done.nest
     arguments = dict(zip((*nest.buffers, *nest.temporaries), done.buffers, strict=True))
@@ -55,7 +55,7 @@ def pieces(done: Scheduled) -> tuple[Piece, ...]:
     spaces = {b: root.count for b in nest.temporaries if isinstance(root := arguments[b].root, Scratch)}
     divided = divide(nest, dict(zip(nest.sizes, done.sizes, strict=True)), spaces, done.late)
     if divided is None:
-        return (Piece(nest, done.buffers, done.sizes, done.scalars),)
+        return (NestPart(nest, done.buffers, done.sizes, done.scalars),)
     for buffer, memory in divided.memory.items():
         arguments[buffer] = Argument(Scratch(buffer.dtype, memory)) if isinstance(memory, int) else arguments[memory]
     made = []
@@ -71,6 +71,6 @@ def pieces(done: Scheduled) -> tuple[Piece, ...]:
             )
         sizes = tuple([divided.sizes[s] for s in part.sizes])
         made.append(
-            Piece(part, tuple([arguments[b] for b in buffers]), sizes, tuple([scalars[s] for s in part.scalars]), division)
+            NestPart(part, tuple([arguments[b] for b in buffers]), sizes, tuple([scalars[s] for s in part.scalars]), division)
         )
     return tuple(made)

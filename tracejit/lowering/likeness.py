@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from tracejit.core.symbolic import by_origin
 from tracejit.loops.expressions import Apply, AxisValue, Const, Expr, Load, ScalarParam, SizeValue, Var, children
 from tracejit.loops.language import Axis, Exit, For, Index, Interleaved, Let, Nest, Reduce, Statement, Store
-from tracejit.lowering.divide import Piece, pieces
+from tracejit.lowering.divide import NestPart, nest_parts
 from tracejit.lowering.schedule import Scheduled
 from tracejit.lowering.steps import NestCall, NestRun, NumberSlot, ProgramStep
 
@@ -138,13 +138,13 @@ class Nests:
             met = self._met[id(nest)] = nest, self._known.setdefault(form(nest), nest)
         return met[1]
 
-    def pieces(self, done: Scheduled) -> tuple[Piece, ...]:
-        """The pieces of a nest (divide.py).  One that was not worth cutting is not looked at again for other memory."""
+    def nest_parts(self, done: Scheduled) -> tuple[NestPart, ...]:
+        """The parts of a nest (divide.py).  One that was not worth cutting is not looked at again for other memory."""
         nest = self.known(done.nest)
         key = id(nest), tuple(map(by_origin, done.sizes))
         if key in self._whole:
-            return (Piece(nest, done.buffers, done.sizes, done.scalars),)
-        parts = tuple([replace(part, nest=self.known(part.nest)) for part in pieces(done)])
+            return (NestPart(nest, done.buffers, done.sizes, done.scalars),)
+        parts = tuple([replace(part, nest=self.known(part.nest)) for part in nest_parts(done)])
         if parts[0].nest is nest and parts[0].division is None:
             self._whole.add(key)
         return parts

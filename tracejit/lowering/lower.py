@@ -26,7 +26,7 @@ from tracejit.ir.graph import Graph, Literal, Node, Operand, all_nodes
 from tracejit.ir.layouts import Strided, is_whole
 from tracejit.loops.language import Nest
 from tracejit.loops.verify import verify
-from tracejit.lowering.divide import Piece
+from tracejit.lowering.divide import NestPart
 from tracejit.lowering.elements import Scratch, python_dtype
 from tracejit.lowering.exits import exit_codes
 from tracejit.lowering.fuse import group_nodes
@@ -72,7 +72,7 @@ class _Unit:
     exits: bool = False
     codes: tuple[int, ...] = ()  # of its exits
     nest: Scheduled | None = None
-    pieces: tuple[Piece, ...] = ()  # of the nest
+    nest_parts: tuple[NestPart, ...] = ()  # of the nest
     product: Node | None = None
     copy: tuple[Strided, Strided, Aval] | None = None
     moving: tuple[Moving, ...] = ()  # in the target of the copy
@@ -207,20 +207,20 @@ class _Lowering:
         return layout, tuple([replace(step, operand=self.locations.get(step.operand, step.operand)) for step in moving])
 
     def _nest_unit(self, label: str, done: Scheduled, read_bytes: int) -> _Unit:
-        parts = self._pieces(done)
+        parts = self._nest_parts(done)
         scratch = list(dict.fromkeys(a.root for part in parts for a in part.buffers if isinstance(a.root, Scratch)))
         codes, self.met_codes = tuple(self.met_codes), []
         return _Unit(
-            label, done.reads, done.writes, done.exits, codes, nest=done, pieces=parts, scratch=scratch, read_bytes=read_bytes
+            label, done.reads, done.writes, done.exits, codes, nest=done, nest_parts=parts, scratch=scratch, read_bytes=read_bytes
         )
 
     def _special_unit(self, label: str, done: Scheduled, operands: Iterable[Operand]) -> _Unit:
         """The unit of a node that is no member of a group."""
         return self._nest_unit(label, done, self._bytes_of(operands, done.reads))
 
-    def _pieces(self, done: Scheduled) -> tuple[Piece, ...]:
+    def _nest_parts(self, done: Scheduled) -> tuple[NestPart, ...]:
         """The nests that do what a scheduled one does; where the library verifies itself, well formed and within their buffers."""
-        parts = self.nests.pieces(done)
+        parts = self.nests.nest_parts(done)
         for part in parts if config.verify else ():
             verify(part.nest)
             part.check_reach(self._extent)
@@ -321,7 +321,7 @@ class _Lowering:
         first, last = 0, -1  # runs: nothing comes before `first`
 
         def kind(u: _Unit) -> Nest | None:
-            return u.pieces[0].nest if len(u.pieces) == 1 and u.pieces[0].division is None else None
+            return u.nest_parts[0].nest if len(u.nest_parts) == 1 and u.nest_parts[0].division is None else None
 
         def earliest(u: _Unit) -> int:
             if u.exits:
@@ -569,8 +569,8 @@ class _Lowering:
                 size = aval.dtype.itemsize
                 destination = self._address(target.root, target.offset, size)
                 return [CopyCall(destination, self._address(source.root, source.offset, size), aval.nbytes)]
-            u.pieces = self._pieces(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy", u.moving))
-        return [self._nest_call(piece, numbers) for piece in u.pieces]
+            u.nest_parts = self._nest_parts(copy_nest(self.values, target, source, aval.shape, aval.dtype, "copy", u.moving))
+        return [self._nest_call(part, numbers) for part in u.nest_parts]
 
     def _loop(self, node: Node, body: Lowered, u: _Unit, numbers: Mapping[int, NumberSlot | int | float]) -> LoopCall:
         values, attributes = self.values, node.attrs
@@ -604,11 +604,11 @@ class _Lowering:
         layout = self.values.strided[v]
         return self._address(layout.root, layout.offset, 1)
 
-    def _nest_call(self, piece: Piece, numbers: Mapping[int, NumberSlot | int | float]) -> NestCall:
-        nest = piece.nest
-        parameters = zip(piece.buffers, (*nest.buffers, *nest.temporaries), strict=True)
+    def _nest_call(self, part: NestPart, numbers: Mapping[int, NumberSlot | int | float]) -> NestCall:
+        nest = part.nest
+        parameters = zip(part.buffers, (*nest.buffers, *nest.temporaries), strict=True)
         buffers = tuple([self._address(a.root, a.offset, b.dtype.itemsize) for a, b in parameters])
-        return NestCall(nest, buffers, piece.sizes, tuple([numbers[v] for v in piece.scalars]), piece.division)
+        return NestCall(nest, buffers, part.sizes, tuple([numbers[v] for v in part.scalars]), part.division)
 
     def _gemm(self, node: Node) -> GemmCall:
         values = self.values

@@ -1,6 +1,6 @@
-"""PyTorch's places of modules, `nn.modules.linear.Linear`, as namespaces: a table of names over what is written in tracejit.nn.
+"""PyTorch's names of modules, `nn.modules.linear.Linear`, as namespaces: a table of names over what is written in tracejit.nn.
 
-A name that is not listed in a place is looked for in all of tracejit.nn.  A class says that its place is its module, as
+A name that is not listed in a module is looked for in all of tracejit.nn.  The `__module__` of a class is such a name, as
 PyTorch's do."""
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tracejit.nn import (
     transformer,
 )
 
-_PLACES: Final[dict[str, tuple[ModuleType, ...]]] = {
+_WHOLE_FILES: Final[dict[str, tuple[ModuleType, ...]]] = {
     "activation": (activations, attention), "container": (containers,), "conv": (convolutions,), "dropout": (dropout,), "lazy": (lazy,),
     "loss": (losses,), "module": (module,), "padding": (padding,), "pooling": (pooling,), "rnn": (recurrent,),
     "transformer": (transformer,),
 }  # fmt: skip
-"""Places that hold what whole files here hold."""
+"""Namespaces of what whole files here hold."""
 
 _CLASSES: Final[dict[str, tuple[ModuleType, str]]] = {
     "adaptive": (losses, ""),
@@ -50,7 +50,7 @@ _CLASSES: Final[dict[str, tuple[ModuleType, str]]] = {
     "sparse": (layers, "Embedding EmbeddingBag"),
     "upsampling": (rearrangements, "Upsample UpsamplingBilinear2d UpsamplingNearest2d"),
 }
-"""Places that hold some classes of a file here."""
+"""Namespaces of some classes of a file here."""
 
 _PRIVATE: Final[dict[str, dict[str, Any]]] = {  # base classes that programs name
     "batchnorm": {"_BatchNorm": normalisation._BatchNorm, "_NormBase": normalisation._RunningNorm},
@@ -77,23 +77,23 @@ def _namespace(name: str, doc: str) -> ModuleType:
 
 
 def _contents(name: str) -> list[tuple[ModuleType, list[str]]]:
-    if name in _PLACES:
-        return [(source, source.__all__) for source in _PLACES[name]]
+    if name in _WHOLE_FILES:
+        return [(source, source.__all__) for source in _WHOLE_FILES[name]]
     source, names = _CLASSES[name]
     return [(source, names.split())]
 
 
-def _place(name: str) -> ModuleType:
-    place = _namespace(name, f"Modules at their place in PyTorch, nn.modules.{name}: a table of names.")
+def _module(name: str) -> ModuleType:
+    module = _namespace(name, f"What PyTorch has in nn.modules.{name}: a table of names.")
     for source, names in _contents(name):
-        place.__file__ = source.__file__  # where inspect looks for the text of the classes
+        module.__file__ = source.__file__  # where inspect looks for the text of the classes
         for key in names:
-            found = place.__dict__[key] = getattr(source, key)
+            found = module.__dict__[key] = getattr(source, key)
             if isinstance(found, type) and found.__module__ == source.__name__:
-                found.__module__ = place.__name__
-    place.__dict__.update(_PRIVATE.get(name, {}))
-    place.__dict__["__getattr__"] = _elsewhere(place.__name__)
-    return place
+                found.__module__ = module.__name__
+    module.__dict__.update(_PRIVATE.get(name, {}))
+    module.__dict__["__getattr__"] = _elsewhere(module.__name__)
+    return module
 
 
 def _elsewhere(name: str) -> Any:
@@ -106,8 +106,8 @@ def _elsewhere(name: str) -> Any:
     return find
 
 
-for _name in (*_PLACES, *_CLASSES):
-    globals()[_name] = _place(_name)
+for _name in (*_WHOLE_FILES, *_CLASSES):
+    globals()[_name] = _module(_name)
 utils = _namespace("utils", "PyTorch's nn.modules.utils: one size for each dimension.")
 utils.__dict__.update({"_single": _repeated(1), "_pair": _repeated(2), "_triple": _repeated(3), "_quadruple": _repeated(4)})
 __path__: list[str] = []

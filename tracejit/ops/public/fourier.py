@@ -227,7 +227,7 @@ def irfftn(input: Any, s: Dims = None, dim: Any = None, norm: str | None = None)
 
 @of_tensors
 def hfft(input: Any, n: int | None = None, dim: int = -1, norm: str | None = None) -> Any:
-    """The transform, which is real, of a signal that is its own conjugate backwards, given by a pair of its first places."""
+    """The transform, which is real, of a signal that is its own conjugate backwards, given by a pair of its first positions."""
     return _to_real("hfft", input, None if n is None else (n,), (dim,), norm, False)
 
 

@@ -30,7 +30,7 @@ _OTHER_NAMES: Final = {
 }  # fmt: skip
 _TENSORS: Final = frozenset(("input", "self", "x1", "A", "elements", "indices"))
 """Names of first arguments that are tensors, and nothing else."""
-_PLACES: Final = ("device", "layout", "pin_memory", "memory_format", "requires_grad")
+_WITHOUT_MEANING: Final = ("device", "layout", "pin_memory", "memory_format", "requires_grad")
 
 
 def write_out(name: str, out: Any, value: Any) -> Any:
@@ -96,7 +96,7 @@ def _translated(
             result[key] = value
         elif key == rest or (rest is not None and key in ("dims", "size", "shape")):
             args = (*args, value)
-        elif key in _PLACES and not _matters(name, key, value):
+        elif key in _WITHOUT_MEANING and not _matters(name, key, value):
             continue
         else:
             wanted = next((n for n in _OTHER_NAMES.get(key, ()) if n in names), key)

@@ -31,7 +31,7 @@ def stft(
     """Short-time Fourier transform: the transforms of windows of n_fft positions of a signal (time) or signals (batch, time), hop_length
     (n_fft // 4) apart, each times `window` of win_length (n_fft) weights in its middle.
 
-    center: the first window is centred on the first place, the signal being continued by "reflect" or by zeros ("constant").  The result
+    center: the first window is centred on the first sample, the signal being continued by "reflect" or by zeros ("constant").  The result
     is (*, frequencies, windows): n_fft // 2 + 1 frequencies, or n_fft unless onesided.  return_complex=True: a pair (real, imag), as the
     functions of fft give; False: a tensor (*, 2) of both, with PyTorch's warning.  normalized: divided by sqrt(n_fft).
 

@@ -65,7 +65,7 @@ def affine(
 def _inverse(
     center: Sequence[float], angle: float, translate: tuple[float, float], scale: float, shear: tuple[float, float]
 ) -> np.ndarray:
-    """2 x 3: from places in the result to places in the image, both counted from the middle.
+    """2 x 3: from positions in the result to those in the image, both counted from the middle.
 
     The map is move(translate + center) @ turn(angle) @ shear @ scale @ move(-center)."""
     turn, across, down = math.radians(angle), math.radians(shear[0]), math.radians(shear[1])
