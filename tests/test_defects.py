@@ -244,7 +244,7 @@ NAME_OF = {target: f"{target[0].__name__}.{target[1]}" for target in TARGETS}
 
 PARTLY_DONE = {
     # An element was taken of an iterator, and nobody can take it again.
-    "IterationHandlers._note_taken", "ContentHandlers.record_of",
+    "IterationHandlers._note_consumed", "ContentHandlers.record_of",
     # A list is shuffled: numbers were drawn.
     "GeneratorHandlers._picked", "ContainerHandlers.replace_items",
     # Steps of a loop were left out, or were about to be, and nobody knows which.

@@ -42,7 +42,7 @@ def compiled(function: Callable[..., Any], *args: Any, times: int = 4) -> Any:
 
 def spoiled(fn: Any, name: str, spoil: Callable[[Any], Any]) -> None:
     """Let the program of the latest path of `fn` compute another thing: the operation `name` with other operands or attributes."""
-    entry = fn._entry(-1)
+    entry = fn._path(-1)
     plan = entry.executable
     graph = plan.graph
     nodes = [spoil(node) if node.op.name == name else node for node in graph.nodes]
@@ -192,7 +192,7 @@ def test_a_wrong_lowering_is_found_where_it_begins(monkeypatch: pytest.MonkeyPat
 def test_a_wrong_backward_pass_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     w, x = tracejit.randn(5, requires_grad=True), tracejit.randn(5)
     fn = compiled(lambda w, x: (w * x).tanh().sum(), w, x)
-    plan = fn._entry(-1).executable
+    plan = fn._path(-1).executable
     right = plan.run_backward
     monkeypatch.setattr(plan, "run_backward", lambda *args: [None if g is None else g * 1.5 for g in right(*args)])
     found: list[Difference] = []
@@ -216,7 +216,7 @@ def test_a_guard_that_is_missing_is_a_difference_of_the_path() -> None:
 
     x = tracejit.randn(3)
     fn = compiled(scaled, x)
-    entry = fn._entry(-1)
+    entry = fn._path(-1)
     guards = [guard for guard in entry.recording.guards if "> 1" not in str(guard)]
     assert len(guards) == len(entry.recording.guards) - 1
     object.__setattr__(entry.recording, "guards", tuple(guards))

@@ -173,7 +173,7 @@ class _Pass:
         )
 
     def take(self, target: Any, index: int) -> Any:
-        """What a edge has received so far; from now on it has received nothing."""
+        """What an edge has received so far; from now on it has received nothing."""
         slots = self.pending.get(target) if isinstance(target, Node) else self.leaves.get(id(target))
         if slots is None:
             return None

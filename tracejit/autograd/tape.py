@@ -23,26 +23,9 @@ from tracejit.ops.movement.copies import clone
 from tracejit.ops.movement.views import detach
 
 __all__ = [
-    "AFTER",
-    "RETAIN",
-    "AccumulateGrad",
-    "AccumulatingNode",
-    "DataStorage",
-    "Node",
-    "OpNode",
-    "SelectiveNode",
-    "Storage",
-    "class_of",
-    "edge_of",
-    "edges_behind_freed",
-    "install",
-    "is_tensor",
-    "leads_elsewhere",
-    "make_tensor",
-    "mark_written",
-    "move_retained",
-    "shown",
-    "with_contents",
+    "AFTER", "RETAIN", "AccumulateGrad", "AccumulatingNode", "DataStorage", "Node", "OpNode", "SelectiveNode", "Storage",
+    "class_of", "edge_of", "edges_behind_freed", "install", "is_tensor", "leads_elsewhere", "make_tensor", "mark_written",
+    "move_retained", "shown", "with_contents",
 ]  # fmt: skip
 
 next_sequence = itertools.count().__next__

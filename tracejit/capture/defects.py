@@ -49,25 +49,9 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = [
-    "BEGUN",
-    "CONSUMED",
-    "EAGER",
-    "RAISED",
-    "InternalError",
-    "Performed",
-    "does_as_python",
-    "is_defect",
-    "isolate_entry_points",
-    "isolate_interpreter",
-    "isolated_call",
-    "isolated_context",
-    "isolated_function",
-    "isolated_question",
-    "location_of",
-    "note_raised",
-    "resumed",
-    "resumed_call",
-    "stop_for_defect",
+    "BEGUN", "CONSUMED", "EAGER", "RAISED", "InternalError", "Performed", "does_as_python", "is_defect", "isolate_entry_points",
+    "isolate_interpreter", "isolated_call", "isolated_context", "isolated_function", "isolated_question", "location_of",
+    "note_raised", "resumed", "resumed_call", "stop_for_defect",
 ]  # fmt: skip
 
 

@@ -67,7 +67,7 @@ class EarlierGraph:
         recorder.unwatched(lambda: propagate(edges, cotangents, retain_graph))
 
     def _source(self, edge: TapeEdge) -> TensorSource | None:
-        """The tensor from outside at a edge of the tape, if there is exactly one and it is not a view; else None."""
+        """The tensor from outside at an edge of the tape, if there is exactly one and it is not a view; else None."""
         sources = [s for s in self._recorder.tensors.values() if s.requires_grad and s.edge == edge]
         return sources[0] if len(sources) == 1 and not sources[0].is_view else None
 

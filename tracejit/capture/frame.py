@@ -594,13 +594,13 @@ class CaptureFrame:
     def exception_to_raise(self, error: Any) -> Any:
         """The exception of a raise statement that is about to run."""
         recorder = active()
-        return error if recorder is None else recorder.raising(error)
+        return error if recorder is None else recorder.exception_to_raise(error)
 
     def caught(self) -> None:
         """Called at the beginning of an `except` block.  Removes tracejit's frames from the traceback of the error."""
         recorder, error = active(), sys.exception()
         if recorder is not None:
-            recorder.caught(error)
+            recorder.note_caught(error)
         without_handlers(error)
 
     def concretise(self, value: Any) -> Any:
@@ -711,8 +711,8 @@ class RecordedPatterns:
         recorder = self._recorder
         if is_a(mapping, dict) and not is_user_instance(mapping):
             return (
-                recorder.require_known(recorder.containers.plain_item(mapping, key))
-                if recorder.containers.plain_contains(key, mapping)
+                recorder.require_known(recorder.containers.base_item(mapping, key))
+                if recorder.containers.base_contains(key, mapping)
                 else missing
             )
         return recorder.require_known(

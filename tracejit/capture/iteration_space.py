@@ -29,16 +29,8 @@ if TYPE_CHECKING:
     from tracejit.capture.tensors import RecordingInterpreter
 
 __all__ = [
-    "FIRST",
-    "LAST",
-    "MORE_THAN",
-    "UNBINDING",
-    "FixedTripCount",
-    "InductionValues",
-    "IterationSpace",
-    "SymbolicTripCount",
-    "TensorSlices",
-    "is_unbind_function",
+    "FIRST", "LAST", "MORE_THAN", "UNBINDING", "FixedTripCount", "InductionValues", "IterationSpace", "SymbolicTripCount",
+    "TensorSlices", "is_unbind_function",
 ]  # fmt: skip
 
 FIRST: Final = 5

@@ -86,7 +86,7 @@ class LoopHeader:
 
     def _numbered(self, materialise: Callable[[], Any], *arguments: Any) -> IterationSpace | None:
         start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
-        first, end, step = self.size(start, settling=True), self.size(stop, settling=True), concretise(step)
+        first, end, step = self.size(start, concretise_others=True), self.size(stop, concretise_others=True), concretise(step)
         if first is None or end is None or type(step) is not int or not step:
             return None
         return IterationSpace(
@@ -123,10 +123,10 @@ class LoopHeader:
         part_backwards = part.backwards(value.count) if isinstance(part, InductionValues) else part.backwards()
         return IterationSpace(value.count, [part_backwards], None, materialise)
 
-    def size(self, x: Any, settling: bool = False) -> Any:
-        """An integer of the recording as a size, plain or symbolic; None of anything else.  settling: also of one that was
+    def size(self, x: Any, concretise_others: bool = False) -> Any:
+        """An integer of the recording as a size, plain or symbolic; None of anything else.  concretise_others: also of one that was
         computed of other numbers, whose values are guarded then."""
-        size = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x, settling)
+        size = x if type(x) is int else self._interpreter.recorder.sizes.symbol(x, concretise_others)
         return size if type(size) in (int, SymInt) else None
 
     def _length(self, base: Tensor, dim: int) -> Any:

@@ -94,16 +94,7 @@ class PathTable:
     with symbolic sizes. pieces: set while the function runs in pieces.  serve_by_state: set once, before the first call."""
 
     __slots__ = (
-        "_advice",
-        "_is_stale",
-        "by_sizes",
-        "first",
-        "paths",
-        "pieces",
-        "serve_by_state",
-        "size_table",
-        "slots",
-        "state",
+        "_advice", "_is_stale", "by_sizes", "first", "paths", "pieces", "serve_by_state", "size_table", "slots", "state",
         "symbolic",
     )  # fmt: skip
 

@@ -243,7 +243,7 @@ class RecordingDriver:
     def _build(
         self, recording: Recording, paths: tuple[RecordedPath, ...], backend: str, sizes: Shapes, symbolic: SymbolicPath | None
     ) -> tuple[RecordedPath, bool]:
-        """(the path of a recording, whether it is new): one of `paths` that is of the same path, or a new one.  Raises
+        """(the path of a recording, whether it is new): one of `paths` that stands for it, or a new one.  Raises
         UnsupportedProgram."""
         for path in paths:
             if path.stands_for(recording):

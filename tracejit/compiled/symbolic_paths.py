@@ -9,7 +9,7 @@ on any other.  A second environment notes the relations that they rely on: for a
 same text of machine code, with other numbers in its table.  A size outside all domains begins a new one.  Results are therefore
 those of a program of the exact size, bit for bit (tests/test_symbolic_paths.py compares).
 
-It knows of entries only for which sizes they were recorded.
+It knows of paths only for which sizes they were recorded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Statements of an entry that give tensors their positions on the tape: written inputs, tensors whose graph a backward pass inside
 the call has freed, and output views.
 
-Executable creates the node of the call itself, `n`.  A position is (node, index of its output).  Edges are expressions of positions;
-they are evaluated before any tensor gets a new position.
+Executable creates the node of the call itself, `n`.  An edge leads to a position on the tape, (node, index of its output).  All
+edges are evaluated before any tensor gets a new position.
 """
 
 from __future__ import annotations

@@ -14,14 +14,7 @@ from tracejit.ops import reduce as primitives
 from tracejit.ops.public.keywords import require_tensors
 
 __all__ = [
-    "in_place_or_new",
-    "in_positions",
-    "mean_of_all",
-    "reduced",
-    "reduction_of",
-    "renamed",
-    "same_dtype",
-    "sum_of_all",
+    "in_place_or_new", "in_positions", "mean_of_all", "reduced", "reduction_of", "renamed", "same_dtype", "sum_of_all",
     "trailing_dims",
 ]  # fmt: skip
 

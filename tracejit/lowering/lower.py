@@ -149,9 +149,8 @@ class _Lowering:
         self.inherited = inherited
         self.results = values.outputs[:count]
         self.residuals = [v for v in values.outputs[count : count + kept] if isinstance(v, int)]
-        self.locations: dict[Any, Any] = dict(
-            zip(locations, values.outputs[count + kept : end], strict=True)
-        )  # tensors, in memory
+        # tensors, in memory
+        self.locations: dict[Any, Any] = dict(zip(locations, values.outputs[count + kept : end], strict=True))
         self.writes = [(t, v) for t, v in zip(targets, values.outputs[end:], strict=True) if isinstance(v, int)]
         self.homes: dict[int, Address] = {}
         self.accumulated: dict[int, int] = {}  # a product -> the value that takes over its memory and adds to it, in order

@@ -65,7 +65,7 @@ class Visit:
 class Partition:
     """A differentiable graph, split.
 
-    placed: how many outputs at the end are no results.  forward: the other outputs, then the residuals.  residuals: ids of what is
+    hidden_outputs: how many outputs at the end are no results.  forward: the other outputs, then the residuals.  residuals: ids of what is
     kept in the slab, in order. direct_inputs: ids of the inputs (tensors and numbers) that every backward graph reads itself, unless
     no node on its way saves anything: that backward graph reads neither residuals nor tensors. leaves: ids of values made inside
     where gradients end, as they do at inputs.  Masks of wanted gradients have an item for each input of the graph, then one for each

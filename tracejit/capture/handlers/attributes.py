@@ -569,7 +569,7 @@ class AttributeHandlers(Handlers):
         if _is_of_program(store, "__setattr__") and not is_a(owner, Tensor):
             recorder.calls.call(store, (owner, name, value), {})
         elif self._stores_as_usual(cls):
-            self.plain_set_attribute(value, owner, name)
+            self.object_set_attribute(value, owner, name)
         elif is_a(owner, type) and recorder.is_created(owner) and recorder.classes.is_settable(owner, name):
             recorder.classes.set_attribute(owner, name, value)
         elif is_a(owner, type) and self._is_plain_in_class(owner, name, value):
@@ -601,7 +601,7 @@ class AttributeHandlers(Handlers):
         else:
             self.recorder.stop("descriptor", f"{cls.__name__}.{name}")
 
-    def plain_set_attribute(self, value: Any, owner: Any, name: str) -> None:
+    def object_set_attribute(self, value: Any, owner: Any, name: str) -> None:
         """object.__setattr__."""
         recorder = self.recorder
         if is_a(owner, types.FunctionType) and recorder.is_created(owner):
@@ -638,12 +638,12 @@ class AttributeHandlers(Handlers):
         if _is_of_program(delete, "__delattr__"):
             self.recorder.calls.call(delete, (owner, name), {})
         elif self._stores_as_usual(cls) and type(name) is str:
-            self.plain_delete_attribute(owner, name)
+            self.object_delete_attribute(owner, name)
         else:
             self._stop_storing(owner, name)
             self.recorder.perform(lambda: delattr(owner, name))
 
-    def plain_delete_attribute(self, owner: Any, name: str) -> None:
+    def object_delete_attribute(self, owner: Any, name: str) -> None:
         """object.__delattr__."""
         recorder = self.recorder
         attribute, _ = self.lookup(type(owner), name)

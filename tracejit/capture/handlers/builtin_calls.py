@@ -207,9 +207,9 @@ class BuiltinCallHandlers(Handlers):
             if name == "__getattribute__" and count == 2:
                 return recorder.attributes.instance_attribute(owner, arguments[1], fallback=False)
             if name == "__setattr__" and count == 3:
-                return recorder.attributes.plain_set_attribute(arguments[2], owner, arguments[1])
+                return recorder.attributes.object_set_attribute(arguments[2], owner, arguments[1])
             if name == "__delattr__" and count == 2:
-                return recorder.attributes.plain_delete_attribute(owner, arguments[1])
+                return recorder.attributes.object_delete_attribute(owner, arguments[1])
             if name in ("__init__", "__init_subclass__") and count == 1:
                 return None
             if name in ("__eq__", "__ne__") and count == 2:
@@ -356,7 +356,7 @@ class BuiltinCallHandlers(Handlers):
     def with_callbacks(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, Any]:
         """The arguments of a C function, with stand-ins for the callables that it calls, which record their calls."""
         wrap = self.recorded_predicate if function in PREDICATES else self.recorder.calls.recorded_callback
-        wrap = self.recorder.calls.passed_on if function in PASSING_ON else wrap
+        wrap = self.recorder.calls.recorded_callback_with_stand_ins if function in PASSING_ON else wrap
         positions = CALLED_BACK.get(function, ())
         arguments = tuple(wrap(a) if i in positions else a for i, a in enumerate(arguments))
         return arguments, {k: wrap(v) if k in CALLED_BY_NAME else v for k, v in keywords.items()}

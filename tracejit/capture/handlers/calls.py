@@ -390,7 +390,7 @@ class CallHandlers(Handlers):
         concretise_contents = self.recorder.contents.concretise_contents
         return RecordedCallback(self.recorder, value, lambda *given, **named: concretise_contents(self.call(value, given, named)))
 
-    def passed_on(self, value: Any) -> Any:
+    def recorded_callback_with_stand_ins(self, value: Any) -> Any:
         """Like `recorded_callback`, for C code that only passes results on, so that these may be stand-ins."""
         value = concretise(value)
         if not callable(value) or is_a(value, Tensor):

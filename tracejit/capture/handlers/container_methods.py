@@ -156,10 +156,10 @@ class ContainerMethodHandlers(Handlers):
             key = arguments[0]
             if is_symbolic(key) and not recorder.containers.can_guard_membership(owner, key):
                 key = concretise(key)
-            if not recorder.containers.plain_contains(key, owner):
+            if not recorder.containers.base_contains(key, owner):
                 return arguments[1] if len(arguments) > 1 else None
             item = recorder.containers.numbered_item(owner, key)
-            return recorder.containers.plain_item(owner, concretise(key)) if item is ABSENT else item
+            return recorder.containers.base_item(owner, concretise(key)) if item is ABSENT else item
         if outside and is_a(owner, dict) and name in ("keys", "values", "items") and not (arguments or keywords):
             recorder.contents.read_elements(owner)
             view = function()
@@ -168,9 +168,9 @@ class ContainerMethodHandlers(Handlers):
         if name == "copy" and outside and type(owner) in (list, dict) and not (arguments or keywords):
             return list(recorder.contents.elements(owner)) if type(owner) is list else dict(recorder.iteration.mapping(owner))
         if name == "__getitem__" and len(arguments) == 1 and not keywords:
-            return recorder.containers.plain_item(owner, arguments[0])
+            return recorder.containers.base_item(owner, arguments[0])
         if name == "__contains__" and len(arguments) == 1:
-            return recorder.containers.plain_contains(arguments[0], owner)
+            return recorder.containers.base_contains(arguments[0], owner)
         if name in _COMPARING_METHODS:
             recorder.contents.read_content(owner, deep=True)
             if is_a(owner, (list, tuple, collections.deque)) and recorder.containers.has_objects(owner, *arguments):
@@ -199,7 +199,7 @@ class ContainerMethodHandlers(Handlers):
             ):
                 return recorder.perform(lambda: list.__delitem__(owner, position))
         if name == "__setitem__" and len(arguments) == 2 and type(arguments[0]) is slice:
-            return recorder.containers.plain_set_item(arguments[1], owner, arguments[0])
+            return recorder.containers.set_base_item(arguments[1], owner, arguments[0])
         unbound = getattr(builtin_base(type(owner)), name)  # its errors have the class in their texts, as Python's have
         if name in _CONSUMING_METHODS:
             arguments = tuple(map(self._pairs_for(owner) if is_a(owner, dict) else self.consumable, arguments))
@@ -228,7 +228,7 @@ class ContainerMethodHandlers(Handlers):
         if name == "update" and is_a(owner, dict) and count < 2:
             ordered = is_a(owner, collections.OrderedDict)  # its C code calls methods of subclasses
             changes = (collections.OrderedDict if ordered else dict)(*map(self._pairs_for(owner), arguments), **keywords)
-            set_item = recorder.containers.set_item if ordered else recorder.containers.plain_set_item
+            set_item = recorder.containers.set_item if ordered else recorder.containers.set_base_item
             for key, value in changes.items():
                 set_item(value, owner, key)
             return None
@@ -238,9 +238,9 @@ class ContainerMethodHandlers(Handlers):
             recorder.stop("container", f"{type(owner).__name__}.{name} with keywords")
             return recorder.run(getattr(builtin_base(type(owner)), name), (owner, *arguments), keywords)
         if name == "__setitem__" and count == 2:
-            return recorder.containers.plain_set_item(arguments[1], owner, arguments[0])
+            return recorder.containers.set_base_item(arguments[1], owner, arguments[0])
         if name == "__delitem__" and count == 1:
-            return recorder.containers.plain_delete_item(owner, arguments[0])
+            return recorder.containers.delete_base_item(owner, arguments[0])
         if (
             is_a(owner, dict)
             and name in ("setdefault", "pop")
@@ -297,13 +297,13 @@ class ContainerMethodHandlers(Handlers):
     def _dict_method(self, function: Any, name: str, owner: dict[Any, Any], key: Any, *default: Any) -> Any:
         """`setdefault` or `pop` of an outside dictionary."""
         recorder = self.recorder
-        is_present = recorder.containers.plain_contains(key, owner)
+        is_present = recorder.containers.base_contains(key, owner)
         if name == "setdefault":
             if not is_present:
-                recorder.containers.plain_set_item(default[0] if default else None, owner, key)
-            return recorder.containers.plain_item(owner, key)
+                recorder.containers.set_base_item(default[0] if default else None, owner, key)
+            return recorder.containers.base_item(owner, key)
         if not is_present:
             return recorder.perform(lambda: function(key, *default))
-        value = recorder.containers.plain_item(owner, key)
-        recorder.containers.plain_delete_item(owner, key)
+        value = recorder.containers.base_item(owner, key)
+        recorder.containers.delete_base_item(owner, key)
         return value

@@ -117,7 +117,7 @@ class ContainerHandlers(Handlers):
         """owner[key]"""
         recorder = self.recorder
         if type(key) in (str, int) and type(owner) in (dict, list, tuple):
-            return self.plain_item(owner, key)
+            return self.base_item(owner, key)
         if is_a(owner, Tensor):
             item = recorder.ragged.item(owner, key)
             return recorder.mark_created(self.item_of_tensor(owner, key)) if item is ABSENT else item
@@ -152,7 +152,7 @@ class ContainerHandlers(Handlers):
                 )
             recorder.stop("container", f"the class {owner.__name__}")
             return owner[key]  # type: ignore[index]
-        return self.plain_item(owner, key)
+        return self.base_item(owner, key)
 
     def item_of_tensor(self, owner: Tensor, key: Any) -> Any:
         """tensor[key], by the `__getitem__` of its class."""
@@ -319,7 +319,7 @@ class ContainerHandlers(Handlers):
         step = self.recorder.contents.as_key(key.step)
         return self.recorder.contents.as_key(key) if None in ends else slice(*ends, step)  # type: ignore[no-any-return]
 
-    def plain_item(self, owner: Any, key: Any) -> Any:
+    def base_item(self, owner: Any, key: Any) -> Any:
         """owner[key] by the `__getitem__` of the builtin base, bypassing that of a subclass."""
         recorder = self.recorder
         base = builtin_base(type(owner))
@@ -327,7 +327,7 @@ class ContainerHandlers(Handlers):
             return owner[key]  # which raises Python's error
         if is_a(owner, dict):
             missing = recorder.attributes.method(owner, "__missing__") if is_user_instance(owner) else None
-            if missing is not None and not self.plain_contains(key, owner):
+            if missing is not None and not self.base_contains(key, owner):
                 return recorder.calls.call(missing, (owner, key), {})
         elif is_user_instance(key) or type(key) is slice:
             key = self.index(key)
@@ -335,7 +335,7 @@ class ContainerHandlers(Handlers):
             return self._outside_item(owner, key)
         if is_a(owner, dict) and (id(owner), key) in recorder.effects.stored:
             return recorder.effects.stored[id(owner), key]
-        if base is collections.defaultdict and not self.plain_contains(key, owner):
+        if base is collections.defaultdict and not self.base_contains(key, owner):
             return self._missing_item(owner, key)
         if is_a(owner, tuple) and recorder.effects.stored_by_container.get(id(owner)):
             if type(key) is slice:
@@ -454,9 +454,9 @@ class ContainerHandlers(Handlers):
             if method is not None:
                 recorder.calls.call(method, (owner, key, value), {})
                 return
-        self.plain_set_item(value, owner, key)
+        self.set_base_item(value, owner, key)
 
-    def plain_set_item(self, value: Any, owner: Any, key: Any) -> None:
+    def set_base_item(self, value: Any, owner: Any, key: Any) -> None:
         """owner[key] = value by the `__setitem__` of the builtin base, bypassing that of a subclass."""
         recorder = self.recorder
         cls: Any = type(owner)
@@ -511,17 +511,17 @@ class ContainerHandlers(Handlers):
             if method is not None:
                 recorder.calls.call(method, (owner, key), {})
                 return
-        self.plain_delete_item(owner, key)
+        self.delete_base_item(owner, key)
 
-    def plain_delete_item(self, owner: Any, key: Any) -> None:
+    def delete_base_item(self, owner: Any, key: Any) -> None:
         """del owner[key] by the `__delitem__` of the builtin base, bypassing that of a subclass."""
         recorder = self.recorder
         cls = type(owner)
         base = builtin_base(cls)
         if recorder.is_outside(owner):
             if base in DICT_TYPES and recorder.contents.key_expression(key) is not None:
-                if self.plain_contains(key, owner):
-                    self.plain_item(owner, key)
+                if self.base_contains(key, owner):
+                    self.base_item(owner, key)
                 recorder.effects.check_dropped(dict.get(owner, key))
                 recorder.effects.note_change(owner)
                 recorder.perform(lambda: base.__delitem__(owner, key))
@@ -543,9 +543,8 @@ class ContainerHandlers(Handlers):
         """element in container"""
         recorder = self.recorder
         container = concretise(container)
-        if type(container) is Size and recorder.effects.stored_by_container.get(
-            id(container)
-        ):  # `0 in x.shape` asks each of its sizes
+        stored = recorder.effects.stored_by_container
+        if type(container) is Size and stored.get(id(container)):  # `0 in x.shape` asks each of its sizes
             container = recorder.mark_created(tuple(recorder.contents.elements(container)))
         if (
             is_symbolic(element)
@@ -576,7 +575,7 @@ class ContainerHandlers(Handlers):
                 if not (hasattr(type(container), "__iter__") or hasattr(type(container), "__getitem__")):
                     return element in container  # which raises Python's error
                 return any(self.equal(item, element) for item in recorder.iteration.iterate(container))
-        return self.plain_contains(element, container)
+        return self.base_contains(element, container)
 
     def can_guard_membership(self, container: Any, number: SymbolicNumber) -> bool:
         """Whether `number in container` can be guarded as such, so that no guard on the value of `number` is needed."""
@@ -589,7 +588,7 @@ class ContainerHandlers(Handlers):
         is_hashed = is_a(container, (dict, set, frozenset)) and recorder.is_outside(container) and not is_post_program(number)
         return is_hashed and not is_written and id(container) not in recorder.effects.originals
 
-    def plain_contains(self, element: Any, container: Any) -> bool:
+    def base_contains(self, element: Any, container: Any) -> bool:
         """element in container, by the `__contains__` of the builtin base, bypassing that of a subclass."""
         recorder = self.recorder
         if is_symbolic(element) and type(container) not in _SEQUENCES:

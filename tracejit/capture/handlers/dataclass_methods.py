@@ -89,7 +89,7 @@ class _InitHandler:
             if field._field_type is dataclasses._FIELD_INITVAR:  # type: ignore[attr-defined]
                 init_vars.append(value)
             elif self._cls.__dataclass_params__.frozen:
-                recorder.attributes.plain_set_attribute(value, instance, field.name)
+                recorder.attributes.object_set_attribute(value, instance, field.name)
             else:
                 recorder.attributes.set_attribute(value, instance, field.name)
         if "__post_init__" in function.__code__.co_names:

@@ -215,9 +215,7 @@ class EffectHandlers(Handlers):
         super().__init__(recorder)
         journal = recorder.journal
         self.in_order: list[Effect] = journal.list()
-        self.opaque_calls: list[Reason] = (
-            journal.list()
-        )  # one for each deferred call of opaque code, which is made after the program
+        self.opaque_calls: list[Reason] = journal.list()  # deferred ones, which are made after the program
         self.written: dict[EffectTarget, None] = journal.dictionary()
         # Stand-ins that this run has stored: later reads of these places get them instead of the plain values there.
         self.stored: dict[EffectTarget, Any] = journal.dictionary()

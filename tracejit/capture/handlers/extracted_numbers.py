@@ -378,10 +378,10 @@ class ExtractedNumberHandlers(Handlers):
 
     def define_clock(self, number: Any) -> None:
         """Define a post-program number, and all that it depends on, in the prologue."""
-        if is_post_program(number) and not number._post_program.in_prologue:
+        if is_post_program(number) and not number._post_program.is_in_prologue:
             for part in number._post_program.parts:
                 self.define_clock(part)
-            number._post_program.in_prologue = True
+            number._post_program.is_in_prologue = True
             self.recorder.prologue.append(Define(number._name.name, number._post_program.expression))
 
     def _decided_by_clocks(self, *numbers: Any) -> bool:
@@ -436,13 +436,13 @@ class ExtractedNumberHandlers(Handlers):
         if not is_post_program(number):
             return number
         definition: PostProgramValue = number._post_program
-        if not definition.in_prologue:
+        if not definition.is_in_prologue:
             parts = [self.in_prologue(part) for part in definition.parts]
             if not _is_number(number._value) or not any(map(is_symbolic, parts)):
                 return concretise(number)
             for part, early in zip(definition.parts, parts, strict=True):
                 if is_post_program(part) and not is_symbolic(early):
-                    part._post_program.in_prologue = True
+                    part._post_program.is_in_prologue = True
                     recorder.prologue.append(Define(part._name.name, recorder.constant(early)))
             self.define_clock(number)
             recorder.miss_if(number._name.type().is_not(recorder.constant(type(number._value))))
@@ -467,7 +467,7 @@ class ExtractedNumberHandlers(Handlers):
         if number._post_program.deferred:
             if not self._stop_for_deferred(number._post_program.deferred):
                 recorder.stop("clock", "the very time that a clock tells is asked for")
-        elif number._post_program.in_prologue:
+        elif number._post_program.is_in_prologue:
             if recorder.first_time("number", number._name):
                 recorder.guard_value(number._value, number._name)
         elif recorder.first_time("number", number._name):

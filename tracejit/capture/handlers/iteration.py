@@ -335,7 +335,7 @@ class RecordedContext:
         if recorder.stopped:
             without_handlers(exception[1])
             return bool(type(manager).__exit__(manager, *exception))
-        recorder.caught(exception[1])
+        recorder.note_caught(exception[1])
         without_handlers(exception[1])
         if self._exit is not None:
             return recorder.operators.truth(recorder.calls.call(self._exit, (manager, *exception), {}))

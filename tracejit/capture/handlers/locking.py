@@ -136,7 +136,7 @@ class _EnteredLock:
 
     def __exit__(self, *exception: Any) -> None:
         recorder = self._recorder
-        recorder.caught(exception[1])
+        recorder.note_caught(exception[1])
         if recorder.stopped:
             self._lock.release()
         else:

@@ -464,7 +464,7 @@ class _EnteredResult:
 
     def __exit__(self, *exception: Any) -> bool:
         recorder, leave = self._recorder, MethodOf(self._manager, "__exit__")
-        recorder.caught(exception[1])
+        recorder.note_caught(exception[1])
         if exception[1] is not None:  # the deferred `__exit__` of a later call would get no exception
             recorder.stop("raised", type(exception[1]).__name__)
         if recorder.stopped:

@@ -74,7 +74,7 @@ class PostProgramValue:
     deferred: the clock readings and results of deferred calls that the value depends on.
     depends_on_tensors: whether it depends on elements of tensors.
     is_outside_array: whether it is an array from outside, read when the program has run.
-    placed: whether the prologue defines it.
+    is_in_prologue: whether the prologue defines it.
     shares_source: whether `source` is a tensor of the function and not a copy.
     nodes_before: the length of the graph when NumPy computed the value from an array; -1 for other values.
     stop_reason: for the result of a deferred call, and for a value computed from such results alone: (code, detail) of the reason with
@@ -96,7 +96,7 @@ class PostProgramValue:
     deferred: frozenset[PostProgramValue] = frozenset()
     depends_on_tensors: bool = False
     is_outside_array: bool = False
-    in_prologue: bool = False
+    is_in_prologue: bool = False
     stop_reason: tuple[str, ...] = ()
     clock_after: Any = None
     may_warn: bool = False
@@ -145,7 +145,7 @@ def definitions(
         if number._name in wanted:
             definition: PostProgramValue = number._post_program
             wanted.update(part._name for part in definition.parts if is_post_program(part))
-            if definition.in_prologue or definition.is_call_result:
+            if definition.is_in_prologue or definition.is_call_result:
                 continue
             expression = definition.expression
             if expression is None:

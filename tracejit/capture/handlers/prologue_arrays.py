@@ -264,7 +264,7 @@ class PrologueArrayHandlers(ArrayHandlers):
 
     def prologue_scalar(self, variable: Name, value: Any) -> SymbolicNumber:
         """A symbolic number for a scalar of NumPy that the prologue has defined, its type guarded."""
-        number = SymbolicNumber(self.recorder, variable, value, PostProgramValue(None, max_bits=63, in_prologue=True))
+        number = SymbolicNumber(self.recorder, variable, value, PostProgramValue(None, max_bits=63, is_in_prologue=True))
         self.recorder.extracted_numbers.post_program_numbers.append(number)
         return number
 

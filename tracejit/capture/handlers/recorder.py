@@ -263,7 +263,7 @@ class Recorder(Origins):
         self.performed.append((action, result, True) if is_repeatable else (action, result))
         return result
 
-    def caught(self, error: BaseException | None) -> None:
+    def note_caught(self, error: BaseException | None) -> None:
         """Note that the program handles `error`.  One that is no `Exception` (KeyboardInterrupt) stops the recording: most likely
         it came from outside, in the middle of a step."""
         if error is not None and not isinstance(error, Exception):
@@ -402,7 +402,7 @@ class Recorder(Origins):
         self.namespace["handled"] = sys.exception
         self.miss_if(Name("handled").call().is_not(None))
 
-    def raising(self, error: Any) -> Any:
+    def exception_to_raise(self, error: Any) -> Any:
         """The exception to raise for `raise error`; a class is called.  An exception from outside stops the recording: raising it
         changes it, since Python stores the traceback and the context in it."""
         if is_a(error, type) and issubclass(error, BaseException):

@@ -184,18 +184,18 @@ class SizeHandlers(Handlers):
         return SymbolicNumber(recorder, name, without_symbols(symbol))
 
     # -- from user code to the library
-    def symbol(self, value: Any, settling: bool = False) -> int | float | None:
+    def symbol(self, value: Any, concretise_others: bool = False) -> int | float | None:
         """The SymInt or SymFloat of a number of user code that was computed from sizes alone; a plain number if it is the same
         for all sizes (`n - n`); None for other values.
 
-        settling: also for an integer computed from sizes and other numbers, which are then guarded by their values."""
+        concretise_others: also for an integer computed from sizes and other numbers, which are then guarded by their values."""
         if not is_symbolic(value) or value._post_program is not None or not self.are_noted:
             return None
         result = self._symbols.get(value._name)
-        if result is None and settling and type(value._value) is int and value._name in self._mixed:
+        if result is None and concretise_others and type(value._value) is int and value._name in self._mixed:
             assert self.env is not None
             symbol, *operands = self._mixed[value._name]
-            parts = [concretise(x) if (part := self.symbol(x, settling)) is None else part for x in operands]
+            parts = [concretise(x) if (part := self.symbol(x, concretise_others)) is None else part for x in operands]
             computed = self.env.compute(symbol, *parts)
             if python_type(computed) is int:
                 result = self._symbols[value._name] = computed
@@ -219,7 +219,7 @@ class SizeHandlers(Handlers):
             return value
         kind = type(value)
         if kind is SymbolicNumber:
-            symbol = self.symbol(value, settling=True)
+            symbol = self.symbol(value, concretise_others=True)
             return value if symbol is None else symbol
         if kind is Size and id(value) in self.recorder.effects.stored_by_container:
             stored = self.recorder.effects.stored

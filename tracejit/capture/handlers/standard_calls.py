@@ -192,8 +192,8 @@ class StandardCallHandlers(Handlers):
         recorder = self.recorder
         counts, values = arguments
         for value in map(concretise, recorder.iteration.iterate(values)):
-            count = recorder.containers.plain_item(counts, value) if recorder.containers.plain_contains(value, counts) else 0
-            recorder.containers.plain_set_item(recorder.operators.binary("+", count, 1), counts, value)
+            count = recorder.containers.base_item(counts, value) if recorder.containers.base_contains(value, counts) else 0
+            recorder.containers.set_base_item(recorder.operators.binary("+", count, 1), counts, value)
 
     def _from_iterable(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """itertools.chain.from_iterable"""

@@ -23,13 +23,7 @@ if TYPE_CHECKING:
     from tracejit.capture.handlers.recorder import Recorder
 
 __all__ = [
-    "MethodOf",
-    "ObjectIdentity",
-    "RecordedCallback",
-    "SuperProxy",
-    "SymbolicNumber",
-    "concretise",
-    "is_symbolic",
+    "MethodOf", "ObjectIdentity", "RecordedCallback", "SuperProxy", "SymbolicNumber", "concretise", "is_symbolic",
     "is_symbolic_bool",
 ]  # fmt: skip
 
@@ -161,7 +155,7 @@ class SymbolicNumber(RecordedNumber):
         return self._post_program is not None and bool(self._post_program.depends_on_tensors)
 
     def as_size(self) -> Any:
-        return None if self._recorder.stopped else self._recorder.sizes.symbol(self, settling=True)
+        return None if self._recorder.stopped else self._recorder.sizes.symbol(self, concretise_others=True)
 
     def __bool__(self) -> bool:
         result = bool(self._value)

@@ -56,21 +56,8 @@ from tracejit.replay.ir import (
 )
 
 __all__ = [
-    "MISS",
-    "PROMOTE",
-    "Alias",
-    "Body",
-    "Exit",
-    "ExitPoint",
-    "Recording",
-    "ScalarInput",
-    "TensorInput",
-    "TensorOutput",
-    "ViewPosition",
-    "WrittenInput",
-    "calling",
-    "cell_of",
-    "distinct_guards",
+    "MISS", "PROMOTE", "Alias", "Body", "Exit", "ExitPoint", "Recording", "ScalarInput", "TensorInput", "TensorOutput",
+    "ViewPosition", "WrittenInput", "calling", "cell_of", "distinct_guards",
 ]  # fmt: skip
 
 

@@ -75,9 +75,8 @@ class Recipes:
         self.post_program_numbers: list[SymbolicNumber] = []  # post-program numbers that expressions use
         self.fixed: list[np.ndarray[Any, Any]] = []  # arrays of constants that escape
         self._statements_up_to: dict[int, int] = {}  # id of an effect -> number of statements up to its own
-        self._defined_results: dict[
-            PostProgramValue, int
-        ] = {}  # result of a called function -> number of statements up to the call
+        # result of a called function -> number of statements up to the call
+        self._defined_results: dict[PostProgramValue, int] = {}
         self._expressions: dict[int, Expr] = {}
 
     def define_post_program(self) -> None:
@@ -114,7 +113,7 @@ class Recipes:
         among the statements."""
         if reading.is_call_result:
             return reading in self._defined_results
-        return reading.in_prologue or reading.clock_after is None or id(reading.clock_after) in self._statements_up_to
+        return reading.is_in_prologue or reading.clock_after is None or id(reading.clock_after) in self._statements_up_to
 
     def _position_of(self, reading: PostProgramValue) -> int:
         """The number of statements that come before the definition of `reading` (see `_is_known`)."""
