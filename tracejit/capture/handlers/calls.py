@@ -528,7 +528,8 @@ class CallHandlers(Handlers):
         create, _ = recorder.attributes.lookup(cls, "__new__")
         if type(initialise) is not FunctionType and is_a(create, staticmethod) and makes_records(create.__func__):
             return self._record(create.__func__, cls, arguments, keywords)
-        if type(initialise) is not FunctionType or issubclass(cls, (BaseException, tuple, enum.Enum)):
+        of_python = type(initialise) is FunctionType or is_a(create, staticmethod)
+        if not of_python or issubclass(cls, (BaseException, tuple, enum.Enum)):
             arguments, keywords = self._plain_arguments(arguments, keywords)
         if issubclass(cls, enum.Enum):
             return recorder.mark_fixed(recorder.containers.native(lambda: cls(*arguments, **keywords)))

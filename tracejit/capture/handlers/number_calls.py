@@ -66,6 +66,8 @@ class NumberCallHandlers(Handlers):
         """function(*arguments), for a function in COMPUTED_NUMBERS of numbers: a symbolic number, or a guarded bool.  None if the
         function has to be called with plain values."""
         recorder = self.recorder
+        if function is operator.index and len(arguments) == 1 and type(plain(arguments[0])) is int:
+            return arguments[0]
         try:
             is_listed = function in COMPUTED_NUMBERS
             if (

@@ -129,7 +129,8 @@ class OperatorHandlers(Handlers):
         if ObjectIdentity in (type(left), type(right)) and symbol not in ("==", "!="):
             recorder.stop("object_identity", f"operator {symbol} on an id()")
         if is_user_instance(plain(left)) or is_user_instance(plain(right)):
-            result = self._special_methods(symbol, concretise(left), concretise(right), in_place)
+            left, right = _as_operand(left), _as_operand(right)
+            result = self._special_methods(symbol, left, right, in_place)
             if result is not ABSENT:
                 return result
         if in_place and is_a(left, _CHANGEABLE) and recorder.is_outside(left):
@@ -246,15 +247,16 @@ class OperatorHandlers(Handlers):
         name = SPECIAL_NAMES[symbol]
         comparison = symbol in SWAPPED
         reflected = SPECIAL_NAMES[SWAPPED[symbol]] if comparison else f"r{name}"
-        forward: tuple[Any, Any, Any] = (recorder.attributes.lookup(type(left), f"__{name}__")[0], left, right)
-        backward = (recorder.attributes.lookup(type(right), f"__{reflected}__")[0], right, left)
+        cls, other_cls = type(plain(left)), type(plain(right))
+        forward: tuple[Any, Any, Any] = (recorder.attributes.lookup(cls, f"__{name}__")[0], left, right)
+        backward = (recorder.attributes.lookup(other_cls, f"__{reflected}__")[0], right, left)
         candidates = [forward, backward]
-        if type(left) is type(right):
+        if cls is other_cls:
             candidates = candidates[: 2 if comparison else 1]
-        elif issubclass(type(right), type(left)) and (comparison or self._has_own(type(left), reflected, backward[0])):
+        elif issubclass(other_cls, cls) and (comparison or self._has_own(cls, reflected, backward[0])):
             candidates.reverse()
         if in_place:
-            candidates.insert(0, (recorder.attributes.lookup(type(left), f"__i{name}__")[0], left, right))
+            candidates.insert(0, (recorder.attributes.lookup(cls, f"__i{name}__")[0], left, right))
         concatenated = symbol in ("+", "*") and [(m, o, other) for m, o, other in candidates if _is_of_sequences(m)]
         for method, owner, other in candidates:
             if method is ABSENT or method is None or (concatenated and _is_of_sequences(method)):
@@ -268,17 +270,20 @@ class OperatorHandlers(Handlers):
             return (left is right) is (symbol == "==")
         if concatenated:  # Python tries the methods of sequences after those of numbers
             return self._concatenated(symbol, *concatenated[0])
-        raise recorder.error_of_program(TypeError(_unsupported(symbol, left, right, in_place)))
+        raise recorder.error_of_program(TypeError(_unsupported(symbol, plain(left), plain(right), in_place)))
 
     def _special_method(self, method: Any, owner: Any, other: Any) -> Any:
         """method(owner, other), for a special method; ABSENT, with a reason, if it cannot be recorded."""
         recorder = self.recorder
         if type(method) is FunctionType:
             return recorder.calls.call(method, (owner, other), {})
+        if is_symbolic(owner) and not is_a(other, (int, float)):
+            return NotImplemented  # numbers know nothing but numbers, whatever their values
         if method is object.__ne__:
             equal = recorder.attributes.lookup(type(owner), "__eq__")[0]
             result = NotImplemented if equal is None else self._special_method(equal, owner, other)
             return result if result is NotImplemented or result is ABSENT else not self.truth(result)
+        owner, other = concretise(owner), concretise(other)
         if type(method) in C_CALLABLES and is_a(owner, _CHANGEABLE) and method.__name__ in IN_PLACE_METHODS:
             return recorder.container_methods.change_in_place(method.__get__(owner), owner, other)
         if type(method) in C_CALLABLES and (
@@ -526,6 +531,12 @@ def _meets_tensors(value: Any) -> bool:
 
 
 _TENSORS_AND_NUMBERS = frozenset({Tensor, float, int, bool})
+
+
+def _as_operand(value: Any) -> Any:
+    """An operand of a special method: an int or float may stay symbolic; other stand-ins become plain values."""
+    is_number = is_symbolic(value) and type(value._value) in (int, float) and not is_deferred_call_result(value)
+    return value if is_number else concretise(value)
 
 
 def _is_simple(value: Any) -> bool:

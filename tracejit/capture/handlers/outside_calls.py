@@ -431,6 +431,10 @@ class OutsideCallHandlers(Handlers):
         value = plain(owner)
         if type(value) is str and name in OPEN_METHODS:
             return MethodOf(owner, name)
+        if type(value) is int and name in ("numerator", "real"):
+            return owner
+        if type(value) is int and name in ("denominator", "imag"):
+            return getattr(value, name)  # of any integer
         if not is_deferred_call_result(owner) or type(value) in PRIMITIVE_TYPES or is_python_class(type(value)):
             return getattr(concretise(owner), name)
         if type(getattr(value, name, None)) not in C_CALLABLES:

@@ -15,7 +15,8 @@ from typing import Any
 from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import CONTAINERS
 from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
-from tracejit.capture.handlers.symbols import concretise
+from tracejit.capture.handlers.stand_ins import plain
+from tracejit.capture.handlers.symbols import concretise, is_symbolic
 from tracejit.capture.policies import CALLED_BACK, is_a, is_user_instance
 from tracejit.tensor import Size, Tensor
 
@@ -53,7 +54,10 @@ class TypeCallHandlers(Handlers):
 
     def _converted_by(self, cls: Any, name: str, method: Any, value: Any) -> Any:
         """cls(value), by the special method `name` of user code."""
-        stub = SpecialMethodStub.of(name, self.recorder.calls.call(method, (value,), {}), value)
+        result = self.recorder.calls.call(method, (value,), {})
+        if is_symbolic(result) and type(plain(result)) is cls:
+            return result
+        stub = SpecialMethodStub.of(name, result, value)
         return self.recorder.perform(lambda: cls(stub))
 
     def _call_pure_type(self, cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
