@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import random
 import warnings
@@ -14,6 +15,7 @@ import pytest
 import scipy.special
 
 import tracejit as T
+from tracejit.capture.handlers.arrays import CALM, writes_to_argument
 from tracejit.config import override
 
 data = np.arange(20, dtype=np.float64)
@@ -235,6 +237,41 @@ def test_what_numpy_makes_of_arrays_from_outside_is_that_of_the_call(name: str, 
         assert expected in {reason.code for reason in compiled.reasons}
     else:
         assert (compiled.stats.traces, compiled.stats.compiled_calls) == (expected, len(COUNTS) - expected), compiled.explain()
+
+
+WRITING: dict[str, Callable[[Any], Any]] = {
+    "a ufunc": lambda a: np.add(a, 1, a),
+    "a function": lambda a: np.cumsum(a, 0, None, a),
+    "a function of C code": lambda a: np.dot(a, a, a[:1].reshape(())),
+    "a method": lambda a: a.cumsum(0, None, a),
+    "a keyword": lambda a: np.negative(a, out=a),
+    "an option": lambda a: np.nan_to_num(a, copy=False),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_an_array_that_numpy_writes_to_is_written_once_in_calls_that_leave_their_path(name: str) -> None:
+    write = WRITING[name]
+
+    def fn(x: T.Tensor, a: Any) -> Any:
+        write(a)
+        return x * T.tensor(a) if x.sum() > 0 else -x
+
+    compiled = T.compile(fn)
+    for x in (T.ones(3), T.ones(3), -T.ones(3), T.ones(3), -T.ones(3)):
+        ours, theirs = np.array([1.0, np.nan, 2.0]), np.array([1.0, np.nan, 2.0])
+        assert str(compiled(x, ours)) == str(fn(x, theirs))
+        assert str(ours) == str(theirs)
+
+
+def test_where_functions_of_numpy_take_the_array_that_they_write_to_is_known() -> None:
+    for function in CALM:
+        try:
+            names = list(inspect.signature(function).parameters)
+        except ValueError:  # str
+            continue
+        assert "out" not in names or writes_to_argument(function, (None,) * (names.index("out") + 1), {})
+        assert not writes_to_argument(function, (None,) * (names.index("out") if "out" in names else 1), {})
 
 
 def test_lists_of_other_numbers_make_arrays_of_other_dtypes() -> None:

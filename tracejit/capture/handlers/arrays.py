@@ -50,6 +50,7 @@ __all__ = [
     "is_memory_of_tensor",
     "is_pure_array_function",
     "of_numpy",
+    "writes_to_argument",
 ]
 
 _CALM_NAMES = frozenset(
@@ -84,6 +85,13 @@ _LOUD = frozenset(
     }
 )  # fmt: skip
 """Names of NumPy's functions that depend on more than their arguments, have effects, or call functions that they are given."""
+_OUT_POSITIONS: dict[str, int] = {
+    **dict.fromkeys(("all", "amax", "amin", "any", "argmax", "argmin", "around", "concatenate", "dot", "max", "median", "min"), 2),
+    **dict.fromkeys(("outer", "ptp", "round", "stack"), 2),
+    **dict.fromkeys(("clip", "compress", "cumprod", "cumsum", "mean", "nanmean", "nanstd", "nansum", "nanvar", "percentile"), 3),
+    **dict.fromkeys(("prod", "quantile", "std", "sum", "take", "var"), 3), "trace": 5,
+}  # fmt: skip
+"""The position at which functions of NumPy, and unbound methods, take the array that they write to."""
 _RAISING_UFUNCS = frozenset({np.left_shift, np.right_shift})
 _POWERS = frozenset({np.power, operator.pow})
 """They raise for negative exponents of integers."""
@@ -162,6 +170,14 @@ def is_memory_of_tensor(value: Any, read_only: bool = False) -> bool:
 def is_pure_array_function(function: Any) -> bool:
     """Whether `function` is a builtin that, given a NumPy array or scalar, only computes from it (`abs`, `float`, `len`)."""
     return type(function) is BuiltinFunctionType and function in _CALM_BUILTINS
+
+
+def writes_to_argument(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    """Whether a function of NumPy may write to an array that it is given: `np.add(a, b, a)`."""
+    if function is np.nan_to_num:
+        return len(arguments) > 1 or "copy" in keywords
+    position = function.nin if isinstance(function, np.ufunc) else _OUT_POSITIONS.get(function.__name__, len(arguments))
+    return "out" in keywords or len(arguments) > position
 
 
 def of_numpy(function: Any) -> bool:
@@ -305,7 +321,7 @@ class ArrayHandlers(Handlers):
                 {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()},
             )
             return self.array_call(function, *plain_arguments)
-        if not self._is_pure(function, name, arguments, keywords) or "out" in keywords:
+        if not self._is_pure(function, name, arguments, keywords) or writes_to_argument(function, arguments, keywords):
             recorder.stop("tensor_contents", f"NumPy's {name}() of them")
         parts: list[Any] = []
         expressions = [self.argument_expression(v, parts) for v in arguments]

@@ -24,6 +24,7 @@ from tracejit.capture.handlers.arrays import (
     OPERATORS,
     ArrayHandlers,
     is_memory_of_tensor,
+    writes_to_argument,
 )
 from tracejit.capture.handlers.attempts import FAILED, attempt, attempt_without_warnings
 from tracejit.capture.handlers.post_program import MOST_ELEMENTS, PostProgramValue, is_post_program
@@ -85,10 +86,14 @@ class PrologueArrayHandlers(ArrayHandlers):
     def array_call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> Any:
         recorder = self.recorder
         keywords = keywords or {}
-        if not recorder.stopped and self._computes_in_prologue(function, keywords):
+        if not recorder.stopped and self._computes_in_prologue(function, arguments, keywords):
             arguments = tuple(map(self._with_numbers, arguments))
         values = (*arguments, *keywords.values())
-        if recorder.stopped or not self._computes_in_prologue(function, keywords) or not any(map(self._varies, values)):
+        if (
+            recorder.stopped
+            or not self._computes_in_prologue(function, arguments, keywords)
+            or not any(map(self._varies, values))
+        ):
             return super().array_call(function, arguments, keywords)
         if any(map(_holds_tensors, values)):
             recorder.stop("tensor_contents", "a position in an array from outside that a tensor tells")
@@ -187,9 +192,9 @@ class PrologueArrayHandlers(ArrayHandlers):
         return self.recorder.interpreter.writes_outside()
 
     @staticmethod
-    def _computes_in_prologue(function: Any, keywords: dict[str, Any]) -> bool:
+    def _computes_in_prologue(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Whether the prologue can call `function`: it changes none of its arguments and depends on nothing else."""
-        if "out" in keywords:
+        if writes_to_argument(function, arguments, keywords):
             return False
         if is_a(function, MethodDescriptorType):
             return function.__name__ in _METHODS and issubclass(function.__objclass__, np.ndarray)
