@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tracejit
+from tracejit.capture.values.array_likes import ARRAY_LIKES, ArrayLikeModel
 
 PAGE = Path(__file__).parents[1] / "docs" / "what-is-compiled.md"
 SURROUNDINGS = """\
@@ -45,6 +46,23 @@ box = Box()
 d = {"count": 0, "array": np.ones(3, "f4"), "items": [tracejit.ones(2), tracejit.zeros(2)]}
 d.update(row=tracejit.ones(2, 3)[0], table=tracejit.zeros(9, 3), log=np.zeros(9), places=[0, 2], flags=[True, False, True])
 d.update(price=Decimal("0.5"), day=date(2020, 1, 1))
+
+
+class Column:  # it has a model, as columns of packages have
+    def __array__(self, dtype=None, copy=None):
+        return np.array([1.0, 2.0, 3.0], dtype)
+
+    def __len__(self):
+        return 3
+
+    def to_numpy(self):
+        return np.asarray(self)
+
+    def smoothed(self):
+        return [1.5, 2.0, 2.5]
+
+
+d["prices"] = Column()
 lstm = nn.LSTM(3, 2)
 leaf = tracejit.ones(3, requires_grad=True)
 d["cast"] = leaf.to(tracejit.float64)
@@ -149,6 +167,10 @@ def test_a_row_of_the_table_is_captured_as_it_says(
     row: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     statements, runs, recordings = row
+    column = ArrayLikeModel(
+        "written_compiled", "Column", frozenset({"__len__"}), frozenset({"to_numpy"}), lambda value, name: True
+    )
+    ARRAY_LIKES.append(column)
     path = tmp_path / "written.py"
     path.write_text(SURROUNDINGS + "".join(f"    {line}\n" for line in statements.split("; ")) + "    return out\n")
     try:
@@ -159,6 +181,7 @@ def test_a_row_of_the_table_is_captured_as_it_says(
         step = tracejit.compile(module.step)
         actual = run(module, step)
     finally:
+        ARRAY_LIKES.remove(column)
         sys.modules.pop("written_eager", None)
         sys.modules.pop("written_compiled", None)
     assert same(actual, expected) and capsys.readouterr().out == said

@@ -67,6 +67,7 @@ __all__ = [
     "UNARY",
     "bound_to",
     "builtin_base",
+    "has_method",
     "has_plain_state",
     "instance_dictionary",
     "is_a",
@@ -360,6 +361,11 @@ def builtin_base(cls: Any) -> Any:
 def has_plain_state(cls: Any) -> bool:
     """Whether instances keep all their state in `__dict__` and slots."""
     return cls is not object and builtin_base(cls) is object
+
+
+def has_method(cls: type, name: str) -> bool:
+    """Whether instances have a special method.  It runs no code of the metaclass, as `hasattr(cls, name)` does."""
+    return any(name in vars(base) for base in cls.__mro__)
 
 
 def slots_of(cls: Any) -> list[tuple[str, Any]]:

@@ -54,6 +54,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "{} from outside is read or changed in a way that cannot be guarded",
         "Use a list, tuple or dict of plain keys",
     ),
+    "array_like": (
+        "{} is more than reading numbers of an array-like object",
+        "Compute with a tensor() of it, or with its to_numpy(), or call it outside the compiled function",
+    ),
     "read_after_change": ("{} from outside is read after it was changed", "Read it before changing it"),
     "descriptor": ("the attribute {} is computed in a way that cannot be followed", "Use a property or a plain attribute"),
     "shared_store": (

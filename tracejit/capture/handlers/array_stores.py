@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracejit.capture.handlers.array_likes import ArrayLikeHandlers
 from tracejit.capture.handlers.arrays import CALM_METHODS
 from tracejit.capture.handlers.post_program import PostProgramValue, is_post_program
-from tracejit.capture.handlers.prologue_arrays import PrologueArrayHandlers
 from tracejit.capture.handlers.stand_ins import plain, plain_copy
 from tracejit.capture.handlers.symbols import SymbolicNumber, concretise
 from tracejit.capture.policies import is_a
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrayStoreHandlers"]
 
 
-class ArrayStoreHandlers(PrologueArrayHandlers):
+class ArrayStoreHandlers(ArrayLikeHandlers):
     """Handlers of `array[key]`, `array[key] = value` and `array += value`.
 
     array_stores: one post-program number for each store.  outside_arrays: arrays from outside that are read after the program."""

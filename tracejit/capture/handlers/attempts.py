@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FAILED", "attempt", "attempt_without_warnings"]
+from tracejit.capture.policies import module_of
+
+__all__ = ["FAILED", "attempt", "attempt_reading", "attempt_without_warnings"]
 
 FAILED = object()
 """The result of a call that raised.  No entry expects its type, so the guard on the type misses."""
@@ -31,3 +33,17 @@ def attempt_without_warnings(function: Any, *arguments: Any, **keywords: Any) ->
     states = {kind: "raise" for kind, what in np.geterr().items() if what == "warn"}
     with np.errstate(**states):  # type: ignore[arg-type]
         return attempt(function, *arguments, **keywords)
+
+
+def attempt_reading(function: Any, *arguments: Any, **keywords: Any) -> Any:
+    """The result of a function that reads array-like objects; FAILED if it raises, also an error of their packages, or NumPy would warn."""
+    try:
+        return attempt_without_warnings(function, *arguments, **keywords)
+    except Exception as error:
+        if isinstance(error, AttributeError) or _package_of(error) in map(_package_of, arguments):
+            return FAILED
+        raise
+
+
+def _package_of(value: Any) -> str:
+    return module_of(type(value)).partition(".")[0]

@@ -46,6 +46,8 @@ def construction(function: Any, arguments: tuple[Any, ...], keywords: dict[str, 
             return None
         function, values["dtype"] = tensor, owner.dtype if values.get("dtype") is None else values["dtype"]
     elif function is asarray:
+        if hasattr(type(data[0]), "__dlpack__") and not is_a(data[0], (Tensor, *KINDS)):
+            return None
         function = tensor if copy else as_tensor
     elif function is not tensor and "requires_grad" in values:
         return None

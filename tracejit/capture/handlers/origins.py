@@ -17,7 +17,16 @@ import numpy as np
 
 from tracejit.capture.handlers.stand_ins import without_stand_ins
 from tracejit.capture.handlers.symbols import MethodOf, ObjectIdentity, SuperProxy, SymbolicNumber
-from tracejit.capture.policies import DICT_VIEWS, IDENTITY_TYPES, PRIMITIVE_TYPES, bound_to, builtin_base, has_plain_state, is_a
+from tracejit.capture.policies import (
+    DICT_VIEWS,
+    IDENTITY_TYPES,
+    PRIMITIVE_TYPES,
+    bound_to,
+    builtin_base,
+    has_method,
+    has_plain_state,
+    is_a,
+)
 from tracejit.capture.recording.journal import Journal, Topic
 from tracejit.capture.values import MODELS
 from tracejit.core.dtypes import DType
@@ -115,7 +124,7 @@ class Origins:
     @staticmethod
     def _is_iterator(cls: type) -> bool:
         """Whether instances are iterators of C code.  (They are consumed where they were created.)"""
-        return hasattr(cls, "__next__") and not has_plain_state(cls)
+        return has_method(cls, "__next__") and not has_plain_state(cls)
 
     def require_known(self, value: Any) -> Any:
         """`value`, which instrumented code is about to get.  The recording stops if its origin is unknown."""

@@ -103,16 +103,33 @@ class PrologueArrayHandlers(ArrayHandlers):
             recorder.stop("read_after_change", "the memory that an array has")
         if recorder.stopped:
             return function(*map(plain_copy, arguments), **{k: plain_copy(v) for k, v in keywords.items()})
+        result = self._called_before(function, arguments, keywords)
+        if result is FAILED:
+            recorder.stop("container", "an array, of which NumPy warns, or raises what the program may handle,")
+            plain_arguments = [plain_copy(v) for v in arguments], {k: plain_copy(v) for k, v in keywords.items()}
+            return self.with_user_line(function)(*plain_arguments[0], **plain_arguments[1])
+        return result
+
+    def _called_before(
+        self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], attempts: Any = attempt_without_warnings
+    ) -> Any:
+        """The result of `function`, which the prologue of each call calls as well; FAILED if it raises or would warn.
+
+        attempts: the function of attempts.py that tells."""
+        recorder = self.recorder
         called = [recorder.constant(function), *map(self._prologue_argument, arguments)]
         named = {k: self._prologue_argument(v) for k, v in keywords.items()}
         plain_arguments = [plain_copy(v) for v in arguments], {k: plain_copy(v) for k, v in keywords.items()}
-        result = recorder.unwatched(lambda: attempt_without_warnings(function, *plain_arguments[0], **plain_arguments[1]))
+        result = recorder.unwatched(lambda: attempts(function, *plain_arguments[0], **plain_arguments[1]))
         if result is FAILED:
-            recorder.stop("container", "an array, of which NumPy warns, or raises what the program may handle,")
-            return self.with_user_line(function)(*plain_arguments[0], **plain_arguments[1])
-        if type(result) is np.ndarray and result.base is None and not any(value is result for value in values):
+            return result
+        if self._is_new_memory(result, (*arguments, *keywords.values())):
             self.has_own_memory(result)
-        return self._prologue_result(recorder.constant(attempt_without_warnings).call(*called, **named), result)
+        return self._prologue_result(recorder.constant(attempts).call(*called, **named), result)
+
+    def _is_new_memory(self, result: Any, values: tuple[Any, ...]) -> bool:
+        """Whether `result`, which NumPy has given for `values`, is an array with memory of its own."""
+        return type(result) is np.ndarray and result.base is None and not any(value is result for value in values)
 
     def has_own_memory(self, array: Any) -> None:
         """Note that the prologue has created the memory of an array."""
@@ -180,7 +197,9 @@ class PrologueArrayHandlers(ArrayHandlers):
             recorder.stop("read_after_change", "the memory that an array has")
             return None
         kind = None if dtype is None else as_dtype(dtype, "tensor")
-        result: Any = recorder.unwatched(lambda: tensor(plain_copy(data), dtype=kind))
+        result: Any = recorder.unwatched(lambda: attempt(tensor, plain_copy(data), dtype=kind))
+        if result is FAILED:
+            return None
         call = recorder.constant(attempt).call(
             recorder.constant(tensor), self._prologue_argument(data), dtype=recorder.constant(kind)
         )

@@ -73,6 +73,7 @@ from tracejit.capture.policies import (
     PRIMITIVE_TYPES,
     bound_to,
     builtin_base,
+    has_method,
     has_plain_state,
     is_a,
 )
@@ -240,6 +241,7 @@ class Recorder(Origins):
             self.printing,
             self.environment_reads,
             self.outside_calls,
+            self.arrays,
         ):
             handler = handlers.standard_call(function)
             if handler is not None:
@@ -531,7 +533,7 @@ class Recorder(Origins):
             return True
         if cls in (BuiltinFunctionType, MethodWrapperType):  # a bound method in a variable: `push = items.append`
             return bound_to(value) is not None
-        if is_a(value, (*IDENTITY_TYPES, BaseException)) or hasattr(cls, "__next__"):
+        if is_a(value, (*IDENTITY_TYPES, BaseException)) or has_method(cls, "__next__"):
             return False
         return cls in _PATHS or has_plain_state(cls) or builtin_base(cls) in CONTAINER_TYPES
 

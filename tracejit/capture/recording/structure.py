@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tracejit.capture.policies import has_plain_state, instance_dictionary, is_a
+from tracejit.capture.values.array_likes import array_like_model
 from tracejit.cpython import c_api
 from tracejit.cpython.words import instance_words, namespace_address, supported
 from tracejit.replay.ir import (
@@ -228,6 +229,8 @@ class _Splitter:
     def _has_words(self, value: Any) -> bool:
         cls: Any = type(value)
         if is_a(value, (Tensor, type)) or not has_plain_state(cls) or cls.__weakrefoffset__ == 0:
+            return False
+        if array_like_model(cls) is not None:  # calls in `before` may read it, for which its type has to be guarded
             return False
         dictionary = instance_dictionary(value)
         if type(dictionary) is not dict or not {id(value), id(dictionary)}.isdisjoint((*self.changed, *self.stored)):

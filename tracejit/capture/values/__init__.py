@@ -4,6 +4,8 @@ One file for each kind of value, with a tuple MODELS; `MODELS` here has all of t
 no such type themselves: what tells two values apart (guards), which operators, methods and texts depend on nothing but the values, whether
 calls may construct them, whether the entry may hold them as constants.  A type without a model goes by the policies (../policies.py).
 
+Columns and tables of other packages can change.  Their models (array_likes.py) say what calls may read of them before the program.
+
 Must not know: the recorder, guards, expressions.  Only types and values of Python come in and go out.
 Start reading: model.py, then decimals.py.
 """
