@@ -25,7 +25,8 @@ import threading
 import types
 import unicodedata
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -67,6 +68,7 @@ __all__ = [
     "UNARY",
     "bound_to",
     "builtin_base",
+    "by_class",
     "has_method",
     "has_plain_state",
     "instance_dictionary",
@@ -240,6 +242,7 @@ _CONVERTED_PACKAGES = (
 )
 _HEAP_TYPE = 1 << 9
 _IMMUTABLE_TYPE = 1 << 8
+Known = TypeVar("Known")
 C_METHODS: tuple[type, ...] = (types.MethodDescriptorType, types.WrapperDescriptorType)
 """Types of methods of classes written in C.  A class of the user may have such a method under another name."""
 
@@ -270,20 +273,26 @@ def is_changeable(cls: type) -> bool:
     return is_heap_type(cls) and not cls.__flags__ & _IMMUTABLE_TYPE
 
 
-# By id; the callback of the reference drops a dead class without running Python code.
-_written_in_python: dict[int, tuple[weakref.ref[type], bool]] = {}
+def by_class(compute: Callable[[type], Known]) -> Callable[[type], Known]:
+    """`compute`, whose result for a class is known for as long as the class lives."""
+    table: dict[int, tuple[weakref.ref[type], Known]] = {}  # by id, since a metaclass may define what equal classes are
+
+    @functools.wraps(compute)
+    def known(cls: type) -> Known:
+        cached = table.get(id(cls))
+        if cached is None or cached[0]() is not cls:
+            # The callback, which runs no Python code, is called with the reference: the default of `pop`.
+            forget: Any = functools.partial(dict.pop, table, id(cls))
+            cached = table[id(cls)] = weakref.ref(cls, forget), compute(cls)
+        return cached[1]
+
+    return known
 
 
+@by_class
 def is_python_class(cls: type) -> bool:
     """Whether a class was created by a class statement: C code has given it neither methods nor a constructor nor members."""
-    if not cls.__flags__ & _HEAP_TYPE:
-        return False
-    cached = _written_in_python.get(id(cls))
-    if cached is None or cached[0]() is not cls:
-        result = not any(map(_of_c, vars(cls).values(), itertools.repeat(cls)))
-        forget: Any = functools.partial(dict.pop, _written_in_python, id(cls))  # called with the reference, the default of pop
-        cached = _written_in_python[id(cls)] = weakref.ref(cls, forget), result
-    return cached[1]
+    return is_heap_type(cls) and not any(map(_of_c, vars(cls).values(), itertools.repeat(cls)))
 
 
 def _of_c(value: Any, cls: type) -> bool:

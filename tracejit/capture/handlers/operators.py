@@ -42,6 +42,7 @@ from tracejit.capture.policies import (
     is_shareable,
     is_user_instance,
 )
+from tracejit.capture.value_kinds import IN_PYTHON, STAND_INS, Kind, by_kind, kind_of
 from tracejit.capture.values import MODELS
 from tracejit.capture.values.model import ALL_OPERATORS
 from tracejit.core.dtypes import DType
@@ -316,19 +317,32 @@ class OperatorHandlers(Handlers):
     # -- unary, comparison, truth
     def unary(self, name: str, value: Any) -> Any:
         """`-value`, `+value` or `~value`; name: neg, pos or invert."""
+        return _UNARY[kind_of(value)](self, name, value)
+
+    def _unary_of_plain(self, name: str, value: Any) -> Any:
+        """By Python itself, or by the methods of a stand-in."""
+        return UNARY[name](value)
+
+    def _unary_of_array(self, name: str, value: Any) -> Any:
+        return self.recorder.arrays.array_call(UNARY[name], (value,))
+
+    def _unary_of_model(self, name: str, value: Any) -> Any:
+        if name not in MODELS[type(value)].operators:
+            return self._unary_of_opaque(name, value)
+        return self.recorder.plain_values.computed(lambda: UNARY[name](value), (value,))
+
+    def _unary_of_instance(self, name: str, value: Any) -> Any:
+        """By the special method.  One of C code may be that of a value with a model, from which the class derives."""
         recorder = self.recorder
-        if is_a(value, Tensor) or is_user_instance(plain(value)):
-            method, _ = recorder.attributes.lookup(type(value), f"__{name}__")
-            if type(method) is FunctionType:
-                return recorder.calls.call(method, (value,), {})
-            if is_a(value, tuple(MODELS)):
-                return recorder.plain_values.computed(lambda: UNARY[name](value), (value,))
-        elif recorder.arrays.is_array(value):
-            return recorder.arrays.array_call(UNARY[name], (value,))
-        elif is_a(value, _OF_VALUES[name]):
+        method, _ = recorder.attributes.lookup(type(value), f"__{name}__")
+        if type(method) is FunctionType:
+            return recorder.calls.call(method, (value,), {})
+        if is_a(value, tuple(MODELS)):
             return recorder.plain_values.computed(lambda: UNARY[name](value), (value,))
-        elif not (_is_simple(value) or is_a(value, np.generic)):
-            recorder.stop("unknown_call", f"the unary operator {name} of a {type(value).__name__}")
+        return UNARY[name](value)
+
+    def _unary_of_opaque(self, name: str, value: Any) -> Any:
+        self.recorder.stop("unknown_call", f"the unary operator {name} of a {type(value).__name__}")
         return UNARY[name](value)
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
@@ -340,33 +354,61 @@ class OperatorHandlers(Handlers):
 
     def truth(self, value: Any) -> bool:
         """bool(value), guarded."""
+        return _TRUTH[kind_of(value)](self, value)
+
+    def _truth_of_plain(self, value: Any) -> bool:
+        """By Python itself, or by the methods of a stand-in."""
+        return bool(value)
+
+    def _truth_of_tensor(self, value: Any) -> bool:
         recorder = self.recorder
-        cls = type(value)
-        if cls is bool or cls in PRIMITIVE_TYPES or is_symbolic(value):
-            return bool(value)
-        if is_a(value, Tensor):
-            recorder.inspect(value)
-            number = recorder.extracted_numbers.element(value) if type(value) is Tensor else None
-            return recorder.containers.native(lambda: bool(value)) if number is None else bool(number)
-        if is_user_instance(value):
-            method = recorder.attributes.method(value, "__bool__")
-            if method is not None:
-                result = recorder.calls.call(method, (value,), {})
-                if type(plain(result)) is not bool:
-                    wrong = f"__bool__ should return bool, returned {type(plain(result)).__name__}"
-                    raise recorder.error_of_program(TypeError(wrong))
-                return bool(result)
-            if recorder.attributes.method(value, "__len__") is not None:
-                return bool(recorder.containers.length(value))
-        if is_a(value, (list, tuple, dict, set, frozenset, collections.deque)):
-            return bool(recorder.containers.length(value) > 0)
+        recorder.inspect(value)
+        number = recorder.extracted_numbers.element(value) if type(value) is Tensor else None
+        return recorder.containers.native(lambda: bool(value)) if number is None else bool(number)
+
+    def _truth_of_array(self, value: Any) -> bool:
+        self.recorder.arrays.array_is_used(value)
+        return self._truth_of_c_code(value)
+
+    def _truth_of_container(self, value: Any) -> bool:
+        return bool(self.recorder.containers.length(value) > 0)
+
+    def _truth_of_value(self, value: Any) -> bool:
+        """Of a value that nothing can change, or of a view: its content decides."""
+        self.recorder.contents.read_content(value)
+        return self._truth_of_c_code(value)
+
+    def _truth_of_model(self, value: Any) -> bool:
+        is_pure = "bool" in MODELS[type(value)].operators
+        return self._truth_of_value(value) if is_pure else self._truth_of_opaque(value)
+
+    def _truth_of_instance(self, value: Any) -> bool:
+        """By `__bool__` or `__len__` of the program; without them, as of what its class derives from."""
+        recorder = self.recorder
+        method = recorder.attributes.method(value, "__bool__")
+        if method is not None:
+            result = recorder.calls.call(method, (value,), {})
+            if type(plain(result)) is not bool:
+                wrong = f"__bool__ should return bool, returned {type(plain(result)).__name__}"
+                raise recorder.error_of_program(TypeError(wrong))
+            return bool(result)
+        if recorder.attributes.method(value, "__len__") is not None:
+            return bool(recorder.containers.length(value))
         if is_a(value, np.ndarray):
-            recorder.arrays.array_is_used(value)
-        elif hasattr(cls, "__bool__") or hasattr(cls, "__len__"):
-            if not is_a(value, (np.generic, enum.Enum, *_OF_VALUES["bool"], *DICT_VIEWS)):
-                recorder.stop("unknown_call", f"the truth value of a {cls.__name__}")
-            recorder.contents.read_content(value)
-        return recorder.containers.native(lambda: bool(value))
+            return self._truth_of_array(value)
+        if is_a(value, (list, tuple, dict, set, frozenset, collections.deque)):
+            return self._truth_of_container(value)
+        return self._truth_of_value(value) if is_a(value, _OF_VALUES["bool"]) else self._truth_of_opaque(value)
+
+    def _truth_of_opaque(self, value: Any) -> bool:
+        """It is true if its type says nothing else."""
+        if hasattr(type(value), "__bool__") or hasattr(type(value), "__len__"):
+            self.recorder.stop("unknown_call", f"the truth value of a {type(value).__name__}")
+            self.recorder.contents.read_content(value)
+        return self._truth_of_c_code(value)
+
+    def _truth_of_c_code(self, value: Any) -> bool:
+        return self.recorder.containers.native(lambda: bool(value))  # type: ignore[no-any-return]
 
     def negated(self, value: Any) -> Any:
         """`not value`.  For a symbolic bool of the prologue it is one as well."""
@@ -474,6 +516,29 @@ class OperatorHandlers(Handlers):
         if name == "ascii":
             return format(ascii(stub), specification)
         return format(repr(stub) if name == "__repr__" else str(stub), specification)
+
+
+_UNARY = by_kind(
+    OperatorHandlers._unary_of_opaque,
+    {
+        OperatorHandlers._unary_of_plain: (Kind.PLAIN, Kind.TEXT, Kind.SYMBOLIC, Kind.SYMBOLIC_OBJECT, Kind.NUMPY_SCALAR),
+        OperatorHandlers._unary_of_model: (Kind.MODELLED,),
+        OperatorHandlers._unary_of_instance: (*IN_PYTHON, Kind.ARRAY_SUBCLASS, Kind.TENSOR),
+        OperatorHandlers._unary_of_array: (Kind.SYMBOLIC_SCALAR, Kind.ARRAY),
+    },
+)
+_TRUTH = by_kind(
+    OperatorHandlers._truth_of_opaque,
+    {
+        OperatorHandlers._truth_of_plain: (Kind.PLAIN, Kind.TEXT, *STAND_INS, Kind.IDENTITY),
+        OperatorHandlers._truth_of_model: (Kind.MODELLED,),
+        OperatorHandlers._truth_of_value: (Kind.NUMPY_SCALAR, Kind.ENUM, Kind.VIEW),
+        OperatorHandlers._truth_of_container: (Kind.SET, Kind.MAPPING, Kind.SEQUENCE),
+        OperatorHandlers._truth_of_instance: (*IN_PYTHON, Kind.ARRAY_SUBCLASS),
+        OperatorHandlers._truth_of_array: (Kind.ARRAY,),
+        OperatorHandlers._truth_of_tensor: (Kind.TENSOR,),
+    },
+)
 
 
 def _has_open_text(value: Any) -> bool:
