@@ -78,82 +78,120 @@ class OperatorHandlers(Handlers):
 
     # -- binary
     def binary(self, symbol: str, left: Any, right: Any, *, in_place: bool = False) -> Any:
-        """left <symbol> right, for operators, comparisons and `is`.  in_place: left <symbol>= right."""
-        recorder = self.recorder
-        compute = (IN_PLACE if in_place else BINARY)[symbol]
+        """left <symbol> right, for operators, comparisons and `is`.  in_place: left <symbol>= right.
+
+        The operand of the higher kind decides, but for `is`, a store in an array from outside, and `%` of a text."""
         if symbol in ("is", "is not"):
             return self._identity_test(symbol, left, right)
-        if (type(left) is Tensor and _meets_tensors(right)) or (type(right) is Tensor and _meets_tensors(left)):  # most common
-            result = self._tensor_binary(symbol, left, right, in_place)
-            if result is not ABSENT:
-                return result
-        if symbol == "%" and is_a(right, tuple) and recorder.effects.stored_by_container.get(id(right)):
-            right = tuple(recorder.contents.elements(right))
-        if symbol == "%" and type(left) is str:
-            left, right = recorder.texts.with_texts(left, right)
-        if symbol == "%" and type(left) is str and any(map(_has_open_text, right if type(right) is tuple else (right,))):
-            text = recorder.texts.post_program_percent(left, right)
+        if in_place and is_a(left, np.ndarray) and self.recorder.arrays.is_written_to(left):
+            return self.recorder.arrays.update_array(BINARY[symbol], IN_PLACE[symbol], left, right)
+        if symbol == "%":
+            if is_a(right, tuple) and self.recorder.effects.stored_by_container.get(id(right)):
+                right = tuple(self.recorder.contents.elements(right))
+            if type(left) is str:
+                return self._binary_of_template(left, right, in_place)
+        return _BINARY[max(kind_of(left), kind_of(right))](self, symbol, left, right, in_place)
+
+    def _binary_of_template(self, left: str, right: Any, in_place: bool) -> Any:
+        """left % right.  The text is a post-program value if one in `right` is."""
+        texts = self.recorder.texts
+        left, right = texts.with_texts(left, right)
+        if any(map(_has_open_text, right if type(right) is tuple else (right,))):
+            text = texts.post_program_percent(left, right)
             if text is not None:
                 return text
-        symbolic = is_symbolic(left) or is_symbolic(right)
-        if symbolic and symbol == "*":
+        return _BINARY[kind_of(right)](self, "%", left, right, in_place)
+
+    def _binary_of_plain(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        """By Python itself."""
+        try:
+            return _function(symbol, in_place)(left, right)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            self.recorder.error_of_program(error)
+            raise
+
+    def _binary_of_stand_ins(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        """Of symbolic numbers and texts, and plain values beside them."""
+        recorder, text = self.recorder, None
+        if symbol == "*":
             text = recorder.texts.repeated(left, right)
-            if text is not None:
-                return text
-        if symbolic and symbol == "+":
+        elif symbol == "+":
             text = recorder.texts.post_program_concatenation(left, right)
-            if text is not None:
-                return text
+        if text is not None:
+            return text
+        try:
+            return self._symbolic_binary(symbol, left, right, _function(symbol, in_place))
+        except (ArithmeticError, TypeError, ValueError) as error:
+            recorder.error_of_program(error)
+            raise
+
+    def _binary_of_moments(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        moments = self.recorder.environment_reads
+        if moments.is_moment(left) or moments.is_moment(right):
+            return moments.moment_binary(left, right, _function(symbol, in_place))
+        return self._binary_of_objects(symbol, left, right, in_place)
+
+    def _binary_of_arrays(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        """By NumPy, except where a text is on the left."""
+        if self.recorder.arrays.is_of_arrays(left, right):
+            compute = _function(symbol, in_place and is_a(left, np.ndarray))
+            return self.recorder.arrays.array_call(compute, (left, right))
+        of_others = self._binary_of_stand_ins if _is_simple(left) and _is_simple(right) else self._binary_of_objects
+        return of_others(symbol, left, right, in_place)
+
+    def _binary_of_tensors(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        """By the methods of Tensor, unless methods of the program take part."""
+        has_array = is_a(right, np.ndarray) or (is_a(left, np.ndarray) and not in_place)
+        if has_array and not (symbol == "@" and _differ(left, right)):  # NumPy's `@` promotes dtypes, the library's does not
+            arrays = self.recorder.arrays
+            left, right, in_place = arrays.as_operand(left), arrays.as_operand(right), False
+        result = self._tensor_binary(symbol, left, right, in_place)
+        return self._binary_of_objects(symbol, left, right, in_place) if result is ABSENT else result
+
+    def _binary_of_objects(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        """By special methods, if an operand is of a class of the program."""
+        recorder = self.recorder
+        if ObjectIdentity in (type(left), type(right)) and symbol not in ("==", "!="):
+            recorder.stop("object_identity", f"operator {symbol} on an id()")
         if symbol in ("==", "!=") and is_a(left, tuple) and is_a(right, tuple):
             same = recorder.sizes.same(left, right)
             if same is not None:
                 return same is (symbol == "==")
-        if in_place and is_a(left, np.ndarray) and recorder.arrays.is_written_to(left):
-            return recorder.arrays.update_array(BINARY[symbol], compute, left, right)
-        if recorder.arrays.is_of_arrays(left, right):
-            return recorder.arrays.array_call(compute if is_a(left, np.ndarray) else BINARY[symbol], (left, right))
-        if symbolic and (recorder.environment_reads.is_moment(left) or recorder.environment_reads.is_moment(right)):
-            return recorder.environment_reads.moment_binary(left, right, compute)
-        if _is_simple(left) and _is_simple(right):
-            try:
-                return self._symbolic_binary(symbol, left, right, compute) if symbolic else compute(left, right)
-            except (ArithmeticError, TypeError, ValueError) as error:
-                recorder.error_of_program(error)
-                raise
-        if is_a(left, Tensor) or is_a(right, Tensor):
-            has_array = is_a(right, np.ndarray) or (is_a(left, np.ndarray) and not in_place)
-            if has_array and not (symbol == "@" and _differ(left, right)):  # NumPy's `@` promotes dtypes, the library's does not
-                left, right, in_place = recorder.arrays.as_operand(left), recorder.arrays.as_operand(right), False
-            result = self._tensor_binary(symbol, left, right, in_place)
-            if result is not ABSENT:
-                return result
-        if ObjectIdentity in (type(left), type(right)) and symbol not in ("==", "!="):
-            recorder.stop("object_identity", f"operator {symbol} on an id()")
         if is_user_instance(plain(left)) or is_user_instance(plain(right)):
             left, right = _as_operand(left), _as_operand(right)
             result = self._special_methods(symbol, left, right, in_place)
             if result is not ABSENT:
                 return result
+        return self._binary_of_containers(symbol, left, right, in_place)
+
+    def _binary_of_containers(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        """Of a list or tuple, which may hold stand-ins, or in place of a container from outside; else by C code."""
+        recorder = self.recorder
         if in_place and is_a(left, _CHANGEABLE) and recorder.is_outside(left):
             method = getattr(type(left), f"__i{SPECIAL_NAMES[symbol]}__", None)
             result = NotImplemented if method is None else self._special_method(method, left, right)
             if result is not NotImplemented:
                 return result
-        if type(left) in (list, tuple) and type(right) is type(left) and (symbol == "+" or symbol in SWAPPED):
-            if symbol == "+":
-                if in_place and type(left) is list:
-                    added = list(recorder.contents.elements(right))
-                    recorder.perform(lambda: left.extend(added))
-                    return left
-                return recorder.mark_created(type(left)([*recorder.contents.elements(left), *recorder.contents.elements(right)]))
-            if recorder.containers.has_objects(left, right):
-                return self._compare_sequences(symbol, left, right)
-        if symbol == "*" and (type(left) in (list, tuple) or type(right) in (list, tuple)):
-            items, times = (left, concretise(right)) if type(left) in (list, tuple) else (right, concretise(left))
+        is_sequence = type(left) in (list, tuple)
+        if is_sequence and type(right) is type(left) and symbol == "+":
+            if in_place and type(left) is list:
+                added = list(recorder.contents.elements(right))
+                recorder.perform(lambda: left.extend(added))
+                return left
+            return recorder.mark_created(type(left)([*recorder.contents.elements(left), *recorder.contents.elements(right)]))
+        if is_sequence and type(right) is type(left) and symbol in SWAPPED and recorder.containers.has_objects(left, right):
+            return self._compare_sequences(symbol, left, right)
+        if symbol == "*" and (is_sequence or type(right) in (list, tuple)):
+            items, times = (left, concretise(right)) if is_sequence else (right, concretise(left))
             if type(times) is int and in_place and type(left) is list:
                 return recorder.perform(lambda: operator.imul(left, times))
             if type(times) is int:
                 return recorder.mark_created(type(items)(recorder.contents.elements(items)) * times)
+        return self._binary_of_c_code(symbol, left, right, in_place)
+
+    def _binary_of_c_code(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
+        """By C code that depends on the operands alone; it gets plain numbers."""
+        recorder, compute = self.recorder, _function(symbol, in_place)
         left, right = recorder.contents.concretise_contents(left), recorder.contents.concretise_contents(right)
         if symbol == "%" and is_a(left, (str, bytes)):
             self.check_text(right)
@@ -239,7 +277,7 @@ class OperatorHandlers(Handlers):
                 return ABSENT
             elif is_a(operand, (list, tuple)):
                 recorder.contents.read_content(operand, deep=True)
-        compute = (IN_PLACE if in_place else BINARY)[symbol]
+        compute = _function(symbol, in_place)
         return recorder.containers.native(lambda: compute(as_text(left), as_text(right)))
 
     def _special_methods(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
@@ -518,6 +556,16 @@ class OperatorHandlers(Handlers):
         return format(repr(stub) if name == "__repr__" else str(stub), specification)
 
 
+_BINARY = by_kind(
+    OperatorHandlers._binary_of_objects,
+    {
+        OperatorHandlers._binary_of_plain: (Kind.PLAIN, Kind.TEXT),
+        OperatorHandlers._binary_of_stand_ins: (Kind.SYMBOLIC,),
+        OperatorHandlers._binary_of_moments: (Kind.SYMBOLIC_OBJECT,),
+        OperatorHandlers._binary_of_arrays: (Kind.NUMPY_SCALAR, Kind.SYMBOLIC_SCALAR, Kind.ARRAY_SUBCLASS, Kind.ARRAY),
+        OperatorHandlers._binary_of_tensors: (Kind.TENSOR,),
+    },
+)
 _UNARY = by_kind(
     OperatorHandlers._unary_of_opaque,
     {
@@ -539,6 +587,10 @@ _TRUTH = by_kind(
         OperatorHandlers._truth_of_tensor: (Kind.TENSOR,),
     },
 )
+
+
+def _function(symbol: str, in_place: bool) -> Callable[[Any, Any], Any]:
+    return (IN_PLACE if in_place else BINARY)[symbol]  # type: ignore[no-any-return]
 
 
 def _has_open_text(value: Any) -> bool:
@@ -587,15 +639,6 @@ def _has_stable_text(value: Any) -> bool:
 def _is_record(value: Any) -> bool:
     """Whether `value` is a named tuple whose fields have stable texts."""
     return is_a(value, tuple) and hasattr(type(value), "_fields") and all(map(_has_stable_text, value))
-
-
-def _meets_tensors(value: Any) -> bool:
-    """Whether `value` is a Tensor, a plain number, or a number that is known before the program: then the library alone does an
-    operator of a tensor and `value`."""
-    return type(value) in _TENSORS_AND_NUMBERS or (is_symbolic(value) and value._post_program is None)
-
-
-_TENSORS_AND_NUMBERS = frozenset({Tensor, float, int, bool})
 
 
 def _as_operand(value: Any) -> Any:
