@@ -473,71 +473,83 @@ class OperatorHandlers(Handlers):
     def formatted(self, value: Any, conversion: int, specification: str) -> str:
         """The text of a field of an f-string: f"{value!r:specification}".  conversion: -1, or the code of `s`, `r` or `a`.  The
         text is a post-program value if `value` is."""
+        return _FORMATTED[kind_of(value)](self, value, conversion, concretise(specification))
+
+    def _text_of_stand_in(self, value: Any, conversion: int, specification: str) -> str:
+        return self.recorder.texts.post_program_format(value, conversion, specification)  # type: ignore[no-any-return]
+
+    def _text_of_tensor(self, value: Any, conversion: int, specification: str) -> str:
+        """As its number, if that is all it has."""
         recorder = self.recorder
-        specification = concretise(specification)
         if type(value) is Tensor and value._array.ndim == 0 and conversion == -1:
             number = recorder.extracted_numbers.element(value)
-            value = recorder.containers.native(value.item) if number is None else number
-        if (
-            type(value) in (list, tuple, dict)
-            and not specification
-            and conversion != ord("a")
-            and recorder.texts.holds_open(value)
-        ):
-            return recorder.texts.text_of_container(value)  # type: ignore[no-any-return]
-        if type(value) is Size and not specification and recorder.effects.stored_by_container.get(id(value)):
-            return recorder.texts.text_of_shape(value)  # type: ignore[no-any-return]
+            number = recorder.containers.native(value.item) if number is None else number
+            return self.formatted(number, conversion, specification)
+        is_usual = not specification and self._prints_as_usual(type(value))
+        recorder.inspect(value)
+        if is_usual:
+            return recorder.extracted_numbers.tensor_text(value)  # type: ignore[no-any-return]
+        return self._text_by_c_code(value, conversion, specification)
+
+    def _text_of_array(self, value: Any, conversion: int, specification: str) -> str:
+        """By NumPy, after the program if the array is read there."""
+        recorder, arrays = self.recorder, self.recorder.arrays
         if type(value) is np.ndarray and value.ndim == 0 and conversion == -1:
-            value = recorder.arrays.array_call(np.ndarray.item, (value,))
-        if (
-            is_a(value, np.ndarray)
-            and (conversion != -1 or not specification)
-            and (
-                id(value) in recorder.arrays.epilogue_arrays
-                or (recorder.is_outside(value) and recorder.arrays.read_after_program(value))
-            )
+            return self.formatted(arrays.array_call(np.ndarray.item, (value,)), conversion, specification)
+        if (conversion != -1 or not specification) and (
+            id(value) in arrays.epilogue_arrays or (recorder.is_outside(value) and arrays.read_after_program(value))
         ):
-            text = recorder.arrays.array_call(repr if conversion in (ord("r"), ord("a")) else str, (value,))
+            text = arrays.array_call(repr if conversion in (ord("r"), ord("a")) else str, (value,))
             if conversion == ord("a") or not is_open(text):
                 return format(concretise(text), specification)
             return recorder.texts.post_program_format(text, -1, specification) if specification else text  # type: ignore[no-any-return]
-        if is_open(value):
-            return recorder.texts.post_program_format(value, conversion, specification)  # type: ignore[no-any-return]
-        if is_a(value, Tensor) and not specification and self._prints_as_usual(type(value)):
-            recorder.inspect(value)
-            return recorder.extracted_numbers.tensor_text(value)  # type: ignore[no-any-return]
-        if is_a(value, Tensor):
-            recorder.inspect(value)
-        elif (
-            conversion == -1
-            and specification
-            and recorder.attributes.lookup(type(value), "__format__")[0] is vars(object)["__format__"]
-        ):
+        return self._text_of_instance(value, conversion, specification)
+
+    def _text_of_container(self, value: Any, conversion: int, specification: str) -> str:
+        texts = self.recorder.texts
+        is_whole = type(value) in (list, tuple, dict) and not specification and conversion != ord("a")
+        if is_whole and texts.holds_open(value):
+            return texts.text_of_container(value)  # type: ignore[no-any-return]
+        return self._text_of_opaque(value, conversion, specification)
+
+    def _text_of_instance(self, value: Any, conversion: int, specification: str) -> str:
+        """By the special methods of the program; without one, by C code."""
+        recorder = self.recorder
+        if type(value) is Size and not specification and recorder.effects.stored_by_container.get(id(value)):
+            return recorder.texts.text_of_shape(value)  # type: ignore[no-any-return]
+        if self._refuses_formats(value, conversion, specification):
             return format(value, specification)  # raises Python's error
-        elif is_user_instance(value):
-            names = ["__repr__"]
-            if conversion in (-1, ord("s")):
-                names.insert(0, "__str__")
-            if conversion == -1:
-                names.insert(0, "__format__")
-            for name in names:
-                method = recorder.attributes.method(value, name)
-                if method is not None:
-                    text = recorder.calls.call(method, (value, specification)[: 1 + (name == "__format__")], {})
-                    if is_open(text) and type(plain(text)) is str and conversion != ord("a"):
-                        return (
-                            text
-                            if name == "__format__" or not specification
-                            else recorder.texts.post_program_format(text, -1, specification)
-                        )  # type: ignore[no-any-return]
-                    function = "ascii" if conversion == ord("a") else name
-                    return recorder.perform(functools.partial(self._text_result, function, text, specification))
+        asked = 0 if conversion == -1 else 1 if conversion == ord("s") else 2
+        for name in ("__format__", "__str__", "__repr__")[asked:]:
+            method = recorder.attributes.method(value, name)
+            if method is not None:
+                text = recorder.calls.call(method, (value, specification)[: 1 + (name == "__format__")], {})
+                if is_open(text) and type(plain(text)) is str and conversion != ord("a"):
+                    is_done = name == "__format__" or not specification
+                    return text if is_done else recorder.texts.post_program_format(text, -1, specification)  # type: ignore[no-any-return]
+                function = "ascii" if conversion == ord("a") else name
+                return recorder.perform(functools.partial(self._text_result, function, text, specification))
+        return self._text_by_c_code(value, conversion, specification)
+
+    def _text_of_opaque(self, value: Any, conversion: int, specification: str) -> str:
+        if self._refuses_formats(value, conversion, specification):
+            return format(value, specification)  # raises Python's error
+        return self._text_by_c_code(value, conversion, specification)
+
+    def _text_by_c_code(self, value: Any, conversion: int, specification: str) -> str:
+        """By C code that depends on the content alone."""
+        recorder = self.recorder
         self.check_text(value)
         if specification.endswith("n"):
             recorder.stop("impure_call", "a format that depends on the locale")
         recorder.plain_values.check_format(value, specification)
         recorder.contents.read_content(value, deep=True)
         return recorder.plain_values.computed(lambda: format(_CONVERSIONS[conversion](value), specification), (value,))
+
+    def _refuses_formats(self, value: Any, conversion: int, specification: str) -> bool:
+        """Whether `value` has but the `__format__` of object, which takes no specification."""
+        asks = conversion == -1 and bool(specification)
+        return asks and self.recorder.attributes.lookup(type(value), "__format__")[0] is vars(object)["__format__"]
 
     def _prints_as_usual(self, cls: type) -> bool:
         """Whether a subclass of Tensor overrides none of the methods that make its text."""
@@ -585,6 +597,16 @@ _TRUTH = by_kind(
         OperatorHandlers._truth_of_instance: (*IN_PYTHON, Kind.ARRAY_SUBCLASS),
         OperatorHandlers._truth_of_array: (Kind.ARRAY,),
         OperatorHandlers._truth_of_tensor: (Kind.TENSOR,),
+    },
+)
+_FORMATTED = by_kind(
+    OperatorHandlers._text_of_opaque,
+    {
+        OperatorHandlers._text_of_stand_in: STAND_INS,
+        OperatorHandlers._text_of_container: (Kind.SEQUENCE, Kind.MAPPING),
+        OperatorHandlers._text_of_instance: (Kind.IDENTITY, *IN_PYTHON),
+        OperatorHandlers._text_of_array: (Kind.ARRAY_SUBCLASS, Kind.ARRAY),
+        OperatorHandlers._text_of_tensor: (Kind.TENSOR,),
     },
 )
 
