@@ -38,6 +38,7 @@ from tracejit.capture.policies import (
     is_user_instance,
 )
 from tracejit.capture.recording.facts import shown
+from tracejit.capture.value_kinds import Kind, by_kind, kind_of
 from tracejit.capture.values import MODELS
 from tracejit.core.dtypes import int64
 from tracejit.core.interrupts import is_foreign
@@ -115,44 +116,63 @@ class ContainerHandlers(Handlers):
     # -- items
     def get_item(self, owner: Any, key: Any) -> Any:
         """owner[key]"""
-        recorder = self.recorder
-        if type(key) in (str, int) and type(owner) in (dict, list, tuple):
+        if type(key) in (str, int) and type(owner) in (dict, list, tuple):  # most common
             return self.base_item(owner, key)
-        if is_a(owner, Tensor):
-            item = recorder.ragged.item(owner, key)
-            return recorder.mark_created(self.item_of_tensor(owner, key)) if item is ABSENT else item
-        if recorder.arrays.reads_array(owner) or recorder.arrays.has_tensor_index(owner, key):
-            return recorder.arrays.array_item(owner, key)
-        if recorder.arrays.asks_array((owner,)):
-            return recorder.arrays.array_call(operator.getitem, (owner, key))
+        return _ITEMS[kind_of(owner)](self, owner, key)
+
+    def _item_of_tensor(self, owner: Any, key: Any) -> Any:
+        item = self.recorder.ragged.item(owner, key)
+        return self.recorder.mark_created(self.item_of_tensor(owner, key)) if item is ABSENT else item
+
+    def _item_of_array(self, owner: Any, key: Any) -> Any:
+        """By NumPy, after the program if the array is read there."""
+        arrays = self.recorder.arrays
+        if arrays.reads_array(owner) or arrays.has_tensor_index(owner, key):
+            return arrays.array_item(owner, key)
+        if arrays.asks_array((owner,)):
+            return arrays.array_call(operator.getitem, (owner, key))
+        return self._item_of_instance(owner, key)
+
+    def _item_of_stand_in(self, owner: Any, key: Any) -> Any:
+        """A slice of a text may be a post-program text; all else needs the plain value."""
+        key = self.position_in(owner, key)
+        if type(plain(owner)) is str and type(key) is slice:
+            text = self.recorder.texts.text_slice(owner, self.index(key))
+            if text is not None:
+                return text
+        return self.get_item(concretise(owner), key)
+
+    def _item_of_container(self, owner: Any, key: Any) -> Any:
+        """The key may be a number that varies from call to call."""
         key = self.position_in(owner, key)
         item = self._post_program_item(owner, key) if is_post_program(key) and type(owner) in (list, tuple) else None
         if item is not None:
             return item
         item = self.numbered_item(owner, key)
-        if item is not ABSENT:
-            return item
-        if is_symbolic(owner) and type(plain(owner)) is str and type(key) is slice:
-            text = recorder.texts.text_slice(owner, self.index(key))
-            if text is not None:
-                return text
-        owner = concretise(owner)
-        if is_user_instance(owner):
-            method = recorder.attributes.method(owner, "__getitem__")
-            if method is not None:
-                return recorder.calls.call(method, (owner, key), {})
+        return self.base_item(owner, self.recorder.contents.as_key(key)) if item is ABSENT else item
+
+    def _item_of_instance(self, owner: Any, key: Any) -> Any:
+        """By `__getitem__` of the program; without one, as of what its class derives from."""
+        method = self.recorder.attributes.method(owner, "__getitem__")
+        if method is not None:
+            return self.recorder.calls.call(method, (owner, key), {})
+        return self.base_item(owner, self.recorder.contents.as_key(key))
+
+    def _item_of_class(self, owner: Any, key: Any) -> Any:
+        """By the metaclass, then by `__class_getitem__`; a member of an enum by its name."""
+        recorder = self.recorder
+        method = recorder.attributes.method(owner, "__getitem__")
+        if method is not None:
+            return recorder.calls.call(method, (owner, key), {})
         key = recorder.contents.as_key(key)
         if isinstance(owner, enum.EnumMeta) and type(key) is str:
             return recorder.mark_fixed(owner[key])
-        if is_a(owner, type):
-            attribute, path = recorder.attributes.lookup(owner, "__class_getitem__")
-            if type(attribute) is classmethod and type(attribute.__func__) is FunctionType:
-                return recorder.calls.call(
-                    recorder.attributes.bound_attribute(attribute, "__class_getitem__", path, None, owner), (key,), {}
-                )
-            recorder.stop("container", f"the class {owner.__name__}")
-            return owner[key]  # type: ignore[index]
-        return self.base_item(owner, key)
+        attribute, path = recorder.attributes.lookup(owner, "__class_getitem__")
+        if type(attribute) is classmethod and type(attribute.__func__) is FunctionType:
+            bound = recorder.attributes.bound_attribute(attribute, "__class_getitem__", path, None, owner)
+            return recorder.calls.call(bound, (key,), {})
+        recorder.stop("container", f"the class {owner.__name__}")
+        return owner[key]
 
     def item_of_tensor(self, owner: Tensor, key: Any) -> Any:
         """tensor[key], by the `__getitem__` of its class."""
@@ -656,25 +676,39 @@ class ContainerHandlers(Handlers):
 
     def length(self, value: Any) -> Any:
         """len(value)"""
+        return _LENGTHS[kind_of(value)](self, value)
+
+    def _length_of_tensor(self, value: Any) -> Any:
         recorder = self.recorder
         if (size := recorder.ragged.size(value, 0)) is not ABSENT:
             return size
-        if is_a(value, Tensor):
-            recorder.inspect(value)
-            if recorder.sizes.are_noted and value._array.ndim:
-                return self.native(lambda: value.shape[0])
-            return len(value)
-        if recorder.arrays.is_array(value) and not recorder.is_outside(value):
+        recorder.inspect(value)
+        if recorder.sizes.are_noted and value._array.ndim:
+            return self.native(lambda: value.shape[0])
+        return len(value)
+
+    def _length_of_array(self, value: Any) -> Any:
+        if not self.recorder.is_outside(value):
             return len(plain(value))
-        if is_a(value, np.ndarray) and value.ndim:
-            return self.get_item(recorder.attributes.get_attribute(value, "shape"), 0)
-        value = concretise(value)
-        if isinstance(value, enum.EnumMeta):
-            return self.native(lambda: len(value))
-        if is_user_instance(value):
-            method = recorder.attributes.method(value, "__len__")
-            if method is not None:
-                return self._length_result(recorder.calls.call(method, (value,), {}))
+        if value.ndim:
+            return self.get_item(self.recorder.attributes.get_attribute(value, "shape"), 0)
+        return self._length_of_instance(value)
+
+    def _length_of_stand_in(self, value: Any) -> Any:
+        return self.length(concretise(value))
+
+    def _length_of_enum(self, value: Any) -> Any:
+        return self.native(lambda: len(value))
+
+    def _length_of_instance(self, value: Any) -> Any:
+        """By `__len__` of the program; without one, as of what its class derives from."""
+        method = self.recorder.attributes.method(value, "__len__")
+        if method is not None:
+            return self._length_result(self.recorder.calls.call(method, (value,), {}))
+        return self._length_of_container(value)
+
+    def _length_of_container(self, value: Any) -> Any:
+        recorder = self.recorder
         if recorder.is_outside(value) and is_a(value, (list, dict, set, collections.deque, array.array)):
             return recorder.sequences.outside_length(value)
         if recorder.is_outside(value) or not is_a(value, CONTAINERS):
@@ -821,3 +855,25 @@ class ContainerHandlers(Handlers):
             ends.push("append" if name == "append" else "appendleft", list(arguments[-1:]))
         else:
             ends.pop(bool(recorder.sequences.end_changed_by(owner, name, arguments)))
+
+
+_ITEMS = by_kind(
+    ContainerHandlers._item_of_container,
+    {
+        ContainerHandlers._item_of_stand_in: (Kind.SYMBOLIC, Kind.SYMBOLIC_OBJECT),
+        ContainerHandlers._item_of_class: (Kind.CLASS, Kind.METACLASS_INSTANCE, Kind.ENUM_CLASS),
+        ContainerHandlers._item_of_instance: (Kind.INSTANCE,),
+        ContainerHandlers._item_of_array: (Kind.SYMBOLIC_SCALAR, Kind.ARRAY_SUBCLASS, Kind.ARRAY),
+        ContainerHandlers._item_of_tensor: (Kind.TENSOR,),
+    },
+)
+_LENGTHS = by_kind(
+    ContainerHandlers._length_of_container,
+    {
+        ContainerHandlers._length_of_stand_in: (Kind.SYMBOLIC, Kind.SYMBOLIC_OBJECT),
+        ContainerHandlers._length_of_enum: (Kind.ENUM_CLASS,),
+        ContainerHandlers._length_of_instance: (Kind.INSTANCE, Kind.METACLASS_INSTANCE),
+        ContainerHandlers._length_of_array: (Kind.SYMBOLIC_SCALAR, Kind.ARRAY_SUBCLASS, Kind.ARRAY),
+        ContainerHandlers._length_of_tensor: (Kind.TENSOR,),
+    },
+)
