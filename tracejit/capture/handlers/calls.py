@@ -12,7 +12,7 @@ import functools
 import operator
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -195,60 +195,71 @@ class CallHandlers(Handlers):
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """function(*arguments, **keywords), recorded."""
-        recorder = self.recorder
-        if recorder.stopped:
+        if self.recorder.stopped:
             return self._call_eagerly(function, arguments, keywords)
-        cls = type(function)
-        if cls is not FunctionType and cls is not MethodType and of_numpy(function):
-            return recorder.arrays.array_call(function, arguments, keywords)
-        if cls is FunctionType:
-            if id(function) in self._native:
-                return self.call_library(function, arguments, keywords)
-            if id(function) in self._followed and not makes_records(function):
-                return self.instrumented(function, arguments, keywords)
-            if of_numpy(function):
-                return recorder.arrays.array_call(function, arguments, keywords)
-            drawn = recorder.generators.drawn_by(function, arguments, keywords)
-            if drawn is not ABSENT:
-                return drawn
-            if self._runs_natively(function):
-                self._native[id(function)] = function
-                return self.call_library(function, arguments, keywords)
-            standard = recorder.standard_call(function)
-            if standard is not None:
-                return standard(function, arguments, keywords)
-            method = dataclass_method(function, arguments)
-            if method is not None:
-                if not recorder.is_created(function):
-                    self._guard_function(function)
-                return method(recorder, function, arguments, keywords)
-            if makes_records(function) and arguments:
-                return self._record(function, arguments[0], arguments[1:], keywords)
-            if function.__code__.co_filename != "<string>" and not draws(function):  # other arguments may make it draw
-                self._followed[id(function)] = function
+        call = _CALLS.get(type(function), CallHandlers._call_object)
+        return call(self, function, arguments, keywords)
+
+    def _call_function(self, function: FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """By a handler of this very function; else what is the library's runs natively, what is the program's instrumented."""
+        recorder = self.recorder
+        if id(function) in self._native:
+            return self.call_library(function, arguments, keywords)
+        if id(function) in self._followed and not makes_records(function):
             return self.instrumented(function, arguments, keywords)
-        if cls is MethodType:
-            unbound, owner = self._parts(function)
-            return self.call(unbound, (owner, *arguments), keywords)
+        if of_numpy(function):
+            return recorder.arrays.array_call(function, arguments, keywords)
+        drawn = recorder.generators.drawn_by(function, arguments, keywords)
+        if drawn is not ABSENT:
+            return drawn
+        if self._runs_natively(function):
+            self._native[id(function)] = function
+            return self.call_library(function, arguments, keywords)
+        standard = recorder.standard_call(function)
+        if standard is not None:
+            return standard(function, arguments, keywords)
+        method = dataclass_method(function, arguments)
+        if method is not None:
+            if not recorder.is_created(function):
+                self._guard_function(function)
+            return method(recorder, function, arguments, keywords)
+        if makes_records(function) and arguments:
+            return self._record(function, arguments[0], arguments[1:], keywords)
+        if function.__code__.co_filename != "<string>" and not draws(function):  # other arguments may make it draw
+            self._followed[id(function)] = function
+        return self.instrumented(function, arguments, keywords)
+
+    def _call_method(self, method: MethodType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        function, owner = self._parts(method)
+        return self.call(function, (owner, *arguments), keywords)
+
+    def _call_partial(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        self._read_partial(function)
+        return self.call(function.func, (*function.args, *arguments), {**function.keywords, **keywords})
+
+    def _call_c_function(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if of_numpy(function):
+            return self.recorder.arrays.array_call(function, arguments, keywords)
+        return self.recorder.builtin_calls.call_builtin(function, arguments, keywords)
+
+    def _call_getter(self, getter: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return self.recorder.standard_calls.call_getter(getter, arguments, keywords)
+
+    def _call_method_of(self, method: MethodOf, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return self.recorder.outside_calls.method_of(method, arguments, keywords)
+
+    def _call_number(self, number: SymbolicNumber, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return concretise(number)()  # which raises Python's error
+
+    def _call_object(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A call of a class, of a function of NumPy or of an instance with a `__call__`."""
+        recorder, cls = self.recorder, type(function)
+        if of_numpy(function):
+            return recorder.arrays.array_call(function, arguments, keywords)
         if cls in INLINED_TYPES:
             return self.call(self.inlined(function), arguments, keywords)
-        if cls is functools.partial:
-            return self._call_partial(function, arguments, keywords)
         if is_a(function, type):
-            dtype = _dtype_of_data(function, arguments, keywords)
-            if dtype is not None:
-                return self.call(as_tensor, arguments, {"dtype": dtype})
             return self._call_class(function, arguments, keywords)
-        if is_a(function, C_CALLABLES):
-            return recorder.builtin_calls.call_builtin(function, arguments, keywords)
-        if cls is CACHED:
-            return self._call_cached(function, arguments, keywords)
-        if cls in GETTERS:
-            return recorder.standard_calls.call_getter(function, arguments, keywords)
-        if is_symbolic(function):
-            return concretise(function)()
-        if cls is MethodOf:
-            return recorder.outside_calls.method_of(function, arguments, keywords)
         method, _ = recorder.attributes.lookup(cls, "__call__")
         if type(method) is FunctionType:
             return self.call(method, (function, *arguments), keywords)
@@ -306,10 +317,6 @@ class CallHandlers(Handlers):
             recorder.require_known(recorder.attributes.get_attribute(function, name))
         recorder.contents.read_content(function.args)
         recorder.contents.read_content(function.keywords)
-
-    def _call_partial(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        self._read_partial(function)
-        return self.call(function.func, (*function.args, *arguments), {**function.keywords, **keywords})
 
     # -- Python functions
     def codes(self) -> Iterator[CodeType]:
@@ -481,6 +488,9 @@ class CallHandlers(Handlers):
     def _call_class(self, cls: type, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """cls(*arguments, **keywords)"""
         recorder = self.recorder
+        dtype = _dtype_of_data(cls, arguments, keywords)
+        if dtype is not None:
+            return self.call(as_tensor, arguments, {"dtype": dtype})
         if cls in (type, int, float) and len(arguments) == 1 and not keywords and is_symbolic(arguments[0]):
             return self._symbolic_conversion(cls, arguments[0])
         if cls in (int, float) and len(arguments) == 1 and not keywords and type(arguments[0]) is Tensor:
@@ -649,3 +659,16 @@ def _dtype_of_data(cls: Any, arguments: tuple[Any, ...], keywords: dict[str, Any
     if cls is Tensor:
         return default_dtype()
     return cls.dtype if type(cls) is LegacyType else None
+
+
+_CALLS: dict[type, Callable[[CallHandlers, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+    FunctionType: CallHandlers._call_function,
+    MethodType: CallHandlers._call_method,
+    functools.partial: CallHandlers._call_partial,
+    CACHED: CallHandlers._call_cached,
+    **dict.fromkeys(C_CALLABLES, CallHandlers._call_c_function),
+    **dict.fromkeys(GETTERS, CallHandlers._call_getter),
+    MethodOf: CallHandlers._call_method_of,
+    SymbolicNumber: CallHandlers._call_number,
+}
+"""By the type of a callable what calls it; that of all others is `_call_object`."""
