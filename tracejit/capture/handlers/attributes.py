@@ -23,12 +23,11 @@ from tracejit.capture.handlers.base import ABSENT, Handlers
 from tracejit.capture.handlers.contents import membership
 from tracejit.capture.handlers.effects import AttributeStore
 from tracejit.capture.handlers.stand_ins import plain, plain_value
-from tracejit.capture.handlers.symbols import SuperProxy, concretise, is_symbolic
+from tracejit.capture.handlers.symbols import SuperProxy, concretise
 from tracejit.capture.policies import (
     C_CALLABLES,
     C_METHODS,
     KEEPING_NAMES,
-    PRIMITIVE_TYPES,
     builtin_base,
     instance_dictionary,
     is_a,
@@ -40,6 +39,7 @@ from tracejit.capture.policies import (
     module_of,
     storing_base,
 )
+from tracejit.capture.value_kinds import Kind, by_kind, kind_of
 from tracejit.replay.ir import Constant, Expr, Name, Not
 from tracejit.tensor import Tensor
 
@@ -190,58 +190,66 @@ class AttributeHandlers(Handlers):
         return attribute if type(attribute) is types.FunctionType and attribute.__module__ != "enum" else None
 
     # -- reading
-    def _is_changed(self, owner: Any, name: str) -> bool:
-        """Whether a deferred call may have changed the attribute `name` of `owner`.  Such a call changes no methods."""
-        return (
+    def _check_unchanged(self, owner: Any, name: str) -> None:
+        """Stop the recording if a deferred call may have changed the attribute `name` of `owner`.  Such a call changes no methods."""
+        if (
             id(owner) in self.recorder.effects.changed
             and name not in KEEPING_NAMES
             and type(getattr(type(owner), name, None)) not in C_CALLABLES
-        )
+        ):
+            self.recorder.stop("read_after_change", f"a {type(owner).__name__}")
 
     def get_attribute(self, owner: Any, name: str) -> Any:
         """owner.name"""
-        recorder = self.recorder
         cls: Any = type(owner)
         if type(name) is not str:
             return getattr(concretise(owner), concretise(name))
-        if recorder.plain_classes.get(cls) is _class_mro(cls) and type(cls.__getattribute__) is not types.FunctionType:
-            if recorder.effects.changed and self._is_changed(owner, name):
-                recorder.stop("read_after_change", f"a {cls.__name__}")
+        if self.recorder.plain_classes.get(cls) is _class_mro(cls) and type(cls.__getattribute__) is not types.FunctionType:
+            self._check_unchanged(owner, name)
             return self.instance_attribute(owner, name)
-        if (cls, name) in _METHODS_OF_CONTAINERS:
-            return _METHODS_OF_CONTAINERS[cls, name].__get__(owner, cls)
+        return _ATTRIBUTES[kind_of(owner)](self, owner, name)
+
+    def _attribute_of_plain(self, owner: Any, name: str) -> Any:
+        return getattr(owner, name)
+
+    def _attribute_of_stand_in(self, owner: Any, name: str) -> Any:
+        return self.recorder.outside_calls.post_program_attribute(owner, name)
+
+    def _attribute_of_array(self, owner: Any, name: str) -> Any:
+        arrays = self.recorder.arrays
+        if not self.recorder.is_outside(owner) or arrays.asks_contents(owner, name):
+            return arrays.array_attribute(owner, name)
+        method = arrays.prologue_method(owner, name)
+        return self._attribute_of_object(owner, name) if method is None else method
+
+    def _attribute_of_container(self, owner: Any, name: str) -> Any:
+        method = _METHODS_OF_CONTAINERS.get((type(owner), name))
+        return self._attribute_of_object(owner, name) if method is None else method.__get__(owner, type(owner))
+
+    def _attribute_of_object(self, owner: Any, name: str) -> Any:
+        """By the `__getattribute__` of its class, of Python code or of C code that looks up in the usual way; else natively."""
+        recorder = self.recorder
+        cls: Any = type(owner)
         if cls is SuperProxy:
             return self._super_attribute(owner, name)
-        if issubclass(cls, Tensor) and not recorder.effects.changed:
-            return self._tensor_attribute(owner, name)
-        if recorder.arrays.is_array(owner) and (not recorder.is_outside(owner) or recorder.arrays.asks_contents(owner, name)):
-            return recorder.arrays.array_attribute(owner, name)
         if cls is types.GeneratorType and plain(owner) is not owner and name not in ("__next__", "__iter__"):
             recorder.stop("descriptor", f"{type(plain(owner)).__name__}.{name}")
             return getattr(plain(owner), name)
-        method = recorder.generators.generator_method(owner, name) or recorder.arrays.prologue_method(owner, name)
+        method = recorder.generators.generator_method(owner, name)
         if method is not None:
             return method
-        if recorder.effects.changed and self._is_changed(owner, name):
-            recorder.stop("read_after_change", f"a {cls.__name__}")
-        if is_symbolic(owner) or cls in PRIMITIVE_TYPES:
-            return recorder.outside_calls.post_program_attribute(owner, name) if is_symbolic(owner) else getattr(owner, name)
-        if is_a(owner, Tensor):
-            return self._tensor_attribute(owner, name)
-        if is_a(owner, type):
-            return self._class_attribute(owner, name)
+        self._check_unchanged(owner, name)
         if is_a(owner, types.ModuleType) and cls.__getattribute__ is types.ModuleType.__getattribute__:
             return self._module_attribute(owner, name)
         if is_a(owner, threading.local):
             return self._opaque_attribute(owner, name)
         if cls is types.MethodType and name not in dir(types.MethodType):
             return self.get_attribute(self.part(owner, "__func__", owner.__func__), name)
-        if type(cls.__getattribute__) is not types.FunctionType:
-            if not self._looks_up_as_usual(cls):
-                return self._native_attribute(owner, name)
-        else:
+        if type(cls.__getattribute__) is types.FunctionType:
             attribute, _ = self.lookup(cls, "__getattribute__")
             return self._or_fallback(lambda *given: recorder.calls.call(attribute, given, {}), owner, name)
+        if not self._looks_up_as_usual(cls):
+            return self._native_attribute(owner, name)
         if recorder.first_time("getattribute", cls):
             self.lookup(cls, "__getattribute__")
         if builtin_base(cls) is object:
@@ -677,3 +685,16 @@ class AttributeHandlers(Handlers):
             recorder.effects.note_change(instance)
         elif is_a(attribute, types.MemberDescriptorType) and not is_empty(attribute, owner):
             recorder.effects.check_dropped(attribute.__get__(owner))
+
+
+_ATTRIBUTES: dict[Kind, Callable[[AttributeHandlers, Any, str], Any]] = by_kind(
+    AttributeHandlers._attribute_of_object,
+    {
+        AttributeHandlers._attribute_of_plain: (Kind.PLAIN, Kind.TEXT),
+        AttributeHandlers._attribute_of_stand_in: (Kind.SYMBOLIC, Kind.SYMBOLIC_OBJECT),
+        AttributeHandlers._attribute_of_container: (Kind.SET, Kind.MAPPING, Kind.SEQUENCE),
+        AttributeHandlers._class_attribute: (Kind.CLASS, Kind.METACLASS_INSTANCE, Kind.ENUM_CLASS),
+        AttributeHandlers._attribute_of_array: (Kind.SYMBOLIC_SCALAR, Kind.ARRAY_SUBCLASS, Kind.ARRAY),
+        AttributeHandlers._tensor_attribute: (Kind.TENSOR,),
+    },
+)
