@@ -131,50 +131,67 @@ class BuiltinCallHandlers(Handlers):
         handler, fewest, most = _SPECIAL.get(function, (None, 0, 0))
         if handler is not None and not keywords and fewest <= len(arguments) <= most:
             return handler(self, *arguments)
-        if type(owner) is str and function.__name__ in ("format", "join"):
-            text = recorder.printing.post_program_text_method(function.__name__, owner, arguments, keywords)
-            if text is not None:
-                return text
+        call = self._call_unbound if owner is None else self._call_bound
+        return call(function, owner, arguments, keywords)
+
+    def _call_bound(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A method of a value that cannot change, of an iterator or an error of this run; of others those with a handler."""
+        recorder, name, text = self.recorder, function.__name__, None
+        if type(owner) is str and name in ("format", "join"):
+            text = recorder.printing.post_program_text_method(name, owner, arguments, keywords)
         elif type(owner) is str and not keywords and any(map(is_open, arguments)):
-            text = recorder.texts.text_method(owner, function.__name__, arguments)
-            if text is not None:
-                return text
-        if type(owner) is tuple and function.__name__ in ("count", "index") and not recorder.is_outside(owner):
+            text = recorder.texts.text_method(owner, name, arguments)
+        if text is not None:
+            return text
+        if type(owner) is tuple and name in ("count", "index") and not recorder.is_outside(owner):
             return recorder.container_methods.container_method(function, owner, arguments, keywords)
-        if function in _COMPARING:
-            return self._call_pure(function, arguments, keywords)
-        if function == tuple.__new__ and len(arguments) == 2 and not keywords and _is_record(arguments[0]):
-            return recorder.contents.record_of(arguments[0], list(recorder.container_methods.consumable(arguments[1])))
-        if self._is_unknown(function, owner):
-            name = getattr(function, "__name__", repr(function))
-            module = getattr(function, "__module__", None)
-            reason = "unknown_call", f"{f'{module}.{name}' if module else getattr(function, '__qualname__', name)}()"
-            return recorder.outside_calls.outside_call(
-                function, arguments, keywords, *(("impure_call", f"{name}()") if name in IMPURE else reason)
-            )
-        if function in _OPERATORS and not keywords and len(arguments) == 2:
-            symbol, in_place = _OPERATORS[function]
-            return recorder.operators.binary(symbol, *arguments, in_place=in_place)
-        if function in _UNARY_OPERATORS and not keywords and len(arguments) == 1:
-            return recorder.operators.unary(_UNARY_OPERATORS[function], *arguments)
-        arguments = tuple(recorder.contents.concretise_contents(a) for a in arguments)
-        keywords = {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()}
-        if function in PURE_FUNCTIONS:
-            return self._call_pure(function, arguments, keywords)
-        if owner is not None and _is_pure_method(owner, function.__name__):
-            return self._value_method(function, arguments, keywords)
-        owner_class = getattr(function, "__self__", None)
-        if _is_static(owner_class):
-            return self._static_method(function, owner_class, arguments, keywords)
+        if _is_pure_method(owner, name):
+            return self._value_method(function, *self._concrete(arguments, keywords))
+        is_created = is_a(owner, (GeneratorType, BaseException)) and not recorder.is_outside(owner)
+        standard = None if is_created else recorder.standard_calls.standard_method(owner, name)
+        if not is_created and standard is None:
+            return self._call_unknown(function, arguments, keywords)
+        arguments, keywords = self._concrete(arguments, keywords)
         if is_a(owner, GeneratorType):
             return recorder.perform(lambda: function(*arguments, **keywords))
         if is_a(owner, BaseException):
-            return self._call_descriptor(getattr(builtin_base(type(owner)), function.__name__), (owner, *arguments), keywords)
-        bound: Any = recorder.standard_calls.standard_method(owner, function.__name__)
-        if bound is None:  # a function with a policy, called with arguments for which it raises
-            recorder.stop("unknown_call", f"{function.__name__}(), with {len(arguments)} arguments and {len(keywords)} by name")
-            return recorder.perform(lambda: function(*arguments, **keywords))
-        return bound(owner, *arguments)
+            return self._call_descriptor(getattr(builtin_base(type(owner)), name), (owner, *arguments), keywords)
+        return standard(owner, *arguments)  # type: ignore[misc]
+
+    def _call_unbound(self, function: Any, owner: None, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A function of a module, or a static or class method: by its policy."""
+        recorder, count = self.recorder, 0 if keywords else len(arguments)
+        if function in _COMPARING:
+            return self._call_pure(function, arguments, keywords)
+        if function == tuple.__new__ and count == 2 and _is_record(arguments[0]):
+            return recorder.contents.record_of(arguments[0], list(recorder.container_methods.consumable(arguments[1])))
+        if function in _OPERATORS and count == 2:
+            symbol, in_place = _OPERATORS[function]
+            return recorder.operators.binary(symbol, *arguments, in_place=in_place)
+        if function in _UNARY_OPERATORS and count == 1:
+            return recorder.operators.unary(_UNARY_OPERATORS[function], *arguments)
+        if function in PURE_FUNCTIONS:
+            return self._call_pure(function, *self._concrete(arguments, keywords))
+        owner_class = getattr(function, "__self__", None)
+        if _is_static(owner_class):
+            return self._static_method(function, owner_class, *self._concrete(arguments, keywords))
+        if function not in _OPERATORS and function not in _UNARY_OPERATORS:
+            return self._call_unknown(function, arguments, keywords)
+        arguments, keywords = self._concrete(arguments, keywords)  # with which the operator raises
+        recorder.stop("unknown_call", f"{function.__name__}(), with {len(arguments)} arguments and {len(keywords)} by name")
+        return recorder.perform(lambda: function(*arguments, **keywords))
+
+    def _call_unknown(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A C function that has neither a handler nor a policy."""
+        name, module = getattr(function, "__name__", repr(function)), getattr(function, "__module__", None)
+        reason = "unknown_call", f"{f'{module}.{name}' if module else getattr(function, '__qualname__', name)}()"
+        return self.recorder.outside_calls.outside_call(
+            function, arguments, keywords, *(("impure_call", f"{name}()") if name in IMPURE else reason)
+        )
+
+    def _concrete(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        concretise_contents = self.recorder.contents.concretise_contents
+        return tuple(map(concretise_contents, arguments)), {k: concretise_contents(v) for k, v in keywords.items()}
 
     def _container_method(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A bound method of a list, dict, set, deque or array."""
@@ -184,19 +201,6 @@ class BuiltinCallHandlers(Handlers):
         return recorder.container_methods.container_method(
             function, owner, *self._for_container(function.__name__, owner, arguments, keywords)
         )
-
-    def _is_unknown(self, function: Any, owner: Any) -> bool:
-        """Whether a C function that has no handler has no policy either."""
-        if function in _OPERATORS or function in _UNARY_OPERATORS or function in PURE_FUNCTIONS:
-            return False
-        if owner is not None and _is_pure_method(owner, function.__name__):
-            return False
-        if _is_static(getattr(function, "__self__", None)):
-            return False
-        if owner is None:
-            return True
-        is_created = is_a(owner, (GeneratorType, BaseException)) and not self.recorder.is_outside(owner)
-        return not is_created and self.recorder.standard_calls.standard_method(owner, function.__name__) is None
 
     def _call_descriptor(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """An unbound method of a C class: `list.append(xs, x)`, `object.__setattr__(o, name, v)`."""
@@ -253,17 +257,10 @@ class BuiltinCallHandlers(Handlers):
 
     def _call_method(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A bound C method of a container or a plain value."""
-        recorder = self.recorder
         owner = function.__self__
         if is_a(owner, _CONTAINER_TYPES):
-            if (method := recorder.standard_calls.standard_method(owner, function.__name__)) is not None:
-                return method(owner, *arguments)
-            return recorder.container_methods.container_method(
-                function, owner, *self._for_container(function.__name__, owner, arguments, keywords)
-            )
-        arguments = tuple(recorder.contents.concretise_contents(a) for a in arguments)
-        keywords = {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()}
-        return self._value_method(function, arguments, keywords)
+            return self._container_method(function, owner, arguments, keywords)
+        return self._value_method(function, *self._concrete(arguments, keywords))
 
     def call_text_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a text that each call computes.  If no handler knows the method, `owner` becomes a plain text, guarded."""
