@@ -16,8 +16,6 @@ from itertools import chain, repeat, takewhile
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tracejit.capture.defects import CONSUMED, isolated_call, isolated_context
 from tracejit.capture.handlers.base import Handlers
 from tracejit.capture.handlers.special_method_stub import SpecialMethodStub
@@ -26,6 +24,7 @@ from tracejit.capture.handlers.symbols import concretise, is_symbolic
 from tracejit.capture.policies import DICT_VIEWS, builtin_base, is_a, is_library_module, is_user_instance
 from tracejit.capture.syntax.convert import is_instrumented
 from tracejit.capture.tracebacks import without_handlers
+from tracejit.capture.value_kinds import STAND_INS, Kind, by_kind, kind_of
 from tracejit.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -72,26 +71,44 @@ class IterationHandlers(Handlers):
 
     def iterate(self, value: Any, pattern: UnpackPattern = None) -> Any:
         """An iterable that Python's own loop may consume in place of `value`.  pattern: how its elements are unpacked."""
+        return _ITERATED[kind_of(value)](self, value, pattern)
+
+    def _iterate_plain(self, value: Any, pattern: UnpackPattern) -> Any:
+        """By Python itself, which raises its error if there is nothing to iterate over."""
+        return value
+
+    def _iterate_stand_in(self, value: Any, pattern: UnpackPattern) -> Any:
+        return self.iterate(concretise(value), pattern)
+
+    def _iterate_tensor(self, value: Any, pattern: UnpackPattern) -> Any:
         recorder = self.recorder
-        value = concretise(value)
-        if is_a(value, (str, range, bytes)) and not is_user_instance(value):
+        recorder.inspect(value)
+        if not value.ndim:
             return value
-        if is_a(value, Tensor):
-            recorder.inspect(value)
-            if not value.ndim:
-                return value
-            rows = recorder.mark_created(recorder.containers.native(lambda: recorder.interpreter.rows(value)))
-            self.rows.add(id(rows))
-            return rows
-        if is_a(value, np.ndarray) and recorder.arrays.asks_array((value,)):
-            if recorder.is_outside(value) and value.ndim:
-                concretise(recorder.containers.length(value))
-            elements = recorder.arrays.array_elements(value)
-            return value if elements is None else self.iterate(recorder.mark_created(elements), pattern)
+        rows = recorder.mark_created(recorder.containers.native(lambda: recorder.interpreter.rows(value)))
+        self.rows.add(id(rows))
+        return rows
+
+    def _iterate_array(self, value: Any, pattern: UnpackPattern) -> Any:
+        recorder = self.recorder
+        if not recorder.arrays.asks_array((value,)):
+            return self._iterate_object(value, pattern)
+        if recorder.is_outside(value) and value.ndim:
+            concretise(recorder.containers.length(value))
+        elements = recorder.arrays.array_elements(value)
+        return value if elements is None else self.iterate(recorder.mark_created(elements), pattern)
+
+    def _iterate_container(self, value: Any, pattern: UnpackPattern) -> Any:
+        """By Python itself, once the content is guarded."""
+        self.recorder.contents.check_order(value)
+        values = self.recorder.contents.elements(value)
+        return values if pattern is None else self._unpacked(values, pattern)
+
+    def _iterate_object(self, value: Any, pattern: UnpackPattern) -> Any:
+        """By its iterator, unless its class derives from a container and has none of its own."""
+        recorder = self.recorder
         if (is_a(value, _CONTAINERS) and not self._has_own_iterator(value)) or recorder.contents.viewed(value) is not value:
-            recorder.contents.check_order(value)
-            values = recorder.contents.elements(value)
-            return values if pattern is None else self._unpacked(values, pattern)
+            return self._iterate_container(value, pattern)
         if not (hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")):
             return value  # Python raises its error
         iterator = self.iterator(value)
@@ -306,6 +323,18 @@ class IterationHandlers(Handlers):
             return RecordedContext(self.recorder, manager)
         recorder.stop("impure_call", f"with {cls.__name__}")
         return manager
+
+
+_ITERATED = by_kind(
+    IterationHandlers._iterate_object,
+    {
+        IterationHandlers._iterate_plain: (Kind.PLAIN, Kind.TEXT, Kind.MODELLED),
+        IterationHandlers._iterate_stand_in: STAND_INS,
+        IterationHandlers._iterate_container: (Kind.SET, Kind.MAPPING, Kind.SEQUENCE),
+        IterationHandlers._iterate_array: (Kind.ARRAY_SUBCLASS, Kind.ARRAY),
+        IterationHandlers._iterate_tensor: (Kind.TENSOR,),
+    },
+)
 
 
 @isolated_context
