@@ -385,60 +385,67 @@ class ContainerHandlers(Handlers):
     def _outside_item(self, owner: Any, key: Any) -> Any:
         """owner[key] of an outside container, guarded."""
         recorder = self.recorder
-        source = recorder.sources[id(owner)]
-        cls: Any = type(owner)
-        base = builtin_base(cls)
+        base = builtin_base(type(owner))
         if type(key) is ObjectIdentity:
             recorder.stop("object_identity", "an item at id()")
         if base in DICT_TYPES:
             key_expression = recorder.contents.key_expression(key)
             if key_expression is not None:
-                place = (id(owner), key)
-                if place in recorder.effects.stored:
-                    return recorder.effects.stored[place]
-                if place in recorder.effects.written and not dict.__contains__(owner, key):  # this run has deleted it
-                    return self._absent_item(owner, key)
-                if place in recorder.effects.written:
-                    return base.__getitem__(owner, key)
-                if dict.__contains__(owner, key):
-                    self._guard_presence(owner, source, key_expression)
-                    return recorder.read(
-                        base.__getitem__(owner, key),
-                        item_of(cls, source, key_expression),
-                        called=recorder.facts.item(owner, key),
-                        symbolic=True,
-                    )
-                self._guard_absence(owner, source, key_expression)
-                return self._absent_item(owner, key)
+                return self._item_of_outside_dict(owner, key, key_expression)
             if base is collections.defaultdict and not dict.__contains__(owner, key):
-                recorder.stop("container", f"a {cls.__name__} that gets an item of its own")
+                recorder.stop("container", f"a {type(owner).__name__} that gets an item of its own")
         elif base in SEQUENCES and type(key) in (int, slice):
-            part = recorder.sequences.end_item(owner, key) if type(key) is int else recorder.sequences.end_slice(owner, key)
-            if part is not ABSENT:
-                return recorder.mark_created(part) if type(key) is slice else part
-            recorder.contents.read_elements(owner)
-            if type(key) is slice and base is list:
-                return recorder.mark_created(list(recorder.contents.elements(owner))[key])
-            if type(key) is slice:
-                recorder.stop("container", f"a slice of a {cls.__name__}")
-                return owner[key]
-            value = base.__getitem__(owner, key)
-            return recorder.effects.stored.get((id(owner), key % base.__len__(owner)), value)
+            return self._item_of_outside_sequence(owner, key)
         elif base is tuple and type(key) is int and -tuple.__len__(owner) <= key < tuple.__len__(owner):
-            place, value = (id(owner), key % tuple.__len__(owner)), tuple.__getitem__(owner, key)
-            if place in recorder.effects.stored:
-                return recorder.effects.stored[place]
-            if id(owner) in recorder.effects.content_guarded:
-                return value
-            if key < 0:
-                recorder.miss_if(length_of(cls, source).differs(tuple.__len__(owner)))
-            called = recorder.facts.item(owner, place[1])
-            return recorder.read(value, item_of(cls, source, place[1]), called=called, symbolic=True, truths=True)
-        elif cls is tuple and type(key) is slice:
+            return self._item_of_outside_tuple(owner, key)
+        elif type(owner) is tuple and type(key) is slice:
             return recorder.mark_created(tuple(recorder.contents.elements(owner))[key])
         recorder.contents.read_content(owner)
         value = builtin_item(owner, key)
         return recorder.mark_created(value) if type(key) is slice else value
+
+    def _item_of_outside_dict(self, owner: Any, key: Any, key_expression: Expr) -> Any:
+        recorder, place = self.recorder, (id(owner), key)
+        base, source = builtin_base(type(owner)), recorder.sources[id(owner)]
+        if place in recorder.effects.stored:
+            return recorder.effects.stored[place]
+        has_key = dict.__contains__(owner, key)
+        if place in recorder.effects.written:
+            return base.__getitem__(owner, key) if has_key else self._absent_item(owner, key)
+        if not has_key:
+            self._guard_absence(owner, source, key_expression)
+            return self._absent_item(owner, key)
+        self._guard_presence(owner, source, key_expression)
+        value, expression = base.__getitem__(owner, key), item_of(type(owner), source, key_expression)
+        return recorder.read(value, expression, called=recorder.facts.item(owner, key), symbolic=True)
+
+    def _item_of_outside_sequence(self, owner: Any, key: Any) -> Any:
+        """Of a list, a deque or an array.  While only its ends are used, its content is not guarded (sequence_ends.py)."""
+        recorder, base = self.recorder, builtin_base(type(owner))
+        part = recorder.sequences.end_item(owner, key) if type(key) is int else recorder.sequences.end_slice(owner, key)
+        if part is not ABSENT:
+            return recorder.mark_created(part) if type(key) is slice else part
+        recorder.contents.read_elements(owner)
+        if type(key) is slice and base is list:
+            return recorder.mark_created(list(recorder.contents.elements(owner))[key])
+        if type(key) is slice:
+            recorder.stop("container", f"a slice of a {type(owner).__name__}")
+            return owner[key]
+        value = base.__getitem__(owner, key)
+        return recorder.effects.stored.get((id(owner), key % base.__len__(owner)), value)
+
+    def _item_of_outside_tuple(self, owner: Any, key: int) -> Any:
+        recorder, length = self.recorder, tuple.__len__(owner)
+        cls, source = type(owner), recorder.sources[id(owner)]
+        place, value = (id(owner), key % length), tuple.__getitem__(owner, key)
+        if place in recorder.effects.stored:
+            return recorder.effects.stored[place]
+        if id(owner) in recorder.effects.content_guarded:
+            return value
+        if key < 0:
+            recorder.miss_if(length_of(cls, source).differs(length))
+        called = recorder.facts.item(owner, place[1])
+        return recorder.read(value, item_of(cls, source, place[1]), called=called, symbolic=True, truths=True)
 
     def _guard_absence(self, owner: Any, source: Expr, key: Expr) -> None:
         """Guard that an outside dictionary or set does not have `key`, unless its whole content is guarded."""

@@ -353,48 +353,7 @@ class ContentHandlers(Handlers):
         `read_elements`."""
         recorder = self.recorder
         if is_a(value, CONTAINERS):
-            self.check_reordered(value)
-            if not shortened:
-                self._check_grown(value)
-            recorder.effects.content_guarded.add(id(value))
-            self.ends.pop(id(value), None)
-            recorder.keep.append(value)
-            source = recorder.sources[id(value)]
-            content = recorder.effects.originals.get(id(value), value)
-            if is_a(value, collections.deque):
-                recorder.miss_if(source.get("maxlen").differs(value.maxlen))
-            elif is_a(value, array.array):
-                recorder.miss_if(source.get("typecode").differs(value.typecode))
-            recorder.miss_if(length_of(cls, source).differs(len(content)))
-            recorder.facts.note("value", f"len({recorder.facts.name(value)})", str(len(content)), user_line())
-            if is_a(value, (list, collections.deque, array.array)) and id(value) in recorder.effects.originals:
-                self._guard_moved(value, cls, content, symbolic)
-            elif is_a(value, dict):
-                self._guard_dict(value, content, source, symbolic)
-            elif is_a(value, (set, frozenset)):
-                if not all(type(k) in PRIMITIVE_TYPES and k == k for k in content):
-                    recorder.stop("container", "a set of objects")
-                elements = elements_of(cls, source)
-                recorder.identities.note_placeless(content)
-                if any(type(k) in (float, complex) for k in content):
-                    recorder.miss_if(_forms_of(recorder, elements).differs(recorder.constant(list(map(exact_form, content)))))
-                else:
-                    types = recorder.constant([type(k) for k in content])
-                    is_other = elements.differs(recorder.constant(list(content)))
-                    recorder.miss_if(is_other.otherwise(_types_of(elements).differs(types)))
-            elif (
-                is_table(cls, content)
-                and not (symbolic and _may_change(content))
-                and not any((id(value), i) in recorder.effects.written for i in range(len(content)))
-            ):
-                types = recorder.constant(list(map(type, content)))
-                recorder.identities.note_placeless(content)
-                recorder.miss_if(source.differs(recorder.constant(cls(content))).otherwise(_types_of(source).differs(types)))
-                recorder.facts.note("value", recorder.facts.name(value), shown(repr(content)), user_line())
-            else:
-                for i, item in enumerate(builtin_base(type(content)).__iter__(content)):
-                    called = recorder.facts.item(value, i)
-                    self._read_element(item, (id(value), i), item_of(cls, source, i), symbolic, called)
+            self._guard_container(value, cls, symbolic, shortened)
         elif cls is slice:
             source = recorder.sources[id(value)]
             for name in ("start", "stop", "step"):
@@ -415,6 +374,62 @@ class ContentHandlers(Handlers):
         elif has_plain_state(cls):
             recorder.keep.append(value)
             self._empty.add(id(value))
+
+    def _guard_container(self, value: Any, cls: type, symbolic: bool, shortened: bool) -> None:
+        """Guard the length of an outside container, and what it had before this run changed it."""
+        recorder = self.recorder
+        self.check_reordered(value)
+        if not shortened:
+            self._check_grown(value)
+        recorder.effects.content_guarded.add(id(value))
+        self.ends.pop(id(value), None)
+        recorder.keep.append(value)
+        source = recorder.sources[id(value)]
+        content = recorder.effects.originals.get(id(value), value)
+        if is_a(value, collections.deque):
+            recorder.miss_if(source.get("maxlen").differs(value.maxlen))
+        elif is_a(value, array.array):
+            recorder.miss_if(source.get("typecode").differs(value.typecode))
+        recorder.miss_if(length_of(cls, source).differs(len(content)))
+        recorder.facts.note("value", f"len({recorder.facts.name(value)})", str(len(content)), user_line())
+        if is_a(value, (list, collections.deque, array.array)) and id(value) in recorder.effects.originals:
+            self._guard_moved(value, cls, content, symbolic)
+        elif is_a(value, dict):
+            self._guard_dict(value, content, source, symbolic)
+        elif is_a(value, (set, frozenset)):
+            self._guard_set(cls, content, source)
+        elif (
+            is_table(cls, content)
+            and not (symbolic and _may_change(content))
+            and not any((id(value), i) in recorder.effects.written for i in range(len(content)))
+        ):
+            self._guard_table(value, cls, content, source)
+        else:
+            for i, item in enumerate(builtin_base(type(content)).__iter__(content)):
+                called = recorder.facts.item(value, i)
+                self._read_element(item, (id(value), i), item_of(cls, source, i), symbolic, called)
+
+    def _guard_set(self, cls: type, content: Any, source: Expr) -> None:
+        """Guard elements and order of an outside set."""
+        recorder = self.recorder
+        if not all(type(k) in PRIMITIVE_TYPES and k == k for k in content):
+            recorder.stop("container", "a set of objects")
+        elements = elements_of(cls, source)
+        recorder.identities.note_placeless(content)
+        if any(type(k) in (float, complex) for k in content):
+            recorder.miss_if(_forms_of(recorder, elements).differs(recorder.constant(list(map(exact_form, content)))))
+        else:
+            types = recorder.constant([type(k) for k in content])
+            is_other = elements.differs(recorder.constant(list(content)))
+            recorder.miss_if(is_other.otherwise(_types_of(elements).differs(types)))
+
+    def _guard_table(self, value: Any, cls: Any, content: Any, source: Expr) -> None:
+        """Guard an outside list or tuple as a whole (`is_table`)."""
+        recorder = self.recorder
+        types = recorder.constant(list(map(type, content)))
+        recorder.identities.note_placeless(content)
+        recorder.miss_if(source.differs(recorder.constant(cls(content))).otherwise(_types_of(source).differs(types)))
+        recorder.facts.note("value", recorder.facts.name(value), shown(repr(content)), user_line())
 
     def _guard_moved(self, value: Any, cls: type, content: list[Any], symbolic: bool) -> None:
         """Guard the original `content` of a list or deque that this run has changed, then repeat the changes on its symbolic
