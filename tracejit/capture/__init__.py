@@ -10,6 +10,8 @@ it is None, the recording has the raw graph, guards, effects and facts about the
   tensor_state.py records the state of tensors besides their contents.
 * session.py starts and ends a recording, and watches for Python code that runs without being instrumented.
 * loop_recogniser.py, library_loops.py, while_loops.py and what they use recognise loops whose steps need not all run.
+* value_kinds.py tells what a value is to the handlers, container_kinds.py what is in a container, values/ what may be relied on for
+  values that nothing can change.
 * policies.py says which callables may be called, reasons.py why a call cannot be recorded.
 
 Must not know: how a graph is compiled, which recordings a function has.
