@@ -316,11 +316,7 @@ class ArrayHandlers(Handlers):
             return self._fixed_result(self.numpy_computes(function, arguments, keywords))
         name = getattr(function, "__name__", "")
         if not self._is_pure(function, name, arguments, keywords) and not any(map(self._is_post_program, values)):
-            plain_arguments = (
-                tuple(map(recorder.contents.concretise_contents, arguments)),
-                {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()},
-            )
-            return self.array_call(function, *plain_arguments)
+            return self.array_call(function, *recorder.contents.concretise_arguments(arguments, keywords))
         if not self._is_pure(function, name, arguments, keywords) or writes_to_argument(function, arguments, keywords):
             recorder.stop("tensor_contents", f"NumPy's {name}() of them")
         parts: list[Any] = []
@@ -382,13 +378,10 @@ class ArrayHandlers(Handlers):
         (`__array_function__`).  If it is not a tensor, the recording stops."""
         recorder = self.recorder
         recorder.inspect_all(arguments)
-        plain_arguments = (
-            tuple(map(recorder.contents.concretise_contents, arguments)),
-            {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()},
-        )
-        for value in (*plain_arguments[0], *plain_arguments[1].values()):
+        arguments, keywords = recorder.contents.concretise_arguments(arguments, keywords)
+        for value in (*arguments, *keywords.values()):
             recorder.contents.read_content(value, deep=True)
-        result = recorder.containers.native(lambda: function(*plain_arguments[0], **plain_arguments[1]))
+        result = recorder.containers.native(lambda: function(*arguments, **keywords))
         if not is_a(result, Tensor):
             recorder.stop("tensor_contents", f"NumPy's {function.__name__}() of them")
         return result

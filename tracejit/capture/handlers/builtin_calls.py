@@ -146,12 +146,12 @@ class BuiltinCallHandlers(Handlers):
         if type(owner) is tuple and name in ("count", "index") and not recorder.is_outside(owner):
             return recorder.container_methods.container_method(function, owner, arguments, keywords)
         if _is_pure_method(owner, name):
-            return self._value_method(function, *self._concrete(arguments, keywords))
+            return self._value_method(function, *recorder.contents.concretise_arguments(arguments, keywords))
         is_created = is_a(owner, (GeneratorType, BaseException)) and not recorder.is_outside(owner)
         standard = None if is_created else recorder.standard_calls.standard_method(owner, name)
         if not is_created and standard is None:
             return self._call_unknown(function, arguments, keywords)
-        arguments, keywords = self._concrete(arguments, keywords)
+        arguments, keywords = recorder.contents.concretise_arguments(arguments, keywords)
         if is_a(owner, GeneratorType):
             return recorder.perform(lambda: function(*arguments, **keywords))
         if is_a(owner, BaseException):
@@ -171,13 +171,13 @@ class BuiltinCallHandlers(Handlers):
         if function in _UNARY_OPERATORS and count == 1:
             return recorder.operators.unary(_UNARY_OPERATORS[function], *arguments)
         if function in PURE_FUNCTIONS:
-            return self._call_pure(function, *self._concrete(arguments, keywords))
+            return self._call_pure(function, *recorder.contents.concretise_arguments(arguments, keywords))
         owner_class = getattr(function, "__self__", None)
         if _is_static(owner_class):
-            return self._static_method(function, owner_class, *self._concrete(arguments, keywords))
+            return self._static_method(function, owner_class, *recorder.contents.concretise_arguments(arguments, keywords))
         if function not in _OPERATORS and function not in _UNARY_OPERATORS:
             return self._call_unknown(function, arguments, keywords)
-        arguments, keywords = self._concrete(arguments, keywords)  # with which the operator raises
+        arguments, keywords = recorder.contents.concretise_arguments(arguments, keywords)  # with which the operator raises
         recorder.stop("unknown_call", f"{function.__name__}(), with {len(arguments)} arguments and {len(keywords)} by name")
         return recorder.perform(lambda: function(*arguments, **keywords))
 
@@ -188,10 +188,6 @@ class BuiltinCallHandlers(Handlers):
         return self.recorder.outside_calls.outside_call(
             function, arguments, keywords, *(("impure_call", f"{name}()") if name in IMPURE else reason)
         )
-
-    def _concrete(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        concretise_contents = self.recorder.contents.concretise_contents
-        return tuple(map(concretise_contents, arguments)), {k: concretise_contents(v) for k, v in keywords.items()}
 
     def _container_method(self, function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A bound method of a list, dict, set, deque or array."""
@@ -234,10 +230,8 @@ class BuiltinCallHandlers(Handlers):
             and not recorder.is_outside(owner)
             and name in _OF_EXCEPTIONS
         ):
-            keywords = {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()}
-            return recorder.containers.native(
-                lambda: function(*map(recorder.contents.concretise_contents, arguments), **keywords)
-            )
+            arguments, keywords = recorder.contents.concretise_arguments(arguments, keywords)
+            return recorder.containers.native(lambda: function(*arguments, **keywords))
         if is_a(owner, collections.OrderedDict) and getattr(collections.OrderedDict, name, None) != function:
             recorder.stop("container", f"{cls.__name__}.{name} of a {type(owner).__name__}")  # it corrupts the order
         elif (cls in _WITH_METHODS or (cls in MODELS and _is_pure_method(owner, name))) and isinstance(plain(owner), cls):
@@ -260,7 +254,7 @@ class BuiltinCallHandlers(Handlers):
         owner = function.__self__
         if is_a(owner, _CONTAINER_TYPES):
             return self._container_method(function, owner, arguments, keywords)
-        return self._value_method(function, *self._concrete(arguments, keywords))
+        return self._value_method(function, *self.recorder.contents.concretise_arguments(arguments, keywords))
 
     def call_text_method(self, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A method of a text that each call computes.  If no handler knows the method, `owner` becomes a plain text, guarded."""

@@ -508,8 +508,7 @@ class CallHandlers(Handlers):
         if issubclass(cls, np.generic) and any(is_symbolic(v) or is_a(v, (Tensor, np.ndarray)) for v in arguments):
             return recorder.arrays.array_call(cls, arguments, keywords)
         if issubclass(cls, np.generic) or recorder.plain_values.is_constructed(cls, (*arguments, *keywords.values())):
-            arguments = tuple(map(recorder.contents.concretise_contents, arguments))
-            keywords = {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()}
+            arguments, keywords = recorder.contents.concretise_arguments(arguments, keywords)
             for value in (*arguments, *keywords.values()):
                 recorder.contents.read_content(value, deep=True)
             return recorder.plain_values.computed(lambda: cls(*arguments, **keywords), (cls, *arguments, *keywords.values()))

@@ -545,6 +545,12 @@ class ContentHandlers(Handlers):
             return concretise(value)
         return value if type(value) in _WITHOUT_CONTENT else self._concretise_contents(value, set())
 
+    def concretise_arguments(
+        self, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """(arguments, keywords) for C code, each by `concretise_contents`."""
+        return tuple(map(self.concretise_contents, arguments)), {k: self.concretise_contents(v) for k, v in keywords.items()}
+
     def _concretise_contents(self, value: Any, seen: set[int]) -> Any:
         cls = type(value)
         if cls is SymbolicNumber:

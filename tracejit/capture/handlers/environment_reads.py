@@ -150,10 +150,7 @@ class EnvironmentReadHandlers(Handlers):
     def _read_volatile(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A function that has another result each time: `datetime.now()`, `time.strftime("%H:%M")`, `uuid4()`."""
         recorder = self.recorder
-        arguments, keywords = (
-            tuple(map(recorder.contents.concretise_contents, arguments)),
-            {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()},
-        )
+        arguments, keywords = recorder.contents.concretise_arguments(arguments, keywords)
         call = self.data_arguments(recorder.constant(function), arguments, keywords, [])
         result = recorder.perform(lambda: recorder.unwatched(lambda: function(*arguments, **keywords)))
         if recorder.stopped:

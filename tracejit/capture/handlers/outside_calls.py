@@ -168,9 +168,8 @@ class OutsideCallHandlers(Handlers):
 
     def _call_with_plain_values(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """The result of a call with plain values, guarded, in place of stand-ins."""
-        concretise_contents = self.recorder.contents.concretise_contents
-        plain_arguments = tuple(map(concretise_contents, arguments)), {k: concretise_contents(v) for k, v in keywords.items()}
-        return self.recorder.perform(lambda: function(*plain_arguments[0], **plain_arguments[1]))
+        arguments, keywords = self.recorder.contents.concretise_arguments(arguments, keywords)
+        return self.recorder.perform(lambda: function(*arguments, **keywords))
 
     def _is_own_iterator(self, value: Any) -> bool:
         """Whether `value` is a generator, map, filter or zip of this run."""

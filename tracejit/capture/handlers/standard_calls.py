@@ -115,10 +115,7 @@ class StandardCallHandlers(Handlers):
             return self._bisected(function, *arguments)
         if function in _HEAPING and not keywords and self._is_open_heap(function, arguments):
             return self._heaped(function, *arguments)
-        arguments, keywords = (
-            tuple(map(recorder.contents.concretise_contents, arguments)),
-            {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()},
-        )
+        arguments, keywords = recorder.contents.concretise_arguments(arguments, keywords)
         for value in (*arguments, *keywords.values()):
             recorder.contents.read_content(value, deep=True)
         owner: Any = arguments[0] if arguments else None
@@ -204,10 +201,7 @@ class StandardCallHandlers(Handlers):
     def _of_expressions(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """re.sub, re.match ...  The cache of compiled expressions in `re` is no state of user code."""
         recorder = self.recorder
-        arguments, keywords = (
-            tuple(map(recorder.contents.concretise_contents, arguments)),
-            {k: recorder.contents.concretise_contents(v) for k, v in keywords.items()},
-        )
+        arguments, keywords = recorder.contents.concretise_arguments(arguments, keywords)
         if len(arguments) > _EXPRESSIONS[function]:
             recorder.stop("impure_call", f"a warning of {function.__name__}()")
         for value in (*arguments, *keywords.values()):
