@@ -58,7 +58,7 @@ class Kind(IntEnum):
     """A class whose metaclass is written in Python, such as one with abstract methods."""
     ENUM_CLASS = auto()
     SYMBOLIC_OBJECT = auto()
-    """The stand-in of what is neither a number nor a text: a date, a UUID."""
+    """The stand-in of another value: of a date, of what a deferred call returns."""
     SYMBOLIC_SCALAR = auto()
     """The stand-in of a NumPy scalar."""
     ARRAY_SUBCLASS = auto()
@@ -86,7 +86,7 @@ _LIBRARY: Final[dict[type, Kind]] = {
     enum.Enum: Kind.ENUM,
     enum.EnumMeta: Kind.ENUM_CLASS,
 }
-"""Classes whose kind is that of all which derive from them: the library's own code does what Python does with instances."""
+"""Classes whose kind all that derive from them share, whether they are written in Python or in C."""
 _OF_C_CODE: Final[dict[type, Kind]] = {
     **dict.fromkeys((list, tuple, collections.deque), Kind.SEQUENCE),
     dict: Kind.MAPPING,
@@ -95,9 +95,9 @@ _OF_C_CODE: Final[dict[type, Kind]] = {
     type: Kind.CLASS,
     np.ndarray: Kind.ARRAY,
 }
-"""The same of classes that are written in C."""
+"""Classes whose kind all that derive from them in C code share."""
 _OF_PYTHON: Final[dict[type, Kind]] = {np.ndarray: Kind.ARRAY_SUBCLASS, type: Kind.METACLASS_INSTANCE}
-"""The same of classes that are written in Python."""
+"""The same for all that derive from them in Python.  Those of other classes are instances like any other."""
 _SYMBOLIC: Final[dict[Kind, Kind]] = {
     Kind.PLAIN: Kind.SYMBOLIC,
     Kind.TEXT: Kind.SYMBOLIC,

@@ -126,13 +126,14 @@ class OperatorHandlers(Handlers):
             raise
 
     def _binary_of_moments(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
-        moments = self.recorder.environment_reads
-        if moments.is_moment(left) or moments.is_moment(right):
+        """Of a date, a time ..., or the result of a deferred call."""
+        moments, arrays = self.recorder.environment_reads, self.recorder.arrays
+        if (moments.is_moment(left) or moments.is_moment(right)) and not arrays.is_of_arrays(left, right):
             return moments.moment_binary(left, right, _function(symbol, in_place))
-        return self._binary_of_objects(symbol, left, right, in_place)
+        return self._binary_of_arrays(symbol, left, right, in_place)
 
     def _binary_of_arrays(self, symbol: str, left: Any, right: Any, in_place: bool) -> Any:
-        """By NumPy, except where a text is on the left."""
+        """By NumPy, except where a text is on the left, or there is no array."""
         if self.recorder.arrays.is_of_arrays(left, right):
             compute = _function(symbol, in_place and is_a(left, np.ndarray))
             return self.recorder.arrays.array_call(compute, (left, right))
@@ -361,6 +362,11 @@ class OperatorHandlers(Handlers):
         """By Python itself, or by the methods of a stand-in."""
         return UNARY[name](value)
 
+    def _unary_of_stand_in(self, name: str, value: Any) -> Any:
+        """Of a date, a time ..., or the result of a deferred call, which has to be known."""
+        is_moment = self.recorder.environment_reads.is_moment(value)
+        return UNARY[name](value) if is_moment else self.unary(name, concretise(value))
+
     def _unary_of_array(self, name: str, value: Any) -> Any:
         return self.recorder.arrays.array_call(UNARY[name], (value,))
 
@@ -581,7 +587,8 @@ _BINARY = by_kind(
 _UNARY = by_kind(
     OperatorHandlers._unary_of_opaque,
     {
-        OperatorHandlers._unary_of_plain: (Kind.PLAIN, Kind.TEXT, Kind.SYMBOLIC, Kind.SYMBOLIC_OBJECT, Kind.NUMPY_SCALAR),
+        OperatorHandlers._unary_of_plain: (Kind.PLAIN, Kind.TEXT, Kind.SYMBOLIC, Kind.NUMPY_SCALAR),
+        OperatorHandlers._unary_of_stand_in: (Kind.SYMBOLIC_OBJECT,),
         OperatorHandlers._unary_of_model: (Kind.MODELLED,),
         OperatorHandlers._unary_of_instance: (*IN_PYTHON, Kind.ARRAY_SUBCLASS, Kind.TENSOR),
         OperatorHandlers._unary_of_array: (Kind.SYMBOLIC_SCALAR, Kind.ARRAY),
