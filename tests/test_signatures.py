@@ -13,11 +13,11 @@ from typing import Any, Final
 import pytest
 
 import tracejit
-from tracejit.ops.public.keywords import _OTHER_NAMES, _PLACES
+from tracejit.ops.public.keywords import _OTHER_NAMES, _WITHOUT_MEANING
 
 torch = pytest.importorskip("torch")
 
-EVERYWHERE: Final = {*_PLACES, "out", "self"}
+EVERYWHERE: Final = {*_WITHOUT_MEANING, "out", "self"}
 DIFFERENT: Final = {
     "add": "the older form, with alpha in front, is taken by position",
     "sub": "the older form, with alpha in front, is taken by position",
