@@ -50,7 +50,7 @@ _STAGES = (
     ("lowering", program, "lower"),
     ("text", program, "compile_program"),
     ("LLVM", machine_code, "compile_text"),
-    ("entry", recording_driver, "Entry"),
+    ("entry", recording_driver, "RecordedPath"),
 )
 """What the first call's time goes to, each with the function or the class that does it."""
 
