@@ -1,208 +1,82 @@
-"""What loops cost whose steps go different ways: samplers, integrators and solvers as people write them, the whole loop compiled.
+"""What loops cost whose steps take different paths: the programs of branching_programs.py, each of them compiled as a whole.
 
-Run as `python -m benchmarks.branching [NAME...]`.  Each program is called `CALLS` times eagerly and `CALLS` times compiled, in turn and
-from the same seeds, and every result must be equal.  The first `FIRST` compiled calls include all recording and compiling.
+Run as `python -m benchmarks.branching [--quick] [NAME...]`.  Each program is called eagerly and compiled, from the same seeds and with the
+same inputs, and every result must be equal; then by torch, as the same program, and by Numba and JAX, as what one writes by hand for them.
+The first `FIRST` compiled calls include all recording and compiling; Numba and JAX have compiled before they are timed.
+Exits with 1 if a program fails or gives something else than eagerly.
 """
 
 from __future__ import annotations
 
-import math
+import argparse
+import importlib
+import importlib.util
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import tracejit
-from benchmarks.table import duration
+from benchmarks.branching_programs import Function, Program, select
+from benchmarks.table import digits, duration
+from benchmarks.workload import unchanged
 
-__all__ = ["PROGRAMS", "Program", "main", "measure"]
+__all__ = ["GOALS", "PEERS", "Measured", "check_alike", "check_equal", "main", "measure", "prepared"]
 
-FIRST, CALLS = 10, 20
+FIRST = 3
+BLOCK = 5  # calls of one side in a row: what another one does between them empties caches
+SECONDS, MOST = 1.0, 200  # of all sides of a program, once `FIRST` calls are over, and how many calls that may be
+PEERS = ("torch", "numba", "jax")
+GOALS = {
+    "first": f"the first {FIRST} calls take at most 3 times as long as eagerly",
+    "eager": f"call {FIRST} and later ones are at least 20 times as fast as eagerly",
+    "numba": "they take at most twice as long as Numba's by hand",
+    "jax": "they take less time than JAX's by hand",
+}
 
-Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-@dataclass(frozen=True)
-class Program:
-    """build: given `tracejit.compile` or the identity, what is measured, a function of the number of its call."""
-
-    name: str
-    inside: str
-    build: Callable[[Transform], Callable[[int], Any]]
-
-
-def _metropolis(transform: Transform) -> Callable[[int], Any]:
-    def density(x: Any) -> Any:
-        return tracejit.exp(-0.5 * (x * x).sum())
-
-    @transform
-    def sample(x: Any, scale: float, steps: int) -> Any:
-        accepted = 0
-        for _ in range(steps):
-            proposed = x + scale * tracejit.randn(3)
-            if tracejit.rand(()) < density(proposed) / density(x):
-                x, accepted = proposed, accepted + 1
-        return x, accepted
-
-    return lambda call: sample(tracejit.ones(3), 0.8, 1000)
+Prepared = Callable[[int], Callable[[], Any]]
 
 
-def _hmc(transform: Transform) -> Callable[[int], Any]:
-    def energy(q: Any) -> Any:
-        return 0.5 * (q * q).sum() + 0.05 * (q**4).sum()
+def prepared(library: Any, function: Function, program: Program) -> Prepared:
+    """The calls of a program that is built for a library: given its number, all that is not timed is done, and what is timed returned."""
 
-    def force(q: Any) -> Any:
-        q = q.detach().requires_grad_()
-        return tracejit.autograd.grad(energy(q), q)[0]
+    def prepare(call: int) -> Callable[[], Any]:
+        inputs = [
+            library.tensor(value) if isinstance(value, np.ndarray | np.generic) else value for value in program.inputs(call)
+        ]
+        library.manual_seed(call)
+        return lambda: function(*inputs)
 
-    @transform
-    def transition(q: Any, step: float) -> Any:
-        p = tracejit.randn(4)
-        begun = energy(q) + 0.5 * (p * p).sum()
-        moved, p = q, p - 0.5 * step * force(q)
-        for k in range(8):
-            moved = moved + step * p
-            p = p - (step if k < 7 else 0.5 * step) * force(moved)
-        ended = energy(moved) + 0.5 * (p * p).sum()
-        if tracejit.rand(()) < tracejit.exp(begun - ended):
-            return moved, True
-        return q, False
-
-    for _ in range(40):
-        transition(tracejit.ones(4), 0.4)
-
-    @transform
-    def chain(q: Any, step: float, transitions: int) -> Any:
-        kept, accepted = [], 0
-        for _ in range(transitions):
-            q, moved = transition(q, step)
-            accepted += moved
-            kept.append(q)
-        return tracejit.stack(kept), accepted
-
-    return lambda call: chain(tracejit.ones(4), 0.4, 200)
+    return prepare
 
 
-def _heun(transform: Transform) -> Callable[[int], Any]:
-    weight = tracejit.tensor([[-0.5, 3.0], [-3.0, -0.5]])
-
-    def slope(t: float, y: Any) -> Any:
-        return tracejit.tanh(weight @ y) + 0.5 * math.sin(5.0 * t)
-
-    @transform
-    def solve(y: Any, end: float, tolerance: float) -> Any:
-        t, dt, rejected = 0.0, 0.1, 0
-        while t < end:
-            dt = min(dt, end - t)
-            first = slope(t, y)
-            second = slope(t + dt, y + dt * first)
-            error = (0.5 * dt * (second - first)).abs().max().item()
-            if error <= tolerance:
-                t, y = t + dt, y + 0.5 * dt * (first + second)
-            else:
-                rejected += 1
-            dt = dt * min(2.0, max(0.3, 0.9 * math.sqrt(tolerance / (error + 1e-12))))
-        return y, t, rejected
-
-    return lambda call: solve(tracejit.tensor([1.0 + 0.01 * call, 0.5]), 10.0, 1e-4)
-
-
-def _ball(transform: Transform) -> Callable[[int], Any]:
-    @transform
-    def bounce(height: Any, speed: Any, dt: float, steps: int) -> Any:
-        heights, bounces = [], 0
-        for _ in range(steps):
-            speed = speed - 9.81 * dt
-            height = height + speed * dt
-            if height < 0:
-                height, speed = -height, -0.9 * speed
-                bounces += 1
-            heights.append(height)
-        return tracejit.stack(heights), bounces
-
-    return lambda call: bounce(tracejit.tensor(1.0 + 0.01 * call), tracejit.tensor(0.0), 0.01, 1000)
-
-
-def _rejection(transform: Transform) -> Callable[[int], Any]:
-    @transform
-    def draw(count: int) -> Any:
-        found = []
-        for _ in range(count):
-            while True:
-                x = 6.0 * tracejit.rand(()) - 3.0
-                if tracejit.rand(()) < tracejit.exp(-0.5 * x * x):
-                    break
-            found.append(x)
-        return tracejit.stack(found)
-
-    return lambda call: draw(300)
-
-
-def _newton(transform: Transform) -> Callable[[int], Any]:
-    """Minimises a valley that bends, from many positions, by damped steps of Newton's method; steps are halved until they lead down."""
-
-    def value(x: Any) -> Any:
-        return (1.0 - x[0]) ** 2 + 100.0 * (x[1] - x[0] * x[0]) ** 2
-
-    def gradient(x: Any) -> Any:
-        inner = x[1] - x[0] * x[0]
-        return tracejit.stack([-2.0 * (1.0 - x[0]) - 400.0 * x[0] * inner, 200.0 * inner])
-
-    def curvature(x: Any) -> Any:
-        mixed = -400.0 * x[0]
-        rows = [2.0 - 400.0 * (x[1] - 3.0 * x[0] * x[0]), mixed, mixed, tracejit.full((), 200.0)]
-        return tracejit.stack(rows).reshape(2, 2)
-
-    @transform
-    def minimise(starts: Any) -> Any:
-        ends, taken = [], 0
-        for x in starts:
-            here = value(x)
-            for _ in range(50):
-                slope = gradient(x)
-                if slope.abs().max() < 1e-3:
-                    break
-                step = -tracejit.linalg.solve(curvature(x) + tracejit.eye(2), slope)
-                rate = 1.0
-                while True:
-                    moved = x + rate * step
-                    there = value(moved)
-                    if there <= here + 1e-4 * rate * (slope * step).sum() or rate < 1e-6:
-                        break
-                    rate = 0.5 * rate
-                x, here, taken = moved, there, taken + 1
-            ends.append(x)
-        return tracejit.stack(ends), taken
-
-    def starts(call: int) -> Any:
-        return tracejit.tensor(np.random.default_rng(call).uniform(-1.5, 1.5, (20, 2)).astype(np.float32))
-
-    return lambda call: minimise(starts(call))
-
-
-PROGRAMS = (
-    Program("metropolis", "1,000 proposals of 3 numbers", _metropolis),
-    Program("hmc", "200 calls of a compiled transition of 8 leapfrog steps", _hmc),
-    Program("heun", "steps of Heun's method whose size a tolerance decides", _heun),
-    Program("ball", "1,000 steps of a ball that bounces", _ball),
-    Program("rejection", "300 numbers by rejection", _rejection),
-    Program("newton", "Newton's method with a line search from 20 positions", _newton),
-)
+def _peer(name: str, program: Program) -> Prepared | None:
+    """The side of a peer; None if it is not installed or does not have the program."""
+    if importlib.util.find_spec(name) is None:
+        return None
+    if name == "torch":
+        torch = importlib.import_module("torch")
+        torch.set_num_threads(1)
+        return prepared(torch, program.build(torch, unchanged), program)
+    if name == "jax" and name not in sys.modules:
+        os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    module = importlib.import_module(f"benchmarks.branching_{name}")
+    return (lambda call: module.side(program, call)) if program.name in module.SIDES else None
 
 
 def _leaves(result: Any) -> list[Any]:
     return [leaf for part in result for leaf in _leaves(part)] if isinstance(result, tuple | list) else [result]
 
 
-def _check_equal(name: str, call: int, expected: Any, given: Any) -> None:
+def check_equal(what: str, expected: Any, given: Any) -> None:
     """Raises AssertionError where results differ: numbers of Python and shapes at all, tensors by more than rounding."""
-    pairs = list(zip(_leaves(expected), _leaves(given), strict=True))
-    for a, b in pairs:
-        what = f"{name}, call {call}"
+    for a, b in zip(_leaves(expected), _leaves(given), strict=True):
         if isinstance(a, tracejit.Tensor):
             np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=2e-4, atol=2e-5, err_msg=what)
         elif isinstance(a, float):
@@ -211,68 +85,180 @@ def _check_equal(name: str, call: int, expected: Any, given: Any) -> None:
             assert (type(a), a) == (type(b), b), f"{what}: {a!r} eagerly, {b!r} compiled"
 
 
-def _timed(program: Callable[[int], Any], call: int) -> tuple[float, Any]:
-    tracejit.manual_seed(call)
+def check_alike(what: str, expected: Any, given: Any, draws: bool = False) -> None:
+    """Raises AssertionError where another library gives something else than rounding explains, which may change steps; or, where it draws
+    its own numbers, what is not finite."""
+    for a, b in zip(_leaves(expected), _leaves(given), strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        assert a.shape == b.shape and np.isfinite(b).all(), f"{what}: {b!r}"
+        if not draws:
+            counts = a.ndim == 0 and a.dtype.kind in "iu"
+            np.testing.assert_allclose(b, a, rtol=0.1 if counts else 0.02, atol=1.0 if counts else 0.02, err_msg=what)
+
+
+def _timed(side: Prepared, call: int) -> tuple[float, Any]:
+    run = side(call)
     begun = time.perf_counter()
-    result = program(call)
+    result = run()
     return time.perf_counter() - begun, result
 
 
 @dataclass(frozen=True)
 class Measured:
-    """eager: seconds of a call; first: the total of the first calls, and later: that of a call after them, over eager's; compiled,
-    piecewise, recordings: of the function measured, of its `CALLS` calls."""
+    """eager, compiled, peers: seconds of a call; first: the total of the first compiled calls over eager's; and what happened in them."""
 
     eager: float
+    compiled: float
     first: float
-    later: float
-    compiled: int
-    piecewise: int
+    calls: int
+    compiled_calls: int
+    piecewise_calls: int
     recordings: int
+    peers: dict[str, float] = field(default_factory=dict)
+
+    def against(self, peer: str) -> float | None:
+        """The time of a compiled call over a peer's, if there is one."""
+        return self.compiled / self.peers[peer] if peer in self.peers else None
+
+    @property
+    def met(self) -> dict[str, bool]:
+        """Whether each goal is met; a peer's only if it is there."""
+        met = {"first": self.first <= 3.0, "eager": self.eager >= 20.0 * self.compiled}
+        for peer, most in (("numba", 2.0), ("jax", 1.0)):
+            ratio = self.against(peer)
+            if ratio is not None:
+                met[peer] = ratio <= most if peer == "numba" else ratio < most
+        return met
 
 
-def measure(program: Program, calls: int = CALLS, first: int = FIRST) -> Measured:
-    """Raises AssertionError where a compiled call does not give what the eager one gives."""
-    functions: list[Any] = []
+class _Sides:
+    """The sides of a program: the times of their calls, and checks of what they give."""
 
-    def compiling(function: Callable[..., Any]) -> Callable[..., Any]:
-        functions.append(tracejit.compile(function))
-        return functions[-1]  # type: ignore[no-any-return]
+    def __init__(self, program: Program, peers: Sequence[str]) -> None:
+        self.program = program
+        self.functions: list[Any] = []
+        self.eager = prepared(tracejit, program.build(tracejit, unchanged), program)
+        self.compiled = prepared(tracejit, program.build(tracejit, self._compile), program)
+        found = {name: _peer(name, program) for name in peers}
+        self.peers = {name: side for name, side in found.items() if side is not None}
+        self.times: dict[str, list[float]] = {name: [] for name in ("eager", "compiled", *self.peers)}
 
-    eager, compiled = program.build(lambda function: function), program.build(compiling)
-    times: list[tuple[float, float]] = []
-    for call in range(calls):
-        expected_in, expected = _timed(eager, call)
-        given_in, given = _timed(compiled, call)
-        _check_equal(program.name, call, expected, given)
-        times.append((expected_in, given_in))
-    begun, later = times[:first], times[first:]
-    stats = functions[-1].stats
+    def _compile(self, function: Function) -> Function:
+        self.functions.append(tracejit.compile(function))
+        return self.functions[-1]
+
+    def compare(self, calls: Sequence[int]) -> list[Any]:
+        """Times calls, eager ones and then compiled ones, and returns their results, which are equal."""
+        expected = [self._call("eager", self.eager, call) for call in calls]
+        given = [self._call("compiled", self.compiled, call) for call in calls]
+        for call, a, b in zip(calls, expected, given, strict=True):
+            check_equal(f"{self.program.name}, call {call}", a, b)
+        return expected
+
+    def warm(self, expected: Any) -> None:
+        """Calls peers until they have compiled, the first time as call 0, whose result is checked."""
+        for name, side in self.peers.items():
+            result = side(0)()
+            if name != "jax" or self.program.draws:  # JAX computes times in float32, too, and has arrays in place of lists
+                check_alike(f"{self.program.name} by {name}", expected, result, self.program.draws)
+            side(1)()
+
+    def time_peers(self, calls: Sequence[int]) -> None:
+        for name, side in self.peers.items():
+            for call in calls:
+                self._call(name, side, call)
+
+    def _call(self, name: str, side: Prepared, call: int) -> Any:
+        seconds, result = _timed(side, call)
+        self.times[name].append(seconds)
+        return result
+
+
+def measure(program: Program, seconds: float = SECONDS, most: int = MOST, peers: Sequence[str] = PEERS) -> Measured:
+    """Raises AssertionError where a compiled call does not give what the eager one gives, or a peer something else."""
+    sides = _Sides(program, peers)
+    results = [sides.compare([call])[0] for call in range(FIRST)]
+    first = sum(sides.times["compiled"]) / sum(sides.times["eager"])
+    sides.warm(results[0])
+    begun, call = time.perf_counter(), FIRST
+    while call == FIRST or (time.perf_counter() - begun < seconds and call < most):
+        calls = range(call, call + BLOCK)
+        sides.compare(calls)
+        sides.time_peers(calls)
+        call += BLOCK
+    later = {name: statistics.median(times[-(call - FIRST) :]) for name, times in sides.times.items()}
+    stats = sides.functions[-1].stats
     return Measured(
-        eager=statistics.median([a for a, _ in times]),
-        first=sum(b for _, b in begun) / sum(a for a, _ in begun),
-        later=statistics.median([b / a for a, b in later]),
-        compiled=stats.compiled_calls,
-        piecewise=stats.piecewise_calls,
+        eager=later.pop("eager"),
+        compiled=later.pop("compiled"),
+        first=first,
+        calls=stats.calls,
+        compiled_calls=stats.compiled_calls,
+        piecewise_calls=stats.piecewise_calls,
         recordings=stats.traces,
+        peers=later,
     )
 
 
-def main(names: Sequence[str] = ()) -> None:
-    """Print the table; with names, of these programs alone."""
+_COLUMNS = (
+    ("eager", 9), ("first 3", 9), ("later", 9), ("speedup", 9), ("/ numba", 9), ("/ jax", 8), ("/ torch", 9), ("recorded", 10),
+    ("compiled", 10), ("pieces", 8),
+)  # fmt: skip
+
+
+def _header() -> str:
+    return f"{'program':<16}" + "".join(name.rjust(width) for name, width in _COLUMNS) + "  goals missed"
+
+
+def _line(program: Program, found: Measured) -> str:
+    def ratio(value: float | None) -> str:
+        return "-" if value is None else f"{digits(value)}x"
+
+    cells = (
+        duration(found.eager), ratio(found.first), duration(found.compiled), ratio(found.eager / found.compiled),
+        *(ratio(found.against(peer)) for peer in ("numba", "jax", "torch")),
+        str(found.recordings), f"{found.compiled_calls}/{found.calls}", str(found.piecewise_calls),
+    )  # fmt: skip
+    figures = "".join(cell.rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True))
+    return f"{program.name:<16}{figures}  {', '.join(goal for goal, met in found.met.items() if not met) or 'none'}"
+
+
+def _summary(rows: Sequence[Measured]) -> str:
+    lines = [f"{name:<8}{sum(row.met.get(name, False) for row in rows):>3} of {sum(name in row.met for row in rows):<4}{said}"
+             for name, said in GOALS.items()]  # fmt: skip
+    met = sum(all(row.met.values()) for row in rows)
+    return "\n".join(["goals met by", *lines, f"{'all':<8}{met:>3} of {len(rows)}"])
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Prints the table; with names, of these programs alone."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.branching", description="loops whose steps take different paths")
+    parser.add_argument("--quick", action="store_true", help="few calls: a smoke test, noisy figures")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="programs; all of them without any")
+    options = parser.parse_args(list(arguments))
+    try:
+        programs = select(options.names)
+    except ValueError as error:
+        parser.error(str(error))
     tracejit.set_num_threads(1)
     tracejit.compile(lambda x: x + 1)(tracejit.ones(1))  # what a process does once
-    print(f"{'program':<12}{'eager/call':>12}{'first 10':>10}{'later':>8}{'compiled':>10}{'pieces':>8}{'recorded':>10}  inside")
-    for program in PROGRAMS:
-        if names and program.name not in names:
-            continue
-        found = measure(program)
-        print(
-            f"{program.name:<12}{duration(found.eager):>12}{found.first:>9.2f}x{found.later:>7.2f}x{found.compiled:>10}"
-            f"{found.piecewise:>8}{found.recordings:>10}  {program.inside}",
-            flush=True,
-        )
+    rows, failures = [], 0
+    print(_header())
+    with threadpool_limits(limits=1):
+        for program in programs:
+            try:
+                rows.append(measure(program, 0.0 if options.quick else SECONDS))
+            except Exception as error:
+                failures += 1
+                print(f"{program.name:<16}failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
+                continue
+            print(_line(program, rows[-1]), flush=True)
+    print(_summary(rows))
+    for name in PEERS:
+        if importlib.util.find_spec(name) is None:
+            print(f"{name} is not installed: pip install {name}")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

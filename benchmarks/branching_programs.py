@@ -640,7 +640,9 @@ PROGRAMS = (
     Program("hmc_1000", "1,000 transitions of 8 leapfrog steps", _hmc, _chain(1000), True),
     Program("hmc_jittered", "50 transitions of 4 to 12 leapfrog steps, as drawn", _hmc_jittered, _chain(50), True),
     Program("hmc_calls", "100 calls of a compiled transition", _hmc_calls, _chain(100), True),
-    Program("nuts", "20 draws of the No-U-Turn sampler, by recursion", _nuts, lambda call: (np.ones(4, np.float32), 0.3, 20), True),
+    Program(
+        "nuts", "20 draws of the No-U-Turn sampler, by recursion", _nuts, lambda call: (np.ones(4, np.float32), 0.3, 20), True
+    ),
     Program("heun_5", "5 adaptive steps of Heun's method", _heun, _problem(0.3, 3e-3)),
     Program("heun_50", "50 adaptive steps of Heun's method", _heun, _problem(4.0, 2e-3)),
     Program("heun_500", "500 adaptive steps of Heun's method", _heun, _problem(10.0, 1e-4)),
