@@ -16,9 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
 
-from benchmarks.branching_programs import END, Program, tree_tensors
-from benchmarks.branching_programs import A as _A
-from benchmarks.branching_programs import E as _E
+from benchmarks.branching_programs import DIFFERENCE, END, TABLEAU, Program, tree_tensors
 
 __all__ = ["SIDES", "side"]
 
@@ -232,10 +230,10 @@ def _dopri(y: Any, end: Any, tolerance: Any) -> Any:
         t, y, first, dt, rejected = state
         dt = jnp.minimum(dt, end - t)
         stages = [first]
-        for row in _A:
+        for row in TABLEAU:
             moved = y + dt * sum(a * k for a, k in zip(row, stages, strict=True))
             stages.append(slope(moved))
-        error = jnp.abs(dt * sum(e * k for e, k in zip(_E, stages, strict=True))).max()
+        error = jnp.abs(dt * sum(e * k for e, k in zip(DIFFERENCE, stages, strict=True))).max()
         taken = error <= tolerance
         factor = jnp.clip(0.9 * (tolerance / (error + 1e-12)) ** 0.2, 0.2, 5.0)
         t, y, first = jnp.where(taken, t + dt, t), jnp.where(taken, moved, y), jnp.where(taken, stages[-1], first)
@@ -391,7 +389,7 @@ def _value_iteration(chances: Any, rewards: Any, discount: Any, tolerance: Any) 
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
-def _beam(embedding: Any, recurrent: Any, output: Any, width: int, length: int) -> Any:
+def _search(embedding: Any, recurrent: Any, output: Any, width: int, length: int) -> Any:
     """Beams are rows; one that has ended goes on as itself alone, and one that is not there yet has no chance."""
     stays = jnp.where(jnp.arange(width) == 0, 0.0, -jnp.inf)
 
@@ -417,6 +415,11 @@ def _beam(embedding: Any, recurrent: Any, output: Any, width: int, length: int) 
     begun = 0, stays, tokens, jnp.ones(width, jnp.int32), jnp.zeros((width, recurrent.shape[0]))
     _, scores, tokens, lengths, _ = lax.while_loop(unfinished, extend, begun)
     return scores[0], tokens[0], lengths[0]
+
+
+def _beam(*arguments: Any) -> Any:
+    score, tokens, length = _search(*arguments)
+    return score, np.asarray(tokens)[: int(length)]
 
 
 @jax.jit

@@ -1,7 +1,7 @@
 """The programs of benchmarks.branching as loops written by hand for Numba: float32, derivatives on paper, nothing checked.
 
 Imported only where they are measured.  Those that draw seed Numba's generator with the number of the call and draw other numbers than
-tracejit does, as many on average.
+tracejit does, as many on average.  A tree of tuples is arrays before the call is timed.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from benchmarks.branching_programs import A as _A
-from benchmarks.branching_programs import C as _C
-from benchmarks.branching_programs import E as _E
-from benchmarks.branching_programs import Program
+from benchmarks.branching_programs import DIFFERENCE, END, TABLEAU, Program, tree_tensors
 
 __all__ = ["SIDES", "side"]
 
 _f = np.float32
-_ROWS = np.zeros((6, 6), np.float32)
-for _k, _row in enumerate(_A):
+_ROWS = np.zeros((len(TABLEAU), len(TABLEAU)), np.float32)
+for _k, _row in enumerate(TABLEAU):
     _ROWS[_k, : len(_row)] = _row
-_DIFFERENCE = np.array(_E, np.float32)
-_STAGES = len(_C)
+_DIFFERENCE = np.array(DIFFERENCE, np.float32)
+_STAGES = len(TABLEAU)
 
 
 @njit
@@ -69,7 +66,7 @@ def _kinetic(p: Any) -> Any:
 
 
 @njit
-def _transition(q: Any, moved: Any, p: Any, step: Any, leapfrogs: int) -> bool:
+def _transition(q: Any, moved: Any, p: Any, step: Any, leapfrogs: int) -> Any:
     """Leaves in `moved` where the leapfrog steps end, and says whether it is accepted."""
     for i in range(q.shape[0]):
         p[i] = _f(np.random.standard_normal())
@@ -111,7 +108,7 @@ def _hmc_jittered(seed: int, start: Any, step: float, transitions: int) -> Any:
 
 
 @njit
-def _turned(q_left: Any, p_left: Any, q_right: Any, p_right: Any) -> bool:
+def _turned(q_left: Any, p_left: Any, q_right: Any, p_right: Any) -> Any:
     left, right = _f(0), _f(0)
     for i in range(q_left.shape[0]):
         left += (q_right[i] - q_left[i]) * p_left[i]
@@ -444,6 +441,137 @@ def _value_iteration(chances: Any, rewards: Any, discount: float, tolerance: flo
     return values, choices, sweeps
 
 
+@njit
+def _extend(embedding: Any, recurrent: Any, output: Any, token: int, hidden: Any, chances: Any) -> Any:
+    """The state after a token; leaves in `chances` the logarithms of those of the tokens that follow."""
+    moved, greatest, total = embedding[token] + np.dot(recurrent, hidden), _f(-math.inf), _f(0)
+    for i in range(moved.shape[0]):
+        moved[i] = math.tanh(moved[i])
+    np.dot(output, moved, chances)
+    for chance in chances:
+        greatest = max(greatest, chance)
+    for chance in chances:
+        total += math.exp(chance - greatest)
+    for i in range(chances.shape[0]):
+        chances[i] -= greatest + math.log(total)
+    return moved
+
+
+@njit
+def _beam(embedding: Any, recurrent: Any, output: Any, width: int, length: int) -> Any:
+    """Beams are rows, those with the greatest scores first; of candidates that score the same the first one stays so."""
+    scores, following_scores = np.zeros(width), np.empty(width)
+    tokens, following_tokens = np.empty((width, length + 1), np.int64), np.empty((width, length + 1), np.int64)
+    ends, following_ends = np.ones(width, np.int64), np.empty(width, np.int64)
+    hidden, following_hidden = (
+        np.zeros((width, recurrent.shape[0]), np.float32),
+        np.empty((width, recurrent.shape[0]), np.float32),
+    )
+    chances = np.empty(output.shape[0], np.float32)
+    tokens[0, 0], beams, going = 1, 1, True
+    while going and length > 0:
+        found, length = 0, length - 1
+        for beam in range(beams):
+            last = tokens[beam, ends[beam] - 1]
+            moved = hidden[beam]
+            if last != END:
+                moved = _extend(embedding, recurrent, output, last, moved, chances)
+            for token in range(output.shape[0] if last != END else 1):
+                score = scores[beam] + (chances[token] if last != END else 0.0)
+                if found == width and score <= following_scores[width - 1]:
+                    continue
+                place = found if found < width else width - 1
+                found = place + 1
+                while place > 0 and score > following_scores[place - 1]:
+                    following_scores[place], following_ends[place] = following_scores[place - 1], following_ends[place - 1]
+                    following_tokens[place], following_hidden[place] = following_tokens[place - 1], following_hidden[place - 1]
+                    place -= 1
+                following_scores[place], following_ends[place] = score, ends[beam]
+                following_tokens[place], following_hidden[place] = tokens[beam], moved
+                if last != END:
+                    following_tokens[place, ends[beam]] = token
+                    following_ends[place] += 1
+        scores, following_scores = following_scores, scores
+        tokens, following_tokens = following_tokens, tokens
+        ends, following_ends = following_ends, ends
+        hidden, following_hidden = following_hidden, hidden
+        beams, going = found, False
+        for beam in range(beams):
+            going = going or tokens[beam, ends[beam] - 1] != END
+    return scores[0], tokens[0, : ends[0]]
+
+
+@njit
+def _sigmoid(x: Any) -> Any:
+    return _f(1) / (_f(1) + math.exp(-x))
+
+
+@njit
+def _cell(inputs: Any, weight: Any, left: Any, right: Any, gates: Any, h: Any, c: Any) -> None:
+    """The state of a node from those of its children; leaves what their gates are."""
+    size = h.shape[0]
+    np.dot(weight, inputs, gates)
+    for i in range(4 * size):
+        gates[i] = _sigmoid(gates[i])
+    for i in range(size):
+        gates[4 * size + i] = math.tanh(gates[4 * size + i])
+        c[i] = gates[i] * gates[4 * size + i] + gates[size + i] * left[i] + gates[2 * size + i] * right[i]
+        h[i] = gates[3 * size + i] * math.tanh(c[i])
+
+
+@njit
+def _cell_backward(gates: Any, left: Any, right: Any, c: Any, dh: Any, dc: Any, dleft: Any, dright: Any, dgates: Any) -> None:
+    """The derivatives by what came before the gates, and by the children's memories."""
+    size = c.shape[0]
+    for i in range(size):
+        into, keep_left, keep_right = gates[i], gates[size + i], gates[2 * size + i]
+        out, new, bent = gates[3 * size + i], gates[4 * size + i], math.tanh(c[i])
+        slope = dc[i] + dh[i] * out * (_f(1) - bent * bent)
+        dleft[i], dright[i] = slope * keep_left, slope * keep_right
+        dgates[i] = slope * new * into * (_f(1) - into)
+        dgates[size + i] = slope * left[i] * keep_left * (_f(1) - keep_left)
+        dgates[2 * size + i] = slope * right[i] * keep_right * (_f(1) - keep_right)
+        dgates[3 * size + i] = dh[i] * bent * out * (_f(1) - out)
+        dgates[4 * size + i] = slope * into * (_f(1) - new * new)
+
+
+@njit
+def _tree(embedding: Any, weight: Any, readout: Any, left: Any, right: Any, words: Any) -> Any:
+    """Nodes in order, children before parents, and back."""
+    nodes, size = left.shape[0], embedding.shape[1]
+    h, c = np.empty((nodes, size), np.float32), np.empty((nodes, size), np.float32)
+    inputs, gates = np.empty((nodes, 2 * size), np.float32), np.empty((nodes, 5 * size), np.float32)
+    for n in range(nodes):
+        if left[n] < 0:
+            for i in range(size):
+                c[n, i] = embedding[words[n], i]
+                h[n, i] = math.tanh(c[n, i])
+        else:
+            inputs[n, :size], inputs[n, size:] = h[left[n]], h[right[n]]
+            _cell(inputs[n], weight, c[left[n]], c[right[n]], gates[n], h[n], c[n])
+    logits = np.dot(readout, h[nodes - 1])
+    chances = np.exp(logits - logits.max())
+    chances /= chances.sum()
+    loss = -math.log(chances[1])
+    chances[1] -= _f(1)
+    dreadout = chances.reshape(-1, 1) * h[nodes - 1]
+    dembedding, dweight, dgates = np.zeros_like(embedding), np.zeros_like(weight), np.empty(5 * size, np.float32)
+    dh, dc = np.zeros((nodes, size), np.float32), np.zeros((nodes, size), np.float32)
+    dh[nodes - 1] = np.dot(chances, readout)
+    for n in range(nodes - 1, -1, -1):
+        if left[n] < 0:
+            for i in range(size):
+                dembedding[words[n], i] += dc[n, i] + dh[n, i] * (_f(1) - h[n, i] * h[n, i])
+        else:
+            _cell_backward(gates[n], c[left[n]], c[right[n]], c[n], dh[n], dc[n], dc[left[n]], dc[right[n]], dgates)
+            for k in range(5 * size):
+                for i in range(2 * size):
+                    dweight[k, i] += dgates[k] * inputs[n, i]
+            dinputs = np.dot(dgates, weight)
+            dh[left[n]], dh[right[n]] = dinputs[:size], dinputs[size:]
+    return loss, dembedding, dweight, dreadout
+
+
 SIDES: dict[str, Callable[..., Any]] = {
     "metropolis": _metropolis,
     **dict.fromkeys(("hmc_50", "hmc_1000", "hmc_calls"), _hmc),
@@ -456,6 +584,8 @@ SIDES: dict[str, Callable[..., Any]] = {
     "rejection": _rejection,
     "newton": _newton,
     "hopfield": _hopfield,
+    "beam": _beam,
+    **dict.fromkeys(("tree_lstm", "tree_tensors"), _tree),
     "pagerank": _pagerank,
     "queue": _queue,
     "value_iteration": _value_iteration,
@@ -466,4 +596,6 @@ SIDES: dict[str, Callable[..., Any]] = {
 def side(program: Program, call: int) -> Callable[[], Any]:
     """What is to be timed in a call of this number."""
     function, inputs = SIDES[program.name], program.inputs(call)
+    if program.name == "tree_lstm":
+        inputs = *inputs[:-1], *tree_tensors(inputs[-1])
     return (lambda: function(call, *inputs)) if program.draws else (lambda: function(*inputs))

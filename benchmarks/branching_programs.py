@@ -1,7 +1,7 @@
 """Loops whose steps take different paths, as one writes them in Python: samplers, integrators, searches, simulations, networks over trees.
 
-A program is built for a library (tracejit, or torch, whose interface it is written against) and a transform of functions (`tracejit.compile`
-or the identity); what it is called with are arrays and numbers that the number of the call decides.
+A program is built for a library (tracejit, or torch, whose interface it is written against) and a transform of functions, which is
+`tracejit.compile` or the identity; what it is called with are arrays and numbers that the number of the call decides.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["END", "PROGRAMS", "A", "C", "E", "Function", "Program", "Transform", "select", "tree_tensors"]
+from benchmarks.workload import unchanged
+
+__all__ = ["DIFFERENCE", "END", "PROGRAMS", "TABLEAU", "Function", "Program", "Transform", "select", "tree_tensors"]
 
 Function = Callable[..., Any]
 Transform = Callable[[Function], Function]
@@ -60,7 +62,9 @@ def _metropolis(xp: Any, transform: Transform) -> Function:
     return sample
 
 
-def _hmc(xp: Any, transform: Transform) -> Function:
+def _hmc(xp: Any, transform: Transform, of_transition: Transform = unchanged) -> Function:
+    """Hamiltonian Monte Carlo; of_transition: what is done to a transition by itself."""
+
     def energy(q: Any) -> Any:
         return 0.5 * (q * q).sum() + 0.05 * (q**4).sum()
 
@@ -68,6 +72,7 @@ def _hmc(xp: Any, transform: Transform) -> Function:
         q = q.detach().requires_grad_()
         return xp.autograd.grad(energy(q), q)[0]
 
+    @of_transition
     def transition(q: Any, step: float) -> Any:
         p = xp.randn(4)
         begun = energy(q) + 0.5 * (p * p).sum()
@@ -122,38 +127,7 @@ def _hmc_jittered(xp: Any, transform: Transform) -> Function:
 
 
 def _hmc_calls(xp: Any, transform: Transform) -> Function:
-    """A chain that calls a transition which is compiled by itself."""
-
-    def energy(q: Any) -> Any:
-        return 0.5 * (q * q).sum() + 0.05 * (q**4).sum()
-
-    def force(q: Any) -> Any:
-        q = q.detach().requires_grad_()
-        return xp.autograd.grad(energy(q), q)[0]
-
-    @transform
-    def transition(q: Any, step: float) -> Any:
-        p = xp.randn(4)
-        begun = energy(q) + 0.5 * (p * p).sum()
-        moved, p = q, p - 0.5 * step * force(q)
-        for k in range(8):
-            moved = moved + step * p
-            p = p - (step if k < 7 else 0.5 * step) * force(moved)
-        ended = energy(moved) + 0.5 * (p * p).sum()
-        if xp.rand(()) < xp.exp(begun - ended):
-            return moved, True
-        return q, False
-
-    @transform
-    def chain(q: Any, step: float, transitions: int) -> Any:
-        kept, accepted = [], 0
-        for _ in range(transitions):
-            q, moved = transition(q, step)
-            accepted += moved
-            kept.append(q)
-        return xp.stack(kept), accepted
-
-    return chain
+    return _hmc(xp, transform, transform)
 
 
 def _nuts(xp: Any, transform: Transform) -> Function:
@@ -290,8 +264,8 @@ def _heun(xp: Any, transform: Transform) -> Function:
     return solve
 
 
-# The coefficients of Dormand and Prince: stages, their times, and the difference of the solutions of orders 5 and 4.
-A = (
+# The method of Dormand and Prince: what stages are made of, and the difference of its solutions of orders 5 and 4.
+TABLEAU = (
     (1 / 5,),
     (3 / 40, 9 / 40),
     (44 / 45, -56 / 15, 32 / 9),
@@ -299,8 +273,7 @@ A = (
     (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
     (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
 )
-C = (1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0)
-E = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
+DIFFERENCE = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
 
 
 def _dopri(xp: Any, transform: Transform) -> Function:
@@ -316,10 +289,10 @@ def _dopri(xp: Any, transform: Transform) -> Function:
         while t < end:
             dt = min(dt, end - t)
             stages = [first]
-            for row in A:
+            for row in TABLEAU:
                 moved = y + dt * sum(a * k for a, k in zip(row, stages, strict=True))
                 stages.append(slope(moved))
-            error = (dt * sum(e * k for e, k in zip(E, stages, strict=True))).abs().max().item()
+            error = (dt * sum(e * k for e, k in zip(DIFFERENCE, stages, strict=True))).abs().max().item()
             if error <= tolerance:
                 t, y, first = t + dt, moved, stages[-1]
             else:
