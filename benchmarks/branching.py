@@ -28,7 +28,7 @@ from benchmarks.branching_programs import Function, Program, select
 from benchmarks.table import digits, duration
 from benchmarks.workload import unchanged
 
-__all__ = ["GOALS", "PEERS", "Measured", "check_alike", "check_equal", "main", "measure", "prepared"]
+__all__ = ["GOALS", "PEERS", "Measured", "check_alike", "check_equal", "main", "measure", "prepared", "side_of"]
 
 FIRST = 3
 BLOCK = 5  # calls of one side in a row: what another one does between them empties caches
@@ -36,8 +36,8 @@ SECONDS, MOST = 1.0, 200  # of all sides of a program, once `FIRST` calls are ov
 PEERS = ("torch", "numba", "jax")
 GOALS = {
     "first": f"the first {FIRST} calls take at most 3 times as long as eagerly",
-    "eager": f"call {FIRST} and later ones are at least 20 times as fast as eagerly",
-    "numba": "they take at most twice as long as Numba's by hand",
+    "eager": "the third call and, in their median, those after it are at least 20 times as fast as eagerly",
+    "numba": "those after it take at most twice as long as Numba's by hand",
     "jax": "they take less time than JAX's by hand",
 }
 
@@ -57,8 +57,8 @@ def prepared(library: Any, function: Function, program: Program) -> Prepared:
     return prepare
 
 
-def _peer(name: str, program: Program) -> Prepared | None:
-    """The side of a peer; None if it is not installed or does not have the program."""
+def side_of(name: str, program: Program) -> Prepared | None:
+    """The calls of a program by a peer; None if it is not installed or does not have the program."""
     if importlib.util.find_spec(name) is None:
         return None
     if name == "torch":
@@ -96,7 +96,7 @@ def check_alike(what: str, expected: Any, given: Any, draws: bool = False) -> No
     a, b = _numbers(expected), _numbers(given)
     assert a.shape == b.shape and np.isfinite(b).all(), f"{what}: {b!r}"
     if not draws:
-        counts = np.concatenate([np.full(np.size(leaf), type(leaf) is int) for leaf in _leaves(expected)])
+        counts = np.concatenate([np.full(np.asarray(leaf).size, type(leaf) is int) for leaf in _leaves(expected)])
         allowed = np.where(counts, 1.0 + 0.1 * abs(a), 0.02 + 0.02 * abs(a))
         assert (abs(a - b) <= allowed).all(), f"{what}: {a!r} eagerly, {b!r} there"
 
@@ -110,11 +110,13 @@ def _timed(side: Prepared, call: int) -> tuple[float, Any]:
 
 @dataclass(frozen=True)
 class Measured:
-    """eager, compiled, peers: seconds of a call; first: the total of the first compiled calls over eager's; and what happened in them."""
+    """eager, compiled, peers: seconds of a later call; first: the total of the first compiled calls over eager's; third: how many times as
+    fast as eagerly the last of these was; and what happened in all calls."""
 
     eager: float
     compiled: float
     first: float
+    third: float
     calls: int
     compiled_calls: int
     piecewise_calls: int
@@ -128,7 +130,7 @@ class Measured:
     @property
     def met(self) -> dict[str, bool]:
         """Whether each goal is met; a peer's only if it is there."""
-        met = {"first": self.first <= 3.0, "eager": self.eager >= 20.0 * self.compiled}
+        met = {"first": self.first <= 3.0, "eager": min(self.third, self.eager / self.compiled) >= 20.0}
         for peer, most in (("numba", 2.0), ("jax", 1.0)):
             ratio = self.against(peer)
             if ratio is not None:
@@ -144,7 +146,7 @@ class _Sides:
         self.functions: list[Any] = []
         self.eager = prepared(tracejit, program.build(tracejit, unchanged), program)
         self.compiled = prepared(tracejit, program.build(tracejit, self._compile), program)
-        found = {name: _peer(name, program) for name in peers}
+        found = {name: side_of(name, program) for name in peers}
         self.peers = {name: side for name, side in found.items() if side is not None}
         self.times: dict[str, list[float]] = {name: [] for name in ("eager", "compiled", *self.peers)}
 
@@ -181,7 +183,7 @@ def measure(program: Program, seconds: float = SECONDS, most: int = MOST, peers:
     """Raises AssertionError where a compiled call does not give what the eager one gives, or a peer something else."""
     sides = _Sides(program, peers)
     results = [sides.compare([call])[0] for call in range(FIRST)]
-    first = sum(sides.times["compiled"]) / sum(sides.times["eager"])
+    eager, compiled = sides.times["eager"][:], sides.times["compiled"][:]
     sides.warm(results[0])
     begun, call = time.perf_counter(), FIRST
     while call == FIRST or (time.perf_counter() - begun < seconds and call < most):
@@ -194,7 +196,8 @@ def measure(program: Program, seconds: float = SECONDS, most: int = MOST, peers:
     return Measured(
         eager=later.pop("eager"),
         compiled=later.pop("compiled"),
-        first=first,
+        first=sum(compiled) / sum(eager),
+        third=eager[-1] / compiled[-1],
         calls=stats.calls,
         compiled_calls=stats.compiled_calls,
         piecewise_calls=stats.piecewise_calls,
@@ -204,7 +207,7 @@ def measure(program: Program, seconds: float = SECONDS, most: int = MOST, peers:
 
 
 _COLUMNS = (
-    ("eager", 9), ("first 3", 9), ("later", 9), ("speedup", 9), ("/ numba", 9), ("/ jax", 8), ("/ torch", 9), ("recorded", 10),
+    ("eager", 9), ("first 3", 9), ("third", 8), ("later", 9), ("speedup", 9), ("/ numba", 9), ("/ jax", 8), ("/ torch", 9), ("recorded", 10),
     ("compiled", 10), ("pieces", 8),
 )  # fmt: skip
 
@@ -218,7 +221,7 @@ def _line(program: Program, found: Measured) -> str:
         return "-" if value is None else f"{digits(value)}x"
 
     cells = (
-        duration(found.eager), ratio(found.first), duration(found.compiled), ratio(found.eager / found.compiled),
+        duration(found.eager), ratio(found.first), ratio(found.third), duration(found.compiled), ratio(found.eager / found.compiled),
         *(ratio(found.against(peer)) for peer in ("numba", "jax", "torch")),
         str(found.recordings), f"{found.compiled_calls}/{found.calls}", str(found.piecewise_calls),
     )  # fmt: skip

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import tracejit
 from benchmarks import branching, busy, compare, depth, first_call, goals, numba_functions, numba_rows, plot, rows, table
 from benchmarks import eager as eager_operations
 from benchmarks.__main__ import main
+from benchmarks.branching_programs import PROGRAMS, Program, select
 from benchmarks.measure import interleaved, paired_ratio
 from benchmarks.workload import Side, Workload, as_arrays, relative_difference, unchanged
 from tracejit.ops.public import FUNCTIONS
@@ -345,18 +347,99 @@ def test_steps_are_timed_alone_and_beside_a_process_that_is_ended_afterwards(
     assert "a step" in capsys.readouterr().out
 
 
-def test_branching_programs_are_measured_in_pieces_and_compared() -> None:
-    ball = next(program for program in branching.PROGRAMS if program.name == "ball")
-    found = branching.measure(ball, calls=3, first=2)
-    assert (found.recordings, found.piecewise, found.compiled) == (1, 2, 0)
-    assert min(found.eager, found.first, found.later) > 0
+LOOPS = [p for p in PROGRAMS if p.name not in ("hmc_1000", "heun_500", "dopri_500")]  # those are others with more steps
+PLAUSIBLE: dict[str, Callable[[Any], bool]] = {
+    "metropolis": lambda result: 400 < result[1] < 650,
+    "hmc_50": lambda result: 40 < result[1] <= 50 and np.asarray(result[0]).shape == (50, 4),
+    "hmc_calls": lambda result: 85 < result[1] <= 100 and np.asarray(result[0]).shape == (100, 4),
+    "hmc_jittered": lambda result: 40 < result[1] <= 50 and bool(abs(np.asarray(result[0]) < 1).all()),
+    "nuts": lambda result: 50 < result[1] < 110 and 0.2 < np.asarray(result[0]).std() < 1.5,
+    "rejection": lambda result: 0.8 < np.asarray(result).std() < 1.2,
+    "queue": lambda result: 220 < result[0] < 380 and 3 < result[1] < 60,
+}
 
 
-def test_a_branching_program_whose_results_differ_is_no_figure() -> None:
+def called(side: Callable[[int], Callable[[], Any]], call: int) -> Any:
+    return side(call)()
+
+
+@pytest.mark.parametrize("program", LOOPS, ids=lambda p: p.name)
+def test_branching_loops_give_the_same_compiled(program: Program) -> None:
+    eager, compiled = (branching.prepared(tracejit, program.build(tracejit, f), program) for f in (unchanged, tracejit.compile))
+    for call in range(2):
+        expected = called(eager, call)
+        branching.check_equal(program.name, expected, called(compiled, call))
+        assert not program.draws or PLAUSIBLE[program.name](expected)
+
+
+@pytest.mark.parametrize("peer", branching.PEERS)
+@pytest.mark.parametrize("program", LOOPS, ids=lambda p: p.name)
+def test_branching_loops_give_the_same_by_other_libraries(program: Program, peer: str) -> None:
+    pytest.importorskip(peer)
+    side = branching.side_of(peer, program)
+    assert side is not None
+    eager = branching.prepared(tracejit, program.build(tracejit, unchanged), program)
+    for call in (1, 2):
+        given = called(side, call)
+        branching.check_alike(program.name, called(eager, call), given, program.draws)
+        assert not program.draws or PLAUSIBLE[program.name](given)
+
+
+def test_branching_loops_are_timed_with_the_peers_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(branching.importlib.util, "find_spec", lambda name: None if name != "numba" else name)
+    (ball,) = select(["ball"])
+    found = branching.measure(ball, seconds=0.0)
+    assert found.calls == branching.FIRST + branching.BLOCK and found.recordings >= 1
+    assert min(found.eager, found.compiled, found.first, found.third, found.peers["numba"]) > 0 and set(found.peers) == {"numba"}
+    assert set(found.met) == {"first", "eager", "numba"} and found.against("jax") is None
+
+
+def test_a_branching_loop_whose_results_differ_is_no_figure() -> None:
     calls = iter(range(100))
-    drifting = branching.Program("drifting", "", lambda transform: lambda call: next(calls))
+    drifting = Program("drifting", "", lambda library, transform: lambda: next(calls), lambda call: ())
     with pytest.raises(AssertionError, match="drifting, call 0: 0 eagerly, 1 compiled"):
-        branching.measure(drifting, calls=2, first=1)
+        branching.measure(drifting, peers=())
+
+
+def test_a_peer_of_branching_loops_that_goes_wrong_is_no_figure() -> None:
+    branching.check_alike("steps", (tracejit.ones(2), 10), (np.full(2, 1.001), 11))
+    branching.check_alike("draws", (tracejit.ones(2), 10), (np.full(2, 3.0), 17), draws=True)
+    for given in ((np.full(2, 1.1), 10), (np.ones(2), 15), (np.ones(3), 10), (np.full(2, np.nan), 10)):
+        with pytest.raises(AssertionError, match="wrong: array"):
+            branching.check_alike("wrong", (tracejit.ones(2), 10), given)
+
+
+def test_goals_of_branching_loops_are_counted_and_failures_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = branching.Measured(1e-2, 1e-4, 1.5, 30.0, 8, 7, 0, 1, {"numba": 1e-4, "jax": 2e-4})
+    slow = replace(good, first=3.1, compiled=1e-3, peers={"jax": 1e-3})
+
+    def measured(program: Program, seconds: float) -> Any:
+        if program.name == "queue":
+            raise AssertionError("queue, call 0: 1 eagerly, 2 compiled")
+        return good if program.name == "ball" else slow
+
+    monkeypatch.setattr(branching, "measure", measured)
+    assert branching.main(["--quick", "ball", "beam"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].endswith("7/8       0  none") and lines[2].endswith("  first, eager, jax") and "     -" in lines[2]
+    assert [line.split()[:4] for line in lines[4:9]] == [
+        ["first", "1", "of", "2"],
+        ["eager", "1", "of", "2"],
+        ["numba", "1", "of", "1"],
+        ["jax", "1", "of", "2"],
+        ["all", "1", "of", "2"],
+    ]
+    assert branching.main(["queue", "ball"]) == 1
+    assert not replace(good, third=19.0).met["eager"] and not replace(good, peers={"numba": 4e-5}).met["numba"]
+    assert "failed: AssertionError: queue, call 0: 1 eagerly, 2 compiled" in capsys.readouterr().out
+
+
+def test_branching_loops_that_there_are_not_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        branching.main(["nonsense"])
+    assert "no program is called 'nonsense'; programs: metropolis, hmc_50" in capsys.readouterr().err
 
 
 def test_every_public_function_is_timed_in_eager_mode_or_named_as_not_timed() -> None:
