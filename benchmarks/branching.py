@@ -207,8 +207,8 @@ def measure(program: Program, seconds: float = SECONDS, most: int = MOST, peers:
 
 
 _COLUMNS = (
-    ("eager", 9), ("first 3", 9), ("third", 8), ("later", 9), ("speedup", 9), ("/ numba", 9), ("/ jax", 8), ("/ torch", 9), ("recorded", 10),
-    ("compiled", 10), ("pieces", 8),
+    ("eager", 9), ("first 3", 9), ("third", 8), ("later", 9), ("speedup", 9), ("/ numba", 9), ("/ jax", 8), ("/ torch", 9),
+    ("recorded", 10), ("compiled", 10), ("pieces", 8),
 )  # fmt: skip
 
 

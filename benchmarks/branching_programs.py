@@ -545,7 +545,7 @@ def _chain(transitions: int) -> Callable[[int], tuple[Any, ...]]:
 
 
 def _problem(end: float, tolerance: float) -> Callable[[int], tuple[Any, ...]]:
-    return lambda call: (np.array([1.0 + 0.01 * (call % 50), 0.5], np.float32), end, tolerance)
+    return lambda call: (np.array([1.0 + 0.01 * (call % 20), 0.5], np.float32), end, tolerance)
 
 
 def _memory(call: int) -> tuple[Any, ...]:
@@ -558,13 +558,13 @@ def _memory(call: int) -> tuple[Any, ...]:
 
 
 def _links(call: int) -> tuple[Any, ...]:
-    links = (_uniform(call, 0.0, 1.0, 100, 100) < 0.03).astype(np.float32) + np.eye(100, dtype=np.float32)
-    return links / links.sum(0), 0.95, 1e-5
+    links = (_uniform(call % 20, 0.0, 1.0, 100, 100) < 0.03).astype(np.float32) + np.eye(100, dtype=np.float32)
+    return links / links.sum(0), 0.95, 1e-4
 
 
 def _decisions(call: int) -> tuple[Any, ...]:
-    chances = _uniform(call, 0.0, 1.0, 4, 30, 30) ** 8
-    return chances / chances.sum(2, keepdims=True), _uniform(call + 1, 0.0, 1.0, 4, 30), 0.9, 1e-3
+    chances = _uniform(call % 20, 0.0, 1.0, 4, 30, 30) ** 8
+    return chances / chances.sum(2, keepdims=True), _uniform(call % 20 + 1, 0.0, 1.0, 4, 30), 0.9, 1e-2
 
 
 def _language(call: int) -> tuple[Any, ...]:
@@ -604,7 +604,7 @@ def _flat(call: int) -> tuple[Any, ...]:
 
 
 def _thrown(call: int) -> tuple[Any, ...]:
-    return np.array([1.0 + 0.01 * (call % 50), 0.0], np.float32), np.array([0.05, 0.8], np.float32), 3.0, 1e-3
+    return np.array([1.0 + 0.01 * (call % 20), 0.0], np.float32), np.array([0.05, 0.8], np.float32), 3.0, 1e-3
 
 
 PROGRAMS = (
@@ -626,7 +626,7 @@ PROGRAMS = (
         "ball",
         "1,000 steps of a ball that bounces",
         _ball,
-        lambda call: (np.float32(1.0 + 0.01 * (call % 50)), np.float32(0.0), 0.01, 1000),
+        lambda call: (np.float32(1.0 + 0.01 * (call % 20)), np.float32(0.0), 0.01, 1000),
     ),
     Program(
         "balls_100",

@@ -386,7 +386,8 @@ def test_branching_loops_give_the_same_by_other_libraries(program: Program, peer
 
 
 def test_branching_loops_are_timed_with_the_peers_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branching.importlib.util, "find_spec", lambda name: None if name != "numba" else name)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("torch", "jax") else find(name))
     (ball,) = select(["ball"])
     found = branching.measure(ball, seconds=0.0)
     assert found.calls == branching.FIRST + branching.BLOCK and found.recordings >= 1
@@ -421,8 +422,10 @@ def test_goals_of_branching_loops_are_counted_and_failures_named(
         return good if program.name == "ball" else slow
 
     monkeypatch.setattr(branching, "measure", measured)
+    monkeypatch.setattr(branching, "PEERS", ("numba", "no_such_peer"))
     assert branching.main(["--quick", "ball", "beam"]) == 0
     lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "no_such_peer is not installed: pip install no_such_peer"
     assert lines[1].endswith("7/8       0  none") and lines[2].endswith("  first, eager, jax") and "     -" in lines[2]
     assert [line.split()[:4] for line in lines[4:9]] == [
         ["first", "1", "of", "2"],
