@@ -233,7 +233,7 @@ def _summary(rows: Sequence[Measured]) -> str:
     lines = [f"{name:<8}{sum(row.met.get(name, False) for row in rows):>3} of {sum(name in row.met for row in rows):<4}{said}"
              for name, said in GOALS.items()]  # fmt: skip
     met = sum(all(row.met.values()) for row in rows)
-    return "\n".join(["goals met by", *lines, f"{'all':<8}{met:>3} of {len(rows)}"])
+    return "\n".join(["goals met", *lines, f"{'all':<8}{met:>3} of {len(rows)}"])
 
 
 def main(arguments: Sequence[str] = ()) -> int:
@@ -260,6 +260,7 @@ def main(arguments: Sequence[str] = ()) -> int:
                 continue
             print(_line(program, rows[-1]), flush=True)
     print(_summary(rows))
+    print("\n".join(["inside", *(f"{program.name:<16}{program.inside}" for program in programs)]))
     for name in PEERS:
         if importlib.util.find_spec(name) is None:
             print(f"{name} is not installed: pip install {name}")

@@ -616,12 +616,12 @@ PROGRAMS = (
     Program(
         "nuts", "20 draws of the No-U-Turn sampler, by recursion", _nuts, lambda call: (np.ones(4, np.float32), 0.3, 20), True
     ),
-    Program("heun_5", "5 adaptive steps of Heun's method", _heun, _problem(0.3, 3e-3)),
-    Program("heun_50", "50 adaptive steps of Heun's method", _heun, _problem(4.0, 2e-3)),
-    Program("heun_500", "500 adaptive steps of Heun's method", _heun, _problem(10.0, 1e-4)),
-    Program("dopri_5", "5 adaptive steps of Dormand's and Prince's method", _dopri, _problem(1.0, 1e-3)),
-    Program("dopri_50", "50 adaptive steps of Dormand's and Prince's method", _dopri, _problem(10.0, 1e-3)),
-    Program("dopri_500", "500 adaptive steps of Dormand's and Prince's method", _dopri, _problem(100.0, 1e-3)),
+    Program("heun_5", "8 adaptive steps of Heun's method", _heun, _problem(0.3, 3e-3)),
+    Program("heun_50", "some 50 adaptive steps of Heun's method", _heun, _problem(1.7, 2e-3)),
+    Program("heun_500", "some 500 adaptive steps of Heun's method", _heun, _problem(3.8, 1e-4)),
+    Program("dopri_5", "4 adaptive steps of Dormand's and Prince's method", _dopri, _problem(1.0, 1e-3)),
+    Program("dopri_50", "some 50 adaptive steps of Dormand's and Prince's method", _dopri, _problem(10.0, 1e-3)),
+    Program("dopri_500", "some 500 adaptive steps of Dormand's and Prince's method", _dopri, _problem(100.0, 1e-3)),
     Program(
         "ball",
         "1,000 steps of a ball that bounces",
