@@ -1,10 +1,9 @@
 """What loops cost whose steps take different paths: the programs of branching_programs.py, each of them compiled as a whole.
 
-Run as `python -m benchmarks.branching [--quick] [NAME...]`.  Each program is called eagerly and compiled, from the same seeds and with the
-same inputs, and every result must be equal; then by torch, as the same program, and by Numba and JAX, as what one writes by hand for them.
-The first `FIRST` compiled calls include all recording and compiling, and the cache of compiled code is off; Numba and JAX have compiled
-before they are timed.
-Exits with 1 if a program fails or gives something else than eagerly.
+Run as `python -m benchmarks.branching [--quick] [NAME...]`.  Each program is called eagerly and compiled, from the same seeds and
+with the same inputs, and every result must be equal; then by torch, as the same program, and by Numba and JAX, as what one writes
+by hand for them. The first `FIRST` compiled calls include all recording and compiling, and the cache of compiled code is off;
+Numba and JAX have compiled before they are timed. Exits with 1 if a program fails or gives something else than eagerly.
 """
 
 from __future__ import annotations
@@ -45,7 +44,8 @@ Prepared = Callable[[int], Callable[[], Any]]
 
 
 def prepared(library: Any, function: Function, program: Program) -> Prepared:
-    """The calls of a program that is built for a library: given its number, all that is not timed is done, and what is timed returned."""
+    """The calls of a program that is built for a library: given its number, all that is not timed is done, and what is timed
+    returned."""
 
     def prepare(call: int) -> Callable[[], Any]:
         inputs = [
@@ -91,8 +91,8 @@ def _numbers(result: Any) -> np.ndarray:
 
 
 def check_alike(what: str, expected: Any, given: Any, draws: bool = False) -> None:
-    """Raises AssertionError where another library gives something else than rounding explains, which may add or spare a step; or, where it
-    draws its own numbers, what has another size or is not finite."""
+    """Raises AssertionError where another library gives something else than rounding explains, which may add or spare a step; or,
+    where it draws its own numbers, what has another size or is not finite."""
     a, b = _numbers(expected), _numbers(given)
     assert a.shape == b.shape and np.isfinite(b).all(), f"{what}: {b!r}"
     if not draws:
@@ -110,8 +110,8 @@ def _timed(side: Prepared, call: int) -> tuple[float, Any]:
 
 @dataclass(frozen=True)
 class Measured:
-    """eager, compiled, peers: seconds of a later call; first: the total of the first compiled calls over eager's; third: how many times as
-    fast as eagerly the last of these was; and what happened in all calls."""
+    """eager, compiled, peers: seconds of a later call; first: the total of the first compiled calls over eager's; third: how many
+    times as fast as eagerly the last of these was; and what happened in all calls."""
 
     eager: float
     compiled: float
@@ -221,7 +221,8 @@ def _line(program: Program, found: Measured) -> str:
         return "-" if value is None else f"{digits(value)}x"
 
     cells = (
-        duration(found.eager), ratio(found.first), ratio(found.third), duration(found.compiled), ratio(found.eager / found.compiled),
+        duration(found.eager), ratio(found.first), ratio(found.third), duration(found.compiled),
+        ratio(found.eager / found.compiled),
         *(ratio(found.against(peer)) for peer in ("numba", "jax", "torch")),
         str(found.recordings), f"{found.compiled_calls}/{found.calls}", str(found.piecewise_calls),
     )  # fmt: skip

@@ -1,8 +1,8 @@
-"""The programs of benchmarks.branching written by hand for JAX: lax.while_loop, fori_loop, scan and cond under jax.jit, in float32.
+"""The programs of benchmarks.branching written by hand for JAX: loops and branches of jax.lax under jax.jit, in float32.
 
-Imported only where they are measured.  Those that draw take a key made of the number of the call and draw other numbers than tracejit
-does, as many on average.  Inputs are on JAX's device before the call is timed, lists and trees of Python are arrays by then, and each
-call is waited for.
+Imported only where they are measured.  Those that draw take a key made of the number of the call and draw other numbers than
+tracejit does, as many on average.  Inputs are on JAX's device before the call is timed, lists and trees of Python are arrays by
+then, and each call is waited for.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _turned(q_left: Any, p_left: Any, q_right: Any, p_right: Any) -> Any:
 
 
 def _subtree(key: Any, q: Any, p: Any, log_slice: Any, step: Any, depth: Any) -> Any:
-    """A tree of 2**depth steps without recursion, which JAX has not: where step n ends subtrees, each of them is compared with the state
-    that it began with, which is kept in the place of n's count of ones (Phan, Pradhan and Jankowiak 2019)."""
+    """A tree of 2**depth steps without recursion, which JAX has not: where step n ends subtrees, each of them is compared with
+    the state that it began with, which is kept in the place of n's count of ones (Phan, Pradhan and Jankowiak 2019)."""
 
     def unfinished(state: Any) -> Any:
         return (state[0] < 2**depth) & state[-1]

@@ -1,7 +1,7 @@
 """The programs of benchmarks.branching as loops written by hand for Numba: float32, derivatives on paper, nothing checked.
 
-Imported only where they are measured.  Those that draw seed Numba's generator with the number of the call and draw other numbers than
-tracejit does, as many on average.  A tree of tuples is arrays before the call is timed.
+Imported only where they are measured.  Those that draw seed Numba's generator with the number of the call and draw other numbers
+than tracejit does, as many on average.  A tree of tuples is arrays before the call is timed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Loops whose steps take different paths, as one writes them in Python: samplers, integrators, searches, simulations, networks over trees.
+"""Loops whose steps take different paths, as one writes them in Python: samplers, integrators, searches, simulations, networks
+over trees.
 
-A program is built for a library (tracejit, or torch, whose interface it is written against) and a transform of functions, which is
-`tracejit.compile` or the identity; what it is called with are arrays and numbers that the number of the call decides.
+A program is built for a library (tracejit, or torch, whose interface it is written against) and a transform of functions, which
+is `tracejit.compile` or the identity; what it is called with are arrays and numbers that the number of the call decides.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Transform = Callable[[Function], Function]
 
 @dataclass(frozen=True)
 class Program:
-    """build: given a library and a transform, the function that is measured; inputs: what it is called with, by the number of the call.
+    """build: given a library and a transform, the function that is measured; inputs: what it is called with, by the number of the
+    call.
 
     draws: whether it draws random numbers, so that other libraries cannot give the same values."""
 
@@ -131,7 +133,8 @@ def _hmc_calls(xp: Any, transform: Transform) -> Function:
 
 
 def _nuts(xp: Any, transform: Transform) -> Function:
-    """The No-U-Turn sampler (Hoffman and Gelman 2014, algorithm 3): trees of leapfrog steps, built by recursion until their ends turn."""
+    """The No-U-Turn sampler (Hoffman and Gelman 2014, algorithm 3): trees of leapfrog steps, built by recursion until their ends
+    turn."""
 
     def log_density(q: Any) -> Any:
         return -0.5 * (q * q).sum() - 0.05 * (q**4).sum()
@@ -337,7 +340,8 @@ def _balls(xp: Any, transform: Transform) -> Function:
 
 
 def _events(xp: Any, transform: Transform) -> Function:
-    """The gradient of where a ball ends, by its drag and by what a bounce leaves of its speed, through all adaptive steps and bounces."""
+    """The gradient of where a ball ends, by its drag and by what a bounce leaves of its speed, through all adaptive steps and
+    bounces."""
 
     @transform
     def gradient(y: Any, parameters: Any, end: float, tolerance: float) -> Any:
@@ -374,7 +378,8 @@ def _events(xp: Any, transform: Transform) -> Function:
 
 
 def _newton(xp: Any, transform: Transform) -> Function:
-    """Minimises a valley that bends, from many positions, by damped steps of Newton's method; steps are halved until they lead down."""
+    """Minimises a valley that bends, from many positions, by damped steps of Newton's method; steps are halved until they lead
+    down."""
 
     def value(x: Any) -> Any:
         return (1.0 - x[0]) ** 2 + 100.0 * (x[1] - x[0] * x[0]) ** 2
@@ -515,7 +520,8 @@ def _tree_lstm(xp: Any, transform: Transform) -> Function:
 
 
 def _tree_tensors(xp: Any, transform: Transform) -> Function:
-    """The same network over a tree that is given as tensors: the children of each node, -1 for a leaf, and the words of leaves."""
+    """The same network over a tree that is given as tensors: the children of each node, -1 for a leaf, and the words of
+    leaves."""
 
     @transform
     def gradients(embedding: Any, weight: Any, readout: Any, left: Any, right: Any, words: Any) -> Any:
